@@ -14,7 +14,7 @@ import yaml
 from anonpipe.errors import InputError
 from anonpipe.job.model import parse_job
 from anonpipe.report import report_of_release
-from anonpipe.two_tables import _tables as reading
+from anonpipe.two_tables import _evaluate as reading
 from anonpipe.two_tables import evaluate_release
 from tests import small
 from tests.small import CANARY

@@ -17,9 +17,9 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility import distributions
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.arrays import partition_units, released_labels, released_rows
-from anonpipe.pipeline.evaluation.attacks import KnownOfRun
 from anonpipe.pipeline.evaluation.known import known_features
 from anonpipe.pipeline.evaluation.measures import load_assessment
+from anonpipe.pipeline.evaluation.samples import read_queries, read_units
 from anonpipe.pipeline.outcome import facts
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.run import unpublished, verify
@@ -320,18 +320,18 @@ def test_who_finds_any_row_of_a_unit_has_found_the_unit(tmp_path):
 
     def both(run):
         context = run.context
-        known = KnownOfRun(context.work, context.fitted, context.cut)
+        queries, asked_units = read_queries(context.work), read_units(context.work)
         labels = context.call(last_channels, 0)[0][:, -1].astype(int)
         units, released = context.call(partition_units, 0), context.call(released_rows, 0)
         of_row, points = context.call(released_labels, 0), known_features(context.fitted, released)
         hits, shares = [], []
-        for unit, asked in zip(known.units.own, known.queries.features, strict=True):
+        for unit, asked in zip(asked_units.own, queries.features, strict=True):
             group = of_row[np.argmin(((points - asked) ** 2).sum(axis=1))]
             own = int(((units == unit) & (labels == group)).sum())
             hits.append(own > 0)
             shares.append(own / int((labels == group).sum()))
         measured = {one.name: one.value for one in load_assessment(context.work).risk}
-        return len(set(known.units.own)), np.mean(hits), np.mean(shares), measured
+        return len(set(asked_units.own)), np.mean(hits), np.mean(shares), measured
 
     asked, group, expected, measured = unpublished(job, False, lambda _: None, "ignore", both)
     assert asked == 80

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+
 from anonpipe import engine
-from anonpipe.columns import Kind, Role
-from anonpipe.encoding.row_hash import added, counted, row_numbers
+from anonpipe.columns import Column, Kind, Role
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.row_hash import added, counted, looked_up, row_numbers
+from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
+from anonpipe.encoding.values import is_date, is_number, is_supported, plain, plain_type
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate import risk
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import (
     Endpoint,
@@ -25,13 +35,19 @@ from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import Job, Measure
 from anonpipe.pipeline import evaluation
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, typed
+from anonpipe.pipeline.evaluation.known import coded_numbers, with_numbers
+from anonpipe.pipeline.evaluation.measures import UNORDERED, measure_risk
 from anonpipe.pipeline.evaluation.samples import MODEL_ROWS
+from anonpipe.pipeline.evaluation.search import NEIGHBOURS, SearchTargets, search_release
+from anonpipe.pipeline.tasks.scan import FEWEST_HELD
+from anonpipe.propose.propose import guess_columns
 from anonpipe.report import Report
 from anonpipe.report.build import BothTables, of_two_tables
 from anonpipe.rng import generator
-from anonpipe.two_tables._known import KEY, KnownOfTables, look, measured_risk, sampled
-from anonpipe.two_tables._tables import Tables, open_tables
-from anonpipe.types import FloatArray
+from anonpipe.source import Source, opened, read_batches
+from anonpipe.storage.release import place, resolve
+from anonpipe.storage.versions import POINTER, VERSIONS, exists
+from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.catalogue import GATES, MEASURED
 from anonpipe.verify.check import Check, held
 from anonpipe.verify.output_control import bins_for_steward
@@ -84,7 +100,7 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
             f"the original has {rows[0]:,} rows and the release {rows[1]:,}: row by row they are not of the same "
             "persons; leave out --paired"
         )
-    both = tuple(sampled(tables, table, measure.rows) for table in (tables.original, tables.release))
+    both = tuple(_sampled(tables, table, measure.rows) for table in (tables.original, tables.release))
     before, after = (typed(tables.encoder, cells, tables.encoder.names) for cells in both)
     seen = _Seen(before, after, {name: column.kind for name, column in tables.columns.items()}, _endpoints(tables, job))
     assessment = (
@@ -166,9 +182,10 @@ def _risk(tables: Tables, job: Job | None, both: Both, paired: bool, least: int)
     measure = Measure() if job is None else job.measure
     for scenario in measure.scenarios:
         _check_compared(tables, f"scenario {scenario.name!r}", scenario.knows)
-    looked = look(tables, measure.queries, before, after)
-    known = KnownOfTables(tables, looked, least, (before, after) if paired else None, measure)
-    found, not_checked = measured_risk(known)
+    results = search(tables, measure.queries, before, after)
+    found, not_checked = measure_risk(
+        attack_data(tables, results, least, (before, after) if paired else None, measure), units=False
+    )
     return Assessment(risk=found, not_checked=not_checked)
 
 
@@ -180,7 +197,7 @@ def _analyses(tables: Tables, job: Job | None) -> Assessment:
         _check_compared(tables, f"analysis {each.name!r}", job.columns_of(each))
     names, encoder = tables.encoder.names, tables.encoder
     before, after = (
-        typed(encoder, sampled(tables, table, MODEL_ROWS), names) for table in (tables.original, tables.release)
+        typed(encoder, _sampled(tables, table, MODEL_ROWS), names) for table in (tables.original, tables.release)
     )
     found = []
     for wanted, model in zip(job.analyses, fit_models(before, [each.analysis for each in job.analyses]), strict=True):
@@ -223,3 +240,351 @@ def _warnings(tables: Tables, job: Job | None) -> tuple[str, ...]:
     named = [name for name, why in tables.left_out.items() if why == f"its role is {Role.IDENTIFIER.value}"]
     there = [name for name in named if name in tables.release.source.schema.names]
     return (*(f"column {name!r} is in the release and looks like an identifier of persons" for name in there), *found)
+
+
+# --- What attacks are given of two tables: no group, no stratum, no method --------------------------------------------
+
+KEY = b"which records of two tables"  # Which records are looked at is no secret: the caller has both tables
+
+
+def _drawn(what: str, rows: int, count: int) -> IntArray:
+    """Positions of some rows, ascending; the same for the same numbers."""
+    if count >= rows:
+        return np.arange(rows)
+    return np.sort(generator(KEY, what).choice(rows, count, replace=False))
+
+
+def _sampled(tables: Tables, table: Named, count: int) -> FloatArray:
+    """Cells of a sample; of two tables of equal length the same rows."""
+    return tables.rows(table, _drawn("sample", table.rows, count))[0]
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResults:
+    """Records that were looked for in the whole release, and in the whole original as the reference."""
+
+    rows: IntArray  # Where they stand in the original
+    cells: FloatArray  # Of them; shape (n_queries, n_columns)
+    held: FloatArray  # Of records that the release was not made from
+    released: FloatArray  # Of some released records
+    nearest: dict[str, risk.Nearest]  # As of `search_release`, and the nearest other originals as `original`
+    guesses: risk.Guesses  # What the closest released record says of each column of all of them
+
+
+def search(tables: Tables, queries: int, original: FloatArray, release: FloatArray) -> SearchResults:
+    """Look for some records; `original` and `release` are samples that scales, ranks and axes are taken from."""
+    rows = _drawn("queries", tables.original.rows, queries)
+    (cells,) = tables.rows(tables.original, rows)
+    held = np.empty((0, cells.shape[1]))
+    if tables.held is not None:
+        (held,) = tables.rows(tables.held, _drawn("held", tables.held.rows, queries))
+    nulls = np.where(tables.encoder.has_nulls, np.nan, 0.0)[None]
+    places = [at for at, name in enumerate(tables.encoder.names) if name not in tables.sensitive]
+    codes = [place for place, at in enumerate(places) if at in tables.coded]
+    elsewhere = np.concatenate([release, cells, held, nulls])
+    coding = risk.Coding.of(original[:, places], elsewhere[:, places], codes)
+
+    def encode(table: FloatArray) -> FloatArray:
+        return np.concatenate(coding.each(table[:, places]), axis=1)
+
+    owners = np.repeat(np.arange(len(places)), [part.shape[1] for part in coding.each(cells[:1, places])])
+    targets = SearchTargets(
+        features=encode(cells),
+        control=encode(held) if len(held) >= FEWEST_HELD else None,
+        first_half=owners % 2 == 0 if len(places) > 1 else None,
+        ranks=(risk.Ranks.of(encode(original)), risk.Ranks.of(encode(release))),
+        axes=risk.Whitened.of(encode(original), encode(release)),
+    )
+    everyone = np.concatenate([cells, held])
+    to_guess = risk.Coding.of(release, everyone, tables.coded)
+    nearest: dict[str, risk.Nearest] = {}
+    guesses: risk.Guesses | None = None
+    for first, batch in tables.cells(tables.release):
+        for name, part in search_release(encode(batch), targets, first).items():
+            nearest[name] = _merged(nearest[name], part) if name in nearest else part
+        of_batch = risk.guess_nearest(batch, everyone, to_guess)
+        guesses = of_batch if guesses is None else guesses.merge(of_batch)
+    assert guesses is not None  # a table has a batch
+    originals = (
+        risk.nearest(encode(batch), targets.features, NEIGHBOURS, offset=first, without=rows, values=True)
+        for first, batch in tables.cells(tables.original)
+    )
+    return SearchResults(rows, cells, held, release, nearest | {"original": reduce(_merged, originals)}, guesses)
+
+
+def _merged(first: risk.Nearest, second: risk.Nearest) -> risk.Nearest:
+    return risk.merge_nearest([first, second], first.rows.shape[1])
+
+
+def attack_data(
+    tables: Tables, found: SearchResults, k: int, paired: tuple[FloatArray, FloatArray] | None, measure: Measure
+) -> risk.AttackData:
+    """What attacks are given; `paired`: samples of both tables whose rows are of the same persons."""
+    encoder, only_a_run = tables.encoder, Reason.ONLY_A_RUN
+    masked = [at for at, name in enumerate(encoder.names) if name in tables.masked]
+    numbers = [at for at in masked if not encoder.columns[at].kind.coded]
+    no_control = Reason.NO_CONTROL if tables.held is None else None
+    if no_control is None and "held_release" not in found.nearest:
+        no_control = Reason.FEW_HELD
+    task = found.released, found.cells, found.held, found.guesses, encoder.names, masked, tables.coded
+    matches = {name: risk.NearestMatches(nearest) for name, nearest in found.nearest.items()}
+    pairs: risk.Pairs | Reason = Reason.NO_ROW_TOLD
+    if paired is not None:
+        unordered = [at for at, place in enumerate(masked) if encoder.columns[place].kind in UNORDERED]
+        before, after = (table[:, masked] for table in paired)
+        pairs = risk.Pairs(before, after, [encoder.names[at] for at in masked], unordered)
+    return risk.AttackData(
+        k=k,
+        rows=tables.release.rows,
+        features=encoder.names,
+        rng=lambda what: generator(KEY, what),
+        own_row=None if paired is None else found.rows,
+        own_size=np.zeros(len(found.rows), dtype=np.int64),
+        unlinked=Reason.NO_ROW_TOLD,
+        released=matches["release"],
+        original=matches["original"],
+        by_rank=matches["ranks"],
+        whitened=matches["whitened"],
+        numbers=([encoder.names[at] for at in numbers], found.cells[:, numbers]),
+        assigned=only_a_run,
+        held=no_control or matches["held_release"],
+        guessed=no_control or risk.InferenceTask(*task),
+        singled=no_control or _singled(tables, found, measure.queries),
+        halves=no_control or _halves(found.nearest),
+        pairs=pairs,
+        groups=only_a_run,
+        classes=only_a_run,
+        strata=only_a_run,
+        scenarios=_scenarios(tables, found, measure),
+        moments=only_a_run,
+        smallest_group=only_a_run,
+        link="unknown" if paired is None else "own",
+    )
+
+
+def _halves(nearest: Mapping[str, risk.Nearest]) -> tuple[BoolArray, BoolArray] | Reason:
+    if "half_0" not in nearest:
+        return Reason.ONE_COLUMN
+    members, controls = (
+        risk.joined(nearest[f"{whose}half_0"].rows, nearest[f"{whose}half_1"].rows) for whose in ("", "held_")
+    )
+    return members, controls
+
+
+def _singled(tables: Tables, found: SearchResults, queries: int) -> dict[str, risk.PredicateMatches]:
+    held = found.held[: tables.original.rows]
+    ends = np.concatenate([risk.outermost(cells) for _, cells in tables.cells(tables.release)])
+    released = np.concatenate([found.released, risk.outermost(ends)])
+    predicates = risk.candidates(released, tables.coded, queries, generator(KEY, "singling out"))
+    in_release, original = (_matches(tables.cells(table), predicates) for table in (tables.release, tables.original))
+    controls = _matches([(0, held)], predicates)
+    sizes = tables.original.rows, len(held), queries
+    return {
+        name: risk.PredicateMatches(in_release[name], original[name], controls[name], *sizes) for name in predicates
+    }
+
+
+def _matches(
+    batches: Iterable[tuple[int, FloatArray]], predicates: Mapping[str, risk.Predicates]
+) -> dict[str, risk.Matches]:
+    """Which records of a table meet predicates."""
+    matches: dict[str, risk.Matches] = {}
+    for first, cells in batches:
+        records = risk.Ordered.of(cells)
+        new = {name: each.matches(records, offset=first) for name, each in predicates.items()}
+        matches = {name: matches[name] + new[name] for name in new} if matches else new
+    return matches
+
+
+def _scenarios(tables: Tables, found: SearchResults, measure: Measure) -> dict[str, risk.Scenario] | Reason:
+    """What the original would give away to an intruder who knows some columns; a run alone tries the links."""
+    names, scenarios = list(tables.encoder.names), {}
+    for scenario in measure.scenarios:
+        places = [names.index(name) for name in scenario.knows]
+        batches, known, persons = tables.cells(tables.original), found.cells[:, places], None
+        if scenario.within:
+            values = coded_numbers(tables.encoder, scenario.within)
+            known = with_numbers(found.cells, values)[:, places]
+            predicates = risk.around(known, places, scenario.tolerances)
+            cells_of = (risk.Ordered.of(with_numbers(cells, values)) for _, cells in batches)
+            near = (predicates.matches(cells, tables.original.rows).counts for cells in cells_of)
+            sizes = own = np.asarray(sum(near))
+            persons = np.ones_like(sizes)
+        else:
+            classes, sizes = added([counted(row_numbers(cells[:, places])) for _, cells in batches])
+            own = looked_up(classes, sizes, row_numbers(known))
+        scenarios[scenario.name] = risk.Scenario(
+            scenario.described,
+            sizes,
+            persons,
+            own,
+            Reason.ONLY_A_RUN,
+            measure.sampling_fraction,
+            tables.original.rows,
+        )
+    return scenarios or Reason.NO_SCENARIO
+
+
+# --- Reading two or three tables as cells of the same columns ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Named:
+    """An opened table and what it is called in messages: its path."""
+
+    url: str
+    source: Source
+
+    @property
+    def rows(self) -> int:
+        """All of its rows."""
+        return self.source.rows
+
+    def type(self, name: str) -> pa.DataType:
+        """Of a column, whatever its encoding."""
+        return plain_type(self.source.schema.field(name).type)
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Tables of the same columns."""
+
+    # original, release: as they were given
+    original: Named
+    release: Named
+    held: Named | None  # Records that the release was not made from; None for none
+    columns: dict[str, Column]  # What is compared: kind, and levels where they are declared. All count as masked.
+    masked: tuple[str, ...]  # Those of them whose values the release replaces, as far as that is known; else all
+    sensitive: tuple[str, ...]  # Those that an intruder wants to learn, and does not know
+    left_out: dict[str, str]  # Other columns of either table, and why they are not compared
+    encoder: ColumnEncoder  # From columns to cells, of the categories of all tables
+
+    @property
+    def coded(self) -> list[int]:
+        """Places of the columns whose cells are codes."""
+        return [at for at, name in enumerate(self.encoder.names) if name in self.encoder.categories]
+
+    def cells(self, table: Named) -> Iterator[tuple[int, FloatArray]]:
+        """Position of the first row, and cells of the columns, batch by batch."""
+        for first, batch in _batches(table, self.original, list(self.columns), self.columns):
+            yield first, self.encoder.to_cells(batch)
+
+    def rows(self, table: Named, *positions: IntArray) -> list[FloatArray]:
+        """Cells of some rows, in the order of the table, for each of some ascending positions."""
+        width = len(self.encoder.names)
+        found: list[list[FloatArray]] = [[np.empty((0, width))] for _ in positions]
+        for first, cells in self.cells(table):
+            for each, wanted in zip(found, positions, strict=True):
+                low, high = np.searchsorted(wanted, [first, first + len(cells)])
+                each.append(cells[wanted[low:high] - first])
+        return [np.concatenate(each) for each in found]
+
+
+@contextlib.contextmanager
+def open_tables(original: str, release: str, held: str | None, job: Job | None) -> Iterator[Tables]:
+    """Open the tables, settle which columns are compared and as what, and see all their categories."""
+    declared = None if job is None else job.columns
+    urls = (original, _of_run(release), *([held] if held else []))
+    with contextlib.ExitStack() as stack:
+        yield _tables([Named(url, stack.enter_context(opened(url, declared))) for url in urls], job)
+
+
+def _tables(given: Sequence[Named], job: Job | None) -> Tables:
+    first, second, control = given[0], given[1], given[2] if len(given) > 2 else None
+    known = guess_columns(first.source) if job is None else dict(job.columns)
+    left_out = _left_out(first, second, known)
+    names = sorted(name for name in known if name in first.source.schema.names and name not in left_out)
+    if not names:
+        raise InputError(f"{first.url} and {second.url} have no column in common that can be compared")
+    columns = {name: _as_compared(known[name]) for name in names}
+    for other in given[1:]:
+        _check_types(first, other, columns)
+    scan = merge_scans(
+        scan_batch(batch, columns, at, []) for each in given for at, batch in _batches(each, first, names, columns)
+    )
+    _check_values(scan, columns)
+    masked = tuple(name for name in names if job is not None and known[name].role.synthesized)
+    schema = pa.schema([(name, first.type(name)) for name in names])
+    encoder = ColumnEncoder.fit(schema, columns, scan)
+    sensitive = tuple(name for name in names if known[name].role is Role.SENSITIVE)
+    return Tables(first, second, control, columns, masked or tuple(names), sensitive, left_out, encoder)
+
+
+def _of_run(url: str) -> str:
+    """The current version, where the output folder of a run is given; anything else as it is."""
+    where = place(url)
+    if not where.filesystem.isdir(where.root) or not exists(where, POINTER):
+        return url
+    return f"{url.rstrip('/')}/{VERSIONS}/{os.path.basename(resolve(url).root)}"
+
+
+def _as_compared(known: Column) -> Column:
+    """Kind, and the order of an ordinal; other categories are those that the tables hold, declared or not."""
+    return Column(kind=known.kind, levels=known.levels if known.kind is Kind.ORDINAL else None)
+
+
+def _left_out(original: Named, release: Named, known: Mapping[str, Column]) -> dict[str, str]:
+    """Columns that are not compared, and why."""
+    before, after = original.source.schema.names, release.source.schema.names
+    found = {name: "not in the original" for name in after if name not in before}
+    for name in before:
+        if name not in after:
+            found[name] = "not in the release"
+        elif name not in known:
+            found[name] = "not in the job, or of too many different texts"
+        elif not known[name].role.released:
+            found[name] = f"its role is {known[name].role.value}"
+        elif not is_supported(original.source.schema.field(name).type):
+            found[name] = "of a type that has no measures"
+    return found
+
+
+_CODED, _DAYS = ("texts", "truth values"), ("texts", Kind.DATE)
+
+
+def _what(kind: pa.DataType) -> str:
+    if is_date(kind):
+        return "dates"
+    return "numbers" if is_number(kind) else "truth values" if pa.types.is_boolean(kind) else "texts"
+
+
+def _check_types(first: Named, other: Named, columns: Mapping[str, Column]) -> None:
+    for name, column in columns.items():
+        if name not in other.source.schema.names:
+            raise InputError(f"{other.url} does not have column {name!r}; give a table of the same columns")
+        told, found = (_what(table.type(name)) for table in (first, other))
+        if told != found or (told in _CODED and not column.kind.coded and (told, column.kind) != _DAYS):
+            raise InputError(
+                f"column {name!r} holds {told} in {first.url} and {found} in {other.url}, as kind {column.kind.value}; "
+                "write both tables with one type, or correct the job"
+            )
+
+
+def _batches(
+    table: Named, like: Named, names: Sequence[str], columns: Mapping[str, Column]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The columns in one order, codes in the type that the first table has."""
+    for unit in table.source.units:
+        for first, batch in read_batches(table.source, unit, names):
+            arrays = [_as_type(table.url, name, plain(batch.column(name)), like.type(name), columns) for name in names]
+            yield first, pa.record_batch(arrays, names=list(names))
+
+
+def _as_type(url: str, name: str, array: pa.Array, kind: pa.DataType, columns: Mapping[str, Column]) -> pa.Array:
+    if array.type == kind or not columns[name].kind.coded:
+        return array
+    try:
+        return array.cast(kind)
+    except pa.ArrowException:  # whose text quotes a value
+        pass
+    raise InputError(f"column {name!r} of {url} holds codes that are no {kind}, as they are in the original")
+
+
+def _check_values(scan: Scan, columns: Mapping[str, Column]) -> None:
+    for name, found in scan.columns.items():
+        if found.infinite:
+            raise InputError(f"column {name!r} holds {found.infinite:,} infinite values; replace them")
+        if found.outside and columns[name].kind is Kind.ORDINAL:
+            raise InputError(
+                f"column {name!r} holds {found.outside:,} values that are not among its levels; correct them in the job"
+            )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._measure import Known, Measure, Measured
+from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import FloatArray
@@ -197,8 +197,8 @@ def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGro
     )
 
 
-def _of_columns(known: Known) -> Measured | Reason:
-    columns = known.classes
+def _of_columns(data: AttackData) -> Measured | Reason:
+    columns = data.classes
     if isinstance(columns, Reason):
         return columns
     found: list[Measurement] = []

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._measure import Known, Measure, Measured, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, records_of
 from anonpipe.evaluate.utility import Curve, Measurement
 from anonpipe.types import FloatArray
 
@@ -185,12 +185,12 @@ def _tail_interval(values: FloatArray) -> tuple[float, float]:
     return float(ordered[max(0, int(below) - 1)]), float(ordered[min(n - 1, int(above))])
 
 
-def _of_release(known: Known) -> Measured:
+def _of_release(data: AttackData) -> Measured:
     found = closest_record(
-        known.released.nearest.distances[:, :2],
-        known.original.nearest.distances[:, :2],
+        data.released.nearest.distances[:, :2],
+        data.original.nearest.distances[:, :2],
         reference_is="the original, leaving each record out",
-        of=known.rows,
+        of=data.rows,
     )
     return found.measurements()
 

@@ -13,7 +13,7 @@ from scipy.special import digamma, stdtrit
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._measure import Known, Measure, Measured
+from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.kernels.points import LARGEST
 from anonpipe.types import FloatArray
@@ -408,13 +408,13 @@ def _terms(a: FloatArray, b: FloatArray, neighbours: int) -> tuple[FloatArray, F
 PAIRED_ROWS = 20_000  # Records that it is estimated from
 
 
-def _of_pairs(known: Known) -> Measured | Reason:
-    pairs = known.pairs
+def _of_pairs(data: AttackData) -> Measured | Reason:
+    pairs = data.pairs
     if isinstance(pairs, Reason):
         return pairs
     step = -(-len(pairs.original) // PAIRED_ROWS)
     before, after = pairs.original[::step], pairs.released[::step]
-    found = conditional_privacy(before, after, pairs.names, categories=pairs.categories, records=known.rows)
+    found = conditional_privacy(before, after, pairs.names, categories=pairs.categories, records=data.rows)
     return found.measurements()
 
 

@@ -27,7 +27,7 @@ from anonpipe.evaluate.risk._guesses import (
     surest,
 )
 from anonpipe.evaluate.risk._interval import beyond_control, exact_share, grouped_share
-from anonpipe.evaluate.risk._measure import Known, Measure, Measured, StratumGuesses, column_names, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, StratumGuesses, column_names, records_of
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray
 
@@ -440,8 +440,8 @@ def risk_of_column(name: str, members: BoolArray, controls: BoolArray, constant:
     return AttributeRisk(name, attack.value, control.value, constant, *beyond_control(attack, control))
 
 
-def _of_release(known: Known) -> Measured | Reason:
-    guessed = known.guessed
+def _of_release(data: AttackData) -> Measured | Reason:
+    guessed = data.guessed
     if isinstance(guessed, Reason):
         return guessed
     found = attribute_inference(
@@ -451,7 +451,7 @@ def _of_release(known: Known) -> Measured | Reason:
         categories=guessed.categories,
         names=guessed.names,
         columns=guessed.columns,
-        of=known.rows,
+        of=data.rows,
         found=guessed.found,
     )
     return found.measurements()
@@ -632,11 +632,11 @@ def least_shown(other: float, members: int, controls: int) -> float:
     return 1.0 if high is None else high
 
 
-def _of_strata(known: Known) -> Measured | Reason:
-    guesses = known.strata
+def _of_strata(data: AttackData) -> Measured | Reason:
+    guesses = data.strata
     if isinstance(guesses, Reason):
         return guesses
-    found = stratum_inference(guesses, known.rows)
+    found = stratum_inference(guesses, data.rows)
     return Reason.ALL_GUESSED if all(math.isnan(one.risk) for one in found.columns) else found.measurements()
 
 

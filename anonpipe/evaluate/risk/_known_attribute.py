@@ -13,7 +13,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import beyond, grouped_share
-from anonpipe.evaluate.risk._measure import Known, Measure, Measured, column_names, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, column_names, records_of
 from anonpipe.evaluate.utility import Curve, Measurement
 from anonpipe.evaluate.utility._tables import checked_tables
 from anonpipe.kernels.points import sort_groups
@@ -182,10 +182,10 @@ def known_attribute(
 GUESSES: tuple[Literal["closest", "moments", "mean"], ...] = ("closest", "moments", "mean")
 
 
-def _of_groups(known: Known) -> Measured | Reason:
-    if known.grouped and len(known.features) < 2:
+def _of_groups(data: AttackData) -> Measured | Reason:
+    if data.grouped and len(data.features) < 2:
         return Reason.ONE_COLUMN
-    groups = known.groups
+    groups = data.groups
     if isinstance(groups, Reason):
         return groups
     if len(np.unique(groups.labels)) < 2:
@@ -195,10 +195,10 @@ def _of_groups(known: Known) -> Measured | Reason:
             groups.original,
             groups.released,
             groups.labels,
-            rng=known.rng(guess),
+            rng=data.rng(guess),
             guess=guess,
-            names=known.features,
-            of=known.rows,
+            names=data.features,
+            of=data.rows,
         )
         for guess in GUESSES
     ]
@@ -360,11 +360,11 @@ def collusion(
     )
 
 
-def _by_collusion(known: Known) -> Measured | Reason:
-    groups = known.groups
+def _by_collusion(data: AttackData) -> Measured | Reason:
+    groups = data.groups
     if isinstance(groups, Reason):
         return groups
-    found = collusion(groups.original, groups.released, groups.labels, names=known.features, of=known.rows)
+    found = collusion(groups.original, groups.released, groups.labels, names=data.features, of=data.rows)
     return found.measurements()
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._measure import Known, Measure, Measured
+from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.evaluate.utility import Auc, Curve, Measurement, auc
 from anonpipe.types import BoolArray, FloatArray
@@ -339,14 +339,14 @@ def _together(measures: Predictions, matched: BoolArray) -> Auc:
     return auc(scores[matched], scores[~matched])
 
 
-def _of_release(known: Known) -> Measured:
+def _of_release(data: AttackData) -> Measured:
     found = lasko_measures(
-        known.released.nearest,
-        known.original.nearest,
-        own_row=known.own_row,
-        own_group=known.own_group,
-        group_of_found=known.released.groups if known.grouped else None,
-        records=known.rows,
+        data.released.nearest,
+        data.original.nearest,
+        own_row=data.own_row,
+        own_group=data.own_group,
+        group_of_found=data.released.groups if data.grouped else None,
+        records=data.rows,
     )
     return found.measurements()
 

@@ -14,7 +14,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import FEWEST, SHARES, by_sureness, surest
 from anonpipe.evaluate.risk._interval import Share, beyond_control, exact_share, grouped_share, wilson
-from anonpipe.evaluate.risk._measure import Alike, Found, Known, Measure, Measured
+from anonpipe.evaluate.risk._measure import AttackData, EquivalenceClasses, Measure, Measured, NearestMatches
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -198,23 +198,23 @@ def _numbers(values: npt.ArrayLike, count: int, name: str) -> IntArray:
     return numbers.astype(np.int64)
 
 
-def _by_distances(known: Known) -> Measured | Reason:
-    if known.own_row is None and known.own_group is None:
-        return known.unlinked
-    alike = known.alike
-    expected = [expected_links(alike, records=known.rows)] if alike is not None else []
-    scored = _scored(known, known.released, "distances")
-    return [*scored, *expected, *_surest(known, alike)]
+def _by_distances(data: AttackData) -> Measured | Reason:
+    if data.own_row is None and data.own_group is None:
+        return data.unlinked
+    alike = data.alike
+    expected = [expected_links(alike, records=data.rows)] if alike is not None else []
+    scored = _scored(data, data.released, "distances")
+    return [*scored, *expected, *_surest(data, alike)]
 
 
-def _surest(known: Known, alike: Alike | None) -> Measured:
-    near = known.released.nearest
+def _surest(data: AttackData, alike: EquivalenceClasses | None) -> Measured:
+    near = data.released.nearest
     if alike is not None and alike.found.groups is not None:
         chances = (alike.found.groups[:, 0] == alike.own) / alike.sizes
-        return surest_links(chances, near.distances, known.released.groups, of=known.rows)
-    if known.own_row is None:
+        return surest_links(chances, near.distances, data.released.groups, of=data.rows)
+    if data.own_row is None:
         return ()
-    return surest_links(near.rows[:, 0] == known.own_row, near.distances, None, of=known.rows)
+    return surest_links(near.rows[:, 0] == data.own_row, near.distances, None, of=data.rows)
 
 
 def surest_links(
@@ -271,27 +271,27 @@ def surest_links(
     return tuple(found)
 
 
-def _by_ranks(known: Known) -> Measured | Reason:
-    if known.own_row is None and known.own_group is None:
-        return known.unlinked
-    return _scored(known, known.by_rank, "ranks")
+def _by_ranks(data: AttackData) -> Measured | Reason:
+    if data.own_row is None and data.own_group is None:
+        return data.unlinked
+    return _scored(data, data.by_rank, "ranks")
 
 
-def _whitened(known: Known) -> Measured | Reason:
-    if known.own_row is None:  # a group is found no better so
-        return known.unlinked if known.own_group is None else ()
-    return _scored(known, known.whitened, "Mahalanobis distances")
+def _whitened(data: AttackData) -> Measured | Reason:
+    if data.own_row is None or data.whitened is None:  # a group is found no better so
+        return data.unlinked if data.own_group is None else ()
+    return _scored(data, data.whitened, "Mahalanobis distances")
 
 
-def _scored(known: Known, found: Found, basis: Basis) -> Measured:
+def _scored(data: AttackData, found: NearestMatches, basis: Basis) -> Measured:
     scored = score_linkage(
         found.nearest,
-        known.own_row,
-        known.own_group,
-        found.groups if known.grouped else None,
-        released=known.rows,
-        group_sizes=known.own_size if known.grouped else None,
-        records=known.rows,
+        data.own_row,
+        data.own_group,
+        found.groups if data.grouped else None,
+        released=data.rows,
+        group_sizes=data.own_size if data.grouped else None,
+        records=data.rows,
         basis=basis,
     )
     return scored.measurements()
@@ -330,7 +330,7 @@ WHITENED = Measure(
 # --- Links to persons where an intruder can find a group, but no released record has a single source in it ------------
 
 
-def expected_links(alike: Alike, *, records: int) -> Measurement:
+def expected_links(alike: EquivalenceClasses, *, records: int) -> Measurement:
     """The share of records that are linked correctly, to be expected where links inside a group are a draw.
 
     A record whose nearest released record lies in its own group of n counts
@@ -358,9 +358,9 @@ def expected_links(alike: Alike, *, records: int) -> Measurement:
 
     Examples
     --------
-    >>> from anonpipe.evaluate.risk import Found, Nearest
-    >>> found = Found(Nearest(np.zeros((2, 1)), np.array([[0], [3]])), np.array([[0], [1]]))
-    >>> expected_links(Alike(found, own=np.array([0, 0]), sizes=np.array([4, 4])), records=2).value
+    >>> from anonpipe.evaluate.risk import NearestMatches, Nearest
+    >>> found = NearestMatches(Nearest(np.zeros((2, 1)), np.array([[0], [3]])), np.array([[0], [1]]))
+    >>> expected_links(EquivalenceClasses(found, own=np.array([0, 0]), sizes=np.array([4, 4])), records=2).value
     0.125
     """
     assert alike.found.groups is not None
@@ -582,9 +582,9 @@ def assignment(cells: npt.ArrayLike, *, of: int) -> Measurement:
     )
 
 
-def _by_assignment(known: Known) -> Measured | Reason:
-    cells = known.assigned
-    return cells if isinstance(cells, Reason) else [assignment(cells, of=known.rows)]
+def _by_assignment(data: AttackData) -> Measured | Reason:
+    cells = data.assigned
+    return cells if isinstance(cells, Reason) else [assignment(cells, of=data.rows)]
 
 
 ASSIGNMENT = Measure(
@@ -679,9 +679,9 @@ def linkability(members: BoolArray, controls: BoolArray) -> Linkability:
     return Linkability(attack, control, risk, low, high, len(members), len(controls))
 
 
-def _by_halves(known: Known) -> Measured | Reason:
-    halves = known.halves
-    return halves if isinstance(halves, Reason) else linkability(*halves).measurements(known.rows)
+def _by_halves(data: AttackData) -> Measured | Reason:
+    halves = data.halves
+    return halves if isinstance(halves, Reason) else linkability(*halves).measurements(data.rows)
 
 
 LINKABILITY = Measure(

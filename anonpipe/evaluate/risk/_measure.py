@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -31,14 +31,16 @@ class Measure:
     title: str  # What it is, in words for that check
     # Names of its figures; `*` stands for the name of a class column. Not every release has all of them.
     figures: tuple[str, ...]
-    function: Callable[[Known], Measured | Reason]  # `function(known)`: its figures of a release, or why there are none
+    function: Callable[
+        [AttackData], Measured | Reason
+    ]  # `function(data)`: its figures of a release, or why there are none
     # Whether it still says what it means where persons have several rows, of which it is given one; others are then not
     # measured
     counts_units: bool = False
 
-    def of(self, known: Known) -> Measured | Reason:
+    def of(self, data: AttackData) -> Measured | Reason:
         """The figures of a release, or why there are none."""
-        found = self.function(known)
+        found = self.function(data)
         if not isinstance(found, Reason) and any(not self._names(one.name) for one in found):
             raise AnonpipeError(f"{self.key} gave other figures than {', '.join(self.figures)}; please report this")
         return found
@@ -65,24 +67,24 @@ def records_of(of: int | None, given: int, what: str) -> int:
     return of
 
 
-# --- What attacks are given of a release: arrays, read when first needed ----------------------------------------------
+# --- What attacks are given of a release ----------------------------------------------
 
 Link = Literal["none", "own", "unknown"]
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class NearestMatches:
     """The nearest records of the whole table."""
 
     nearest: Nearest  # As found in all partitions together
-    groups: IntArray | None  # The group of each, of the shape of `nearest.rows`; None where it was not asked for
+    groups: IntArray | None = None  # The group of each, of the shape of `nearest.rows`; None where it is not needed
 
 
 @dataclass(frozen=True, eq=False)
-class Alike:
+class EquivalenceClasses:
     """Records that a reader cannot tell apart: of one group, and equal in the unchanged columns."""
 
-    found: Found  # The nearest released records, with the number of what each is alike to
+    found: NearestMatches  # The nearest released records, with the number of what each is alike to
     # own, sizes: that number for each record looked for, and how many are alike to it; of units with several rows, how
     # many a row of the unit
     own: IntArray
@@ -119,7 +121,7 @@ class ClassShares:
 
 
 @dataclass(frozen=True, eq=False)
-class Guessed:
+class InferenceTask:
     """Records whose columns are guessed from the release."""
 
     told: FloatArray  # Values of some released records, which the scale is taken of
@@ -179,7 +181,7 @@ class Matches:
 
 
 @dataclass(frozen=True, eq=False)
-class Met:
+class PredicateMatches:
     """What meets each predicate."""
 
     # released, original, controls: in the release, in the original, and of records that were held out
@@ -192,134 +194,47 @@ class Met:
     wanted: int  # Attacks, at most
 
 
-class Known(Protocol):
-    """What an intruder may know, and what the method says of itself.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AttackData:
+    """What an intruder may know of a release, and what the method says of itself; a `Reason` for what there is not."""
 
-    What does not exist for a release is a `Reason` in its place.
-    """
-
-    @property
-    def k(self) -> int:
-        """Smallest permissible group."""
-
-    @property
-    def rows(self) -> int:
-        """Records of the release."""
-
-    @property
-    def features(self) -> Sequence[str]:
-        """Names of the columns of features."""
-
-    @property
-    def moments(self) -> tuple[int, Width] | Reason:
-        """Records whose moments the release keeps, of the smallest such part, and of which columns."""
-
-    @property
-    def grouped(self) -> bool:
-        """Whether each record is in one group."""
-
-    @property
-    def own_row(self) -> IntArray | None:
-        """The released row made from each record looked for, where a row is made from one record."""
-
-    @property
-    def own_group(self) -> IntArray | None:
-        """The group of each record looked for, where there are groups."""
-
-    @property
-    def own_size(self) -> IntArray:
-        """Records of that group."""
-
-    @property
-    def unlinked(self) -> Reason:
-        """Why there is neither `own_row` nor `own_group`, where there is not."""
-
-    @property
-    def released(self) -> Found:
-        """The nearest released records of the records looked for."""
-
-    @property
-    def original(self) -> Found:
-        """The nearest other originals of them."""
-
-    @property
-    def by_rank(self) -> Found:
-        """The nearest released records by ranks."""
-
-    @property
-    def whitened(self) -> Found:
-        """The nearest released records by Mahalanobis distance; of records that are released one by one."""
-
-    @property
-    def numbers(self) -> tuple[Sequence[str], FloatArray]:
-        """Names and original values of the masked numbers and dates, of each record looked for; NaN for null."""
-
-    @property
-    def alike(self) -> Alike | None:
-        """Which of the nearest are alike, where records are in groups and made from none alone."""
-
-    @property
-    def assigned(self) -> FloatArray | Reason:
-        """Right links of some cells where all is assigned at once, as of `assigned_cells`."""
-
-    @property
-    def held(self) -> Found | Reason:
-        """The nearest released records of records that were held out."""
-
-    @property
-    def guessed(self) -> Guessed | Reason:
-        """Records whose columns are guessed."""
-
-    @property
-    def singled(self) -> Mapping[str, Met] | Reason:
-        """What meets predicates that may single out, on `one` column and on `several`."""
-
-    @property
-    def halves(self) -> tuple[BoolArray, BoolArray] | Reason:
-        """Whether both halves of a record lead to the same released one, of those looked for and of those held out."""
-
-    @property
-    def pairs(self) -> Pairs | Reason:
-        """A paired sample."""
-
-    @property
-    def groups(self) -> WholeGroups | Reason:
-        """Some whole groups."""
-
-    @property
-    def classes(self) -> Mapping[str, ClassShares] | Reason:
-        """What groups tell of the class columns."""
-
-    @property
-    def strata(self) -> Mapping[str, StratumGuesses] | Reason:
-        """Guesses of the columns that make the strata."""
-
-    @property
-    def scenarios(self) -> Mapping[str, Scenario] | Reason:
-        """What comes of the scenarios that the job names."""
-
-    @property
-    def smallest_group(self) -> int | Reason | None:
-        """Records of the smallest group; None where the whole table is one."""
-
-    @property
-    def link(self) -> Link:
-        """What ties a released record to one person; see `link_of`."""
-
-    @property
-    def exact_moments(self) -> bool:
-        """Whether mean and scatter of every group are kept exactly."""
-
-    @property
-    def own_columns(self) -> int:
-        """Columns of which each released record keeps one person's values."""
-
-    @property
-    def fewest_alike(self) -> int | None:
-        """Fewest records of a group that are alike in these; None where that is not known."""
-
-    def rng(self, what: str) -> np.random.Generator:
-        """The generator of one use."""
+    k: int  # Smallest permissible group
+    rows: int  # Records of the release
+    features: Sequence[str]  # Names of the columns of features
+    rng: Callable[[str], np.random.Generator]  # The generator of one use, by its name
+    # own_row, own_group: of each record looked for the released row made from it, and its group; None where a row is
+    # not made from one record, or there are no groups
+    own_row: IntArray | None
+    own_group: IntArray | None = None
+    own_size: IntArray  # Records of that group; 0 without groups
+    unlinked: Reason  # Why there is neither `own_row` nor `own_group`, where there is not
+    grouped: bool = False  # Whether each record is in one group
+    # released, original, by_rank, whitened: the nearest released records of those looked for, their nearest other
+    # originals, and the nearest released ones by ranks and by Mahalanobis distance (None: of groups)
+    released: NearestMatches
+    original: NearestMatches
+    by_rank: NearestMatches
+    whitened: NearestMatches | None
+    numbers: tuple[Sequence[str], FloatArray]  # Names and original values of masked numbers and dates, NaN for null
+    # Which of the nearest cannot be told apart, where records are in groups and made from none alone
+    alike: EquivalenceClasses | None = None
+    assigned: FloatArray | Reason  # Right links of some cells where all is assigned at once, as of `assigned_cells`
+    held: NearestMatches | Reason  # The nearest released records of held-out ones
+    guessed: InferenceTask | Reason  # Records whose columns are guessed
+    singled: Mapping[str, PredicateMatches] | Reason  # Of predicates on `one` column and on `several`
+    # Whether both halves of a record lead to the same released one, of those looked for and of those held out
+    halves: tuple[BoolArray, BoolArray] | Reason
+    pairs: Pairs | Reason  # A paired sample
+    groups: WholeGroups | Reason  # Some whole groups
+    classes: Mapping[str, ClassShares] | Reason  # What groups tell of the class columns
+    strata: Mapping[str, StratumGuesses] | Reason  # Guesses of the columns that make the strata
+    scenarios: Mapping[str, Scenario] | Reason
+    moments: tuple[int, Width] | Reason  # Records whose moments are kept, of the smallest such part, and their columns
+    smallest_group: int | Reason | None  # Its records; None where the whole table is one group
+    link: Link  # What ties a released record to one person; see `link_by`
+    exact_moments: bool = False  # Whether mean and scatter of every group are kept exactly
+    own_columns: int = 0  # Columns of which each released record keeps one person's values
+    fewest_alike: int | None = None  # Fewest records of a group that are equal in these; None where it is not known
 
 
 # --- How many columns there are for what their moments tell, and how unequally far from the mean records lie in them --

@@ -16,7 +16,7 @@ from anonpipe.evaluate.coding import spread
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._interval import difference, wilson
-from anonpipe.evaluate.risk._measure import Known, Measure, Measured, Width, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, Width, records_of
 from anonpipe.evaluate.utility import Auc, Measurement, auc
 from anonpipe.types import FloatArray
 
@@ -191,12 +191,12 @@ def _found(inside: FloatArray, outside: FloatArray) -> tuple[float, float | None
     return hits / len(inside), *wilson(hits, len(inside))
 
 
-def _of_release(known: Known) -> Measured | Reason:
-    held = known.held
+def _of_release(data: AttackData) -> Measured | Reason:
+    held = data.held
     if isinstance(held, Reason):
         return held
-    members, others = (found.nearest.distances[:, 0] for found in (known.released, held))
-    return (*membership(members, others, of=known.rows).measurements(), *trained_on(known))
+    members, others = (found.nearest.distances[:, 0] for found in (data.released, held))
+    return (*membership(members, others, of=data.rows).measurements(), *trained_on(data))
 
 
 MEASURE = Measure(
@@ -316,13 +316,13 @@ def _widened(area: Auc) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def trained_on(known: Known) -> Sequence[Measurement]:
+def trained_on(data: AttackData) -> Sequence[Measurement]:
     """The figure of a release; none where there are no guesses to learn from."""
-    guessed = known.guessed
+    guessed = data.guessed
     if isinstance(guessed, Reason):
         return ()
     given = guessed.told, guessed.members, guessed.controls, guessed.found, guessed.categories
-    return (trained_membership(*given, of=known.rows),)
+    return (trained_membership(*given, of=data.rows),)
 
 
 # --- Attack that needs no neighbours: who is in the table lies nearer to its own mean, in its own covariance ----------
@@ -412,10 +412,10 @@ def rows_that_tell_no_more(width: Width, most: float) -> int:
     return high
 
 
-def _from_moments(known: Known) -> Measured | Reason:
-    if isinstance(known.moments, Reason):
-        return known.moments
-    rows, width = known.moments
+def _from_moments(data: AttackData) -> Measured | Reason:
+    if isinstance(data.moments, Reason):
+        return data.moments
+    rows, width = data.moments
     if width.columns < 1:
         return Reason.ONE_COLUMN
     return (
@@ -426,8 +426,8 @@ def _from_moments(known: Known) -> Measured | Reason:
             unit="probability",
             better="near baseline",
             source="Hotelling 1931; Tracy, Young & Mason 1992",
-            records=known.rows,
-            of=known.rows,
+            records=data.rows,
+            of=data.rows,
             audience=Audience.ENOUGH,
             baseline=0.5,
             baseline_is="guessing",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._measure import Known, Link, Measure, Measured
+from anonpipe.evaluate.risk._measure import AttackData, Link, Measure, Measured
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Masker, Synthesizer
@@ -254,19 +254,19 @@ def _ties(link: Link, shuffled: bool, secret: bool) -> tuple[list[str], list[str
     return broken, open_
 
 
-def _of_release(known: Known) -> Measured | Reason:
-    smallest = known.smallest_group
+def _of_release(data: AttackData) -> Measured | Reason:
+    smallest = data.smallest_group
     if isinstance(smallest, Reason):
         return smallest
     found = probabilistic_bound(
-        known.k,
+        data.k,
         smallest,
-        link=known.link,
-        records=known.rows,
-        exact_moments=known.exact_moments,
-        width=len(known.features),
-        own_columns=known.own_columns,
-        fewest_alike=known.fewest_alike,
+        link=data.link,
+        records=data.rows,
+        exact_moments=data.exact_moments,
+        width=len(data.features),
+        own_columns=data.own_columns,
+        fewest_alike=data.fewest_alike,
     )
     return found.measurements()
 

@@ -21,7 +21,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._measure import Known, Measure, Measured
+from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
 from anonpipe.evaluate.risk._singling_out import Predicates
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.evaluate.utility._measurement import Better
@@ -381,8 +381,8 @@ def key_matches(
     return KeyMatches(*found)
 
 
-def _of_release(known: Known) -> Measured | Reason:
-    scenarios = known.scenarios
+def _of_release(data: AttackData) -> Measured | Reason:
+    scenarios = data.scenarios
     if isinstance(scenarios, Reason):
         return scenarios
     found: list[Measurement] = []
@@ -391,7 +391,7 @@ def _of_release(known: Known) -> Measured | Reason:
             name,
             one.knows,
             one.sizes,
-            k=known.k,
+            k=data.k,
             persons=one.persons,
             own=one.own,
             chances=None if isinstance(one.chances, Reason) else one.chances,

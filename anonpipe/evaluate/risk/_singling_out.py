@@ -15,7 +15,7 @@ import numpy as np
 from anonpipe.audience import Audience
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import Share, beyond_control, exact, weighted_share
-from anonpipe.evaluate.risk._measure import Known, Matches, Measure, Measured, Met
+from anonpipe.evaluate.risk._measure import AttackData, Matches, Measure, Measured, PredicateMatches
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import FloatArray, IntArray
 
@@ -207,7 +207,7 @@ class SinglingOut:
 _ON = {"one": "by one column", "several": f"by {SEVERAL} columns"}
 
 
-def singling_out(met: Met) -> SinglingOut:
+def singling_out(met: PredicateMatches) -> SinglingOut:
     """Hold predicates that one released record alone meets against the original and against held-out records.
 
     Notes
@@ -237,7 +237,7 @@ def singling_out(met: Met) -> SinglingOut:
     --------
     >>> alone = Matches(np.ones(500, dtype=np.int64), np.arange(500))
     >>> nobody = Matches(np.zeros(500, dtype=np.int64), np.zeros(500, dtype=np.int64))
-    >>> found = singling_out(Met(alone, alone, nobody, 1000, 100, 500))
+    >>> found = singling_out(PredicateMatches(alone, alone, nobody, 1000, 100, 500))
     >>> found.risk, round(found.low, 3)
     (1.0, 0.992)
     """
@@ -259,7 +259,7 @@ def singling_out(met: Met) -> SinglingOut:
     return SinglingOut(attack, control, risk, low, high, len(chosen), n, m)
 
 
-def _one_of_each(met: Met) -> IntArray:
+def _one_of_each(met: PredicateMatches) -> IntArray:
     """The first predicate of each released record that alone meets one, as many as wanted."""
     once = np.flatnonzero(met.released.counts == 1)
     first = np.unique(met.released.rows[once], return_index=True)[1]
@@ -273,8 +273,8 @@ def _clustered(counts: IntArray, trials: int) -> Share:
     return Share(total / trials, *exact(total / each, trials / each))
 
 
-def _of_release(known: Known) -> Measured | Reason:
-    singled = known.singled
+def _of_release(data: AttackData) -> Measured | Reason:
+    singled = data.singled
     if isinstance(singled, Reason):
         return singled
     return [singling_out(met).measurement(name) for name, met in singled.items()]

@@ -18,7 +18,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._measure import Known, Measure, Measured, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, records_of
 from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray
 
@@ -173,17 +173,17 @@ def _counted(hits: FloatArray, which: BoolArray) -> tuple[float, int]:
     return math.fsum(hits[which]), int(which.sum())
 
 
-def _of_release(known: Known) -> Measured | Reason:
-    if known.own_row is None and known.own_group is None:
-        return known.unlinked
-    names, values = known.numbers
+def _of_release(data: AttackData) -> Measured | Reason:
+    if data.own_row is None and data.own_group is None:
+        return data.unlinked
+    names, values = data.numbers
     if not names:
         return Reason.NO_TAILS
-    if known.own_group is not None and known.released.groups is not None:
-        chances = (known.released.groups[:, 0] == known.own_group) / np.maximum(known.own_size, 1)
+    if data.own_group is not None and data.released.groups is not None:
+        chances = (data.released.groups[:, 0] == data.own_group) / np.maximum(data.own_size, 1)
     else:
-        chances = (known.released.nearest.rows[:, 0] == known.own_row).astype(np.float64)
-    return tail_linkage(values, chances, names, of=known.rows).measurements() or Reason.NO_TAILS
+        chances = (data.released.nearest.rows[:, 0] == data.own_row).astype(np.float64)
+    return tail_linkage(values, chances, names, of=data.rows).measurements() or Reason.NO_TAILS
 
 
 MEASURE = Measure(

@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from anonpipe.columns import Kind
-from anonpipe.errors import EngineError, JobError
+from anonpipe.encoding.row_hash import looked_up
+from anonpipe.errors import EngineError, InputError, JobError
+from anonpipe.evaluate import risk
 from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.utility import Measurement
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import Job
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
-from anonpipe.pipeline.evaluation._tables import typed
-from anonpipe.pipeline.evaluation.attacks import measured_risk
-from anonpipe.pipeline.evaluation.samples import FOLDER, model_columns, read_pairs, read_samples, wanted_rows
+from anonpipe.pipeline.evaluation.known import coded_positions, feature_names, links_persons, stratum_numbers, typed
+from anonpipe.pipeline.evaluation.samples import (
+    FOLDER,
+    AskedUnits,
+    Queries,
+    can_be_assigned,
+    fewest_alike,
+    group_sizes,
+    masked_numbers,
+    model_columns,
+    one_of_each_unit,
+    read_class_counts,
+    read_groups,
+    read_guessed,
+    read_pairs,
+    read_predicates,
+    read_queries,
+    read_samples,
+    read_units,
+    spanning_disclosures,
+    wanted_rows,
+)
+from anonpipe.pipeline.evaluation.search import (
+    found_by_keys,
+    found_guesses,
+    found_in,
+    found_within,
+    matches_in,
+    own_alike,
+)
+from anonpipe.pipeline.procedure.group_steps import TableGroups
+from anonpipe.pipeline.tasks.passes import learnt_groups
+from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells
+from anonpipe.types import BoolArray, IntArray
 from anonpipe.verify.assessment import RECORDS, AnalysisOutcome, Assessment, NotChecked
+from anonpipe.verify.catalogue import SAID
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,8 +129,8 @@ def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
 
 
 def _risk(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
-    found, not_checked = measured_risk(work, fitted, cut)
-    return work.job.measure.queries, Assessment(risk=found, not_checked=tuple(not_checked))
+    found, not_checked = measure_risk(attack_data(work, fitted, cut), fitted.unit is not None)
+    return work.job.measure.queries, Assessment(risk=found, not_checked=not_checked)
 
 
 def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, Assessment]:
@@ -144,3 +181,261 @@ def load_assessment(work: Work) -> Assessment:
 
 def _file(index: int) -> str:
     return f"{FOLDER}/measured-{index}.npz"
+
+
+# --- What attacks are given of a run ----------------------------------------------------------------------------------
+
+
+def attack_data(work: Work, fitted: Fitted, cut: Cut) -> risk.AttackData:
+    """Read what attacks are given from the samples and searches of a run."""
+    return _RunReader(work, fitted, cut).attack_data()
+
+
+UNORDERED = (Kind.CATEGORICAL, Kind.BINARY)
+
+
+class _RunReader:
+    """Builds `AttackData` from the staging."""
+
+    def __init__(self, work: Work, fitted: Fitted, cut: Cut) -> None:
+        self.work, self.fitted, self.cut = work, fitted, cut
+        self.queries: Queries = read_queries(work)
+        # The units of the records looked for; None where each record is one
+        self.units: AskedUnits | None = None if fitted.unit is None else read_units(work)
+        self.grouped, self.link = fitted.procedure.members is not None, risk.link_by(fitted.job.replacing)
+        self.own_row = self.queries.own_row if self.link == "own" else None
+        self.own_group = self.queries.own_group if self.grouped else None
+        # What was counted of groups that lie in one partition each; None for others
+        self.counted: TableGroups | None = learnt_groups(work, fitted, cut)
+        held = held_cells(work, fitted)
+        self.no_control = None if len(held) >= FEWEST_HELD else Reason.FEW_HELD
+        if not fitted.job.measure.held_out:
+            self.no_control = Reason.NO_HOLD_OUT
+        self.held_cells = held
+
+    def attack_data(self) -> risk.AttackData:
+        """Everything, read from the staging once."""
+        work, fitted, cut = self.work, self.fitted, self.cut
+        numbers = tuple(fitted.cells.names[at] for at in masked_numbers(fitted)), self.queries.own_numbers
+        return risk.AttackData(
+            k=fitted.job.k,
+            rows=cut.rows,
+            features=feature_names(fitted.features),
+            rng=lambda what: work.rng(f"assess {what}", 0),
+            own_row=self.own_row,
+            own_group=self.own_group,
+            # of a unit with several rows the records of all its groups
+            own_size=self.units.groups.all_sizes(self.units.own) if self.units else self.queries.own_size,
+            unlinked=fitted.procedure.no_link,
+            grouped=self.grouped,
+            released=self._of_own_unit(found_in(work, cut, "release", "groups")),
+            original=found_in(work, cut, "original"),
+            by_rank=self._of_own_unit(found_in(work, cut, "ranks", "groups")),
+            whitened=found_in(work, cut, "whitened") if self.link == "own" else None,
+            numbers=numbers,
+            alike=self._alike(),
+            assigned=self._assigned(),
+            held=self.no_control or found_in(work, cut, "held_release"),
+            guessed=self.no_control or self._guessed(),
+            singled=self.no_control or self._singled(),
+            halves=self.no_control or self._halves(),
+            pairs=self._pairs(),
+            groups=self._groups(),
+            classes=self._classes(),
+            strata=self._strata(),
+            scenarios=self._scenarios(),
+            moments=self._moments(),
+            smallest_group=self._smallest_group(),
+            link=self.link,
+            exact_moments=self.grouped and fitted.procedure.exact_group_moments,
+            own_columns=len(fitted.own_positions),
+            fewest_alike=fewest_alike(work, fitted, cut) if fitted.own_positions and self.grouped else None,
+        )
+
+    def _moments(self) -> tuple[int, risk.Width] | Reason:
+        """Where a hold-out was asked for and is too small, nothing stands in for what it should have measured."""
+        if self.no_control is Reason.FEW_HELD:
+            return self.no_control
+        job, strata = self.fitted.job, self.fitted.strata
+        rows = min(strata.rows) if job.masks_strata else sum(strata.rows)
+        return rows, self.fitted.encoders.dimension
+
+    def _of_own_unit(self, matches: risk.NearestMatches) -> risk.NearestMatches:
+        """Where units have several rows a group with any of these counts as the one that is looked for."""
+        if self.units is None or matches.groups is None or self.own_group is None:
+            return matches
+        columns = [
+            np.where(self.units.groups.found(self.units.own, groups)[0] > 0, self.own_group, groups)
+            for groups in matches.groups.T
+        ]
+        return replace(matches, groups=np.stack(columns, axis=1))
+
+    def _alike(self) -> risk.EquivalenceClasses | None:
+        if self.own_row is not None or not self.grouped:
+            return None
+        matches = found_in(self.work, self.cut, "release", "alike")
+        assert matches.groups is not None  # as they were asked for
+        if self.units is None:
+            return risk.EquivalenceClasses(matches, self.queries.own_alike, own_alike(self.work, self.cut))
+        rows, sizes = self.units.alike.found(self.units.own, matches.groups[:, 0])
+        own = np.where(rows > 0, matches.groups[:, 0], -1)  # of n alike r are of the unit: it is found with r / n
+        return risk.EquivalenceClasses(matches, own, sizes / np.maximum(rows, 1))
+
+    def _assigned(self) -> Any:
+        if not links_persons(self.fitted):
+            return self.fitted.procedure.no_link
+        if not can_be_assigned(self.fitted):
+            return Reason.SPANNING
+        (cells,) = read_samples(self.work, self.cut, "assigned")
+        return cells if len(cells) else Reason.NO_CELL
+
+    def _guessed(self) -> risk.InferenceTask:
+        fitted, cells = self.fitted, read_guessed(self.work)
+        if cells is None:
+            raise EngineError("records to guess were not kept; go on with --resume")
+        return risk.InferenceTask(
+            cells.told,
+            cells.members,
+            cells.controls,
+            found_guesses(self.work, self.cut),
+            fitted.cells.names,
+            fitted.synthesized,
+            coded_positions(fitted),
+        )
+
+    def _singled(self) -> dict[str, risk.PredicateMatches]:
+        held = self.held_cells[: self.cut.rows]
+        sizes = self.cut.rows, len(held), self.fitted.job.measure.queries
+        controls, matches = risk.Ordered.of(held), {}
+        for name, predicates in read_predicates(self.work).items():
+            released, original = (matches_in(self.work, self.cut, where, name) for where in ("release", "original"))
+            matches[name] = risk.PredicateMatches(released, original, predicates.matches(controls), *sizes)
+        return matches
+
+    def _halves(self) -> tuple[BoolArray, BoolArray] | Reason:
+        if len(self.fitted.cells.names) < 2:
+            return Reason.ONE_COLUMN
+        both = ([f"{who}half_{at}" for at in (0, 1)] for who in ("", "held_"))
+        rows = ([found_in(self.work, self.cut, name).nearest.rows for name in names] for names in both)
+        members, controls = (risk.joined(*halves) for halves in rows)
+        return members, controls
+
+    def _pairs(self) -> risk.Pairs | Reason:
+        """The masked columns that are released as values."""
+        encoder, left_out = self.fitted.cells, self.fitted.job.as_probabilities
+        if not self.fitted.procedure.row_for_row:
+            return Reason.NO_PAIRS
+        places = [place for place in self.fitted.synthesized if encoder.names[place] not in left_out]
+        if not places:
+            return Reason.ONLY_PROBABILITIES
+        names, sample = [encoder.names[place] for place in places], read_pairs(self.work, self.cut)
+        if self.fitted.unit is not None:
+            sample = one_of_each_unit(self.work, self.cut, sample)
+        categories = [at for at, place in enumerate(places) if encoder.columns[place].kind in UNORDERED]
+        return risk.Pairs(sample.original[:, places], sample.released[:, places], names, categories)
+
+    def _groups(self) -> risk.WholeGroups | Reason:
+        if not self.grouped:
+            return self.fitted.procedure.no_groups
+        sample, encode = read_groups(self.work, self.cut), self.fitted.encode
+        if not len(sample.labels):
+            return Reason.NO_GROUP_SAMPLED
+        return risk.WholeGroups(encode(sample.original), encode(sample.released), sample.labels)
+
+    def _classes(self) -> dict[str, risk.ClassShares] | Reason:
+        if self.counted is None and not self.grouped:
+            return self.fitted.procedure.no_groups
+        if not self.fitted.classes:
+            return Reason.NO_CLASS
+        shares = {column.name: np.asarray(column.shares) for column in self.fitted.classes}
+        if self.counted is None:
+            told = spanning_disclosures(self.work, self.fitted, self.cut)
+            return {name: risk.ClassShares(one, shares[name], sizes) for name, (one, sizes) in told.items()}
+        sizes = self.counted.tallied_sizes if self.grouped else None
+        pairs = zip(shares.items(), self.counted.whole.classes, strict=True)
+        return {name: risk.ClassShares(one, share, sizes) for (name, share), one in pairs}
+
+    def _strata(self) -> dict[str, risk.StratumGuesses] | Reason:
+        names = self.fitted.job.strata.by
+        if not names:
+            return Reason.NO_STRATA
+        if self.no_control and self.fitted.unit is not None:
+            return Reason.UNITS_WITHOUT_CONTROL
+        linked, guesses = self._linked_without_strata(), {}
+        for at, name in enumerate(names):
+            own = self.queries.own_strata[:, at]
+            members = self._stratum_of("strata_release", name) == own
+            if self.no_control:
+                others = self._stratum_of("strata_original", name) == own
+            else:
+                others = self._stratum_of("strata_held", name) == stratum_numbers(self.fitted, self.held_cells)[name]
+            commonest = float(np.unique(own, return_counts=True)[1].max() / len(own))
+            guesses[name] = risk.StratumGuesses(members, others, linked, commonest, not self.no_control)
+        return guesses
+
+    def _stratum_of(self, which: str, name: str) -> IntArray:
+        """The value of a stratum column in the closest record of a search."""
+        values = found_in(self.work, self.cut, which, name).groups
+        assert values is not None  # as it was asked for
+        return values[:, 0]
+
+    def _linked_without_strata(self) -> BoolArray | None:
+        """Of whom the closest released record is their own, or of their own group; None where there is none such."""
+        matches = found_in(self.work, self.cut, "strata_release", "groups")
+        if self.own_group is not None and matches.groups is not None:
+            return np.asarray(matches.groups[:, 0] == self.own_group)
+        return None if self.own_row is None else np.asarray(matches.nearest.rows[:, 0] == self.own_row)
+
+    def _scenarios(self) -> dict[str, risk.Scenario] | Reason:
+        work, fitted, cut, scenarios = self.work, self.fitted, self.cut, {}
+        for at, scenario in enumerate(fitted.job.measure.scenarios):
+            persons = None
+            if scenario.within:
+                sizes = own = found_within(work, cut, at)
+                persons = np.ones_like(sizes)
+            else:
+                classes, sizes = read_class_counts(work, fitted, cut, at)
+                own = looked_up(classes, sizes, self.queries.own_classes[:, at])
+            scenarios[scenario.name] = risk.Scenario(
+                scenario.described,
+                sizes,
+                persons,
+                own,
+                found_by_keys(work, fitted, cut, at) if links_persons(fitted) else fitted.procedure.no_link,
+                fitted.job.measure.sampling_fraction,
+                cut.rows if fitted.unit is None else fitted.unit.distinct,
+            )
+        return scenarios or Reason.NO_SCENARIO
+
+    def _smallest_group(self) -> int | Reason | None:
+        if not self.grouped:
+            return self.fitted.procedure.no_bound
+        return self.counted.smallest if self.counted else int(group_sizes(self.work, self.cut)[1].min())
+
+
+def measure_risk(data: risk.AttackData, units: bool) -> tuple[tuple[Measurement, ...], tuple[NotChecked, ...]]:
+    """Every measure that the data allow, and what they do not allow; `units`: whether these have several rows."""
+    measured: list[Measurement] = []
+    left_out: list[NotChecked] = []
+    for measure in risk.MEASURES:
+        outcome, key = _outcome(measure, data, units), f"unmeasured.{measure.key}"
+        if isinstance(outcome, Reason):
+            left_out.append(NotChecked(key, outcome, {"fewest": FEWEST_HELD}))
+        elif isinstance(outcome, str):
+            left_out.append(NotChecked(key, Reason.REFUSED, {SAID: outcome}))
+        else:
+            measured.extend(outcome)
+    return tuple(measured), tuple(left_out)
+
+
+def _outcome(measure: risk.Measure, data: risk.AttackData, units: bool) -> risk.Measured | Reason | str:
+    """The figures, or why there are none, in the measure's own words: too few records, or no column that it is for.
+
+    A refused measure is not checked, and fails a gate that limits it.
+    """
+    if units and not measure.counts_units:
+        return Reason.UNITS
+    try:
+        return measure.of(data)
+    except (JobError, InputError) as error:
+        return str(error)

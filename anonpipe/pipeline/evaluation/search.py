@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -13,11 +14,11 @@ from anonpipe.encoding.row_hash import counted, looked_up
 from anonpipe.errors import EngineError
 from anonpipe.evaluate.risk import (
     Coding,
-    Found,
     Guesses,
     KeyMatches,
     Matches,
     Nearest,
+    NearestMatches,
     Ordered,
     Predicates,
     Ranks,
@@ -56,6 +57,34 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 NEIGHBOURS = 5  # Records that are found for each query: what Lasko & Vinterbo's ambiguity and uncertainty look at
 
 
+@dataclass(frozen=True, eq=False)
+class SearchTargets:
+    """Records that are searched for in a release, and by what."""
+
+    features: FloatArray  # Of those looked for, shape (n_queries, width)
+    control: FloatArray | None  # Of held-out ones, likewise; None where there are too few
+    first_half: BoolArray | None  # Which features are of one half of the columns, shape (width,); None for one column
+    ranks: tuple[Ranks, Ranks]  # Of the original and of the release: right where a method shifts or stretches a column
+    axes: Whitened | None  # Of both tables' pooled covariance; None where records are released in groups
+
+
+def search_release(released: FloatArray, targets: SearchTargets, offset: int) -> dict[str, Nearest]:
+    """The nearest released records, of some that begin with row `offset`, by each way of searching."""
+    features, (before, after) = targets.features, targets.ranks
+    found = {"release": nearest(released, features, NEIGHBOURS, offset=offset, values=True)}
+    found["ranks"] = nearest(after.apply(released), before.apply(features), 2, offset=offset)
+    if targets.axes is not None:
+        found["whitened"] = nearest(targets.axes.apply(released), targets.axes.apply(features), 2, offset=offset)
+    if targets.control is None:
+        return found
+    found["held_release"] = nearest(released, targets.control, 2, offset=offset)
+    if targets.first_half is not None:
+        for whose, records in (("", features), ("held_", targets.control)):
+            for at, half in enumerate((targets.first_half, ~targets.first_half)):
+                found[f"{whose}half_{at}"] = nearest(released[:, half], records[:, half], NEIGHBOURS, offset=offset)
+    return found
+
+
 def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Keep, for all that is looked for, the nearest records of one partition."""
     begin, queries, control = cut.rows_before(index), read_queries(work), _control(work, fitted)
@@ -64,12 +93,12 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     groups = np.full(len(cells), -1) if labels is None else labels
     alike = groups if labels is None else alike_numbers(fitted, cells, groups)
     released, of_groups = known_features(fitted, cells), {"groups": groups, "alike": alike}
-    found = _in_release(released, queries, control, begin)
-    if links_own(fitted):
-        found["whitened"] = _by_whitened(released, queries, begin)
+    before, after = queries.ranked_original, queries.ranked_released
+    axes = Whitened.of(before, after) if links_own(fitted) else None
+    ranks = Ranks.of(before), Ranks.of(after)
+    targets = SearchTargets(queries.features, control, first_half(fitted), ranks, axes)
+    found = search_release(released, targets, begin)
     told: Told = {"release": of_groups, "ranks": of_groups}
-    if control is not None:
-        found |= _by_halves(released, {"": queries.features, "held_": control}, first_half(fitted), begin)
     if apart is not None:
         by_strata = _knowing_no_stratum(released, queries, control, apart, begin)
         found |= by_strata
@@ -115,26 +144,6 @@ def _in_original(original: FloatArray, queries: Queries, apart: BoolArray | None
     if apart is not None:
         found["strata_original"] = nearest(original[:, apart], features[:, apart], 1, offset=begin, without=own)
     return found
-
-
-def _in_release(released: FloatArray, queries: Queries, control: FloatArray | None, begin: int) -> dict[str, Nearest]:
-    """The nearest released records of what is looked for."""
-    found = {"release": nearest(released, queries.features, NEIGHBOURS, offset=begin, values=True)}
-    found["ranks"] = _by_ranks(released, queries, begin)
-    if control is not None:
-        found["held_release"] = nearest(released, control, 2, offset=begin)
-    return found
-
-
-def _by_halves(
-    released: FloatArray, asked: Mapping[str, FloatArray], first: BoolArray, begin: int
-) -> dict[str, Nearest]:
-    """The nearest released records by one half of the columns and by the other."""
-    return {
-        f"{who}half_{at}": nearest(released[:, half], features[:, half], NEIGHBOURS, offset=begin)
-        for who, features in asked.items()
-        for at, half in enumerate((first, ~first))
-    }
 
 
 def _meeting(predicates: Mapping[str, Predicates], where: str, cells: FloatArray, begin: int) -> dict[str, IntArray]:
@@ -250,18 +259,6 @@ def coding_of(fitted: Fitted, given: GuessedCells) -> Coding:
     return Coding.of(given.told, given.asked, coded_positions(fitted))
 
 
-def _by_ranks(released: FloatArray, queries: Queries, begin: int) -> Nearest:
-    """By ranks, each table's own: what stays right where a method shifts or stretches a column."""
-    before, after = Ranks.of(queries.ranked_original), Ranks.of(queries.ranked_released)
-    return nearest(after.apply(released), before.apply(queries.features), 2, offset=begin)
-
-
-def _by_whitened(released: FloatArray, queries: Queries, begin: int) -> Nearest:
-    """By Mahalanobis distance, of both tables' pooled covariance."""
-    axes = Whitened.of(queries.ranked_original, queries.ranked_released)
-    return nearest(axes.apply(released), axes.apply(queries.features), 2, offset=begin)
-
-
 def _save(
     work: Work,
     index: int,
@@ -285,7 +282,7 @@ def _file(index: int) -> str:
     return f"{FOLDER}/found-{index}.npz"
 
 
-def found_in(work: Work, cut: Cut, name: str, told: str | None = None) -> Found:
+def found_in(work: Work, cut: Cut, name: str, told: str | None = None) -> NearestMatches:
     """Merge what a search found in the partitions, one after the other."""
     whole: Nearest | None = None
     own: IntArray = np.empty((0, 0), dtype=np.int64)
@@ -301,7 +298,7 @@ def found_in(work: Work, cut: Cut, name: str, told: str | None = None) -> Found:
         whole = merged
     if whole is None:
         raise EngineError("nothing was searched; go on with --resume")
-    return Found(whole, own if told else None)
+    return NearestMatches(whole, own if told else None)
 
 
 def own_alike(work: Work, cut: Cut) -> IntArray:

@@ -9,7 +9,16 @@ import pytest
 
 from anonpipe.errors import AnonpipeError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk import MEASURES, ClassShares, Coding, Found, Guessed, Measure, Nearest, guess_nearest
+from anonpipe.evaluate.risk import (
+    MEASURES,
+    ClassShares,
+    Coding,
+    InferenceTask,
+    Measure,
+    Nearest,
+    NearestMatches,
+    guess_nearest,
+)
 from anonpipe.methods.grouping import class_disclosure
 
 BY_KEY = {measure.key: measure for measure in MEASURES}
@@ -18,7 +27,7 @@ BY_KEY = {measure.key: measure for measure in MEASURES}
 def found(seed=0, groups=None):
     rng = np.random.default_rng(seed)
     squared = np.sort(rng.random((60, 5)), axis=1)
-    return Found(Nearest(squared, rng.integers(0, 60, (60, 5)), rng.random((60, 5, 2))), groups)
+    return NearestMatches(Nearest(squared, rng.integers(0, 60, (60, 5)), rng.random((60, 5, 2))), groups)
 
 
 def test_every_key_and_figure_is_named_once():
@@ -64,7 +73,7 @@ def test_measures_need_no_run():
     assert {one.name for one in BY_KEY["membership"].of(known)} | trained == set(BY_KEY["membership"].figures)
     members, controls = (np.random.default_rng(at).random((40, 3)) for at in (4, 5))
     told = guess_nearest(members, np.concatenate([members, controls]), Coding.of(members, controls))
-    known.guessed = Guessed(members, members, controls, told, ["a", "b", "c"], [0, 1, 2], [])
+    known.guessed = InferenceTask(members, members, controls, told, ["a", "b", "c"], [0, 1, 2], [])
     assert trained <= {one.name for one in BY_KEY["membership"].of(known)}
     told = class_disclosure(np.arange(20) // 5, np.arange(20) % 2, np.array([0.5, 0.5]))
     known = SimpleNamespace(classes={"a.b": ClassShares(told, np.array([0.5, 0.5]), None)})

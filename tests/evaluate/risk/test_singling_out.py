@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from anonpipe.evaluate.risk import (
     MEASURES,
     Matches,
-    Met,
     Ordered,
+    PredicateMatches,
     Predicates,
     candidates,
     joined,
@@ -72,7 +72,7 @@ def test_the_control_is_the_mean_over_all_whom_held_out_records_could_replace(ro
     original, controls = (found.matches(Ordered.of(table_of(one))) for one in (rows, held))
     # Each predicate singles out a released record of its own.
     released = Matches(np.ones(len(each), dtype=np.int64), np.arange(len(each)))
-    told = singling_out(Met(released, original, controls, len(rows), len(held), len(each)))
+    told = singling_out(PredicateMatches(released, original, controls, len(rows), len(held), len(each)))
     most = (1 - 1 / len(rows)) ** (len(rows) - 1)
     assert told.control.value == pytest.approx(min(most, naive.control_of(rows, held, loops(each))))
     alone = [len(naive.met_by(rows, one)) == 1 for one in loops(each)]
@@ -92,7 +92,7 @@ def tried(rng, released, original, held, wanted=300):
     found = {}
     for name, each in candidates(released, [2], wanted, rng).items():
         matches = (each.matches(Ordered.of(table)) for table in (released, original, held))
-        found[name] = singling_out(Met(*matches, len(original), len(held), wanted))
+        found[name] = singling_out(PredicateMatches(*matches, len(original), len(held), wanted))
     return found
 
 
@@ -131,9 +131,9 @@ def test_the_outermost_values_are_tried_wherever_they_are():
 def test_few_predicates_are_no_proof():
     """Where but three released records can be singled out, three successes are three of `FEWEST` attacks."""
     three, none = (Matches(np.full(3, met), np.arange(3)) for met in (1, 0))
-    few = singling_out(Met(three, three, none, 100, 50, 500))
+    few = singling_out(PredicateMatches(three, three, none, 100, 50, 500))
     assert few.attack.value == 3 / FEWEST and "those wanting count as failed" in few.measurement("one").note
-    nobody = singling_out(Met(none, three, none, 100, 50, 500))
+    nobody = singling_out(PredicateMatches(none, three, none, 100, 50, 500))
     assert (nobody.risk, nobody.high) == (0.0, 0.0)
 
 

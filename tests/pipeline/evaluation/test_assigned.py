@@ -8,8 +8,8 @@ from scipy.optimize import linear_sum_assignment
 
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.arrays import partition_cells, released_labels, released_rows
-from anonpipe.pipeline.evaluation.attacks import KnownOfRun
 from anonpipe.pipeline.evaluation.known import known_features
+from anonpipe.pipeline.evaluation.samples import read_queries
 from anonpipe.verify.catalogue import Reason
 from tests import small
 from tests.pipeline.evaluation.test_assess import LOOSE, RISK, looked
@@ -31,10 +31,10 @@ def test_as_who_has_the_released_rows(tmp_path, monkeypatch, methods):
     def look(run):
         work, fitted, cut = run.context.work, run.context.fitted, run.context.cut
         (before,), (after,) = ([read(work, fitted, cut, 0)] for read in (partition_cells, released_rows))
-        known, labels = KnownOfRun(work, fitted, cut), released_labels(work, fitted, cut, 0)
+        labels = released_labels(work, fitted, cut, 0)
         ours, theirs = known_features(fitted, before), known_features(fitted, after)
         keys = [fitted.cells.names.index(name) for name in ("side", "status")]
-        asked = known.queries
+        asked = read_queries(work)
         right = total = 0.0
         for block in np.unique(before[:, keys], axis=0):
             rows, found = (np.flatnonzero((side[:, keys] == block).all(axis=1)) for side in (before, after))

@@ -14,7 +14,7 @@ from anonpipe.job.model import parse_job
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.arrays import partition_cells, released_labels, released_rows
 from anonpipe.pipeline.evaluation._checks import checks
-from anonpipe.pipeline.evaluation.attacks import KnownOfRun
+from anonpipe.pipeline.evaluation.samples import read_queries
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks.scan import held_cells
 from anonpipe.verify import words
@@ -67,7 +67,7 @@ def test_as_a_literal_attack(tmp_path, monkeypatch, strata, hold_out):
         before = np.concatenate([partition_cells(work, fitted, cut, at) for at in places])
         after = np.concatenate([released_rows(work, fitted, cut, at) for at in places])
         groups = np.concatenate([released_labels(work, fitted, cut, at) for at in places])
-        queries = KnownOfRun(work, fitted, cut).queries
+        queries = read_queries(work)
         names = fitted.cells.names
         at = {name: names.index(name) for name in COLUMNS}
         deviations = {name: before[:, at[name]].std() for name in ("x", "y")}

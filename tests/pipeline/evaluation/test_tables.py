@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from anonpipe.evaluate.risk import Alike, Found, Nearest, expected_links
+from anonpipe.evaluate.risk import EquivalenceClasses, Nearest, NearestMatches, expected_links
 from anonpipe.evaluate.utility import Analysis, compare_models
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.evaluation.measures import load_assessment
@@ -75,13 +75,19 @@ def test_models_of_the_run_are_those_of_the_two_tables(tmp_path, monkeypatch):
 def test_expected_links_by_hand():
     found = Nearest(np.zeros((4, 1)), np.zeros((4, 1), dtype=np.int64))
     told = expected_links(
-        Alike(Found(found, np.array([[3], [3], [1], [2]])), np.array([3, 2, 1, 2]), np.array([4, 5, 10, 5])), records=50
+        EquivalenceClasses(
+            NearestMatches(found, np.array([[3], [3], [1], [2]])), np.array([3, 2, 1, 2]), np.array([4, 5, 10, 5])
+        ),
+        records=50,
     )
     values = [1 / 4, 0.0, 1 / 10, 1 / 5]
     assert told.value == pytest.approx(sum(values) / 4)
     reach = 1.96 * np.std(values) / 2
     assert (told.low, told.high) == (max(0.0, told.value - reach), pytest.approx(told.value + reach))
     whole = expected_links(
-        Alike(Found(found, np.array([[3], [3], [1], [2]])), np.array([3, 2, 1, 2]), np.array([4, 5, 10, 5])), records=4
+        EquivalenceClasses(
+            NearestMatches(found, np.array([[3], [3], [1], [2]])), np.array([3, 2, 1, 2]), np.array([4, 5, 10, 5])
+        ),
+        records=4,
     )
     assert whole.low is None and whole.value == told.value
