@@ -68,7 +68,7 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         method: str = "mdav",
         k: int = 5,
         *,
-        refine: Literal["quick", "normal", "thorough"] | None = None,
+        refine: Literal["quick", "normal"] | None = None,
         block_rows: int | None = None,
         options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
@@ -110,7 +110,7 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if self.refine is not None:
             if self._uses_classes:
                 raise ValueError(f"{self.method} mixes classes, which refine would undo; leave refine at None")
-            labels = refine(features, labels, self.k, self.refine, rng=rng)
+            labels = refine(features, labels, self.k, self.refine)
         self.labels_ = labels
         self.n_groups_ = int(labels.max()) + 1
         self.information_loss_ = information_loss(features, labels)

@@ -1072,11 +1072,6 @@ class Job(Options):
                 f"{whose} no bounds: synthetic values may lie outside what is possible; "
                 "declare bounds: [low, high] from the code book, not from the data"
             )
-        if self.cluster is not None and self.cluster.effort == "thorough":
-            found.append(
-                "cluster.refine is thorough: minutes for every 10,000 records and core, and the progress bar moves "
-                "by whole partitions"
-            )
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         if told := self.replacing.warns(self.replacing_options):

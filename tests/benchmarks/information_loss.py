@@ -120,7 +120,7 @@ def compare(name, raw, k, figures, wanted):
             raw_pairwise(raw, k, figures)
     start = time.perf_counter()
     for effort in ("quick", "normal"):
-        labels = refine(features, group(features, k, "mdav", {})[0], k, effort, rng=np.random.default_rng(0))
+        labels = refine(features, group(features, k, "mdav", {})[0], k, effort)
         line(f"mdav, refine {effort}", information_loss(features, labels), bound, time.perf_counter() - start)
 
 

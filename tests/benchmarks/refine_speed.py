@@ -1,11 +1,11 @@
 """Information loss and time of the local search, effort by effort.
 
-    python -m tests.benchmarks.refine_speed [--k 3 5 10] [--tables tarragona generated] [--most-thorough 2000]
+    python -m tests.benchmarks.refine_speed [--k 3 5 10] [--tables tarragona generated]
 
 Every table is grouped by MDAV, in blocks of 2,000 where it has more than 3,000
 rows, and then refined. A line gives the loss, the seconds, the microseconds a
-row, and the ratio of the loss to that of the start. Thorough is left out for
-tables of more than --most-thorough rows, normal for more than --most-normal.
+row, and the ratio of the loss to that of the start. Normal is left out for
+tables of more than --most-normal rows.
 
 Generated rows, and the reference data where they are found: in the folder that
 ANONPIPE_BENCH_DATA names, else in ../shared.
@@ -65,7 +65,6 @@ def main():
     parser.add_argument("--tables", nargs="+", default=[])
     parser.add_argument("--most-rows", type=int, default=1_000_000)
     parser.add_argument("--most-normal", type=int, default=50_000)
-    parser.add_argument("--most-thorough", type=int, default=0)
     options = parser.parse_args()
     warm = generated(3_000)
     refine(warm, np.arange(3_000) // 5, 5)
@@ -77,14 +76,10 @@ def main():
             start = cluster(features, k, "mdav", rng=np.random.default_rng(0), block_rows=blocks)
             first = information_loss(features, start)
             line(name, k, "start", time.perf_counter() - begin, len(features), first, first)
-            for effort, most in (
-                ("quick", options.most_rows),
-                ("normal", options.most_normal),
-                ("thorough", options.most_thorough),
-            ):
+            for effort, most in (("quick", options.most_rows), ("normal", options.most_normal)):
                 if len(features) <= most:
                     begin = time.perf_counter()
-                    labels = refine(features, start, k, effort, rng=np.random.default_rng(0))
+                    labels = refine(features, start, k, effort)
                     seconds = time.perf_counter() - begin
                     line(name, k, effort, seconds, len(features), information_loss(features, labels), first)
 

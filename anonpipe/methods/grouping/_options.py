@@ -14,7 +14,7 @@ def _quick_for_true(value: Any) -> Any:
 
 
 # True and quick are the same job: they must draw the same noise
-Refine = Annotated[Literal[False, "quick", "normal", "thorough"], BeforeValidator(_quick_for_true)]
+Refine = Annotated[Literal[False, "quick", "normal"], BeforeValidator(_quick_for_true)]
 
 
 class GroupingOptions(MethodOptions):
@@ -37,7 +37,7 @@ class GroupingOptions(MethodOptions):
     units: Literal["split", "whole"] = "split"
 
     @property
-    def effort(self) -> Literal["quick", "normal", "thorough"] | None:
+    def effort(self) -> Literal["quick", "normal"] | None:
         """How far the local search goes; None for none."""
         return self.refine or None
 

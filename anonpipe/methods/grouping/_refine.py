@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -27,11 +25,9 @@ def refine(
     features: FloatArray,
     labels: IntArray,
     k: int,
-    effort: Literal["quick", "normal", "thorough"] = "quick",
+    effort: Literal["quick", "normal"] = "quick",
     *,
-    rng: np.random.Generator | None = None,
     progress: Callable[[float], None] | None = None,
-    seconds: float | None = None,
     block_rows: int = BLOCK_ROWS,
 ) -> IntArray:
     """Lower the information loss of a grouping by local search; it never rises.
@@ -49,9 +45,7 @@ def refine(
     where they add less than an allowance that shrinks from sweep to sweep, in
     units of each group's own scatter, and at last only steps that subtract.
     Then every region of the table keeps the better of its groups before and
-    after the run, and the next run begins with those. Thorough begins several
-    times with the given groups of a small table, and combines what comes of it
-    in the same way.
+    after the run, and the next run begins with those.
 
     Near groups are those of nearest mean in the whole table, so that the
     borders of blocks in which groups were formed do not stay. Time is linear
@@ -77,22 +71,12 @@ def refine(
         raise ValueError(f"effort is {effort!r}; allowed are {', '.join(EFFORTS)}")
     if k < 1 or block_rows < 1:
         raise ValueError(f"k is {k} and block_rows {block_rows}; give 1 or more")
-    if seconds is not None and not seconds >= 0:
-        raise ValueError(f"seconds is {seconds}; give 0 or more, or None for no limit")
-    if EFFORTS[effort].draws and rng is None:
-        raise ValueError(f"effort {effort!r} draws at random and rng is None; give a numpy.random.Generator")
     count_groups(labels, len(features), k, "the grouping to be refined")
     if k == 1:
         return np.arange(len(features))
     if len(features) < 2 * k:
         return np.zeros(len(features), dtype=np.int64)
-    refined, share = search(features, labels, k, EFFORTS[effort], rng, progress, seconds, block_rows)
-    if share < 1.0:
-        warnings.warn(
-            f"refine stopped after {seconds} seconds with {share:.0%} of its sweeps done; "
-            f"the groups are valid and no worse than those given",
-            stacklevel=2,
-        )
+    refined = _search(features, labels, k, EFFORTS[effort], progress, block_rows)
     count_groups(refined, len(features), k, "refine")
     return refined
 
@@ -108,14 +92,10 @@ HOT, COLD = 0.5, 0.05
 
 EVERY = 5  # Sweeps of steps before one of whole groups
 
-FRESH = 1_000  # Sweeps after which near groups and temperatures are found again
-
-# Sweeps times records of one call of the kernel, some tenths of a second: how often the time is watched
+# Sweeps times records of one call of the kernel, some tenths of a second: how often progress is reported
 SLICE = 1_000_000
 
-FINEST = 0.001  # Smallest share of all sweeps after which progress is told
-
-LONG = 0.15  # Share of a start's sweeps that its first run takes, where there are several starts
+FINEST = 0.001  # Smallest share of all sweeps after which progress is reported
 
 SETTLING = 2  # Most descents at the end, each with near groups found again
 
@@ -130,45 +110,35 @@ class Effort:
     trials: int  # Runs times sweeps times records, for tables in between
     sweeps: int  # In each run; in a sweep every group tries one step
     near: int  # Near groups of each group
-    draws: bool  # Whether the keys of the runs are drawn, else they are 0, 1, 2,
-    # How often, at most, the given groups are begun with again. In large tables, where chance evens out, always once.
-    starts: int = 1
 
-    def plan(self, rows: int) -> tuple[int, int]:
-        """Number of runs, over all starts, and of starts for so many records."""
+    def number_of_runs(self, rows: int) -> int:
+        """Number of runs for a table of so many records."""
         few, many = self.runs
-        runs = min(many, max(few, self.trials // (rows * self.sweeps)))
-        return runs, min(self.starts, runs // few)
+        return min(many, max(few, self.trials // (rows * self.sweeps)))
 
 
 EFFORTS = {
-    "quick": Effort(runs=(4, 20), trials=400_000, sweeps=25, near=12, draws=False),
-    "normal": Effort(runs=(40, 200), trials=4_000_000, sweeps=25, near=16, draws=False),
-    "thorough": Effort(runs=(200, 24_000), trials=400_000_000, sweeps=25, near=24, draws=True, starts=4),
+    "quick": Effort(runs=(4, 20), trials=400_000, sweeps=25, near=12),
+    "normal": Effort(runs=(40, 200), trials=4_000_000, sweeps=25, near=16),
 }
 
 
 @dataclass
-class Clock:
-    """Sweeps done of all there are to do, and whether the time for them is over."""
+class _Sweeps:
+    """Sweeps done of all there are to do."""
 
     total: int
     progress: Callable[[float], None] | None
-    seconds: float | None
     done: int = 0
-    told: float = 0.0
-    over: bool = False
-    start: float = field(default_factory=time.perf_counter)
+    reported: float = 0.0
 
     def advance(self, sweeps: int) -> None:
-        """Count sweeps, tell of them, and look at the time."""
+        """Count sweeps and report the progress."""
         self.done += sweeps
         share = self.done / self.total
-        if self.progress is not None and (share >= self.told + FINEST or share >= 1.0):
+        if self.progress is not None and (share >= self.reported + FINEST or share >= 1.0):
             self.progress(share)
-            self.told = share
-        if self.seconds is not None and time.perf_counter() - self.start >= self.seconds:
-            self.over = True
+            self.reported = share
 
 
 def lay_out(features: FloatArray, labels: IntArray, k: int) -> tuple[FloatArray, IntArray, IntArray]:
@@ -195,42 +165,31 @@ def near_groups(groups: Groups, count: int, block_rows: int) -> tuple[IntArray, 
     return np.cumsum(all_starts), alive[others].astype(np.int32)
 
 
-def search(
+def _search(
     features: FloatArray,
     labels: IntArray,
     k: int,
     effort: Effort,
-    rng: np.random.Generator | None = None,
-    progress: Callable[[float], None] | None = None,
-    seconds: float | None = None,
-    block_rows: int = BLOCK_ROWS,
-) -> tuple[IntArray, float]:
-    """The groups found, and the share of the sweeps that was done; see `refine`."""
+    progress: Callable[[float], None] | None,
+    block_rows: int,
+) -> IntArray:
+    """The refined groups, shape (n_rows,); see `refine`."""
     x, home, order = lay_out(features, labels, k)
     groups = open_groups(x, home.copy(), k)
     least = LEAST * float(np.square(x).sum()) / len(x)
-    runs, starts = effort.plan(len(x))
-    keys = np.arange(runs, dtype=np.uint64)
-    if effort.draws and rng is not None:
-        keys = rng.integers(2**64, size=runs, dtype=np.uint64)
-    clock = Clock(runs * effort.sweeps, progress, seconds)
-    best, parts = home, group_scatter(groups)
-    for first, last in pieces(runs, starts):
-        reopen(groups, home)
-        # Where there are several starts, a long run finds each a region of its own.
-        longer = 1 if starts == 1 else max(1, int(LONG * (last - first)))
-        for number in [first, *range(first + longer, last)]:
-            if not clock.over:
-                sweeps = effort.sweeps * (longer if number == first else 1)
-                run_hot_and_down(groups, effort, sweeps, keys[number], least, block_rows, clock)
-        reopen(groups, combine(best, parts, groups.home, group_scatter(groups)))
-        best, parts = groups.home.copy(), group_scatter(groups)
+    parts = group_scatter(groups)
+    runs = effort.number_of_runs(len(x))
+    sweeps = _Sweeps(runs * effort.sweeps, progress)
+    reopen(groups, home)
+    for key in range(runs):
+        run_hot_and_down(groups, effort, np.uint64(key), least, block_rows, sweeps)
+    reopen(groups, combine(home, parts, groups.home, group_scatter(groups)))
     for _ in range(SETTLING):
         if not run_down(groups, *near_groups(groups, effort.near, block_rows), least):
             break
-    found = np.empty(len(x), dtype=np.int64)
-    found[order] = groups.home
-    return by_first_record(found), clock.done / clock.total
+    refined = np.empty(len(x), dtype=np.int64)
+    refined[order] = groups.home
+    return by_first_record(refined)
 
 
 def reopen(groups: Groups, home: IntArray) -> None:
@@ -240,18 +199,16 @@ def reopen(groups: Groups, home: IntArray) -> None:
 
 
 def run_hot_and_down(
-    groups: Groups, effort: Effort, sweeps: int, key: np.uint64, least: float, block_rows: int, clock: Clock
+    groups: Groups, effort: Effort, key: np.uint64, least: float, block_rows: int, sweeps: _Sweeps
 ) -> None:
     """One run: anneal, descend, and keep the better groups of before and after in every region."""
     before, parts = groups.home.copy(), group_scatter(groups)
-    schedule = np.geomspace(HOT, COLD, sweeps)
-    for low, high in pieces(sweeps, max(1, sweeps // FRESH)):
-        near = near_groups(groups, effort.near, block_rows)
-        heat = temperatures(groups)
-        for first, last in pieces(high - low, max(1, (high - low) * len(groups.home) // SLICE)):
-            if not clock.over:
-                anneal(groups, *near, heat, schedule[low + first : low + last], low + first, EVERY, key)
-                clock.advance(last - first)
+    schedule = np.geomspace(HOT, COLD, effort.sweeps)
+    near = near_groups(groups, effort.near, block_rows)
+    heat = temperatures(groups)
+    for first, last in pieces(effort.sweeps, max(1, effort.sweeps * len(groups.home) // SLICE)):
+        anneal(groups, *near, heat, schedule[first:last], first, EVERY, key)
+        sweeps.advance(last - first)
     run_down(groups, *near, least)
     reopen(groups, combine(before, parts, groups.home, group_scatter(groups)))
 

@@ -164,7 +164,7 @@ def _refined(
     """Improve groups by a local search."""
     points, point_of = layout.points(part, weights)
     labels = [column if isinstance(point_of, slice) else _of_points(column, point_of) for column in layout.labels(part)]
-    refined = [refine(points, column, layout.k, grouping.effort, rng=rng)[point_of] for column in labels]
+    refined = [refine(points, column, layout.k, grouping.effort)[point_of] for column in labels]
     return layout.with_labels(part, refined)
 
 

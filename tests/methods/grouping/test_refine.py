@@ -1,5 +1,3 @@
-from dataclasses import replace
-from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +7,6 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import AnonpipeError
 from anonpipe.methods.grouping import cluster, information_loss, refine
-from anonpipe.methods.grouping._refine import EFFORTS, search
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import cluster as naive
 from tests.naive import refine as steps
@@ -95,52 +92,11 @@ def test_ends_where_no_step_lowers_the_scatter(problem, seed):
         assert min(steps.all_steps(features, groups, k, a, b))[0] > -slack
 
 
-def small_thorough():
-    """A thorough search of a few sweeps."""
-    return replace(EFFORTS["thorough"], runs=(2, 6), trials=10**6, starts=3)
-
-
-@settings(deadline=None, max_examples=60)
-@given(grouping_problems(), st.integers(0, 2**32 - 1))
-def test_thorough_keeps_the_laws(problem, seed):
-    features, k = problem
-    if k == 1 or len(features) < 2 * k:
-        return
-    labels = arbitrary_labels(np.random.default_rng(seed), len(features), k)
-    before, given_labels = features.copy(), labels.copy()
-    search_of = partial(search, features, labels, k, small_thorough())
-    refined, share = search_of(rng=np.random.default_rng(seed))
-    sizes = np.bincount(refined)
-    assert share == 1.0
-    assert sizes.sum() == len(features)
-    assert k <= sizes.min() <= sizes.max() < 2 * k
-    assert naive.within_scatter(features, refined) <= naive.within_scatter(features, labels) * (1 + 1e-9) + 1e-12
-    assert (features == before).all()
-    assert (labels == given_labels).all()
-    assert (search_of(rng=np.random.default_rng(seed))[0] == refined).all()
-
-
-def test_thorough_depends_on_the_generator():
-    features = np.random.default_rng(0).normal(size=(300, 4))
-    labels = mdav(features, 3)
-    results = [search(features, labels, 3, small_thorough(), np.random.default_rng(seed))[0] for seed in (0, 1)]
-    assert (results[0] != results[1]).any()
-
-
 def test_more_effort_is_worth_it():
     features = np.random.default_rng(0).normal(size=(500, 5)) ** 3
     labels = mdav(features, 5)
     quick, normal = (information_loss(features, refine(features, labels, 5, effort)) for effort in ("quick", "normal"))
     assert normal < quick < 0.95 * information_loss(features, labels)
-
-
-def test_seconds_cut_the_search_short_and_say_so():
-    features = np.random.default_rng(0).normal(size=(300, 4))
-    labels = mdav(features, 3)
-    with pytest.warns(UserWarning, match=r"stopped after 0\.05 seconds"):
-        refined = refine(features, labels, 3, "thorough", rng=np.random.default_rng(0), seconds=0.05)
-    assert np.bincount(refined).min() >= 3
-    assert information_loss(features, refined) < information_loss(features, labels)
 
 
 def test_progress_rises_to_one():
@@ -186,13 +142,9 @@ def test_wrong_input_is_refused():
         refine(features, np.array([0, 0, -1, 0, 0, 0]), 3)
     with pytest.raises(AnonpipeError, match="shape"):
         refine(features, np.zeros(5, np.int64), 3)
-    with pytest.raises(ValueError, match="quick, normal, thorough"):
+    with pytest.raises(ValueError, match="quick, normal"):
         refine(features, np.zeros(6, np.int64), 3, effort="all")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="NaN"):
         refine(np.full((6, 1), np.nan), np.zeros(6, np.int64), 3)
-    with pytest.raises(ValueError, match="rng is None"):
-        refine(features, np.zeros(6, np.int64), 3, "thorough")
-    with pytest.raises(ValueError, match="seconds is -1"):
-        refine(features, np.zeros(6, np.int64), 3, seconds=-1.0)
     with pytest.raises(ValueError, match="block_rows 0"):
         refine(features, np.zeros(6, np.int64), 3, block_rows=0)
