@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.errors import JobError
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.utility import Measurement
 from anonpipe.job.model import HELD_OUT, HELD_OUT_OF, load_job, parse_job
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.evaluation import Assessment, limits_of

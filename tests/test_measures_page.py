@@ -17,7 +17,10 @@ ROWS = [
     for line in PAGE.splitlines()
     if line.startswith("| `")
 ]
-FIGURES = [name for measure in (*risk.MEASURES, *utility.MEASURES) for name in measure.figures]
+FIGURES = [
+    *(name for measure in risk.MEASURES for name in measure.figures),
+    *(name for measure in utility.MEASURES for name in measure.keys),
+]
 
 
 def names(cell):

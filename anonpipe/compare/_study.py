@@ -19,8 +19,8 @@ from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, dige
 from anonpipe.engine import Task, TaskResult, account
 from anonpipe.errors import EngineError, JobError, OutputError
 from anonpipe.evaluate import risk, utility
-from anonpipe.evaluate.utility import Measurement, shares_changed
-from anonpipe.evaluate.utility._measurement import Better
+from anonpipe.evaluate.measurement import Better, Measurement
+from anonpipe.evaluate.utility import shares_changed
 from anonpipe.files import drafted, write_atomic
 from anonpipe.job.model import Job, parse_job
 from anonpipe.pipeline.evaluation import Assessment, gated
@@ -354,7 +354,7 @@ def known_names(job: Job) -> tuple[str, ...]:
     names = (
         *MEASURED,
         FURTHEST,
-        *(name for measure in utility.MEASURES for name in measure.figures),
+        *(name for measure in utility.MEASURES for name in measure.keys),
         *(name.replace("*", named) for name in risks for named in _named(job, name)),
         *(f"{name}.{one}" for name in families for one in _ANALYSIS_FIGURES),
     )

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anonpipe.evaluate.utility import Estimate, Fit, Measurement
+from anonpipe.evaluate.measurement import Measurement
+from anonpipe.evaluate.utility import Estimate, Fit
 from anonpipe.job.model import Job
 from anonpipe.report import words
 from anonpipe.report.content import (

@@ -193,7 +193,7 @@ class CurveLine(Part):
 
 
 class Figure(Part):
-    """A measure of risk or utility; see `anonpipe.evaluate.utility.Measurement`, whose fields these are."""
+    """A measure of risk or utility; see `anonpipe.evaluate.measurement.Measurement`, whose fields these are."""
 
     name: str
     title: str

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, fields
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
+from anonpipe.evaluate.measurement import Curve, Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.utility import Analysis, CoefficientChange, Curve, Estimate, Fit, Measurement, ModelComparison
+from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, Fit, ModelComparison
 from anonpipe.verify.catalogue import About
 from anonpipe.verify.check import Check, unmeasured
 

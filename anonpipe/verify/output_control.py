@@ -14,8 +14,9 @@ from typing import Any
 
 from anonpipe.audience import Audience
 from anonpipe.encoding.identifiers import doubled
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.utility import Binning, Estimate, Fit, Measurement
+from anonpipe.evaluate.utility import Binning, Estimate, Fit
 from anonpipe.verify.catalogue import SAID, Counts
 from anonpipe.verify.check import Check, Withheld
 from anonpipe.verify.verdict import Verdict

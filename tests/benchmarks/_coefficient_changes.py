@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.evaluate.utility._moments import LEAST, Changes, relative_changes
+from anonpipe.evaluate.utility._moments import LEAST, ChangeSummary, relative_changes
 from anonpipe.evaluate.utility._tables import check_least, checked_tables, spreads
 from anonpipe.types import FloatArray
 
@@ -19,8 +19,8 @@ _RANK = 1e-9
 class CoefficientChanges:
     """Changes over all regressions, in per cent: of the coefficients, and of their standard errors."""
 
-    coefficients: Changes
-    standard_errors: Changes
+    coefficients: ChangeSummary
+    standard_errors: ChangeSummary
 
 
 def coefficient_changes(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from anonpipe.evaluate.utility._moments import Changes, correlations, summary
+from anonpipe.evaluate.utility._moments import ChangeSummary, correlations, summarize
 from anonpipe.evaluate.utility._tables import checked_tables, spreads
 
 
@@ -26,10 +26,10 @@ class LaskoTable:
         As they are, over pairs of columns.
     """
 
-    means: Changes
-    variances: Changes
-    correlations: Changes
-    rank_correlations: Changes
+    means: ChangeSummary
+    variances: ChangeSummary
+    correlations: ChangeSummary
+    rank_correlations: ChangeSummary
 
 
 def lasko_table(original: npt.ArrayLike, released: npt.ArrayLike) -> LaskoTable:
@@ -81,8 +81,8 @@ def lasko_table(original: npt.ArrayLike, released: npt.ArrayLike) -> LaskoTable:
     both = varying[pairs[0]] & varying[pairs[1]]
     ranks = [rankdata(table, axis=0) for table in (old, new)]
     return LaskoTable(
-        means=summary(np.abs(new.mean(axis=0) - old.mean(axis=0)) / scale, varying),
-        variances=summary(np.abs(spreads(new) ** 2 - deviations**2) / scale**2, varying),
-        correlations=summary(np.abs(correlations(new) - correlations(old))[pairs], both),
-        rank_correlations=summary(np.abs(correlations(ranks[1]) - correlations(ranks[0]))[pairs], both),
+        means=summarize(np.abs(new.mean(axis=0) - old.mean(axis=0)) / scale, varying),
+        variances=summarize(np.abs(spreads(new) ** 2 - deviations**2) / scale**2, varying),
+        correlations=summarize(np.abs(correlations(new) - correlations(old))[pairs], both),
+        rank_correlations=summarize(np.abs(correlations(ranks[1]) - correlations(ranks[0]))[pairs], both),
     )

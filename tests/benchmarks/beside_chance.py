@@ -102,7 +102,7 @@ def compared(old: pd.DataFrame, new: pd.DataFrame, columns: dict[str, Any], k: i
     roles = {one.get("role", "masked"): (name, one) for name, one in columns.items()}
     (time_name, _), (status, told) = roles["survival_time"], roles["survival_status"]
     tables = replace(tables, endpoints=(Endpoint("", time_name, status, tuple(told["event"])),))
-    chosen = [measure for measure in MEASURES if measure.figures[0].startswith(FAMILIES) and measure.draws]
+    chosen = [measure for measure in MEASURES if measure.keys[0].startswith(FAMILIES) and measure.draws]
     return {one.name: one for each in chosen for one in each.of(tables, np.random.default_rng(seed))}
 
 

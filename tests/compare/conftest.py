@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anonpipe.compare import _study
-from anonpipe.evaluate.utility import Measurement
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.rng import steward_secret
 from anonpipe.source import open_source, read_batches

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from anonpipe.compare import Axis, cells, grid, legend, pareto, reasons, summarise, write_study
 from anonpipe.compare._results import FURTHEST
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility import Measurement
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.job.model import parse_job
 from anonpipe.verify.catalogue import MEASURED
 from tests import small

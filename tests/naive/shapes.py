@@ -67,7 +67,7 @@ def columns_apart(old, new, ordered):
     return ks_distance(*sides) if ordered else total_variation(*sides)
 
 
-def beyond_chance(found, splits, scale):
+def split_half_ratio(found, splits, scale):
     """The largest quotient over its limit, and that of each: one list of differences a split."""
     inflated = [[scale * value for value in split] for split in splits]
     largest = []

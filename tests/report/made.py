@@ -8,17 +8,16 @@ import numpy as np
 
 from anonpipe.audience import Audience
 from anonpipe.columns import Kind
+from anonpipe.evaluate.measurement import Curve, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import (
     Analysis,
     CoefficientChange,
     CorrelationMatrices,
-    Curve,
     Distribution,
     Endpoint,
     Estimate,
     Fit,
-    Measurement,
     ModelComparison,
     SurvivalPanel,
     SurvivalPicture,

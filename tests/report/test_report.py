@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from anonpipe.audience import Audience
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError, printable
-from anonpipe.evaluate.utility import Analysis, Curve, Distribution, compare_models
+from anonpipe.evaluate.measurement import Curve
+from anonpipe.evaluate.utility import Analysis, Distribution, compare_models
 from anonpipe.report import Report, documents, external, internal, read_report, render, words
 from anonpipe.report.content import SizeLine
 from anonpipe.verify.check import held

@@ -9,8 +9,9 @@ import pytest
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
+from anonpipe.evaluate.measurement import Curve, Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.utility import Analysis, CoefficientChange, Curve, Estimate, Fit, Measurement, ModelComparison
+from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, Fit, ModelComparison
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated, notes
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.verify import words

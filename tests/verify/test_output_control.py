@@ -12,8 +12,8 @@ import pytest
 
 import anonpipe
 from anonpipe.audience import Audience
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.risk import MEASURES
-from anonpipe.evaluate.utility import Measurement
 from anonpipe.job import model
 from anonpipe.report import documents, external
 from anonpipe.verify import output_control, words

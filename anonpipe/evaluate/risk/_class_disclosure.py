@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
-from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import FloatArray
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
+from anonpipe.evaluate.measurement import Curve, Measurement
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, records_of
-from anonpipe.evaluate.utility import Curve, Measurement
 from anonpipe.types import FloatArray
 
 _LEVELS = tuple(round(0.01 * at, 2) for at in (1, 2, 5, *range(10, 100, 10), 95, 99))

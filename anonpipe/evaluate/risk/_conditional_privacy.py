@@ -12,9 +12,9 @@ from scipy.special import digamma, stdtrit
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
-from anonpipe.evaluate.utility import Measurement
 from anonpipe.kernels.points import LARGEST
 from anonpipe.types import FloatArray
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.coding import Coding, middle_spread
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import (
     FEWEST,
@@ -28,7 +29,6 @@ from anonpipe.evaluate.risk._guesses import (
 )
 from anonpipe.evaluate.risk._interval import beyond_control, exact_share, grouped_share
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, StratumGuesses, column_names, records_of
-from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray
 
 Guess = Literal["nearest", "trees"]

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.measurement import Curve, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import beyond, grouped_share
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, column_names, records_of
-from anonpipe.evaluate.utility import Curve, Measurement
 from anonpipe.evaluate.utility._tables import checked_tables
 from anonpipe.kernels.points import sort_groups
 from anonpipe.types import FloatArray, IntArray

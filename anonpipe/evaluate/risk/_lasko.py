@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.measurement import Curve, Measurement
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
 from anonpipe.evaluate.risk._nearest import Nearest
-from anonpipe.evaluate.utility import Auc, Curve, Measurement, auc
+from anonpipe.evaluate.utility import Auc, auc
 from anonpipe.types import BoolArray, FloatArray
 
 _SOURCE = "Lasko & Vinterbo 2010, doi:10.1109/TKDE.2009.88, section "

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import FEWEST, SHARES, by_sureness, surest
 from anonpipe.evaluate.risk._interval import Share, beyond_control, exact_share, grouped_share, wilson
 from anonpipe.evaluate.risk._measure import AttackData, EquivalenceClasses, Measure, Measured, NearestMatches
 from anonpipe.evaluate.risk._nearest import Nearest
-from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Basis = Literal["distances", "ranks", "Mahalanobis distances"]

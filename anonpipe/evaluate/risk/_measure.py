@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 
 from anonpipe.errors import AnonpipeError, JobError
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._nearest import Nearest
-from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import BoolArray, FloatArray, IntArray
 

@@ -13,11 +13,12 @@ from scipy.special import expit, logit
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.coding import spread
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._interval import difference, wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, Width, records_of
-from anonpipe.evaluate.utility import Auc, Measurement, auc
+from anonpipe.evaluate.utility import Auc, auc
 from anonpipe.types import FloatArray
 
 FALSE_ALARMS = 0.01  # Share of persons outside that the careful attacker takes for members

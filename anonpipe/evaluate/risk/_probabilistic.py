@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._measure import AttackData, Link, Measure, Measured
-from anonpipe.evaluate.utility import Measurement
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Masker, Synthesizer
 from anonpipe.methods.synthesis import METHODS

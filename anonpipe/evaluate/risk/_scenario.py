@@ -19,12 +19,11 @@ from scipy.special import hyp2f1
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
+from anonpipe.evaluate.measurement import Better, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
 from anonpipe.evaluate.risk._singling_out import Predicates
-from anonpipe.evaluate.utility import Measurement
-from anonpipe.evaluate.utility._measurement import Better
 from anonpipe.types import FloatArray, IntArray
 
 ALLOWED = 0.09  # The European Medicines Agency's threshold for what is published (Policy 0070, external guidance, 2018)

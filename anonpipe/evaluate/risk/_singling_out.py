@@ -13,10 +13,10 @@ import numba as nb
 import numpy as np
 
 from anonpipe.audience import Audience
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import Share, beyond_control, exact, weighted_share
 from anonpipe.evaluate.risk._measure import AttackData, Matches, Measure, Measured, PredicateMatches
-from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import FloatArray, IntArray
 
 SEVERAL = 4  # Columns of a predicate on several

@@ -16,10 +16,10 @@ from scipy.special import ndtri
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, records_of
-from anonpipe.evaluate.utility import Measurement
 from anonpipe.types import BoolArray, FloatArray
 
 SHARES = (0.01, 0.05)  # Shares of the records that count as the most extreme, on either side of a column

@@ -13,8 +13,7 @@ from anonpipe.evaluate.utility._analyses import (
 )
 from anonpipe.evaluate.utility._distances import hellinger_distance, ks_distance, total_variation, wasserstein_distance
 from anonpipe.evaluate.utility._formula import Analysis, check_analysis, columns_used
-from anonpipe.evaluate.utility._measurement import Curve, Measurement
-from anonpipe.evaluate.utility._moments import Changes, abico, abim, abisd, moment_changes
+from anonpipe.evaluate.utility._moments import ChangeSummary, abico, abim, abisd, moment_changes
 from anonpipe.evaluate.utility._pair_trends import contingency_distance, correlation_ratio, pairwise_correlations
 from anonpipe.evaluate.utility._pictures import (
     Binning,
@@ -48,16 +47,14 @@ __all__ = [
     "Analysis",
     "Auc",
     "Binning",
-    "Changes",
+    "ChangeSummary",
     "CoefficientChange",
     "CorrelationMatrices",
-    "Curve",
     "Distribution",
     "Endpoint",
     "Estimate",
     "Fit",
     "FittedModel",
-    "Measurement",
     "ModelComparison",
     "Propensity",
     "Shares",

@@ -1,8 +1,8 @@
-"""Distances between the distributions of one column in two tables."""
+"""Distances between the distributions of one column in two tables, and of its nulls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility._measurement import LOST, NO_NUMBERS, Measure, Measurement, Term, mean_of_terms
+from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.utility._measure import NO_NUMBERS, UtilityMeasure, column_terms, mean_of_terms
 from anonpipe.evaluate.utility._tables import BothColumns, Tables
 from anonpipe.types import FloatArray
-
-_NO_CATEGORIES = "there is no categorical column"
 
 
 def ks_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
@@ -105,81 +104,8 @@ def total_variation(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
     >>> total_variation([0, 0, 1, 1], [0, 1, 1, 2])
     0.25
     """
-    old, new = _checked(original), _checked(released)
-    levels, places = np.unique(np.concatenate([old, new]), return_inverse=True)
-    shares = [np.bincount(part, minlength=len(levels)) / len(part) for part in (places[: len(old)], places[len(old) :])]
-    return min(1.0, float(np.abs(shares[0] - shares[1]).sum() / 2))  # sums of shares round
-
-
-def _checked(values: npt.ArrayLike) -> FloatArray:
-    made = np.asarray(values, dtype=np.float64)
-    if made.ndim != 1 or len(made) == 0:
-        raise InputError(f"a column of shape {made.shape} was given; give one value or more in one dimension")
-    if not np.isfinite(made).all():
-        raise InputError("a column has values that are not finite; leave out nulls first")
-    return made
-
-
-def distances(tables: Tables) -> list[Measurement]:
-    """Kolmogorov-Smirnov, Wasserstein and total variation distance of every column."""
-
-    def made(name: str, title: str, terms: list[Term], unit: str, source: str, why: str) -> Measurement:
-        return mean_of_terms(
-            name, title, terms, unit=unit, source=source, records=tables.rows, audience=Audience.STEWARD, nothing=why
-        )
-
-    sides = [(column.name, *column.known) for column in tables.numbers]
-    codes = [(column.name, *column.known) for column in tables.categories]
-    return [
-        made(
-            "distance.ks",
-            "Largest difference of the distribution functions (Kolmogorov-Smirnov)",
-            [_distance(name, old, new, worst=1.0, by=ks_distance) for name, old, new in sides],
-            "share",
-            "Smirnov (1948), Ann. Math. Stat. 19:279-281",
-            NO_NUMBERS,
-        ),
-        made(
-            "distance.wasserstein",
-            "How far values must move to give the same distribution (Wasserstein)",
-            [_distance(name, old, new, worst=LOST, by=wasserstein_distance) for name, old, new in sides],
-            "sd",
-            "Vallender (1974), Theory Probab. Appl. 18:784-786",
-            NO_NUMBERS,
-        ),
-        made(
-            "distance.variation",
-            "Records in another category (total variation)",
-            [_distance(name, old, new, worst=1.0, by=total_variation) for name, old, new in codes],
-            "share",
-            "half the sum of the differences of the shares",
-            _NO_CATEGORIES,
-        ),
-    ]
-
-
-def _distance(
-    name: str, old: FloatArray, new: FloatArray, *, worst: float, by: Callable[[FloatArray, FloatArray], float]
-) -> Term:
-    """The distance, or the worst there is for a release without values."""
-    if len(old) == 0:
-        return name, float("nan")
-    return name, by(old, new) if len(new) else worst
-
-
-COLUMN_DISTANCES = Measure(
-    figures=(
-        "distance.ks",
-        "distance.wasserstein",
-        "distance.variation",
-    ),
-    function=distances,
-)
-
-
-# --- Hellinger distance between the distributions of a column ---------------------------------------------------------
-
-BINS = 20  # Bins of a number, of equally many original values where no values tie
+    p, q = _shares(original, released)
+    return min(1.0, float(np.abs(p - q).sum() / 2))  # sums of shares round
 
 
 def hellinger_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
@@ -212,100 +138,122 @@ def hellinger_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> floa
     >>> round(hellinger_distance([0, 0, 1, 1], [0, 0, 0, 0]) ** 2, 6)
     0.292893
     """
-    old, new = (np.asarray(side, dtype=np.float64) for side in (original, released))
-    if any(side.ndim != 1 or not len(side) or not np.isfinite(side).all() for side in (old, new)):
-        raise InputError("the categories of a column are to be finite codes in one dimension, one or more each")
-    levels, places = np.unique(np.concatenate([old, new]), return_inverse=True)
-    p, q = (np.bincount(part, minlength=len(levels)) / len(part) for part in (places[: len(old)], places[len(old) :]))
+    p, q = _shares(original, released)
     return float(np.sqrt(np.square(np.sqrt(p) - np.sqrt(q)).sum() / 2))
 
 
-def hellinger(tables: Tables) -> list[Measurement]:
-    """Its mean over all columns, numbers in bins of equally many original values."""
-    return [
-        mean_of_terms(
-            "distance.hellinger",
-            "Hellinger distance of the distribution of a column",
-            [_term(column) for column in tables.columns],
-            unit="",
-            source="Gomatam, Karr & Sanil (2005), J. Off. Stat. 21:635-655",
-            records=tables.rows,
-            audience=Audience.STEWARD,
-            nothing="there are no columns",
-            note=f"Numbers in {BINS} bins of equally many original values; nulls left out.",
-        )
-    ]
+def _shares(original: npt.ArrayLike, released: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Shares of all categories of both columns."""
+    old, new = _checked(original), _checked(released)
+    levels, places = np.unique(np.concatenate([old, new]), return_inverse=True)
+    parts = np.split(places, [len(old)])
+    p, q = (np.bincount(part, minlength=len(levels)) / len(part) for part in parts)
+    return p, q
 
 
-def _term(column: BothColumns) -> Term:
-    """The distance, or the largest there is for a release without values."""
-    old, new = column.known
-    if not len(old):
-        return column.name, float("nan")
-    if not len(new):
-        return column.name, 1.0
-    if column.kind.coded:
-        return column.name, hellinger_distance(old, new)
-    edges = np.unique(np.quantile(old, np.arange(1, BINS) / BINS))
-    return column.name, hellinger_distance(*(_binned(side, edges) for side in (old, new)))
+def _checked(values: npt.ArrayLike) -> FloatArray:
+    made = np.asarray(values, dtype=np.float64)
+    if made.ndim != 1 or len(made) == 0:
+        raise InputError(f"a column of shape {made.shape} was given; give one value or more in one dimension")
+    if not np.isfinite(made).all():
+        raise InputError("a column has values that are not finite; leave out nulls first")
+    return made
 
 
-def _binned(values: FloatArray, edges: FloatArray) -> npt.NDArray[np.int64]:
-    return np.searchsorted(edges, values).astype(np.int64)
+# --- The four distances of every column -------------------------------------------------------------------------------
+
+_BINS = 20  # Bins of a number, of equally many original values where no values tie
+
+_KS = Figure(
+    "distance.ks",
+    "Largest difference of the distribution functions (Kolmogorov-Smirnov)",
+    "share",
+    "Smirnov (1948), Ann. Math. Stat. 19:279-281",
+    Audience.STEWARD,
+    undefined=NO_NUMBERS,
+)
+_WASSERSTEIN = Figure(
+    "distance.wasserstein",
+    "How far values must move to give the same distribution (Wasserstein)",
+    "sd",
+    "Vallender (1974), Theory Probab. Appl. 18:784-786",
+    Audience.STEWARD,
+    undefined=NO_NUMBERS,
+)
+_VARIATION = Figure(
+    "distance.variation",
+    "Records in another category (total variation)",
+    "share",
+    "half the sum of the differences of the shares",
+    Audience.STEWARD,
+    undefined="there is no categorical column",
+)
+_HELLINGER = Figure(
+    "distance.hellinger",
+    "Hellinger distance of the distribution of a column",
+    "",
+    "Gomatam, Karr & Sanil (2005), J. Off. Stat. 21:635-655",
+    Audience.STEWARD,
+    note=f"Numbers in {_BINS} bins of equally many original values; nulls left out.",
+)
 
 
-HELLINGER = Measure(figures=("distance.hellinger",), function=hellinger)
+def _distances(tables: Tables) -> list[Measurement]:
+    """Their means over the columns; the largest distance there is for a release without values."""
+    terms = {
+        _KS: column_terms(tables.numbers, ks_distance, lost=1.0),
+        _WASSERSTEIN: column_terms(tables.numbers, wasserstein_distance),
+        _VARIATION: column_terms(tables.categories, total_variation, lost=1.0),
+        _HELLINGER: column_terms(map(_binned, tables.columns), hellinger_distance, lost=1.0),
+    }
+    return [mean_of_terms(figure, found, tables.rows) for figure, found in terms.items()]
+
+
+def _binned(column: BothColumns) -> BothColumns:
+    """Numbers in bins of equally many original values; categories as they are."""
+    known, _ = column.known
+    if column.kind.coded or not len(known):
+        return column
+    edges = np.unique(np.quantile(known, np.arange(1, _BINS) / _BINS))
+    old, new = (np.where(np.isnan(side), np.nan, np.searchsorted(edges, side)) for side in (column.old, column.new))
+    return replace(column, old=old, new=new)
+
+
+COLUMN_DISTANCES = UtilityMeasure((_KS, _WASSERSTEIN, _VARIATION, _HELLINGER), _distances)
 
 
 # --- Nulls: their shares by column, and which columns are null together -----------------------------------------------
 
-
-def missingness(tables: Tables) -> list[Measurement]:
-    """Changes of the null shares by column, and of the patterns of nulls by pair of columns."""
-    shares = [
-        (column.name, float(abs(np.isnan(column.new).mean() - np.isnan(column.old).mean())))
-        for column in tables.columns
-    ]
-    with_nulls = [column for column in tables.columns if np.isnan(column.old).any() or np.isnan(column.new).any()]
-    pairs = [
-        (f"{left.name} x {right.name}", _pattern_distance(left, right)) for left, right in combinations(with_nulls, 2)
-    ]
-    one = mean_of_terms(
-        "missing.shares",
-        "Change of the null shares",
-        shares,
-        unit="share",
-        source="difference of the shares, by column",
-        records=tables.rows,
-        audience=Audience.STEWARD,
-        nothing="there are no columns",
-        note="" if with_nulls else "Neither table has nulls.",
-    )
-    two = mean_of_terms(
-        "missing.pairs",
-        "Change of which columns are null together (total variation)",
-        pairs,
-        unit="share",
-        source="half the sum of the differences of the shares of null and not null, by pair of columns",
-        records=tables.rows,
-        audience=Audience.STEWARD,
-        nothing="there are not two columns with nulls",
-    )
-    return [one, two]
-
-
-def _pattern_distance(left: BothColumns, right: BothColumns) -> float:
-    old, new = (
-        2 * np.isnan(one).astype(np.int64) + np.isnan(two)
-        for one, two in ((left.old, right.old), (left.new, right.new))
-    )
-    return total_variation(old, new)
-
-
-MISSING = Measure(
-    figures=(
-        "missing.shares",
-        "missing.pairs",
-    ),
-    function=missingness,
+_NULL_SHARES = Figure(
+    "missing.shares",
+    "Change of the null shares",
+    "share",
+    "difference of the shares, by column",
+    Audience.STEWARD,
 )
+_NULL_PAIRS = Figure(
+    "missing.pairs",
+    "Change of which columns are null together (total variation)",
+    "share",
+    "half the sum of the differences of the shares of null and not null, by pair of columns",
+    Audience.STEWARD,
+    undefined="there are not two columns with nulls",
+)
+
+
+def _missingness(tables: Tables) -> list[Measurement]:
+    """Changes of the null shares by column, and of the patterns of nulls by pair of columns."""
+    nulls = {column.name: (np.isnan(column.old), np.isnan(column.new)) for column in tables.columns}
+    shares = [(name, float(abs(new.mean() - old.mean()))) for name, (old, new) in nulls.items()]
+    with_nulls = [name for name, (old, new) in nulls.items() if old.any() or new.any()]
+    pairs = []
+    for left, right in combinations(with_nulls, 2):
+        old, new = (2 * a.astype(np.int64) + b for a, b in zip(nulls[left], nulls[right], strict=True))
+        pairs.append((f"{left} x {right}", total_variation(old, new)))
+    return [
+        mean_of_terms(_NULL_SHARES, shares, tables.rows, "" if with_nulls else "Neither table has nulls."),
+        mean_of_terms(_NULL_PAIRS, pairs, tables.rows),
+    ]
+
+
+MISSING = UtilityMeasure((_NULL_SHARES, _NULL_PAIRS), _missingness)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations_with_replacement
 from math import comb
 
@@ -12,15 +13,16 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility._measurement import LOST, NO_NUMBERS, Measure, Measurement, Term, mean_of_terms
-from anonpipe.evaluate.utility._tables import BothColumns, Tables, check_least, checked_tables, spreads
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.utility._measure import NO_NUMBERS, UtilityMeasure, column_terms, mean_of_terms
+from anonpipe.evaluate.utility._tables import Tables, check_least, checked_tables, spreads
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 LEAST = 1e-3  # Default size below which an original term, on its own scale, counts as 0
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChangeSummary:
     """Mean and median over all terms that can be compared."""
 
     # mean, median: of the sizes of the changes, in the unit that the function names; NaN where no term can be compared
@@ -34,32 +36,32 @@ class Changes:
     lost: int
 
 
-def relative_changes(original: FloatArray, released: FloatArray, sizes: FloatArray, least: float) -> Changes:
+def relative_changes(original: FloatArray, released: FloatArray, sizes: FloatArray, least: float) -> ChangeSummary:
     """100 · |released - original| / |original|, over the terms whose size is `least` or more.
 
     Examples
     --------
     >>> old, new = np.array([2.0, -4.0, 1e-9]), np.array([3.0, -4.0, 1.0])
     >>> relative_changes(old, new, np.abs(old), 1e-3)
-    Changes(mean=25.0, median=25.0, terms=2, left_out=1, lost=0)
+    ChangeSummary(mean=25.0, median=25.0, terms=2, left_out=1, lost=0)
     """
     usable = np.isfinite(original) & (original != 0) & (sizes > 0) & (sizes >= least)
     old = np.where(usable, original, 1.0)
-    return summary(100.0 * np.abs(released - old) / np.abs(old), usable)
+    return summarize(100.0 * np.abs(released - old) / np.abs(old), usable)
 
 
-def summary(changes: FloatArray, usable: npt.NDArray[np.bool_]) -> Changes:
+def summarize(changes: FloatArray, usable: BoolArray) -> ChangeSummary:
     """Mean and median of the usable changes; a usable one that is not finite is lost.
 
     Examples
     --------
-    >>> summary(np.array([1.0, np.nan, 5.0]), np.array([True, True, False]))
-    Changes(mean=1.0, median=1.0, terms=1, left_out=1, lost=1)
+    >>> summarize(np.array([1.0, np.nan, 5.0]), np.array([True, True, False]))
+    ChangeSummary(mean=1.0, median=1.0, terms=1, left_out=1, lost=1)
     """
     kept = changes[usable & np.isfinite(changes)]
-    terms, known = len(kept), int(usable.sum())
-    middle = (float(kept.mean()), float(np.median(kept))) if terms else (float("nan"), float("nan"))
-    return Changes(*middle, terms, changes.size - known, known - terms)
+    terms, compared = len(kept), int(usable.sum())
+    mean, median = (float(kept.mean()), float(np.median(kept))) if terms else (float("nan"), float("nan"))
+    return ChangeSummary(mean, median, terms, changes.size - compared, compared - terms)
 
 
 # --- Changes of moments of higher order, over all combinations of columns ---------------------------------------------
@@ -76,7 +78,7 @@ _NUMBERS = 1 << 22  # Products held at a time (32 MiB)
 
 def moment_changes(
     original: npt.ArrayLike, released: npt.ArrayLike, order: int, *, central: bool = False, least: float = LEAST
-) -> Changes:
+) -> ChangeSummary:
     """Average relative change of the moments of one order, in per cent.
 
     The moments are E[x_a x_b ... ] over every choice of `order` columns, the
@@ -99,7 +101,7 @@ def moment_changes(
 
     Returns
     -------
-    Changes
+    ChangeSummary
         In per cent.
 
     Notes
@@ -206,7 +208,14 @@ def too_many_moments(width: int, order: int) -> bool:
     return comb(width + order - 1, order) > _MOST_TERMS
 
 
-def higher_moments(tables: Tables) -> list[Measurement]:
+_OGANIAN = "Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81, Table 3"
+_HIGHER = tuple(
+    Figure(f"moments.{word}", f"Median relative change of the {word} central moments", "%", _OGANIAN, Audience.STEWARD)
+    for word in ("third", "fourth")
+)
+
+
+def _higher_moments(tables: Tables) -> list[Measurement]:
     """Third and fourth central moments over all choices of columns, on records without nulls."""
     before, after = tables.number_arrays()
     kept = np.array([np.isnan(before).mean(axis=0), np.isnan(after).mean(axis=0)]).max(axis=0) <= _MOST_NULLS
@@ -214,54 +223,37 @@ def higher_moments(tables: Tables) -> list[Measurement]:
     before, after = (table[~np.isnan(table).any(axis=1)] for table in (before, after))
     width, mostly_null = before.shape[1], int((~kept).sum())
     most = _MOST_PRODUCTS // max(1, (width * (width + 1) // 2) ** 2)
-    found = []
-    for order, word in ((3, "third"), (4, "fourth")):
-        beside = f" Columns left out as mostly null: {mostly_null}." if mostly_null else ""
-        note, value = f"Not defined: {'all numbers are mostly null' if mostly_null else NO_NUMBERS}.", float("nan")
-        records = min(len(before), most)
-        if width and min(len(before), len(after)) < 2:
+    records = min(len(before), most) if width else tables.rows
+    measurements = []
+    for order, figure in enumerate(_HIGHER, start=3):
+        value = float("nan")
+        if not width:
+            note = f"Not defined: {'all numbers are mostly null' if mostly_null else NO_NUMBERS}."
+        elif min(len(before), len(after)) < 2:
             note = "Not defined: no two records of a table are without nulls in all numbers."
         elif too_many_moments(width, order):
             note = f"Not measured: {width} columns have too many moments of this order."
-        elif width:
+        else:
             changes = moment_changes(before[:most], after[:most], order, central=True)
             value = changes.median
             note = (
                 f"Central moments, products of different columns included, over {changes.terms} of them; "
                 f"{changes.left_out} near zero in the original left out. Mean {changes.mean:.4g}. "
-                f"Records with a null are left out.{beside}"
+                "Records with a null are left out."
             )
-        found.append(
-            Measurement(
-                name=f"moments.{word}",
-                title=f"Median relative change of the {word} central moments",
-                value=value,
-                unit="%",
-                better="lower",
-                source="Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81, Table 3",
-                records=records if width else tables.rows,
-                of=tables.rows,
-                note=note,
-                audience=Audience.STEWARD,
-            )
-        )
-    return found
+            if mostly_null:
+                note += f" Columns left out as mostly null: {mostly_null}."
+        measurements.append(figure.measured(value, records, tables.rows, note=note))
+    return measurements
 
 
-MOMENT_CHANGES = Measure(
-    figures=(
-        "moments.third",
-        "moments.fourth",
-    ),
-    function=higher_moments,
-    without_interval=("moments.third", "moments.fourth"),
-)
+MOMENT_CHANGES = UtilityMeasure(_HIGHER, _higher_moments, without_interval=_HIGHER)
 
 
 # --- Average absolute bias of means, standard deviations and correlations ---------------------------------------------
 
 
-def abim(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEAST) -> Changes:
+def abim(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEAST) -> ChangeSummary:
     """Average absolute bias in mean, in per cent: 100 · |ȳ_j - x̄_j| / |x̄_j| over the columns.
 
     Parameters
@@ -276,7 +268,7 @@ def abim(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEA
 
     Returns
     -------
-    Changes
+    ChangeSummary
         In per cent; the published figure is its mean.
 
     Notes
@@ -306,7 +298,7 @@ def abim(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEA
     return relative_changes(before, new.mean(axis=0), sizes, least)
 
 
-def abisd(original: npt.ArrayLike, released: npt.ArrayLike) -> Changes:
+def abisd(original: npt.ArrayLike, released: npt.ArrayLike) -> ChangeSummary:
     """Average absolute bias in standard deviation, in per cent: 100 · |s(y_j) - s(x_j)| / s(x_j).
 
     Parameters
@@ -316,7 +308,7 @@ def abisd(original: npt.ArrayLike, released: npt.ArrayLike) -> Changes:
 
     Returns
     -------
-    Changes
+    ChangeSummary
         In per cent; constant columns are left out.
 
     Raises
@@ -338,7 +330,7 @@ def abisd(original: npt.ArrayLike, released: npt.ArrayLike) -> Changes:
     return relative_changes(before, spreads(new), before, 0.0)
 
 
-def abico(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEAST) -> Changes:
+def abico(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEAST) -> ChangeSummary:
     """Average absolute bias in correlation, in per cent, over the pairs of columns.
 
     Parameters
@@ -351,7 +343,7 @@ def abico(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LE
 
     Returns
     -------
-    Changes
+    ChangeSummary
         In per cent. Pairs with a column that is constant in the original are
         left out, those with one that is constant in the release only are
         lost.
@@ -394,9 +386,22 @@ def correlations(table: FloatArray) -> FloatArray:
 # --- Basic statistics of each column: means, sums, medians, deviations, and their published averages ------------------
 
 _GAL = "Gal, Tucker, Gangopadhyay & Chen (2014), basic statistics"
+_LI = "Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584"
+_ZERO = "Relative to the original value, so that it depends on where zero lies."
+
+_MEANS, _SUMS, _MEDIANS, _ABIM, _ABISD = (
+    Figure(key, title, unit, source, Audience.STEWARD, note=note, undefined=NO_NUMBERS)
+    for key, title, unit, source, note in (
+        ("basic.means", "Change of the means, in standard deviations", "sd", _GAL, ""),
+        ("basic.sums", "Relative change of the sums", "%", _GAL, f"{_ZERO} Sums are per record of the table."),
+        ("basic.medians", "Change of the medians, in standard deviations", "sd", _GAL, ""),
+        ("bias.means", "Relative change of the means (ABIM)", "%", f"{_LI}, eq. 14", _ZERO),
+        ("bias.deviations", "Relative change of the standard deviations (ABISD)", "%", f"{_LI}, eq. 15", ""),
+    )
+)
 
 
-def basic_statistics(tables: Tables) -> list[Measurement]:
+def _basic_statistics(tables: Tables) -> list[Measurement]:
     """Means, sums and medians of every number; ABIM and ABISD of Li & Sarkar.
 
     Nulls are left out of means, medians and deviations. A sum counts them as
@@ -409,93 +414,32 @@ def basic_statistics(tables: Tables) -> list[Measurement]:
     differ significantly"; Li & Sarkar (2013), eq. 14 and 15.
     """
 
-    def made(
-        name: str, title: str, unit: str, source: str, change: Callable[[BothColumns], float], note: str = ""
-    ) -> Measurement:
-        return mean_of_terms(
-            name,
-            title,
-            [_term(column, change) for column in tables.numbers],
-            unit=unit,
-            source=source,
-            records=tables.rows,
-            audience=Audience.STEWARD,
-            nothing=NO_NUMBERS,
-            note=note,
-        )
+    def sums(old: FloatArray, new: FloatArray) -> float:
+        """NaN where the original's mean is less than `LEAST` standard deviations."""
+        mean, spread = float(old.mean()), float(spreads(old[:, None])[0])
+        if mean == 0 or abs(mean) < LEAST * spread:
+            return float("nan")
+        before, after = old.sum() / tables.rows, new.sum() / tables.released
+        return 100.0 * float(abs(after - before) / abs(before))
 
-    zero = "Relative to the original value, so that it depends on where zero lies."
-    bias = "Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584"
+    changes: dict[Figure, Callable[[FloatArray, FloatArray], float]] = {
+        _MEANS: partial(_shift, np.mean),
+        _SUMS: sums,
+        _MEDIANS: partial(_shift, np.median),
+        _ABIM: lambda old, new: abim(old[:, None], new[:, None]).mean,
+        _ABISD: lambda old, new: abisd(old[:, None], new[:, None]).mean,
+    }
     return [
-        made(
-            "basic.means",
-            "Change of the means, in standard deviations",
-            "sd",
-            _GAL,
-            lambda column: _shift(column, np.mean),
-        ),
-        made(
-            "basic.sums",
-            "Relative change of the sums",
-            "%",
-            _GAL,
-            _sum_change,
-            zero + " Sums are per record of the table.",
-        ),
-        made(
-            "basic.medians",
-            "Change of the medians, in standard deviations",
-            "sd",
-            _GAL,
-            lambda column: _shift(column, np.median),
-        ),
-        made("bias.means", "Relative change of the means (ABIM)", "%", f"{bias}, eq. 14", _mean_bias, zero),
-        made(
-            "bias.deviations",
-            "Relative change of the standard deviations (ABISD)",
-            "%",
-            f"{bias}, eq. 15",
-            _spread_bias,
-        ),
+        # two values, as a deviation needs them
+        mean_of_terms(figure, column_terms(tables.numbers, change, least=2), tables.rows, figure.note)
+        for figure, change in changes.items()
     ]
 
 
-def _term(column: BothColumns, change: Callable[[BothColumns], float]) -> Term:
-    """The change, if both sides have the two values that a deviation needs."""
-    old, new = column.known
-    if len(old) < 2:
-        return column.name, float("nan")
-    return column.name, LOST if len(new) < 2 else change(column)
-
-
-def _shift(column: BothColumns, statistic: Callable[[FloatArray], np.floating]) -> float:
-    """In standard deviations of the original; NaN where it is constant."""
-    old, new = column.known
+def _shift(statistic: Callable[[FloatArray], np.floating], old: FloatArray, new: FloatArray) -> float:
+    """Change in standard deviations of the original; NaN where it is constant."""
     spread = float(spreads(old[:, None])[0])
     return abs(float(statistic(new)) - float(statistic(old))) / spread if spread > 0 else float("nan")
 
 
-def _sum_change(column: BothColumns) -> float:
-    """In per cent; NaN where the original's mean is less than `LEAST` standard deviations."""
-    old, new = column.known
-    mean, spread = float(old.mean()), float(spreads(old[:, None])[0])
-    if mean == 0 or abs(mean) < LEAST * spread:
-        return float("nan")
-    before, after = old.sum() / len(column.old), new.sum() / len(column.new)
-    return 100.0 * float(abs(after - before) / abs(before))
-
-
-def _mean_bias(column: BothColumns) -> float:
-    old, new = column.known
-    return abim(old[:, None], new[:, None]).mean
-
-
-def _spread_bias(column: BothColumns) -> float:
-    old, new = column.known
-    return abisd(old[:, None], new[:, None]).mean
-
-
-BASIC_STATISTICS = Measure(
-    figures=("basic.means", "basic.sums", "basic.medians", "bias.means", "bias.deviations"),
-    function=basic_statistics,
-)
+BASIC_STATISTICS = UtilityMeasure((_MEANS, _SUMS, _MEDIANS, _ABIM, _ABISD), _basic_statistics)

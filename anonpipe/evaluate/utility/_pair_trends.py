@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility._measurement import LOST, NO_MIX, Measure, Measurement, Term, mean_of_terms
+from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.utility._measure import LOST, NO_MIX, Term, UtilityMeasure, mean_of_terms
 from anonpipe.evaluate.utility._moments import LEAST
 from anonpipe.evaluate.utility._tables import BothColumns, Tables
 from anonpipe.types import FloatArray
-
-_ONE_NUMBER = "there are not two columns of numbers or dates"
-
 
 _MOST_CELLS = 4_000_000  # Cells of a contingency table that is counted as a whole
 
@@ -142,82 +140,65 @@ def contingency_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> fl
     return float(np.abs(shares[0] - shares[1]).sum() / 2)
 
 
-def pair_trends(tables: Tables) -> list[Measurement]:
+_LASKO = "Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section IV"
+_ONE_NUMBER = "there are not two columns of numbers or dates"
+
+_RELATIVE = Figure(
+    "bias.correlations",
+    "Relative change of the correlations (ABICO)",
+    "%",
+    "Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 16",
+    Audience.STEWARD,
+    note=f"Pairs with an original correlation below {LEAST:g} are left out; a few near zero decide the mean: "
+    "read the median.",
+    undefined=_ONE_NUMBER,
+)
+_PLAIN = Figure("pairs.correlation", "Change of the correlations", "", _LASKO, Audience.STEWARD, undefined=_ONE_NUMBER)
+_BY_RANK = Figure(
+    "pairs.rank_correlation", "Change of the rank correlations", "", _LASKO, Audience.STEWARD, undefined=_ONE_NUMBER
+)
+_RATIO = Figure(
+    "pairs.correlation_ratio",
+    "Change of how categories and numbers go together (correlation ratio)",
+    "",
+    "Fisher (1925), Statistical Methods for Research Workers, section 45",
+    Audience.STEWARD,
+    undefined=NO_MIX,
+)
+_CONTINGENCY = Figure(
+    "pairs.contingency",
+    "Change of the cross tables of two categorical columns (total variation)",
+    "share",
+    "half the sum of the differences of the shares",
+    Audience.STEWARD,
+    undefined="there are not two categorical columns",
+)
+
+
+def _pair_trends(tables: Tables) -> list[Measurement]:
     """Changes of correlations (Pearson's, Spearman's), correlation ratios and contingency tables; ABICO."""
     names = [column.name for column in tables.numbers]
-    before, after = tables.number_arrays()
-    plain = [pairwise_correlations(table) if names else np.empty((0, 0)) for table in (before, after)]
-    by_rank = [pairwise_correlations(ranked(table)) if names else np.empty((0, 0)) for table in (before, after)]
-
-    def made(name: str, title: str, terms: list[Term], unit: str, source: str, why: str) -> Measurement:
-        note = (
-            f"Pairs with an original correlation below {LEAST:g} are left out; a few near zero decide the mean: "
-            "read the median."
-            if name == "bias.correlations"
-            else ""
-        )
-        return mean_of_terms(
-            name,
-            title,
-            terms,
-            unit=unit,
-            source=source,
-            records=tables.rows,
-            audience=Audience.STEWARD,
-            nothing=why,
-            note=note if terms else "",
-        )
-
+    sides = tables.number_arrays() if names else (np.empty((0, 0)),) * 2
+    plain = [pairwise_correlations(side) for side in sides]
+    by_rank = [pairwise_correlations(ranked(side)) for side in sides]
     mixed = [
-        (f"{category.name} x {number.name}", _change(*_ratios(category, number)))
-        for category in tables.categories
-        for number in tables.numbers
+        (
+            f"{category.name} x {number.name}",
+            _change(correlation_ratio(category.old, number.old), correlation_ratio(category.new, number.new)),
+        )
+        for category, number in product(tables.categories, tables.numbers)
     ]
-    contingency = [
+    crossed = [
         (f"{left.name} x {right.name}", _contingency(left, right)) for left, right in combinations(tables.categories, 2)
     ]
-    return [
-        made(
-            "bias.correlations",
-            "Relative change of the correlations (ABICO)",
-            _pair_terms(names, plain[0], plain[1], relative=True),
-            "%",
-            "Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 16",
-            _ONE_NUMBER,
-        ),
-        made(
-            "pairs.correlation",
-            "Change of the correlations",
-            _pair_terms(names, plain[0], plain[1]),
-            "",
-            "Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section IV",
-            _ONE_NUMBER,
-        ),
-        made(
-            "pairs.rank_correlation",
-            "Change of the rank correlations",
-            _pair_terms(names, by_rank[0], by_rank[1]),
-            "",
-            "Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section IV",
-            _ONE_NUMBER,
-        ),
-        made(
-            "pairs.correlation_ratio",
-            "Change of how categories and numbers go together (correlation ratio)",
-            mixed,
-            "",
-            "Fisher (1925), Statistical Methods for Research Workers, section 45",
-            NO_MIX,
-        ),
-        made(
-            "pairs.contingency",
-            "Change of the cross tables of two categorical columns (total variation)",
-            contingency,
-            "share",
-            "half the sum of the differences of the shares",
-            "there are not two categorical columns",
-        ),
-    ]
+    terms = {
+        _RELATIVE: _pair_terms(names, *plain, relative=True),
+        _PLAIN: _pair_terms(names, *plain),
+        _BY_RANK: _pair_terms(names, *by_rank),
+        _RATIO: mixed,
+        _CONTINGENCY: crossed,
+    }
+    return [mean_of_terms(figure, found, tables.rows) for figure, found in terms.items()]
 
 
 def _pair_terms(names: list[str], old: FloatArray, new: FloatArray, *, relative: bool = False) -> list[Term]:
@@ -237,10 +218,6 @@ def _change(before: float, after: float) -> float:
     return LOST if np.isnan(after) else float(abs(after - before))
 
 
-def _ratios(category: BothColumns, number: BothColumns) -> tuple[float, float]:
-    return correlation_ratio(category.old, number.old), correlation_ratio(category.new, number.new)
-
-
 def _contingency(left: BothColumns, right: BothColumns) -> float:
     """The distance, 1 for a release without a record that has both."""
     old, new = np.column_stack([left.old, right.old]), np.column_stack([left.new, right.new])
@@ -249,13 +226,4 @@ def _contingency(left: BothColumns, right: BothColumns) -> float:
     return 1.0 if np.isnan(new).any(axis=1).all() else contingency_distance(old, new)
 
 
-MEASURE = Measure(
-    figures=(
-        "bias.correlations",
-        "pairs.correlation",
-        "pairs.rank_correlation",
-        "pairs.correlation_ratio",
-        "pairs.contingency",
-    ),
-    function=pair_trends,
-)
+PAIR_TRENDS = UtilityMeasure((_RELATIVE, _PLAIN, _BY_RANK, _RATIO, _CONTINGENCY), _pair_trends)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility._measurement import NO_NUMBERS, Measure, Measurement, Term, mean_of_terms
+from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.utility._measure import NO_NUMBERS, UtilityMeasure, mean_of_terms
 from anonpipe.evaluate.utility._pair_trends import pairwise_correlations
 from anonpipe.evaluate.utility._tables import Tables
 from anonpipe.types import FloatArray
@@ -131,48 +133,41 @@ def eigenvalue_change(original: npt.ArrayLike, released: npt.ArrayLike) -> float
     return float((np.abs(new - old)[kept] / old[kept]).sum())
 
 
-def losses(tables: Tables) -> list[Measurement]:
+_IL1S = Figure(
+    "loss.il1s",
+    "Distance of a released value from the one that it replaces (IL1s)",
+    "√2 sd",
+    "Mateo-Sanz, Sebé & Domingo-Ferrer (2004), doi:10.1007/978-3-540-25955-8_16",
+    Audience.ENOUGH,
+    note="The normalised form, a mean over cells: sdcMicro's IL1s is the sum.",
+    undefined=NO_NUMBERS,
+)
+_IL1S_UNPAIRED = replace(_IL1S, undefined="the records of the two tables are not paired")
+_EIGENVALUES = Figure(
+    "loss.eigenvalues",
+    "Relative change of the eigenvalues of the correlation matrix, summed",
+    "",
+    "sdcMicro, dUtility, method eigen; Templ & Meindl (2008), LNCS 5262:113-126",
+    Audience.SEVERAL,
+)
+
+
+def _losses(tables: Tables) -> list[Measurement]:
     """IL1s of paired tables, and the change of the eigenvalues of the correlation matrix."""
     before, after = tables.number_arrays()
-    terms: list[Term] = []
-    why = NO_NUMBERS if tables.paired else "the records of the two tables are not paired"
-    if tables.paired and tables.numbers:
-        terms = [(column.name, float(value)) for column, value in zip(tables.numbers, il1s(before, after), strict=True)]
-    change = eigenvalue_change(before, after) if tables.numbers else float("nan")
+    names = [column.name for column in tables.numbers]
+    terms = list(zip(names, il1s(before, after).tolist(), strict=True)) if tables.paired and names else []
+    change = eigenvalue_change(before, after) if names else math.nan
+    note = f"Not defined: {'no numbers vary on both sides' if names else NO_NUMBERS}."
     return [
-        mean_of_terms(
-            "loss.il1s",
-            "Distance of a released value from the one that it replaces (IL1s)",
-            terms,
-            unit="√2 sd",
-            source="Mateo-Sanz, Sebé & Domingo-Ferrer (2004), doi:10.1007/978-3-540-25955-8_16",
-            records=tables.rows,
-            audience=Audience.ENOUGH,
-            nothing=why,
-            note="The normalised form, a mean over cells: sdcMicro's IL1s is the sum." if terms else "",
-        ),
-        Measurement(
-            name="loss.eigenvalues",
-            title="Relative change of the eigenvalues of the correlation matrix, summed",
-            value=change,
-            unit="",
-            better="lower",
-            source="sdcMicro, dUtility, method eigen; Templ & Meindl (2008), LNCS 5262:113-126",
-            records=tables.rows,
-            of=tables.rows,
-            audience=Audience.SEVERAL,
-            columns=len(tables.numbers),  # of two it gives their correlation
-            note=""
-            if np.isfinite(change)
-            else f"Not defined: {'no numbers vary on both sides' if tables.numbers else NO_NUMBERS}.",
+        mean_of_terms(_IL1S if tables.paired else _IL1S_UNPAIRED, terms, tables.rows),
+        _EIGENVALUES.measured(
+            change,
+            tables.rows,
+            note="" if math.isfinite(change) else note,
+            columns=len(names),  # of two it gives their correlation
         ),
     ]
 
 
-MEASURE = Measure(
-    figures=(
-        "loss.il1s",
-        "loss.eigenvalues",
-    ),
-    function=losses,
-)
+RECORD_DISTANCE = UtilityMeasure((_IL1S, _EIGENVALUES), _losses)

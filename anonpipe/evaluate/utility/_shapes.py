@@ -56,7 +56,8 @@ from itertools import combinations
 import numpy as np
 
 from anonpipe.audience import Audience
-from anonpipe.evaluate.utility._measurement import Measure, Measurement
+from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._tables import BothColumns, Tables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -148,129 +149,130 @@ class Places:
 
 
 @dataclass(frozen=True, eq=False)
-class Beyond:
-    """Differences of a release beside those between halves of its original."""
+class SplitHalfRatio:
+    """Differences of a release as multiples of those between halves of its original."""
 
-    # value, low, high: the largest quotient as a multiple of its limit, and the 95 % interval that the number of splits
+    # value, interval: the largest quotient as a multiple of its limit, and the 95 % interval that the number of splits
     # leaves; NaN and None where there are no differences
     value: float
-    low: float | None
-    high: float | None
+    interval: tuple[float, float] | tuple[None, None]
     usual: float  # Its median over the splits
     worst: int  # Which difference is the largest; -1 for none
     each: FloatArray  # Of every difference its multiple, NaN where it is not defined
     chance: FloatArray  # Root mean square of every difference over the splits, inflated to the tables compared
 
 
-def beyond_chance(found: FloatArray, splits: FloatArray, scale: float) -> Beyond:
+def split_half_ratio(differences: FloatArray, splits: FloatArray, scale: float) -> SplitHalfRatio:
     """Hold differences against those between halves.
 
-    Shapes: found (n,); splits (n_splits, n).
+    Shapes: differences (n,); splits (n_splits, n).
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> splits = np.abs(rng.normal(size=(99, 3)))
-    >>> made = beyond_chance(np.array([0.1, 9.0, 0.2]), splits, 1.0)
-    >>> made.worst, made.value > 1, bool(made.each[0] < 0.1)
+    >>> ratio = split_half_ratio(np.array([0.1, 9.0, 0.2]), splits, 1.0)
+    >>> ratio.worst, ratio.value > 1, bool(ratio.each[0] < 0.1)
     (1, True, True)
     """
-    known = np.isfinite(splits)
-    count = known.sum(axis=0)
-    squares = np.where(known, (scale * np.nan_to_num(splits)) ** 2, 0.0)
+    defined = np.isfinite(splits)
+    count = defined.sum(axis=0)
+    squares = np.where(defined, (scale * np.nan_to_num(splits)) ** 2, 0.0)
     total = squares.sum(axis=0)
     chance = np.sqrt(total / np.maximum(count, 1))
-    used = ~np.isnan(found) & (count > 0) & (2 * count >= len(splits))
-    each = np.full(len(found), np.nan)
+    used = ~np.isnan(differences) & (count > 0) & (2 * count >= len(splits))
+    each = np.full(len(differences), np.nan)
     if not used.any():
-        return Beyond(math.nan, None, None, math.nan, -1, each, chance)
+        return SplitHalfRatio(math.nan, (None, None), math.nan, -1, each, chance)
     others = np.sqrt(np.maximum(total - squares, 0.0) / np.maximum(count - 1, 1))
     largest = _quotients(np.sqrt(squares), np.where(others > 0, others, chance))[:, used].max(axis=1)
     middle, spread = float((largest**2).mean()), float((largest**2).std(ddof=1))
     limit = middle + _FACTOR * spread or 1.0  # where no two halves differ in anything, a release may not either
-    each[used] = _quotients(found, chance)[used] / math.sqrt(limit)
+    each[used] = _quotients(differences, chance)[used] / math.sqrt(limit)
     worst = int(np.nanargmax(each))
     value = float(each[worst])
     error = spread * math.sqrt((1 + _FACTOR * _SKEWNESS + _FACTOR**2 * (_KURTOSIS - 1) / 4) / len(splits))
     reach = _Z * error / limit
-    low, high = value / math.sqrt(1 + reach), value / math.sqrt(1 - reach) if reach < 1 else math.inf
     usual = float(np.median(largest)) / math.sqrt(limit)
-    if not math.isfinite(high):
-        return Beyond(value, None, None, usual, worst, each, chance)
-    return Beyond(value, low, high, usual, worst, each, chance)
+    high = value / math.sqrt(1 - reach) if reach < 1 else math.inf
+    interval = (value / math.sqrt(1 + reach), high) if math.isfinite(high) else (None, None)
+    return SplitHalfRatio(value, interval, usual, worst, each, chance)
 
 
-def similarity_measured(
-    name: str,
-    title: str,
-    apart: FloatArray,
+def _similarity(
+    figure: Figure,
+    differences: FloatArray,
     chance: FloatArray,
     splits: Splits,
     *,
-    source: str,
     records: int,
     columns: int,
-    nothing: str,
-    note: str,
+    note: str = "",
 ) -> Measurement:
     """One less the mean of differences, as sdmetrics has it, beside that of another sample of the population."""
-    known = np.isfinite(apart)
-    defined = bool(known.any())
-    beside = defined and len(splits.first) > 0
-    return Measurement(
-        name=name,
-        title=title,
-        value=float(1 - apart[known].mean()) if defined else math.nan,
-        unit="share",
-        better="higher",
-        source=source,
-        records=records,
-        of=records,
-        audience=Audience.SEVERAL,
+    defined = np.isfinite(differences)
+    return figure.measured(
+        float(1 - differences[defined].mean()) if defined.any() else math.nan,
+        records,
+        baseline=float(1 - chance[defined].mean()) if defined.any() and len(splits.first) else None,
+        note=note or figure.note if defined.any() else f"Not defined: {figure.undefined}.",
         columns=columns,
-        baseline=float(1 - chance[known].mean()) if beside else None,
-        baseline_is="another sample of the population, from halves of the original" if beside else "",
-        note=note if defined else f"Not defined: {nothing}.",
     )
 
 
-def beyond_measured(
-    name: str,
-    title: str,
-    found: Beyond,
-    *,
+def ratio_measured(
+    figure: Figure,
+    ratio: SplitHalfRatio,
     names: Sequence[tuple[str, ...]],
     records: int,
-    nothing: str,
-    note: str = "",
+    undefined: str | None = None,
 ) -> Measurement:
-    """The largest quotient as a figure, of which up to 1 is what chance makes."""
-    defined = int(np.isfinite(found.each).sum() + np.isinf(found.each).sum())
-    said = f"Not defined: {nothing}."
+    """The largest ratio as a figure, of which up to 1 is what chance makes; `names` are the columns of each."""
+    defined = int(np.isfinite(ratio.each).sum() + np.isinf(ratio.each).sum())
+    note = f"Not defined: {undefined or figure.undefined}."
     if defined:
-        said = (
+        note = (
             "Another sample of the same population is above 1 about once in a hundred times; from "
             f"{SPLITS} random halvings of the original, inflated to the sizes compared; largest of {defined}."
         )
-    if math.isinf(found.value):
-        said = f"Not defined: no two halves of the original differ there, and the release does. {said}"
-    return Measurement(
-        name=name,
-        title=title,
-        value=found.value,
-        unit="",
-        better="lower",
-        source="van der Vaart & Wellner (1996), Weak Convergence and Empirical Processes, section 3.7",
-        records=records,
-        of=records,
-        low=found.low,
-        high=found.high,
-        baseline=found.usual if defined else None,
-        baseline_is="two random halves of the original, the median of all halvings" if defined else "",
-        note=f"{said} {note}".strip(),
-        audience=Audience.SEVERAL,
+    if math.isinf(ratio.value):
+        note = f"Not defined: no two halves of the original differ there, and the release does. {note}"
+    return figure.measured(
+        ratio.value,
+        records,
+        interval=ratio.interval,
+        baseline=ratio.usual if defined else None,
+        note=f"{note} {figure.note}".strip(),
         columns=len(set().union(*names)) if names else 0,
-        worst=names[found.worst] if found.worst >= 0 and found.value > 0 else (),
+        worst=names[ratio.worst] if ratio.worst >= 0 and ratio.value > 0 else (),
+    )
+
+
+def ratio_figure(key: str, title: str, *, note: str = "", undefined: str = "") -> Figure:
+    """The words of a largest ratio to what chance makes."""
+    return Figure(
+        key,
+        f"{title}, as a multiple of what chance allows",
+        "",
+        "van der Vaart & Wellner (1996), Weak Convergence and Empirical Processes, section 3.7",
+        Audience.SEVERAL,
+        baseline_is="two random halves of the original, the median of all halvings",
+        note=note,
+        undefined=undefined,
+    )
+
+
+def _similarity_figure(key: str, title: str, metric: str, *, note: str = "", undefined: str) -> Figure:
+    return Figure(
+        key,
+        title,
+        "share",
+        f"sdmetrics, {metric}",
+        Audience.SEVERAL,
+        better="higher",
+        baseline_is="another sample of the population, from halves of the original",
+        note=note,
+        undefined=undefined,
     )
 
 
@@ -285,8 +287,19 @@ def _quotients(differences: FloatArray, chance: FloatArray) -> FloatArray:
 
 _NO_VALUES = "there is no column with values, or there are fewer than 4 records"
 
+_SIMILAR_COLUMNS = _similarity_figure(
+    "shapes.similarity",
+    "Similarity of the columns' distributions (1 less Kolmogorov-Smirnov distance or total variation)",
+    "Column Shapes: mean of KSComplement and TVComplement",
+    note="Mean over columns; nulls are left out.",
+    undefined=_NO_VALUES,
+)
+_WORST_COLUMN = ratio_figure(
+    "column_shapes", "Distribution of a column, furthest from the original", undefined=_NO_VALUES
+)
 
-def column_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
+
+def _column_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
     """Similarity of the columns as sdmetrics has it, and the column furthest from the original beside chance.
 
     Kolmogorov-Smirnov distance of numbers and dates, total variation of
@@ -294,34 +307,19 @@ def column_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]
     chance, categories of fewer than k original records count as one.
     """
     part = tables.sample(MOST_ROWS, rng)
-    every = [places_of(column) for column in part.columns]
-    apart = np.array([each.distance() for each in every])
-    beside = [each if each.ordered else each.pooled(max(part.least, LEAST_CELL)) for each in every]
-    found = np.array([each.distance() for each in beside])
+    columns = [places_of(column) for column in part.columns]
+    differences = np.array([column.distance() for column in columns])
+    pooled = [column if column.ordered else column.pooled(max(part.least, LEAST_CELL)) for column in columns]
     splits = Splits.draw(part.rows, part.released, rng)
-    beyond = beyond_chance(found, np.column_stack([each.between_halves(splits.first) for each in beside]), splits.scale)
-    records = min(part.rows, part.released)
+    ratio = split_half_ratio(
+        np.array([column.distance() for column in pooled]),
+        np.column_stack([column.between_halves(splits.first) for column in pooled]),
+        splits.scale,
+    )
+    records, width = min(part.rows, part.released), int(np.isfinite(differences).sum())
     return [
-        similarity_measured(
-            "shapes.similarity",
-            "Similarity of the columns' distributions (1 less Kolmogorov-Smirnov distance or total variation)",
-            apart,
-            beyond.chance,
-            splits,
-            source="sdmetrics, Column Shapes: mean of KSComplement and TVComplement",
-            records=records,
-            columns=int(np.isfinite(apart).sum()),
-            nothing=_NO_VALUES,
-            note="Mean over columns; nulls are left out.",
-        ),
-        beyond_measured(
-            "column_shapes",
-            "Distribution of a column, furthest from the original, as a multiple of what chance allows",
-            beyond,
-            names=[(each.name,) for each in every],
-            records=records,
-            nothing=_NO_VALUES,
-        ),
+        _similarity(_SIMILAR_COLUMNS, differences, ratio.chance, splits, records=records, columns=width),
+        ratio_measured(_WORST_COLUMN, ratio, [(column.name,) for column in columns], records),
     ]
 
 
@@ -345,7 +343,7 @@ def places_of(column: BothColumns) -> Places:
     return Places(column.name, places[: len(column.old)], places[len(column.old) :], len(values), True)
 
 
-COLUMN_SHAPES = Measure(figures=("shapes.similarity", "column_shapes"), function=column_shapes, draws=True)
+COLUMN_SHAPES = UtilityMeasure((_SIMILAR_COLUMNS, _WORST_COLUMN), _column_shapes, draws=True)
 
 
 # --- Whether each pair of columns goes together as in the original, held against two random halves of it --------------
@@ -356,8 +354,21 @@ MOST_TABLES = 200  # Cross tables that are counted; of more columns a keyed choi
 
 _NO_PAIR = "there are not two columns that vary, or there are fewer than 4 records"
 
+_SIMILAR_PAIRS = _similarity_figure(
+    "pairs.similarity",
+    "Similarity of pairs of columns (correlations, cross tables)",
+    "Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity",
+    undefined=_NO_PAIR,
+)
+_WORST_PAIR = ratio_figure(
+    "pair_shapes",
+    "How a pair of columns goes together, furthest from the original",
+    note="Correlations of places in the original's order, and cross tables with numbers in ten bins.",
+    undefined=_NO_PAIR,
+)
 
-def pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
+
+def _pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
     """Similarity of the pairs as sdmetrics has it, and the pair furthest from the original beside chance.
 
     Two numbers: 1 - |difference of their correlations| / 2. Others: 1 less the
@@ -366,47 +377,37 @@ def pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
     200 cross tables. Beside chance, cells of fewer than k original records count
     as one, and a number is its place among the original's (`grades`): of a column
     with long tails the ordinary correlation has no law that two halves would
-    tell of, as a few records make it up, and the gate on covariances holds it.
+    show, as a few records make it up, and the gate on covariances holds it.
     """
     part = tables.sample(MOST_ROWS, rng)
     crossed = _chosen(part, rng)
     splits = Splits.draw(part.rows, part.released, rng)
-    at = list(combinations(range(len(part.numbers)), 2))
     plain, plain_halves = _of_pairs(*part.number_arrays(), splits)
     graded, graded_halves = _of_pairs(*grades(part), splits)
     cells = [_cells(left, right) for left, right in crossed]
-    pooled = [each.pooled(max(part.least, LEAST_CELL)) for each in cells]
-    apart = np.concatenate([plain / 2, [each.distance() for each in cells]])
-    found = np.concatenate([graded, [each.distance() for each in pooled]])
-    halves = np.concatenate([graded_halves, *(each.between_halves(splits.first)[:, None] for each in pooled)], axis=1)
-    beyond = beyond_chance(found, halves, splits.scale)
-    chance = beyond.chance.copy()
-    chance[: len(at)] = beyond_chance(plain, plain_halves, splits.scale).chance / 2
-    names = [(part.numbers[a].name, part.numbers[b].name) for a, b in at]
-    names += [(left.name, right.name) for left, right in crossed]
+    pooled = [table.pooled(max(part.least, LEAST_CELL)) for table in cells]
+    differences = np.concatenate([plain / 2, [table.distance() for table in cells]])
+    halves = [graded_halves, *(table.between_halves(splits.first)[:, None] for table in pooled)]
+    ratio = split_half_ratio(
+        np.concatenate([graded, [table.distance() for table in pooled]]),
+        np.concatenate(halves, axis=1),
+        splits.scale,
+    )
+    chance = ratio.chance.copy()
+    chance[: len(plain)] = split_half_ratio(plain, plain_halves, splits.scale).chance / 2
+    names = [(left.name, right.name) for left, right in [*combinations(part.numbers, 2), *crossed]]
     records = min(part.rows, part.released)
     return [
-        similarity_measured(
-            "pairs.similarity",
-            "Similarity of pairs of columns (correlations, cross tables)",
-            apart,
+        _similarity(
+            _SIMILAR_PAIRS,
+            differences,
             chance,
             splits,
-            source="sdmetrics, Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity",
             records=records,
             columns=len(part.columns),
-            nothing=_NO_PAIR,
-            note=f"Mean over {int(np.isfinite(apart).sum())} pairs.",
+            note=f"Mean over {int(np.isfinite(differences).sum())} pairs.",
         ),
-        beyond_measured(
-            "pair_shapes",
-            "How a pair of columns goes together, furthest from the original, as a multiple of what chance allows",
-            beyond,
-            names=names,
-            records=records,
-            nothing=_NO_PAIR,
-            note="Correlations of places in the original's order, and cross tables with numbers in ten bins.",
-        ),
+        ratio_measured(_WORST_PAIR, ratio, names, records),
     ]
 
 
@@ -511,4 +512,4 @@ def _correlation(sums: FloatArray) -> FloatArray:
         return np.asarray(np.clip(shared / np.sqrt(spread * spread.T), -1.0, 1.0))
 
 
-PAIR_SHAPES = Measure(figures=("pairs.similarity", "pair_shapes"), function=pair_shapes, draws=True)
+PAIR_SHAPES = UtilityMeasure((_SIMILAR_PAIRS, _WORST_PAIR), _pair_shapes, draws=True)

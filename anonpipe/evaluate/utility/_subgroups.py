@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.utility._measurement import LOST, NO_MIX, NO_NUMBERS, Measure, Measurement, Term, mean_of_terms
+from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.utility._measure import LOST, NO_MIX, NO_NUMBERS, Term, UtilityMeasure, mean_of_terms
 from anonpipe.evaluate.utility._tables import BothColumns, Tables
 from anonpipe.types import FloatArray
 
@@ -155,68 +156,63 @@ def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int
     return found
 
 
-def subgroups_and_tails(tables: Tables) -> list[Measurement]:
+_GROUPS_SD, _GROUPS_ERRORS = (
+    Figure(
+        f"subgroups.{key}",
+        f"Change of the means inside categories, in {unit}",
+        short,
+        "mean of |difference|",
+        Audience.STEWARD,
+        undefined=NO_MIX,
+    )
+    for key, unit, short in (
+        ("sd", "standard deviations", "sd"),
+        ("standard_errors", "standard errors", "standard errors"),
+    )
+)
+_TAILS = tuple(
+    Figure(
+        key,
+        title,
+        unit,
+        "Davison & Smith (1990), J. R. Stat. Soc. B 52:393-442 (mean excess)",
+        Audience.STEWARD,
+        note="Strictly beyond the original's 5 % and 95 % quantiles.",
+        undefined=NO_NUMBERS,
+    )
+    for key, title, unit in (
+        ("tails.mass", "Change of the share of values in the outer 5 % on each side", "share"),
+        ("tails.excess", "Change of how far the outer 5 % on each side reach", "sd"),
+    )
+)
+
+
+def _subgroups_and_tails(tables: Tables) -> list[Measurement]:
     """Means of numbers inside categories, and the mass and reach of the tails."""
-
-    def made(name: str, title: str, terms: list[Term], unit: str, source: str, why: str, note: str) -> Measurement:
-        return mean_of_terms(
-            name,
-            title,
-            terms,
-            unit=unit,
-            source=source,
-            records=tables.rows,
-            audience=Audience.STEWARD,
-            nothing=why,
-            note=note if terms else "",
-        )
-
     enough = max(tables.least, 2)
     pairs = list(_mixed(tables, enough))
-    groups = f"Over the categories of {enough} or more records of the original, equally weighted"
-    tails = [
-        (number.name, tail_changes(*number.known, least=enough) if min(map(len, number.known)) else None)
-        for number in tables.numbers
-    ]
-    ends = [
-        (f"{name}, {side}", values[place])
-        for name, values in tails
-        if values is not None
-        for place, side in enumerate(("below", "above"))
-    ]
-    measured = []
-    for at, (name, unit, note) in enumerate(
-        (("subgroups.sd", "sd", groups + "."), ("subgroups.standard_errors", "standard errors", groups + "."))
-    ):
-        long = "standard errors" if at == 1 else "standard deviations"
-        terms = [_subgroup_term(f"{n.name} in {c.name}", changes[at]) for c, n, changes in pairs]
-        if at == 1:
+    measurements = []
+    for at, figure in enumerate((_GROUPS_SD, _GROUPS_ERRORS)):
+        terms = [_subgroup_term(f"{number.name} in {category.name}", both[at]) for category, number, both in pairs]
+        note = f"Over the categories of {enough} or more records of the original, equally weighted."
+        if figure is _GROUPS_ERRORS:
             note += " Grows with the number of records measured."
-        lost = sum(int(np.isinf(changes[at]).sum()) for _, _, changes in pairs)
-        if lost:
+        if lost := sum(int(np.isinf(both[at]).sum()) for _, _, both in pairs):
             note += f" {lost} means of the original have no record in the release, and are not in the figure."
-        measured.append(
-            made(
-                name,
-                f"Change of the means inside categories, in {long}",
-                terms,
-                unit,
-                "mean of |difference|",
-                NO_MIX,
-                note,
-            )
-        )
-    for at, (name, title, unit) in enumerate(
-        (
-            ("tails.mass", "Change of the share of values in the outer 5 % on each side", "share"),
-            ("tails.excess", "Change of how far the outer 5 % on each side reach", "sd"),
-        )
-    ):
-        terms = [(end, float(values[at])) for end, values in ends]
-        source = "Davison & Smith (1990), J. R. Stat. Soc. B 52:393-442 (mean excess)"
-        note = "Strictly beyond the original's 5 % and 95 % quantiles."
-        measured.append(made(name, title, terms, unit, source, NO_NUMBERS, note))
-    return measured
+        measurements.append(mean_of_terms(figure, terms, tables.rows, note if terms else ""))
+    tails = [
+        (number.name, tail_changes(*number.known, least=enough))
+        for number in tables.numbers
+        if min(map(len, number.known))
+    ]
+    for at, figure in enumerate(_TAILS):
+        terms = [
+            (f"{name}, {side}", float(changes[place, at]))
+            for name, changes in tails
+            for place, side in enumerate(("below", "above"))
+        ]
+        measurements.append(mean_of_terms(figure, terms, tables.rows))
+    return measurements
 
 
 def _mixed(tables: Tables, least: int) -> Iterator[tuple[BothColumns, BothColumns, tuple[FloatArray, FloatArray]]]:
@@ -236,13 +232,6 @@ def _subgroup_term(name: str, changes: FloatArray) -> Term:
     return name, float(finite.mean()) if len(finite) else LOST
 
 
-MEASURE = Measure(
-    figures=(
-        "subgroups.sd",
-        "subgroups.standard_errors",
-        "tails.mass",
-        "tails.excess",
-    ),
-    function=subgroups_and_tails,
-    without_interval=("subgroups.standard_errors",),
+SUBGROUPS = UtilityMeasure(
+    (_GROUPS_SD, _GROUPS_ERRORS, *_TAILS), _subgroups_and_tails, without_interval=(_GROUPS_ERRORS,)
 )

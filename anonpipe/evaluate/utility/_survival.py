@@ -13,8 +13,9 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.columns import Kind, Scalar
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility._measurement import MOST_PARTS, Measure, Measurement
-from anonpipe.evaluate.utility._shapes import MOST_ROWS, Splits, beyond_chance, beyond_measured
+from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.utility._measure import MOST_PARTS, UtilityMeasure
+from anonpipe.evaluate.utility._shapes import MOST_ROWS, Splits, ratio_figure, ratio_measured, split_half_ratio
 from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, Tables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -68,7 +69,16 @@ _STILL_AT_RISK = 0.1
 _NO_SURVIVAL = (
     "the job declares no survival analysis: columns of roles survival_time and survival_status, or a Cox model of them"
 )
-_SOURCE = "Kaplan & Meier (1958), J. Am. Stat. Assoc. 53:457-481"
+
+_DIFFERENCE = Figure(
+    "survival.difference",
+    "Largest difference of a survival curve, overall or of a group (Kaplan-Meier)",
+    "share",
+    "Kaplan & Meier (1958), J. Am. Stat. Assoc. 53:457-481",
+    Audience.STEWARD,
+    baseline_is="the same curve of another sample of the population, from halves of the original",
+)
+_WORST_CURVE = ratio_figure("survival_curves", "Survival curve furthest from the original, overall or of a group")
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +135,7 @@ def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike) -> tuple[FloatArra
     return at[deaths > 0], alive[deaths > 0]
 
 
-def survival_curves(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
+def _survival_curves(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
     """Largest difference of a Kaplan-Meier curve, overall and of every group, and the furthest beside chance.
 
     For each endpoint: all records, and each value of each category that 10 k original
@@ -135,55 +145,38 @@ def survival_curves(tables: Tables, rng: np.random.Generator) -> list[Measuremen
     splits = Splits.draw(part.rows, part.released, rng)
     names: list[tuple[str, ...]] = []
     titles: list[str] = []
-    found, halves = [np.empty(0)], [np.empty((len(splits.first), 0))]
+    by_group, halves = [np.empty(0)], [np.empty((len(splits.first), 0))]
     for endpoint in part.endpoints:
         old, new = followed(part, endpoint)
         prefix = f"{endpoint.name}: " if endpoint.name else ""
         for column, labels, groups, others in grouped(part, endpoint, old):
             apart, between = _apart(old, new, groups, others, len(labels), part.least, splits)
-            found.append(apart)
+            by_group.append(apart)
             halves.append(between)
             names += [(endpoint.time, endpoint.status, *([column] if column else []))] * len(labels)
             titles += [f"{prefix}{column} {label}" if column else f"{prefix}all records" for label in labels]
-    each = np.concatenate(found)
-    beyond = beyond_chance(each, np.concatenate(halves, axis=1), splits.scale)
-    records, known = min(part.rows, part.released), ~np.isnan(each)
-    largest = float(each[known].max()) if known.any() else math.nan
-    why = "no record has both" if part.endpoints else _NO_SURVIVAL
-    shown = sorted(zip(titles, each.tolist(), strict=True), key=lambda one: -one[1])
-    worst = int(np.nanargmax(each)) if known.any() else 0
-    difference = Measurement(
-        name="survival.difference",
-        title="Largest difference of a survival curve, overall or of a group (Kaplan-Meier)",
-        value=largest,
-        unit="share",
-        better="lower",
-        source=_SOURCE,
-        records=records,
-        of=records,
-        audience=Audience.STEWARD,
-        baseline=float(beyond.chance[worst]) if known.any() else None,
-        baseline_is="the same curve of another sample of the population, from halves of the original"
-        if known.any()
-        else "",
-        note=(
+    differences = np.concatenate(by_group)
+    ratio = split_half_ratio(differences, np.concatenate(halves, axis=1), splits.scale)
+    records = min(part.rows, part.released)
+    undefined = "no record has both" if part.endpoints else _NO_SURVIVAL
+    value, baseline, note = math.nan, None, f"Not defined: {undefined}."
+    if not np.isnan(differences).all():
+        worst = int(np.nanargmax(differences))
+        value, baseline = float(differences[worst]), float(ratio.chance[worst])
+        note = (
             f"Groups of {RECORDS_OF_K * part.least} records and {EVENTS_OF_K * part.least} events or more, up to the "
             "time at which a tenth of the group is at risk."
-            if known.any()
-            else f"Not defined: {why}."
-        ),
-        parts=tuple((title, value) for title, value in shown if value == value)[:MOST_PARTS],
-    )
+        )
+    parts = sorted(zip(titles, differences.tolist(), strict=True), key=lambda part: -part[1])
     return [
-        difference,
-        beyond_measured(
-            "survival_curves",
-            "Survival curve furthest from the original, overall or of a group, as a multiple of what chance allows",
-            beyond,
-            names=names,
-            records=records,
-            nothing=why,
+        _DIFFERENCE.measured(
+            value,
+            records,
+            baseline=baseline,
+            note=note,
+            parts=tuple((title, value) for title, value in parts if not math.isnan(value))[:MOST_PARTS],
         ),
+        ratio_measured(_WORST_CURVE, ratio, names, records, undefined),
     ]
 
 
@@ -285,4 +278,4 @@ def _last_times(times: FloatArray, groups: IntArray, count: int, least: int) -> 
     return last
 
 
-MEASURE = Measure(figures=("survival.difference", "survival_curves"), function=survival_curves, draws=True)
+SURVIVAL = UtilityMeasure((_DIFFERENCE, _WORST_CURVE), _survival_curves, draws=True)

@@ -16,7 +16,8 @@ from scipy.special import expit, logit, ndtri, stdtrit
 from anonpipe.audience import Audience
 from anonpipe.environment import one_thread
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.utility._measurement import Measure, Measurement
+from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._tables import Encoded, Tables, checked_tables, encoded
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -690,55 +691,96 @@ _CODING = (
 )
 
 _SNOKE = "Snoke, Raab, Nowok, Dibben & Slavkovic (2018), doi:10.1111/rssa.12358"
+_PERMUTED = "the same tree with labels permuted"
+
+_LOGISTIC = Figure(
+    "propensity.logistic",
+    "How well a logistic regression tells released records from original ones (U_p)",
+    "",
+    "Oganian & Domingo-Ferrer (2017), eq. 11; Woo, Reiter, Oganian & Karr (2009)",
+    Audience.SEVERAL,
+    baseline_is="expected of records drawn again from the original",
+)
+_LOGISTIC_RATIO = Figure(
+    "propensity.logistic_ratio",
+    "How well a logistic regression tells released records from original ones, as a multiple of chance",
+    "",
+    _SNOKE,
+    Audience.SEVERAL,
+    baseline_is="records drawn again from the original; another sample of the population has 2",
+)
+_TREE = Figure(
+    "propensity.tree",
+    "How well a classification tree tells released records from original ones (pMSE, CART)",
+    "",
+    _SNOKE,
+    Audience.SEVERAL,
+    baseline_is=_PERMUTED,
+)
+_TREE_RATIO = Figure(
+    "propensity.tree_ratio",
+    "How well a classification tree tells released records from original ones, as a multiple of chance",
+    "",
+    _SNOKE,
+    Audience.SEVERAL,
+    baseline_is=_PERMUTED,
+)
+_BOOSTED = Figure(
+    "distinguishability",
+    "How well boosted trees tell released records from original ones that they have not seen (AUC)",
+    "",
+    "Lopez-Paz & Oquab (2017), ICLR; interval: DeLong et al. (1988), Biometrics 44:837-845",
+    Audience.SEVERAL,
+    better="near baseline",
+    baseline_is="chance",
+    note=f"Trained on half of the records, judged on the other. Finds rounding and repeated records too. {_CODING}",
+)
 
 
-def classifiers(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
+def _classifiers(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
     """Five figures of how well records of the two tables are told apart, on at most 10,000 records of either.
 
     Of one or two columns, such a figure can be solved for a share or a mean of the original.
     """
     part = tables.sample(MOST_RECORDS, rng)
-    made = encoded(part)
-    return [*_regression(part, made), *_tree(part, made, rng), _boosted(part, made, rng)]
+    both, records = encoded(part), min(part.rows, part.released)
+    columns = len(part.columns)
+    range_note = "0 to 0.25 for tables of equal size."
 
-
-def _regression(part: Tables, made: Encoded) -> list[Measurement]:
-    found, note = _fitted(made)
-    if found and not np.isfinite(found.ratio):
+    fit, note = _fitted(both)
+    if fit and not np.isfinite(fit.ratio):
         note = f"No ratio: no column varies. {note}"
-    value, expected, ratio = (found.value, found.expected, found.ratio) if found else (float("nan"),) * 3
-    records = min(part.rows, part.released)
-    one = Measurement(
-        name="propensity.logistic",
-        title="How well a logistic regression tells released records from original ones (U_p)",
-        value=value,
-        unit="",
-        better="lower",
-        source="Oganian & Domingo-Ferrer (2017), eq. 11; Woo, Reiter, Oganian & Karr (2009)",
-        records=records,
-        of=records,
-        audience=Audience.SEVERAL,
-        columns=len(part.columns),
-        baseline=expected if found else None,
-        baseline_is="expected of records drawn again from the original" if found else "",
-        note=f"0 to 0.25 for tables of equal size. {note}",
-    )
-    two = Measurement(
-        name="propensity.logistic_ratio",
-        title="How well a logistic regression tells released records from original ones, as a multiple of chance",
-        value=ratio,
-        unit="",
-        better="lower",
-        source=_SNOKE,
-        records=records,
-        of=records,
-        audience=Audience.SEVERAL,
-        columns=len(part.columns),
-        baseline=1.0,
-        baseline_is="records drawn again from the original; another sample of the population has 2",
-        note=note,
-    )
-    return [one, two]
+    value, expected, ratio = (fit.value, fit.expected, fit.ratio) if fit else (math.nan, None, math.nan)
+    measurements = [
+        _LOGISTIC.measured(value, records, baseline=expected, note=f"{range_note} {note}", columns=columns),
+        _LOGISTIC_RATIO.measured(ratio, records, baseline=1.0, note=note, columns=columns),
+    ]
+
+    tree = tree_propensity(both.old, both.new, rng=rng)
+    defined = math.isfinite(tree.ratio)
+    note = f"{tree.leaves} leaves of 20 records or more; expectation of {tree.permutations} permutations."
+    if not defined:
+        note = f"No ratio: too few records for a leaf of 20, or no column varies. {note}"
+    measurements += [
+        _TREE.measured(
+            tree.value, records, baseline=tree.expected, note=f"{range_note} {note} {_CODING}", columns=columns
+        ),
+        _TREE_RATIO.measured(
+            tree.ratio,
+            records,
+            interval=(tree.low, tree.high) if defined else (None, None),
+            baseline=1.0,
+            note=f"The interval is that of the permutations. {note}",
+            columns=columns,
+        ),
+    ]
+
+    if records < LEAST_RECORDS:
+        note = f"Not defined: it takes {LEAST_RECORDS} records of either table."
+        return [*measurements, _BOOSTED.measured(math.nan, records, baseline=0.5, note=note, columns=columns)]
+    area = discriminator(both.old, both.new, rng=rng, categories=both.categories, paired=part.paired)
+    interval = (area.low, area.high)
+    return [*measurements, _BOOSTED.measured(area.value, records, interval=interval, baseline=0.5, columns=columns)]
 
 
 def _fitted(made: Encoded) -> tuple[Propensity | None, str]:
@@ -767,84 +809,4 @@ def _fitted(made: Encoded) -> tuple[Propensity | None, str]:
     return None, "Not defined: too few records for the columns, or the regression does not converge."
 
 
-def _tree(part: Tables, made: Encoded, rng: np.random.Generator) -> list[Measurement]:
-    found = tree_propensity(made.old, made.new, rng=rng)
-    records = min(part.rows, part.released)
-    defined = np.isfinite(found.ratio)
-    grown = f"{found.leaves} leaves of 20 records or more; expectation of {found.permutations} permutations."
-    if not defined:
-        grown = "No ratio: too few records for a leaf of 20, or no column varies. " + grown
-    one = Measurement(
-        name="propensity.tree",
-        title="How well a classification tree tells released records from original ones (pMSE, CART)",
-        value=found.value,
-        unit="",
-        better="lower",
-        source=_SNOKE,
-        records=records,
-        of=records,
-        audience=Audience.SEVERAL,
-        columns=len(part.columns),
-        baseline=found.expected,
-        baseline_is="the same tree with labels permuted",
-        note=f"0 to 0.25 for tables of equal size. {grown} {_CODING}",
-    )
-    two = Measurement(
-        name="propensity.tree_ratio",
-        title="How well a classification tree tells released records from original ones, as a multiple of chance",
-        value=found.ratio,
-        unit="",
-        better="lower",
-        source=_SNOKE,
-        records=records,
-        of=records,
-        audience=Audience.SEVERAL,
-        columns=len(part.columns),
-        low=found.low if defined else None,
-        high=found.high if defined else None,
-        baseline=1.0,
-        baseline_is="the same tree with labels permuted",
-        note=f"The interval is that of the permutations. {grown}",
-    )
-    return [one, two]
-
-
-def _boosted(part: Tables, made: Encoded, rng: np.random.Generator) -> Measurement:
-    records = min(part.rows, part.released)
-    found = None
-    if records >= LEAST_RECORDS:
-        found = discriminator(made.old, made.new, rng=rng, categories=made.categories, paired=part.paired)
-    return Measurement(
-        name="distinguishability",
-        title="How well boosted trees tell released records from original ones that they have not seen (AUC)",
-        value=found.value if found else float("nan"),
-        unit="",
-        better="near baseline",
-        source="Lopez-Paz & Oquab (2017), ICLR; interval: DeLong et al. (1988), Biometrics 44:837-845",
-        records=records,
-        of=records,
-        audience=Audience.SEVERAL,
-        columns=len(part.columns),
-        low=found.low if found else None,
-        high=found.high if found else None,
-        baseline=0.5,
-        baseline_is="chance",
-        note=(
-            f"Trained on half of the records, judged on the other. Finds rounding and repeated records too. {_CODING}"
-            if found
-            else f"Not defined: it takes {LEAST_RECORDS} records of either table."
-        ),
-    )
-
-
-MEASURE = Measure(
-    figures=(
-        "propensity.logistic",
-        "propensity.logistic_ratio",
-        "propensity.tree",
-        "propensity.tree_ratio",
-        "distinguishability",
-    ),
-    function=classifiers,
-    draws=True,
-)
+CLASSIFIERS = UtilityMeasure((_LOGISTIC, _LOGISTIC_RATIO, _TREE, _TREE_RATIO, _BOOSTED), _classifiers, draws=True)

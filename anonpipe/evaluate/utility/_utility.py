@@ -12,12 +12,17 @@ from scipy.special import stdtrit
 
 from anonpipe.columns import Kind
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility import _pair_trends, _record_distance, _subgroups, _survival, _two_sample
-from anonpipe.evaluate.utility._distances import COLUMN_DISTANCES, HELLINGER, MISSING
-from anonpipe.evaluate.utility._measurement import Measure, Measurement
+from anonpipe.evaluate.measurement import Measurement
+from anonpipe.evaluate.utility._distances import COLUMN_DISTANCES, MISSING
+from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._moments import BASIC_STATISTICS, MOMENT_CHANGES
+from anonpipe.evaluate.utility._pair_trends import PAIR_TRENDS
+from anonpipe.evaluate.utility._record_distance import RECORD_DISTANCE
 from anonpipe.evaluate.utility._shapes import COLUMN_SHAPES, PAIR_SHAPES
+from anonpipe.evaluate.utility._subgroups import SUBGROUPS
+from anonpipe.evaluate.utility._survival import SURVIVAL, compared_endpoints
 from anonpipe.evaluate.utility._tables import Endpoint, Tables, typed_tables
+from anonpipe.evaluate.utility._two_sample import CLASSIFIERS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,22 +32,21 @@ _BLOCKS = 10  # Parts of a sample whose figures give its interval
 _LEAST_BLOCK = 50  # Records of a part below which there is no interval
 
 # All measures of utility, in the order of a report; a new one is a line here
-MEASURES: tuple[Measure, ...] = (
+MEASURES: tuple[UtilityMeasure, ...] = (
     BASIC_STATISTICS,
     MOMENT_CHANGES,
     COLUMN_DISTANCES,
-    HELLINGER,
-    _pair_trends.MEASURE,
-    _record_distance.MEASURE,
-    _subgroups.MEASURE,
+    PAIR_TRENDS,
+    RECORD_DISTANCE,
+    SUBGROUPS,
     MISSING,
-    _two_sample.MEASURE,
+    CLASSIFIERS,
     COLUMN_SHAPES,
     PAIR_SHAPES,
-    _survival.MEASURE,
+    SURVIVAL,
 )
 
-_WITHOUT_INTERVAL = frozenset(name for measure in MEASURES for name in measure.without_interval)
+_WITHOUT_INTERVAL = frozenset(figure.key for measure in MEASURES for figure in measure.without_interval)
 
 
 def utility(
@@ -120,7 +124,7 @@ def utility(
     [('basic.means', 0.93, 'sd'), ('basic.sums', 5.31, '%')]
     """
     tables = typed_tables(original, released, columns, paired=paired, least=max(least, 1))
-    tables = replace(tables, endpoints=_survival.compared_endpoints(tables, endpoints))
+    tables = replace(tables, endpoints=compared_endpoints(tables, endpoints))
     if least < 1:
         raise JobError(f"least={least} was given as the smallest group; give 1 or more")
     if of < tables.rows:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from math import isnan
 from typing import Any
 
-from anonpipe.evaluate.utility import Measurement
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.job.model import Job
 from anonpipe.verify.assessment import AnalysisOutcome, Assessment
 from anonpipe.verify.catalogue import MEASURED, UNMEASURED, kind_of

@@ -11,8 +11,8 @@ from anonpipe.columns import Kind
 from anonpipe.encoding.row_hash import looked_up
 from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.evaluate import risk
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.utility import Measurement
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import Job
 from anonpipe.pipeline.context import Fitted, Work

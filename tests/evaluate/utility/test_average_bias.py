@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.utility import Changes, abico, abim, abisd
+from anonpipe.evaluate.utility import ChangeSummary, abico, abim, abisd
 from tests.evaluate.utility.tables import pairs
 from tests.naive import measure as naive
 
@@ -24,7 +24,7 @@ def test_hand_made():
     assert abim(old, new).mean == pytest.approx((100 / 3 + 0) / 2)
     # Deviations 2 and √12 become √7 and 0.
     assert abisd(old, new).mean == pytest.approx(100 * ((math.sqrt(7) / 2 - 1) + 1) / 2)
-    assert abico(old, new) == Changes(
+    assert abico(old, new) == ChangeSummary(
         pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True), 0, 0, 1
     )
 
@@ -60,7 +60,7 @@ def test_terms_near_zero_are_left_out_and_counted():
 def test_constant_columns():
     old, new = np.array([[5.0, 1.0], [5.0, 2.0]]), np.array([[6.0, 1.0], [7.0, 2.0]])
     assert abim(old, new).mean == pytest.approx(15)
-    assert abisd(old, new) == Changes(0.0, 0.0, 1, 1, 0)
+    assert abisd(old, new) == ChangeSummary(0.0, 0.0, 1, 1, 0)
     assert abico(old, new).left_out == 1
     assert abico(new, old).lost == 1
     assert math.isnan(abico(np.ones((3, 1)), np.ones((3, 1))).mean)

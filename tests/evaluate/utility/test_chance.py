@@ -16,8 +16,8 @@ from anonpipe.evaluate.utility._shapes import (
     SPLITS,
     Places,
     Splits,
-    beyond_chance,
     correlations_apart,
+    split_half_ratio,
 )
 from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import shapes as naive
@@ -95,14 +95,14 @@ def test_as_the_twins(seed, rows, released):
 def test_the_limit_is_the_twins(seed, count, scale):
     rng = np.random.default_rng(seed)
     splits, found = np.abs(rng.normal(size=(SPLITS, count))), np.abs(rng.normal(size=count))
-    made = beyond_chance(found, splits, scale)
-    value, each = naive.beyond_chance(found.tolist(), splits.tolist(), scale)
+    made = split_half_ratio(found, splits, scale)
+    value, each = naive.split_half_ratio(found.tolist(), splits.tolist(), scale)
     assert made.value == pytest.approx(value) and made.each.tolist() == pytest.approx(each)
-    assert made.low < made.value < made.high
+    assert made.interval[0] < made.value < made.interval[1]
     # in no unit: neither that of a difference nor that of all
-    assert beyond_chance(found * 7, splits * 7, scale).value == pytest.approx(made.value)
+    assert split_half_ratio(found * 7, splits * 7, scale).value == pytest.approx(made.value)
     units = rng.uniform(0.1, 9, count)
-    assert beyond_chance(found * units, splits * units, scale).value == pytest.approx(made.value)
+    assert split_half_ratio(found * units, splits * units, scale).value == pytest.approx(made.value)
 
 
 def test_splits_are_halves_and_their_distances_those_of_the_halves():
@@ -134,7 +134,7 @@ def test_another_sample_is_beyond_the_limit_as_seldom_as_said(law, count, most):
         return np.abs(walk - np.arange(1, 33) / 32 * walk[..., -1:]).max(axis=-1)
 
     ends = [
-        beyond_chance(new, splits, 1.0).high or math.inf
+        split_half_ratio(new, splits, 1.0).interval[1] or math.inf
         for splits in (differences(SPLITS, count) for _ in range(150))
         for new in differences(20, count)
     ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility import subgroup_changes, tail_changes
-from anonpipe.evaluate.utility._subgroups import MEASURE
+from anonpipe.evaluate.utility._subgroups import SUBGROUPS
 from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import utility as naive
 
@@ -63,7 +63,7 @@ def test_numbers_that_are_counted_together_are_as_each_alone():
         return frame.assign(g=frame["g"].mask(rng.random(rows) < 0.1))
 
     old, new = table(300, ["s", "t", "u", "v"]), table(200, ["s", "t", "u"])
-    found = {one.name: one for one in MEASURE.of(typed_tables(old, new, kinds, least=5))}
+    found = {one.name: one for one in SUBGROUPS.of(typed_tables(old, new, kinds, least=5))}
     codes = [side["g"].map({"s": 0.0, "t": 1.0, "u": 2.0, "v": 3.0}) for side in (old, new)]
     alone = [subgroup_changes((codes[0], old[name]), (codes[1], new[name]), least=5) for name in names]
     for at, name in enumerate(("subgroups.sd", "subgroups.standard_errors")):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError
 from anonpipe.evaluate.utility import Endpoint, kaplan_meier, utility
-from anonpipe.evaluate.utility._survival import MEASURE, compared_endpoints, curves_apart
+from anonpipe.evaluate.utility._survival import SURVIVAL, compared_endpoints, curves_apart
 from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import shapes as naive
 
@@ -39,7 +39,7 @@ def patients(rows, seed, worse=0.0, nulls=0.0):
 def measured(old, new, endpoints=(END,), least=5, seed=0, kinds=KINDS):
     tables = typed_tables(old, new, kinds, least=least)
     tables = replace(tables, endpoints=compared_endpoints(tables, endpoints))
-    return {one.name: one for one in MEASURE.of(tables, np.random.default_rng(seed))}
+    return {one.name: one for one in SURVIVAL.of(tables, np.random.default_rng(seed))}
 
 
 def test_the_remission_times_of_freireich():

@@ -5,10 +5,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from anonpipe.audience import Audience
 from anonpipe.columns import Kind
 from anonpipe.errors import AnonpipeError, InputError, JobError
-from anonpipe.evaluate.utility import MEASURES, Measurement, abico, abim, abisd, il1s, moment_changes, utility
-from anonpipe.evaluate.utility._measurement import Measure
+from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.utility import MEASURES, abico, abim, abisd, il1s, moment_changes, utility
+from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.evaluate.utility._utility import _compared, _with_interval
 from anonpipe.verify.output_control import disclosive
@@ -286,9 +288,9 @@ def test_what_is_refused():
 
 
 def test_every_figure_is_named_by_one_record():
-    names = [name for measure in MEASURES for name in measure.figures]
+    names = [name for measure in MEASURES for name in measure.keys]
     assert len(names) == len(set(names))
-    assert {name for measure in MEASURES for name in measure.without_interval} <= set(names)
+    assert {figure.key for measure in MEASURES for figure in measure.without_interval} <= set(names)
     old, new = table(60, 4), table(60, 5)
     found = utility(old, new, KINDS, rng=np.random.default_rng(0), least=5, of=60)
     assert [one.name for one in found] == names
@@ -297,4 +299,6 @@ def test_every_figure_is_named_by_one_record():
 def test_a_measure_that_gives_other_figures_than_it_says_is_refused():
     tables = typed_tables(table(20, 4), table(20, 5), KINDS)
     with pytest.raises(AnonpipeError, match="other figures than distance"):
-        Measure(("distance.kss",), lambda tables: MEASURES[2].of(tables)[:1]).of(tables)
+        UtilityMeasure(
+            (Figure("distance.kss", "", "", "", Audience.STEWARD),), lambda tables: MEASURES[2].of(tables)[:1]
+        ).of(tables)
