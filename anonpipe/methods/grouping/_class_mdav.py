@@ -45,31 +45,7 @@ def class_mdav(
     had no use for, from wherever they are. It is the one that may hold one
     class only.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-    classes
-        Class of each record, codes from 0, shape (n_rows,).
-    class_shares
-        Share of each class in the whole table, shape (n_classes,).
-    alpha
-        Weight of the distance against the divergence, 0 to 1; 1 gives the
-        groups of `mdav_generic`.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
-    Raises
-    ------
-    ValueError
-        `alpha` is out of its range.
+    With `alpha` 1 the groups are those of `mdav_generic`.
 
     References
     ----------

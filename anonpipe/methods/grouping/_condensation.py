@@ -33,19 +33,7 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     The paper's loop from 0 to s = floor(n/k) would form one group too many; s
     are formed, as its text says.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Draws the order in which records may become seeds.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1, in the order of formation.
+    Labels are in the order of formation.
 
     References
     ----------

@@ -66,34 +66,9 @@ def crest(
       same for points on any scale. The number itself would make lengths
       weigh sqrt(width) times less; the effects are alike.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-    classes
-        Class of each record, codes from 0, shape (n_rows,).
-    class_shares
-        Share of each class in the whole table, shape (n_classes,).
-    alpha
-        Weight of the distance against the divergence, 0 to 1; 1 gives
-        `crest_partial`. With 0 nearly all edges tie, which takes long for
-        thousands of records.
-    neighbours
-        b, 2 or more; None takes k, but no less than 2 and no more than 100.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1, in the order of their lowest rows.
-
-    Raises
-    ------
-    ValueError
-        An option is out of its range.
+    With `alpha` 1 this is `crest_partial`; with 0 nearly all edges tie, which takes
+    long for thousands of records. `neighbours` is b, 2 or more; None takes k, but
+    no less than 2 and no more than 100. Labels are in the order of lowest rows.
 
     References
     ----------
@@ -441,23 +416,7 @@ def crest_partial(
     edge, then the one to the lower row number is cut first. An edge of length
     0 is cut only where no other is removable.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-    classes
-        Class of each record, codes from 0, shape (n_rows,).
-    class_shares
-        Share of each class in the whole table, shape (n_classes,).
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1, in the order of their lowest rows.
+    Labels are in the order of lowest rows.
 
     References
     ----------

@@ -137,20 +137,6 @@ def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
     The authors scale the columns first; here the variance is that of the
     points as given.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
     References
     ----------
     Li and Sarkar 2006, IEEE TKDE 18(9):1278-1283, doi:10.1109/TKDE.2006.136.
@@ -207,30 +193,7 @@ def class_kd_tree(
     only as far as there are columns to choose from: the effect is much less
     than that of `crest` or `class_mdav`, and so is the price.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-    classes
-        Class of each record, codes from 0, shape (n_rows,).
-    class_shares
-        Share of each class in the whole table, shape (n_classes,).
-    alpha
-        Weight of the spread against the divergence, 0 to 1; 1 gives `kd_tree`.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
-    Raises
-    ------
-    ValueError
-        `alpha` is out of its range.
+    With `alpha` 1 this is `kd_tree`.
 
     References
     ----------

@@ -11,7 +11,6 @@ import numpy as np
 from anonpipe.errors import AnonpipeError
 from anonpipe.kernels.points import checked_features, sort_groups, squared_distances
 from anonpipe.kernels.remaining import nearest_records, remaining_records
-from anonpipe.methods.grouping._two_phase import scatter_in_groups
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -77,6 +76,26 @@ def information_loss(features: FloatArray, labels: IntArray) -> float:
     if total <= 0.0:
         return 0.0
     return 100.0 * scatter_in_groups(centred, *sort_groups(labels.astype(np.int64))) / total
+
+
+@nb.njit(cache=True, nogil=True)
+def scatter_in_groups(features: FloatArray, order: IntArray, starts: IntArray) -> float:
+    """Sum of squared distances to the group means, two passes a group."""
+    width = features.shape[1]
+    mean = np.empty(width)
+    total = 0.0
+    for g in range(starts.shape[0] - 1):
+        rows = order[starts[g] : starts[g + 1]]
+        mean[:] = 0.0
+        for i in rows:
+            for j in range(width):
+                mean[j] += features[i, j]
+        for j in range(width):
+            mean[j] /= max(1, rows.shape[0])
+        for i in rows:
+            for j in range(width):
+                total += (features[i, j] - mean[j]) ** 2
+    return total
 
 
 # --- A lower bound of the information loss of any grouping ------------------------------------------------------------

@@ -144,20 +144,6 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     33.1834 % at k = 3, 5, 10), which refines this method's groups, lie just
     below those found here (16.9834, 22.5272, 33.1834 %).
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1; at most 2k - 1 records in each.
-
     Notes
     -----
     As published, a search of all pairs in every round takes O(n³/k) steps.
@@ -210,20 +196,6 @@ def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) ->
     As `md` but for the end: of fewer than k records that remain, each joins
     the group whose mean is nearest to it. The means do not move when records
     join, so that their order decides nothing.
-
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1; at most 2k - 1 records in each.
 
     References
     ----------
@@ -289,21 +261,6 @@ def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generato
     nearly everything, and stand in the paper beside those of other methods on
     z-scores. On z-scores this method loses 17.265, 19.405, 22.745 and 37.361 %,
     about what MDAV loses at small k and more at k = 10.
-
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1; k in each but the last, which
-        has up to 2k - 1.
 
     References
     ----------

@@ -208,20 +208,6 @@ def mdav(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     Tarragona table (z-scores) all of row order or nearest first, means moving
     or not, give the published 19.545786 % (k = 4) and 22.461282 % (k = 5).
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; MDAV draws nothing from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1; at most 2k - 1 records in each.
-
     Notes
     -----
     The groups are those of a loop over all remaining records, ties included.
@@ -279,20 +265,6 @@ def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     groups have k records but the last, which has up to 2k - 1. Ties go to the
     lower row number.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
     References
     ----------
     Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic.
@@ -347,20 +319,6 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     gives the published 33.192358 %, and so do moving means in row order; the
     outermost record first with moving means gives 33.192336 % and is not what
     was published.
-
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
 
     References
     ----------
@@ -421,28 +379,8 @@ def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: flo
     The last records may join a group that has grown, which then has up to
     3k - 2 records: the method has no rule against that.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-    gamma
-        How readily a group grows, 0 or more, a ratio of distances. 0 never
-        grows one. The authors find about 0.2 best for scattered data and about
-        1.1 for data in clusters.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
-    Raises
-    ------
-    ValueError
-        `gamma` is negative, infinite or NaN.
+    A `gamma` of 0 never grows a group. The authors find about 0.2 best for
+    scattered data and about 1.1 for data in clusters.
 
     References
     ----------
@@ -559,20 +497,6 @@ def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     records and do not move, so that the order of the last records decides
     nothing. Ties go to the lower row number, of groups to the one formed
     earlier.
-
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1; at most 2k - 1 records in each.
 
     References
     ----------

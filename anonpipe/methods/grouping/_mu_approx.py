@@ -56,20 +56,6 @@ def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntA
     candidate; where u is one, no vertex can fill a part up, and a tree for
     which nothing fits goes to step 3 as it is, which is then repeated.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
     References
     ----------
     Domingo-Ferrer, Sebé and Solanas 2008, doi:10.1016/j.camwa.2007.04.034;

@@ -97,27 +97,7 @@ def kmeans(features: FloatArray, k: int, *, rng: np.random.Generator, iterations
     clusters that have more than k; a cluster that is down to k gives no more.
     Weights belong in `features`: scale a column by the root of its weight.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Draws the seed of the first centres.
-    iterations
-        Most iterations of Lloyd's algorithm, 1 or more; 10 is the limit that
-        the authors name.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
-    Raises
-    ------
-    ValueError
-        `iterations` is less than 1.
+    The 10 `iterations` are the limit that the authors name.
 
     References
     ----------
@@ -195,20 +175,6 @@ def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
     Memory is linear in the rows. Time is quadratic; a set that gives one group
     of nearly all its records again and again would make it cubic.
-
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
 
     References
     ----------
@@ -485,33 +451,9 @@ def fuzzy_c_means(
 
     Memory is linear in the rows; memberships are not stored.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Draws the records at which centres start.
-    fuzziness
-        The exponent m at first, 1.01 or more.
-    step
-        What is added to m each time, 0 or more.
-    shrink
-        What c is multiplied by each time, above 0 and below 1; c falls by one
-        at least.
-    iterations
-        Most iterations of one run of fuzzy c-means, 1 or more.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
-    Raises
-    ------
-    ValueError
-        An option is out of its range.
+    `fuzziness` is the exponent m at first, 1.01 or more; `step` is added to it each
+    time; `shrink` multiplies c each time, which falls by one at least;
+    `iterations` limits one run of fuzzy c-means.
 
     References
     ----------

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numba as nb
@@ -27,7 +24,6 @@ def refine(
     k: int,
     effort: Literal["quick", "normal"] = "quick",
     *,
-    progress: Callable[[float], None] | None = None,
     block_rows: int = BLOCK_ROWS,
 ) -> IntArray:
     """Lower the information loss of a grouping by local search; it never rises.
@@ -76,7 +72,7 @@ def refine(
         return np.arange(len(features))
     if len(features) < 2 * k:
         return np.zeros(len(features), dtype=np.int64)
-    refined = _search(features, labels, k, EFFORTS[effort], progress, block_rows)
+    refined = _search(features, labels, k, EFFORTS[effort], block_rows)
     count_groups(refined, len(features), k, "refine")
     return refined
 
@@ -86,59 +82,28 @@ def refine(
 
 LAYOUT_GROUPS = 64  # Groups whose records are kept side by side in memory
 
+SWEEPS = 25  # In each run; in a sweep every group tries one step
 
 # Mean allowance of the first and the last sweep, in units of a group's mean squared distance to its centroid
 HOT, COLD = 0.5, 0.05
 
 EVERY = 5  # Sweeps of steps before one of whole groups
 
-# Sweeps times records of one call of the kernel, some tenths of a second: how often progress is reported
-SLICE = 1_000_000
-
-FINEST = 0.001  # Smallest share of all sweeps after which progress is reported
-
 SETTLING = 2  # Most descents at the end, each with near groups found again
 
 LEAST = 1e-14  # Smallest gain of a step, in units of the mean squared distance to the mean of all records
 
 
-@dataclass(frozen=True)
-class Effort:
+class Effort(NamedTuple):
     """How far a local search goes."""
 
-    runs: tuple[int, int]  # How often the groups are annealed: in large tables, and in small ones
+    few: int  # How often the groups of large tables are annealed
+    many: int  # Those of small ones
     trials: int  # Runs times sweeps times records, for tables in between
-    sweeps: int  # In each run; in a sweep every group tries one step
     near: int  # Near groups of each group
 
-    def number_of_runs(self, rows: int) -> int:
-        """Number of runs for a table of so many records."""
-        few, many = self.runs
-        return min(many, max(few, self.trials // (rows * self.sweeps)))
 
-
-EFFORTS = {
-    "quick": Effort(runs=(4, 20), trials=400_000, sweeps=25, near=12),
-    "normal": Effort(runs=(40, 200), trials=4_000_000, sweeps=25, near=16),
-}
-
-
-@dataclass
-class _Sweeps:
-    """Sweeps done of all there are to do."""
-
-    total: int
-    progress: Callable[[float], None] | None
-    done: int = 0
-    reported: float = 0.0
-
-    def advance(self, sweeps: int) -> None:
-        """Count sweeps and report the progress."""
-        self.done += sweeps
-        share = self.done / self.total
-        if self.progress is not None and (share >= self.reported + FINEST or share >= 1.0):
-            self.progress(share)
-            self.reported = share
+EFFORTS = {"quick": Effort(4, 20, 400_000, 12), "normal": Effort(40, 200, 4_000_000, 16)}
 
 
 def lay_out(features: FloatArray, labels: IntArray, k: int) -> tuple[FloatArray, IntArray, IntArray]:
@@ -165,31 +130,22 @@ def near_groups(groups: Groups, count: int, block_rows: int) -> tuple[IntArray, 
     return np.cumsum(all_starts), alive[others].astype(np.int32)
 
 
-def _search(
-    features: FloatArray,
-    labels: IntArray,
-    k: int,
-    effort: Effort,
-    progress: Callable[[float], None] | None,
-    block_rows: int,
-) -> IntArray:
-    """The refined groups, shape (n_rows,); see `refine`."""
+def _search(features: FloatArray, labels: IntArray, k: int, effort: Effort, block_rows: int) -> IntArray:
+    """The groups found; see `refine`."""
     x, home, order = lay_out(features, labels, k)
     groups = open_groups(x, home.copy(), k)
+    first = group_scatter(groups)
     least = LEAST * float(np.square(x).sum()) / len(x)
-    parts = group_scatter(groups)
-    runs = effort.number_of_runs(len(x))
-    sweeps = _Sweeps(runs * effort.sweeps, progress)
-    reopen(groups, home)
-    for key in range(runs):
-        run_hot_and_down(groups, effort, np.uint64(key), least, block_rows, sweeps)
-    reopen(groups, combine(home, parts, groups.home, group_scatter(groups)))
+    runs = min(effort.many, max(effort.few, effort.trials // (len(x) * SWEEPS)))
+    for key in np.arange(runs, dtype=np.uint64):
+        _run_hot_and_down(groups, effort, key, least, block_rows)
+    reopen(groups, combine(home, first, groups.home, group_scatter(groups)))
     for _ in range(SETTLING):
         if not run_down(groups, *near_groups(groups, effort.near, block_rows), least):
             break
-    refined = np.empty(len(x), dtype=np.int64)
-    refined[order] = groups.home
-    return by_first_record(refined)
+    found = np.empty(len(x), dtype=np.int64)
+    found[order] = groups.home
+    return by_first_record(found)
 
 
 def reopen(groups: Groups, home: IntArray) -> None:
@@ -198,17 +154,11 @@ def reopen(groups: Groups, home: IntArray) -> None:
     settle(groups)
 
 
-def run_hot_and_down(
-    groups: Groups, effort: Effort, key: np.uint64, least: float, block_rows: int, sweeps: _Sweeps
-) -> None:
+def _run_hot_and_down(groups: Groups, effort: Effort, key: np.uint64, least: float, block_rows: int) -> None:
     """One run: anneal, descend, and keep the better groups of before and after in every region."""
     before, parts = groups.home.copy(), group_scatter(groups)
-    schedule = np.geomspace(HOT, COLD, effort.sweeps)
     near = near_groups(groups, effort.near, block_rows)
-    heat = temperatures(groups)
-    for first, last in pieces(effort.sweeps, max(1, effort.sweeps * len(groups.home) // SLICE)):
-        anneal(groups, *near, heat, schedule[first:last], first, EVERY, key)
-        sweeps.advance(last - first)
+    anneal(groups, *near, temperatures(groups), np.geomspace(HOT, COLD, SWEEPS), EVERY, key)
     run_down(groups, *near, least)
     reopen(groups, combine(before, parts, groups.home, group_scatter(groups)))
 
@@ -227,12 +177,6 @@ def by_first_record(labels: IntArray) -> IntArray:
     """The same groups, numbered in the order of their first records."""
     _, firsts, labels = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(firsts))[labels]
-
-
-def pieces(length: int, count: int) -> list[tuple[int, int]]:
-    """0 to `length` in `count` nearly equal pieces, less those that are empty."""
-    cuts = [length * at // count for at in range(count + 1)]
-    return [(a, b) for a, b in pairwise(cuts) if a < b]
 
 
 # --- Annealing of a grouping: steps that raise the scatter, allowed ever more rarely ----------------------------------
@@ -343,21 +287,18 @@ def anneal(
     others: ListArray,
     heat: FloatArray,
     schedule: FloatArray,
-    first: int,
     every: int,
     key: np.uint64,
 ) -> int:
-    """One sweep of steps for each factor of `schedule`, the first of them sweep number `first`.
+    """One sweep of steps for each factor of `schedule`, and after every `every`-th one of whole groups.
 
-    After every `every`-th sweep follows one of whole groups. The same key
-    gives the same groups, into however many calls the sweeps are cut. How
-    many steps were taken.
+    The same key gives the same groups. How many steps were taken.
     """
     taken = 0
     for at in range(schedule.shape[0]):
-        number = np.uint64(first + at)
+        number = np.uint64(at)
         taken += anneal_steps(groups, starts, others, heat, schedule[at], mixed(key ^ mixed(number)))
-        if (first + at) % every == every - 1:
+        if at % every == every - 1:
             taken += anneal_groups(groups, starts, others, heat, schedule[at], mixed(~key ^ mixed(number)))
     return taken
 

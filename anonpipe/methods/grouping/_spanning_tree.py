@@ -13,10 +13,11 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.points import gather_columns, sort_groups, squared_distances
+from anonpipe.kernels.points import gather_columns, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
+from anonpipe.methods.grouping._md import diameter_fixed
 from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, under_2k
-from anonpipe.methods.grouping._two_phase import split_by_maximum_distance
+from anonpipe.methods.grouping._two_phase import group_large_again
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -292,19 +293,7 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     occur. The authors also split groups of 2k or more by fixed-size methods
     afterwards (`mst_d`).
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1, in the order of their lowest rows.
+    Labels are in the order of lowest rows.
 
     References
     ----------
@@ -353,20 +342,6 @@ def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     16.63, 19.66, 24.50 and 38.58 % are printed; `md` loses 16.983, 19.536,
     22.527 and 33.183 %.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1; at most 2k - 1 records in each.
-
     References
     ----------
     Laszlo and Mukherjee 2005, IEEE TKDE 17(7):902-911,
@@ -378,7 +353,7 @@ def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     >>> mst_d(features, 2, rng=np.random.default_rng(0)).tolist()
     [0, 0, 1, 1, 2, 2]
     """
-    return np.asarray(split_by_maximum_distance(features, *sort_groups(mst(features, k, rng=rng)), k), dtype=np.int64)
+    return group_large_again(features, mst(features, k, rng=rng), k, diameter_fixed, rng)
 
 
 _MST_D = Grouping(
@@ -423,33 +398,9 @@ def mst_t_close(
     t-close, as in one block of a table: they stay one group and not t-close.
     `constrain_classes` mends that, or refuses.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-    classes
-        Class of each record, codes from 0, shape (n_rows,).
-    class_shares
-        Share of each class in the whole table, shape (n_classes,).
-    t
-        Largest distance of a group, 0 to 1; 1 allows any. The authors change
-        it from table to table. Shares in a group of k records come in steps
-        of 1/k and name k classes at most: a t much under 1/k, or few records
-        for many classes, makes groups far larger than k.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1, in the order of their lowest rows.
-
-    Raises
-    ------
-    ValueError
-        `t` is not a number from 0 to 1.
+    The authors change t from table to table; 1 allows any. Shares in a group of k
+    records come in steps of 1/k and name k classes at most: a t much under 1/k, or
+    few records for many classes, makes groups far larger than k.
 
     References
     ----------

@@ -177,25 +177,6 @@ def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     constant column splits nothing. So groups have k to 2k records, and more
     only where all records of the group are equal.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
-    Raises
-    ------
-    InfeasibleError
-        A cell has fewer than k records.
-
     References
     ----------
     Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, in the form of Lasko
@@ -258,20 +239,6 @@ def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     are equal, their axes can be turned in the plane they span and the
     decomposition does not say how: the groups are then those of the axes that
     the linear algebra library of the machine gives.
-
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
 
     References
     ----------

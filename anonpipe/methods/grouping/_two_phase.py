@@ -1,7 +1,9 @@
-"""Groups around the records furthest from two fixed reference points."""
+"""Methods of two phases: TFRP, DBA and MDAV-2. The second gives up groups whose records fit better into others."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal
 
 import numba as nb
@@ -9,8 +11,7 @@ import numpy as np
 
 from anonpipe.kernels.points import sort_groups, squared_distances
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
-from anonpipe.methods.grouping._md import maximum_distance_groups
-from anonpipe.methods.grouping._mdav import join_nearest, mdav_1, outermost_group, pairs_of_groups
+from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
@@ -146,12 +147,40 @@ def decompose(features: FloatArray, labels: IntArray, turn: IntArray, *, most: i
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
+def _second_phase(
+    features: FloatArray,
+    labels: IntArray,
+    k: int,
+    turn: IntArray,
+    most: int,
+    method: Callable[..., IntArray],
+    rng: np.random.Generator,
+) -> IntArray:
+    """The groups of a first phase after `decompose`, and those of 2k and more grouped by `method`."""
+    return group_large_again(features, decompose(features, labels, turn, most=most), k, method, rng)
+
+
+def group_large_again(
+    features: FloatArray, labels: IntArray, k: int, method: Callable[..., IntArray], rng: np.random.Generator
+) -> IntArray:
+    """Labels after every group of 2k and more has been grouped by `method` as a table of its own."""
+    order, starts = sort_groups(labels)
+    again = np.empty_like(labels)
+    label = 0
+    for low, high in pairwise(starts.tolist()):
+        rows = order[low:high]
+        again[rows] = label
+        if high - low >= 2 * k:
+            again[rows] += method(features[rows], k, rng=rng)
+            label = int(again[rows].max())
+        label += 1
+    return again
+
+
 def by_falling_scatter(features: FloatArray, labels: IntArray) -> IntArray:
     """Numbers of the groups from the largest sum of squared distances to the mean down, ties by number."""
     return np.argsort(-group_scatters(features, *sort_groups(labels)), kind="stable")
 
-
-# --- Groups given up where their records add less scatter to other groups ---------------------------------------------
 
 TOLERANCE = 1e-12  # Smallest gain that counts, in units of the mean squared distance to the mean of all records
 
@@ -314,94 +343,6 @@ def group_scatters(features: FloatArray, order: IntArray, starts: IntArray) -> F
     return scatter
 
 
-@nb.njit(cache=True, nogil=True)
-def scatter_in_groups(features: FloatArray, order: IntArray, starts: IntArray) -> float:
-    """Sum of squared distances to the group means, two passes a group."""
-    width = features.shape[1]
-    mean = np.empty(width)
-    total = 0.0
-    for g in range(starts.shape[0] - 1):
-        rows = order[starts[g] : starts[g + 1]]
-        mean[:] = 0.0
-        for i in rows:
-            for j in range(width):
-                mean[j] += features[i, j]
-        for j in range(width):
-            mean[j] /= max(1, rows.shape[0])
-        for i in rows:
-            for j in range(width):
-                total += (features[i, j] - mean[j]) ** 2
-    return total
-
-
-# --- Groups of 2k records and more, each grouped again as a table of its own ------------------------------------------
-
-
-@nb.njit(cache=True, nogil=True)
-def split_by_reference_points(features: FloatArray, order: IntArray, starts: IntArray, k: int) -> IntArray:
-    """Labels after every group of 2k and more has been grouped by TFRP-1."""
-    labels = np.empty(features.shape[0], dtype=np.int64)
-    label = 0
-    for g in range(starts.shape[0] - 1):
-        rows = order[starts[g] : starts[g + 1]]
-        labels[rows] = label
-        if rows.shape[0] >= 2 * k:
-            labels[rows] += group_by_reference_points(features[rows], k)
-        label = labels[rows].max() + 1
-    return labels
-
-
-@nb.njit(cache=True, nogil=True)
-def split_by_mdav_1(features: FloatArray, order: IntArray, starts: IntArray, k: int) -> IntArray:
-    """Labels after every group of 2k and more has been grouped by MDAV-1."""
-    labels = np.empty(features.shape[0], dtype=np.int64)
-    label = 0
-    for g in range(starts.shape[0] - 1):
-        rows = order[starts[g] : starts[g + 1]]
-        labels[rows] = label
-        if rows.shape[0] >= 2 * k:
-            labels[rows] += group_by_mdav_1(features[rows], k)
-        label = labels[rows].max() + 1
-    return labels
-
-
-@nb.njit(cache=True, nogil=True)
-def split_by_maximum_distance(features: FloatArray, order: IntArray, starts: IntArray, k: int) -> IntArray:
-    """Labels after every group of 2k and more has been grouped by the diameter-based fixed-size method."""
-    labels = np.empty(features.shape[0], dtype=np.int64)
-    label = 0
-    for g in range(starts.shape[0] - 1):
-        rows = order[starts[g] : starts[g + 1]]
-        labels[rows] = label
-        if rows.shape[0] >= 2 * k:
-            labels[rows] += group_by_maximum_distance(features[rows], k)
-        label = labels[rows].max() + 1
-    return labels
-
-
-@nb.njit(cache=True, nogil=True)
-def group_by_maximum_distance(features: FloatArray, k: int) -> IntArray:
-    """Group of each record by maximum distance, the last fewer than k each joining the nearest; 2k records or more."""
-    labels = maximum_distance_groups(features, k)
-    left = np.flatnonzero(labels < 0)
-    if left.shape[0] >= k:
-        labels[left] = labels.max() + 1
-    else:
-        join_nearest(features, labels)
-    return labels
-
-
-@nb.njit(cache=True, nogil=True)
-def group_by_mdav_1(features: FloatArray, k: int) -> IntArray:
-    """Group of each record by MDAV-1, 2k records or more."""
-    labels = pairs_of_groups(features, k, 2 * k)
-    left = np.flatnonzero(labels < 0)
-    if left.shape[0] >= k:
-        labels[outermost_group(features, left, k)] = labels.max() + 1
-    join_nearest(features, labels)
-    return labels
-
-
 # --- Two fixed reference points, first phase (TFRP-1) -----------------------------------------------------------------
 
 
@@ -427,20 +368,6 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     3, 4, 5 and 10, to the last digit). Columns should therefore be of one
     scale. The two points change places by turns down to the last group,
     and the means that leftovers look at are those before any of them joins.
-
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
 
     References
     ----------
@@ -499,20 +426,6 @@ def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     the limit; here the record goes to the next nearest group with room, and a
     group of which a record finds none is kept.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
     References
     ----------
     Chang, Li and Huang 2007, J. Syst. Softw. 80(11):1866-1878,
@@ -526,8 +439,7 @@ def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     [1, 1, 1, 0, 0, 0]
     """
     labels = tfrp_1(features, k, rng=rng)
-    labels = decompose(features, labels, by_falling_scatter(features, labels), most=4 * k - 1)
-    return np.asarray(split_by_reference_points(features, *sort_groups(labels), k))
+    return _second_phase(features, labels, k, by_falling_scatter(features, labels), 4 * k - 1, tfrp_1, rng)
 
 
 _TFRP_2 = Grouping(
@@ -571,20 +483,6 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     The densest groups are cut out of their surroundings, which leaves ragged
     remains: on most tables MDAV loses less. The second phase, `dba_2`, mends
     that in part.
-
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
 
     References
     ----------
@@ -635,20 +533,6 @@ def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     until the group is given up (Tarragona, z-scores: 16.15265063, 22.67107728,
     25.45039236 and 34.80675148 % at k = 3, 4, 5 and 10), and not otherwise.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
     References
     ----------
     Lin, Wen, Hsieh and Chang 2010, Expert Syst. Appl. 37(4):3256-3263,
@@ -662,9 +546,7 @@ def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     [0, 0, 0, 1, 1, 1]
     """
     labels = dba_1(features, k, rng=rng)
-    last_first = np.arange(labels.max(), -1, -1)
-    labels = decompose(features, labels, last_first, most=len(features))
-    return np.asarray(split_by_mdav_1(features, *sort_groups(labels), k))
+    return _second_phase(features, labels, k, np.arange(labels.max(), -1, -1), len(features), mdav_1, rng)
 
 
 _DBA_2 = Grouping(
@@ -703,20 +585,6 @@ def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     reverse give one of these at most. At k = 3 it gives 16.68261429 where 16.38261429 is printed:
     nine of ten digits agree, one is a misprint.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1.
-
     References
     ----------
     Lin, Wen, Hsieh and Chang 2010, Expert Syst. Appl. 37(4):3256-3263,
@@ -730,8 +598,7 @@ def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     [0, 0, 0, 1, 1, 1]
     """
     labels = mdav_1(features, k, rng=rng)
-    labels = decompose(features, labels, by_falling_scatter(features, labels), most=len(features))
-    return np.asarray(split_by_mdav_1(features, *sort_groups(labels), k))
+    return _second_phase(features, labels, k, by_falling_scatter(features, labels), len(features), mdav_1, rng)
 
 
 _MDAV_2 = Grouping(

@@ -135,24 +135,7 @@ def optimal_univariate(features: FloatArray, k: int, *, rng: np.random.Generator
 
     Time O(n·(k + log n)), memory O(n).
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, 1), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Part of every clusterer's signature; nothing is drawn from it.
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1, in ascending order of values.
-
-    Raises
-    ------
-    InfeasibleError
-        More than one column.
+    Labels are in ascending order of values.
 
     References
     ----------

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._two_phase import scatter_in_groups
+from anonpipe.methods.grouping._loss import scatter_in_groups
 from anonpipe.methods.grouping._univariate import cut_path
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import univariate as naive

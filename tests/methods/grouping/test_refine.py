@@ -99,17 +99,6 @@ def test_more_effort_is_worth_it():
     assert normal < quick < 0.95 * information_loss(features, labels)
 
 
-def test_progress_rises_to_one():
-    features = np.random.default_rng(0).normal(size=(300, 4))
-    told = []
-    labels = mdav(features, 3)
-    with_display = refine(features, labels, 3, progress=told.append)
-    assert len(told) > 10
-    assert told == sorted(told)
-    assert told[-1] == 1.0
-    assert (with_display == refine(features, labels, 3)).all()
-
-
 @pytest.mark.parametrize(("k", "loss"), [(3, 14.95), (4, 17.51), (5, 20.60), (10, 30.80)])
 def test_reference_figures(k, loss):
     features = tarragona()
@@ -142,7 +131,7 @@ def test_wrong_input_is_refused():
         refine(features, np.array([0, 0, -1, 0, 0, 0]), 3)
     with pytest.raises(AnonpipeError, match="shape"):
         refine(features, np.zeros(5, np.int64), 3)
-    with pytest.raises(ValueError, match="quick, normal"):
+    with pytest.raises(ValueError, match=r"quick, normal$"):
         refine(features, np.zeros(6, np.int64), 3, effort="all")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="NaN"):
         refine(np.full((6, 1), np.nan), np.zeros(6, np.int64), 3)
