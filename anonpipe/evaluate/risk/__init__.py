@@ -15,8 +15,8 @@ from anonpipe.evaluate.risk import (
     _singling_out,
     _tails,
 )
-from anonpipe.evaluate.risk._class_disclosure import ClassRisk, RandomGroups, class_risk
-from anonpipe.evaluate.risk._closest_record import ClosestRecord, closest_record
+from anonpipe.evaluate.risk._class_disclosure import RandomGroups, class_risk
+from anonpipe.evaluate.risk._closest_record import closest_record
 from anonpipe.evaluate.risk._conditional_privacy import ConditionalPrivacy, conditional_privacy
 from anonpipe.evaluate.risk._guesses import Guesses, guess_nearest
 from anonpipe.evaluate.risk._inference import (
@@ -27,7 +27,7 @@ from anonpipe.evaluate.risk._inference import (
     least_shown,
     stratum_inference,
 )
-from anonpipe.evaluate.risk._known_attribute import Collusion, KnownAttribute, collusion, known_attribute
+from anonpipe.evaluate.risk._known_attribute import RecoveredValues, collusion, known_attribute
 from anonpipe.evaluate.risk._lasko import LaskoMeasures, Predictions, lasko_measures, predictions
 from anonpipe.evaluate.risk._linkage import (
     ASSIGNED,
@@ -60,7 +60,6 @@ from anonpipe.evaluate.risk._measure import (
     width_of,
 )
 from anonpipe.evaluate.risk._membership import (
-    Membership,
     membership,
     rows_that_tell_no_more,
     told_by_moments,
@@ -116,24 +115,19 @@ __all__ = [
     "AttackData",
     "AttributeInference",
     "AttributeRisk",
-    "ClassRisk",
     "ClassShares",
-    "ClosestRecord",
     "Coding",
-    "Collusion",
     "ConditionalPrivacy",
     "EquivalenceClasses",
     "Guesses",
     "InferenceTask",
     "KeyMatches",
-    "KnownAttribute",
     "LaskoMeasures",
     "Link",
     "Linkage",
     "Matches",
     "Measure",
     "Measured",
-    "Membership",
     "Nearest",
     "NearestMatches",
     "Ordered",
@@ -144,6 +138,7 @@ __all__ = [
     "ProbabilisticBound",
     "RandomGroups",
     "Ranks",
+    "RecoveredValues",
     "Scale",
     "Scenario",
     "ScenarioRisk",

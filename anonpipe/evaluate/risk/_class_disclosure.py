@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
-from anonpipe.evaluate.measurement import Measurement
+from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import FloatArray
-
-_PAPER = "Li & Sarkar (2013)"
-_RANDOM = "expected of random groups of the same sizes"
 
 
 @dataclass(frozen=True)
@@ -28,102 +26,69 @@ class RandomGroups:
     chi_square: float  # Mean chi-square of a group
 
 
-@dataclass(frozen=True)
-class ClassRisk:
-    """The disclosure of one class column."""
+_LI_SARKAR, _L_DIVERSITY, _T_CLOSENESS = (
+    "Li & Sarkar (2013)",
+    "Machanavajjhala et al. (2007), doi:10.1145/1217299.1217302",
+    "Li, Li & Venkatasubramanian (2007), doi:10.1109/ICDE.2007.367856",
+)
 
-    column: str  # Its name
-    disclosed: ClassDisclosure  # The figures
-    expected: RandomGroups | None  # Those of random groups; None where sizes and shares were not given
 
-    def measurements(self) -> tuple[Measurement, ...]:
-        """Homogeneity, single records, chi-square, divergence, l-diversity and t-closeness."""
-        told, by_chance = self.disclosed, self.expected
+def _figure(key: str, title: str, source: str, unit: str = "", note: str = "") -> Figure:
+    return Figure(
+        f"sensitive.*.{key}",
+        title,
+        unit,
+        source,
+        Audience.STEWARD if key == "singles" else Audience.ENOUGH,
+        better="higher" if key.endswith("_l") else "lower",
+        baseline_is="expected of random groups of the same sizes",
+        note=note,
+    )
 
-        def one(key: str, title: str, value: float, baseline: float | None = None, **other: str) -> Measurement:
-            return Measurement(
-                name=f"sensitive.{self.column}.{key}",
-                title=f"Sensitive {self.column!r}: {title}",
-                value=float(value),
-                baseline=baseline,
-                baseline_is="" if baseline is None else _RANDOM,
-                unit=other.get("unit", ""),
-                better="higher" if key.endswith("_l") else "lower",
-                source=other["source"],
-                note=other.get("note", ""),
-                records=told.n_rows,
-                of=told.n_rows,
-                audience=Audience.STEWARD if key == "singles" else Audience.ENOUGH,
-            )
 
-        return (
-            one(
-                "homogeneity",
-                "share of records in groups with one value",
-                told.homogeneous_share,
-                by_chance.homogeneous_share if by_chance else None,
-                unit="share",
-                source=f"{_PAPER}, section 7",
-                note="Who finds the group of such a record knows its value.",
-            ),
-            one(
-                "singles",
-                "share of records that are the only one with their value in their group",
-                told.single_records / told.n_rows,
-                by_chance.single_share if by_chance else None,
-                unit="share",
-                source=f"{_PAPER}, section 7",
-                note=f"In {told.groups_with_a_single} of {told.n_groups} groups; who knows both has found the record.",
-            ),
-            one(
-                "chi_square",
-                "mean chi-square of groups against the whole table",
-                told.chi_square,
-                by_chance.chi_square if by_chance else None,
-                source=f"{_PAPER}, eq. 13",
-            ),
-            one(
-                "divergence",
-                "mean Jensen-Shannon divergence of a record's group from the whole table",
-                told.mean_divergence,
-                unit="bits",
-                source=f"{_PAPER}, eq. 7, in base 2",
-                note="0 to 1; small random groups are above 0 too.",
-            ),
-            one(
-                "divergence_worst",
-                "largest Jensen-Shannon divergence of a group from the whole table",
-                told.largest_divergence,
-                unit="bits",
-                source=f"{_PAPER}, eq. 5, in base 2",
-            ),
-            one(
-                "distinct_l",
-                "fewest in a group (distinct l-diversity)",
-                told.smallest_distinct,
-                source="Machanavajjhala et al. (2007), doi:10.1145/1217299.1217302",
-            ),
-            one(
-                "entropy_l",
-                "effective number in the least diverse group (entropy l-diversity)",
-                told.smallest_entropy_l,
-                source="Machanavajjhala et al. (2007), doi:10.1145/1217299.1217302",
-            ),
-            one(
-                "t",
-                "largest distance of a group from the whole table (t-closeness, no order)",
-                told.largest_total_variation,
-                source="Li, Li & Venkatasubramanian (2007), doi:10.1109/ICDE.2007.367856",
-                note="Total variation: the earth mover's distance where all values are equally far apart.",
-            ),
-            one(
-                "t_ordered",
-                "largest distance of a group from the whole table (t-closeness, in order)",
-                told.largest_ordered,
-                source="Li, Li & Venkatasubramanian (2007), doi:10.1109/ICDE.2007.367856",
-                note="Earth mover's distance in the order of the values; means nothing for values without order.",
-            ),
-        )
+_FIGURES = (  # `*` stands for the class column
+    _figure(
+        "homogeneity",
+        "share of records in groups with one value",
+        f"{_LI_SARKAR}, section 7",
+        "share",
+        "Who finds the group of such a record knows its value.",
+    ),
+    _figure(
+        "singles",
+        "share of records that are the only one with their value in their group",
+        f"{_LI_SARKAR}, section 7",
+        "share",
+    ),
+    _figure("chi_square", "mean chi-square of groups against the whole table", f"{_LI_SARKAR}, eq. 13"),
+    _figure(
+        "divergence",
+        "mean Jensen-Shannon divergence of a record's group from the whole table",
+        f"{_LI_SARKAR}, eq. 7, in base 2",
+        "bits",
+        "0 to 1; small random groups are above 0 too.",
+    ),
+    _figure(
+        "divergence_worst",
+        "largest Jensen-Shannon divergence of a group from the whole table",
+        f"{_LI_SARKAR}, eq. 5, in base 2",
+        "bits",
+    ),
+    _figure("distinct_l", "fewest in a group (distinct l-diversity)", _L_DIVERSITY),
+    _figure("entropy_l", "effective number in the least diverse group (entropy l-diversity)", _L_DIVERSITY),
+    _figure(
+        "t",
+        "largest distance of a group from the whole table (t-closeness, no order)",
+        _T_CLOSENESS,
+        note="Total variation: the earth mover's distance where all values are equally far apart.",
+    ),
+    _figure(
+        "t_ordered",
+        "largest distance of a group from the whole table (t-closeness, in order)",
+        _T_CLOSENESS,
+        note="Earth mover's distance in the order of the values; means nothing for values without order.",
+    ),
+)
 
 
 def class_risk(
@@ -132,7 +97,7 @@ def class_risk(
     column: str = "class",
     shares: npt.ArrayLike | None = None,
     sizes: npt.ArrayLike | None = None,
-) -> ClassRisk:
+) -> list[Measurement]:
     """Put the class disclosure of a grouping beside that of random groups.
 
     Parameters
@@ -146,23 +111,44 @@ def class_risk(
         records of each group, shape (n_groups,), which add up to the table's;
         both, or neither for no baseline.
 
-    Raises
-    ------
-    InputError
-        One was given without the other, or they do not fit the disclosure.
-
     Examples
     --------
     >>> from anonpipe.methods.grouping import class_disclosure
-    >>> told = class_disclosure(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1]))
-    >>> risk = class_risk(told, shares=[0.5, 0.5], sizes=[2, 2])
-    >>> risk.disclosed.homogeneous_share, round(risk.expected.homogeneous_share, 4)
+    >>> disclosed = class_disclosure(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1]))
+    >>> homogeneity = class_risk(disclosed, shares=[0.5, 0.5], sizes=[2, 2])[0]
+    >>> homogeneity.value, round(homogeneity.baseline, 4)
     (1.0, 0.3333)
     """
     if (shares is None) != (sizes is None):
         raise InputError("only one of shares and sizes was given; give both for a baseline, or neither")
-    if shares is None or sizes is None:
-        return ClassRisk(column, disclosed, None)
+    expected = None if shares is None or sizes is None else _expected(disclosed, shares, sizes)
+    values = (
+        disclosed.homogeneous_share,
+        disclosed.single_records / disclosed.n_rows,
+        disclosed.chi_square,
+        disclosed.mean_divergence,
+        disclosed.largest_divergence,
+        disclosed.smallest_distinct,
+        disclosed.smallest_entropy_l,
+        disclosed.largest_total_variation,
+        disclosed.largest_ordered,
+    )
+    baselines = astuple(expected) if expected else ()
+    singles = (
+        f"In {disclosed.groups_with_a_single} of {disclosed.n_groups} groups; who knows both has found the record."
+    )
+    return [
+        replace(figure, key=figure.key.replace("*", column), title=f"Sensitive {column!r}: {figure.title}").measured(
+            float(value),
+            disclosed.n_rows,
+            baseline=baseline,
+            note=singles if figure.key.endswith(".singles") else None,
+        )
+        for figure, value, baseline in zip_longest(_FIGURES, values, baselines)
+    ]
+
+
+def _expected(disclosed: ClassDisclosure, shares: npt.ArrayLike, sizes: npt.ArrayLike) -> RandomGroups:
     share, size = np.asarray(shares, dtype=np.float64), np.asarray(sizes, dtype=np.int64)
     if len(size) != disclosed.n_groups or int(size.sum()) != disclosed.n_rows or size.min() < 1:
         raise InputError(
@@ -171,7 +157,7 @@ def class_risk(
         )
     if share.ndim != 1 or not len(share) or share.min() < 0 or not np.isclose(share.sum(), 1.0):
         raise InputError("the shares of the classes must be 0 or more and add up to 1")
-    return ClassRisk(column, disclosed, random_groups(size, share))
+    return random_groups(size, share)
 
 
 def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGroups:
@@ -204,24 +190,14 @@ def _of_columns(data: AttackData) -> Measured | Reason:
     found: list[Measurement] = []
     for name, column in columns.items():
         given = {"shares": column.shares, "sizes": column.sizes} if column.sizes is not None else {}
-        found.extend(class_risk(column.told, column=name, **given).measurements())
+        found.extend(class_risk(column.told, column=name, **given))
     return found
 
 
 MEASURE = Measure(
     key="sensitive",
     title="sensitive values in groups",
-    figures=(
-        "sensitive.*.homogeneity",
-        "sensitive.*.singles",
-        "sensitive.*.chi_square",
-        "sensitive.*.divergence",
-        "sensitive.*.divergence_worst",
-        "sensitive.*.distinct_l",
-        "sensitive.*.entropy_l",
-        "sensitive.*.t",
-        "sensitive.*.t_ordered",
-    ),
+    figures=tuple(figure.key for figure in _FIGURES),
     function=_of_columns,
     counts_units=True,
 )

@@ -3,97 +3,40 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
-from anonpipe.evaluate.measurement import Curve, Measurement
+from anonpipe.evaluate.measurement import Curve, Figure, Measurement
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, records_of
 from anonpipe.types import FloatArray
 
 _LEVELS = tuple(round(0.01 * at, 2) for at in (1, 2, 5, *range(10, 100, 10), 95, 99))
+_SOURCE = "usual in the testing of synthetic data; no single origin"
 _NOTE = (
     "No evidence of privacy by itself: records at a distance can be found, and close ones stand for nobody where a "
     "group shares them. Read it beside linkage and attacks; it is no limit to release on."
 )
+_CLOSEST = "distance to the closest released record"
+_TITLES: dict[str, tuple[str, str]] = {  # Title and unit
+    "p5": (f"5th percentile of the {_CLOSEST}", "sd"),
+    "p5_ratio": (f"5th percentile of the {_CLOSEST}, as a multiple of the reference's", ""),
+    "median": (f"Median of the {_CLOSEST}", "sd"),
+    "equal": ("Share of records that have an equal released one", "share"),
+    "nndr": ("Median ratio of the distances to the closest and the second closest released record", ""),
+}
 
 
-@dataclass(frozen=True)
-class ClosestRecord:
-    """How close records are to their closest counterpart."""
-
-    # low_tail, median: 5th percentile and median of the distance to the closest record
-    low_tail: float
-    median: float
-    # reference_low_tail, reference_median: the same of the reference
-    reference_low_tail: float
-    reference_median: float
-    # 95 % interval of the 5th percentile; None where all records were searched
-    low_tail_interval: tuple[float, float] | None
-    ratio: float  # 5th percentile over that of the reference; NaN where that is 0
-    # equal, reference_equal: share of records with a counterpart at distance 0
-    equal: float
-    reference_equal: float
-    # nearness, reference_nearness: median of the closest distance over the second: near 0 where one counterpart stands
-    # out
-    nearness: float
-    reference_nearness: float
-    curve: Curve  # Percentiles of both
-    reference_is: str  # What the reference is
-    # records, of: records searched, and that there are
-    records: int
-    of: int
-
-    def measurements(self) -> tuple[Measurement, ...]:
-        """5th percentile, its ratio, median, share at distance 0, and median ratio of the two distances."""
-
-        def one(key: str, title: str, value: float, baseline: float, unit: str = "sd") -> Measurement:
-            low, high = self._ends(key)
-            return Measurement(
-                name=f"closest_record.{key}",
-                title=title,
-                value=value,
-                unit=unit,
-                better="lower" if key == "equal" else "higher",
-                source="usual in the testing of synthetic data; no single origin",
-                records=self.records,
-                of=self.of,
-                audience=Audience.ENOUGH,
-                low=low,
-                high=high,
-                baseline=None if math.isnan(baseline) else baseline,
-                baseline_is="" if math.isnan(baseline) else self.reference_is,
-                note=_NOTE
-                if not math.isnan(value)
-                else "Not defined: the reference has records at distance 0. " + _NOTE,
-                curves=(self.curve,) if key == "p5" else (),
-            )
-
-        closest = "distance to the closest released record"
-        return (
-            one("p5", f"5th percentile of the {closest}", self.low_tail, self.reference_low_tail),
-            one("p5_ratio", f"5th percentile of the {closest}, as a multiple of the reference's", self.ratio, 1.0, ""),
-            one("median", f"Median of the {closest}", self.median, self.reference_median),
-            one("equal", "Share of records that have an equal released one", self.equal, self.reference_equal, "share"),
-            one(
-                "nndr",
-                "Median ratio of the distances to the closest and the second closest released record",
-                self.nearness,
-                self.reference_nearness,
-                "",
-            ),
-        )
-
-    def _ends(self, key: str) -> tuple[float | None, float | None]:
-        if self.records == self.of or key not in ("p5", "equal"):
-            return None, None
-        return (
-            self.low_tail_interval or (None, None) if key == "p5" else wilson(self.equal * self.records, self.records)
-        )
+FIGURES = {
+    key: Figure(
+        f"closest_record.{key}", title, unit, _SOURCE, Audience.ENOUGH, better="lower" if key == "equal" else "higher"
+    )
+    for key, (title, unit) in _TITLES.items()
+}
 
 
 def closest_record(
@@ -102,7 +45,7 @@ def closest_record(
     *,
     reference_is: str,
     of: int | None = None,
-) -> ClosestRecord:
+) -> list[Measurement]:
     """Compare distances to the closest and second closest record with a reference.
 
     Parameters
@@ -124,36 +67,44 @@ def closest_record(
     interval of the 5th percentile is that of order statistics: binomial ranks.
     Where both distances are 0 their ratio is taken as 1, as neither stands out.
 
-    Raises
-    ------
-    InputError
-        The distances are not as described.
-
     Examples
     --------
-    >>> found = closest_record([[1.0, 2.0], [3.0, 3.0]], [[2.0, 4.0]], reference_is="a hold-out")
-    >>> found.low_tail, found.ratio, found.nearness
+    >>> tail, ratio, *_, nearness = closest_record([[1.0, 2.0], [3.0, 3.0]], [[2.0, 4.0]], reference_is="a hold-out")
+    >>> tail.value, ratio.value, nearness.value
     (1.0, 0.5, 0.75)
     """
     near, other = _checked(distances, "distances"), _checked(reference, "reference distances")
+    records, total = len(near), records_of(of, len(near), "records searched")
     own, theirs = _percentiles(near[:, 0]), _percentiles(other[:, 0])
     tail, reference_tail = own[_LEVELS.index(0.05)], theirs[_LEVELS.index(0.05)]
-    return ClosestRecord(
-        low_tail=tail,
-        median=float(np.median(near[:, 0])),
-        reference_low_tail=reference_tail,
-        reference_median=float(np.median(other[:, 0])),
-        low_tail_interval=_tail_interval(near[:, 0]) if of is not None and of > len(near) else None,
-        ratio=tail / reference_tail if reference_tail > 0 else math.nan,
-        equal=float((near[:, 0] == 0).mean()),
-        reference_equal=float((other[:, 0] == 0).mean()),
-        nearness=_nearness(near),
-        reference_nearness=_nearness(other),
-        curve=Curve("Distance to the closest record", "share of records", "distance", _LEVELS, own, theirs),
-        reference_is=reference_is,
-        records=len(near),
-        of=records_of(of, len(near), "records searched"),
-    )
+    equal = float((near[:, 0] == 0).mean())
+    values = {
+        "p5": (tail, reference_tail),
+        "p5_ratio": (tail / reference_tail if reference_tail > 0 else math.nan, 1.0),
+        "median": (float(np.median(near[:, 0])), float(np.median(other[:, 0]))),
+        "equal": (equal, float((other[:, 0] == 0).mean())),
+        "nndr": (_nearness(near), _nearness(other)),
+    }
+    intervals: dict[str, tuple[float, float]] = {}
+    if records < total:
+        intervals = {"p5": _tail_interval(near[:, 0]), "equal": wilson(equal * records, records)}
+    curve = Curve("Distance to the closest record", "share of records", "distance", _LEVELS, own, theirs)
+    found = []
+    for key, (value, baseline) in values.items():
+        figure = replace(FIGURES[key], baseline_is=reference_is)
+        undefined = "Not defined: the reference has records at distance 0. " if math.isnan(value) else ""
+        found.append(
+            figure.measured(
+                value,
+                records,
+                total,
+                interval=intervals.get(key, (None, None)),
+                baseline=baseline,
+                note=undefined + _NOTE,
+                curves=(curve,) if key == "p5" else (),
+            )
+        )
+    return found
 
 
 def _checked(distances: npt.ArrayLike, what: str) -> FloatArray:
@@ -186,24 +137,17 @@ def _tail_interval(values: FloatArray) -> tuple[float, float]:
 
 
 def _of_release(data: AttackData) -> Measured:
-    found = closest_record(
+    return closest_record(
         data.released.nearest.distances[:, :2],
         data.original.nearest.distances[:, :2],
         reference_is="the original, leaving each record out",
         of=data.rows,
     )
-    return found.measurements()
 
 
 MEASURE = Measure(
     key="closest_record",
     title="distance to the closest record",
-    figures=(
-        "closest_record.p5",
-        "closest_record.p5_ratio",
-        "closest_record.median",
-        "closest_record.equal",
-        "closest_record.nndr",
-    ),
+    figures=tuple(figure.key for figure in FIGURES.values()),
     function=_of_release,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,9 +12,9 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.measurement import Curve, Measurement
+from anonpipe.evaluate.measurement import Curve, Figure, Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._interval import beyond, grouped_share
+from anonpipe.evaluate.risk._interval import Ends, beyond, grouped_share
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, column_names, records_of
 from anonpipe.evaluate.utility._tables import checked_tables
 from anonpipe.kernels.points import sort_groups
@@ -22,60 +23,111 @@ from anonpipe.types import FloatArray, IntArray
 Guess = Literal["closest", "moments", "mean"]
 
 
-@dataclass(frozen=True)
-class KnownAttribute:
-    """How well an attacker who knows one attribute and the group recovers the others."""
+_BY = {  # How the attacker guesses, and in short
+    "closest": (
+        "takes the released record of the group that is closest in the known attribute",
+        "by the closest record",
+    ),
+    "moments": ("solves for the record from the group's released mean and scatter", "by the group's moments"),
+    "mean": ("takes the group's released mean, whatever the known attribute says", "by the group's mean"),
+}
+_RECOVERED = {
+    guess: Figure(
+        f"known_attribute.{guess}",
+        f"Values recovered by who knows a person's group and one attribute, {short}",
+        "share",
+        "own attack; groups of three with exact moments leave one angle free",
+        Audience.ENOUGH,
+        baseline_is="the better of the same guess in another group and of the mean of the released records",
+        note=f"The attacker {how}; recovered is what is within {{tolerance:g}} standard deviations. "
+        "Where two answers are left, the better counts. Parts: by the attribute that is known.",
+    )
+    for guess, (how, short) in _BY.items()
+}
+_POOLED = Figure(
+    "collusion.recovered",
+    "Values of a person recovered by all other members of its group together",
+    "share",
+    "own attack; group sums that are kept exactly give the last member away",
+    Audience.ENOUGH,
+    baseline_is="the released mean of the group, without pooling",
+    note="The sum of the group's released records less those of the others; recovered is what is within {tolerance:g} "
+    "standard deviations. All members but one must know that they share a group.",
+)
 
-    guess: Guess  # How the attacker guesses
+
+@dataclass(frozen=True)
+class RecoveredValues:
+    """How well an attacker who knows the group recovers the values of a record."""
+
+    figure: Figure  # What is measured, and in its note by what attacker
     tolerance: float  # Largest error of a value that counts as recovered, in units of the features
-    share: float  # Share of values recovered, over records, known columns and other columns
+    share: float  # Share of values recovered, over records and columns
     # low, high: ends of its 95 % interval over groups; None where all records were attacked
     low: float | None
     high: float | None
-    elsewhere: float  # The same share, had the attacker been sent to another group; NaN for one group
-    from_mean: float  # The same share of an attacker who guesses the mean of the released records
-    by_known: tuple[tuple[str, float], ...]  # Name of each known column and the share recovered through it
+    # elsewhere, from_mean: the same share in another group (NaN for one group, or where none is tried), and of the mean
+    # of the released records, or of the own group where all others are known
+    elsewhere: float
+    from_mean: float
+    parts: tuple[tuple[str, float], ...]  # Name of each column, known or recovered, and the share of it
     curve: Curve  # Shares recovered within `STEPS`, and those of the better baseline
     # records, of: records attacked, and that there are
     records: int
     of: int
+    median_error: float = math.nan  # Of a recovered value, in units of the features
 
     @property
     def baseline(self) -> float:
-        """The better of the two guesses that need no group."""
+        """The better of the guesses without what this attacker has."""
         return float(np.nanmax([self.elsewhere, self.from_mean]))
 
-    def measurements(self) -> tuple[Measurement, ...]:
-        """The share recovered beside what the same attacker recovers without the group."""
-        how = {
-            "closest": "takes the released record of the group that is closest in the known attribute",
-            "moments": "solves for the record from the group's released mean and scatter",
-            "mean": "takes the group's released mean, whatever the known attribute says",
-        }[self.guess]
-        short = {"closest": "by the closest record", "moments": "by the group's moments", "mean": "by the group's mean"}
-        return (
-            Measurement(
-                name=f"known_attribute.{self.guess}",
-                title=f"Values recovered by who knows a person's group and one attribute, {short[self.guess]}",
-                value=self.share,
-                unit="share",
-                better="lower",
-                source="own attack; groups of three with exact moments leave one angle free",
-                records=self.records,
-                of=self.of,
-                audience=Audience.ENOUGH,
-                low=self.low,
-                high=self.high,
-                baseline=self.baseline,
-                baseline_is="the better of the same guess in another group and of the mean of the released records",
-                note=(
-                    f"The attacker {how}; recovered is what is within {self.tolerance:g} standard deviations. "
-                    "Where two answers are left, the better counts. Parts: by the attribute that is known."
-                ),
-                parts=self.by_known,
-                curves=(self.curve,),
-            ),
+    def measurement(self) -> Measurement:
+        """The share recovered beside its baseline."""
+        return self.figure.measured(
+            self.share,
+            self.records,
+            self.of,
+            interval=_ends(self.low, self.high),
+            baseline=self.baseline,
+            note=self.figure.note.format(tolerance=self.tolerance),
+            parts=self.parts,
+            curves=(self.curve,),
         )
+
+    @property
+    def gain(self) -> tuple[float, Ends]:
+        """What is recovered beyond the baseline, of what that leaves, with its interval."""
+        return beyond(self.share, self.low, self.high, self.baseline)
+
+    def gained(self, figure: Figure, note: str) -> Measurement:
+        """The gain as a figure."""
+        value, interval = self.gain
+        note = f"{note}The baseline is taken as it was measured."
+        return figure.measured(value, self.records, self.of, interval=_ends(*interval), baseline=0.0, note=note)
+
+
+def _ends(low: float | None, high: float | None) -> tuple[float, float] | tuple[None, None]:
+    return (None, None) if low is None or high is None else (low, high)
+
+
+_GAIN = "own attack; (share - baseline) / (1 - baseline), as of attribute inference"
+_GAINED = Figure(
+    "known_attribute.gained",
+    "Gained by who knows a person's group and one attribute, of what is not recovered without the group",
+    "share",
+    _GAIN,
+    Audience.ENOUGH,
+    baseline_is="no more than is recovered without the group",
+)
+_GAINED_TOGETHER = Figure(
+    "collusion.gained",
+    "Gained by all other members of a person's group together, of what it does not tell anyway",
+    "share",
+    _GAIN,
+    Audience.ENOUGH,
+    baseline_is="no more than the group's released mean tells",
+)
 
 
 def known_attribute(
@@ -88,7 +140,7 @@ def known_attribute(
     tolerance: float = 0.1,
     names: Sequence[str] | None = None,
     of: int | None = None,
-) -> KnownAttribute:
+) -> RecoveredValues:
     """Attack every record of whole groups through each of its attributes in turn.
 
     Parameters
@@ -132,12 +184,6 @@ def known_attribute(
     Time n · width² and, for moments, n · width · min(group, width); memory
     a few times the features.
 
-    Raises
-    ------
-    InputError
-        Tables or labels do not fit, or there is one column only.
-    JobError
-        Unknown guess, tolerance, names or `of`.
 
     Examples
     --------
@@ -164,22 +210,22 @@ def known_attribute(
         mean.add(of_mean[:, rest])
     share, low, high = grouped_share(own.hits, own.trials)
     better = elsewhere if n_groups > 1 and elsewhere.share > mean.share else mean
-    return KnownAttribute(
-        guess=guess,
+    return RecoveredValues(
+        figure=_RECOVERED[guess],
         tolerance=tolerance,
         share=share,
         low=low if given.sampled else None,
         high=high if given.sampled else None,
-        elsewhere=elsewhere.share if n_groups > 1 else float("nan"),
+        elsewhere=elsewhere.share if n_groups > 1 else math.nan,
         from_mean=mean.share,
-        by_known=tuple(by_known),
+        parts=tuple(by_known),
         curve=Curve("Values recovered", "error, sd", "share", STEPS, own.curve, better.curve),
         records=len(given.group),
         of=given.of,
     )
 
 
-GUESSES: tuple[Literal["closest", "moments", "mean"], ...] = ("closest", "moments", "mean")
+GUESSES: tuple[Guess, ...] = get_args(Guess)
 
 
 def _of_groups(data: AttackData) -> Measured | Reason:
@@ -202,103 +248,21 @@ def _of_groups(data: AttackData) -> Measured | Reason:
         )
         for guess in GUESSES
     ]
-    return [*(each for one in found for each in one.measurements()), _gained(found)]
-
-
-def _gained(found: Sequence[KnownAttribute]) -> Measurement:
-    """What the best of the guesses gains over those that need no group."""
-    gained = [beyond(one.share, one.low, one.high, one.baseline) for one in found]
-    at = int(np.argmax([-1.0 if np.isnan(value) else value for value, _ in gained]))
-    (value, (low, high)), best = gained[at], found[at]
-    return Measurement(
-        name="known_attribute.gained",
-        title="Gained by who knows a person's group and one attribute, of what is not recovered without the group",
-        value=value,
-        unit="share",
-        better="lower",
-        source="own attack; (share - baseline) / (1 - baseline), as of attribute inference",
-        records=best.records,
-        of=best.of,
-        audience=Audience.ENOUGH,
-        low=low,
-        high=high,
-        baseline=0.0,
-        baseline_is="no more than is recovered without the group",
-        note=f"By the guess that gains most ({best.guess}). The baseline is taken as it was measured.",
-    )
+    best = max(found, key=lambda one: -1.0 if math.isnan(one.gain[0]) else one.gain[0])
+    note = f"By the guess that gains most ({best.figure.key.rpartition('.')[2]}). "
+    return [*(one.measurement() for one in found), best.gained(_GAINED, note)]
 
 
 MEASURE = Measure(
     key="known_attribute",
     title="attack through a known attribute",
-    figures=(*(f"known_attribute.{guess}" for guess in GUESSES), "known_attribute.gained"),
+    figures=(*(figure.key for figure in _RECOVERED.values()), _GAINED.key),
     function=_of_groups,
     counts_units=True,
 )
 
 
 # --- Attack: all members of a group but one pool their records and the release to find the last one's -----------------
-
-
-@dataclass(frozen=True)
-class Collusion:
-    """How well all members of a group but one recover the last one's values."""
-
-    tolerance: float  # Largest error of a value that counts as recovered, in units of the features
-    share: float  # Share of the last members' values recovered, each member being the last in turn
-    # low, high: ends of its 95 % interval over groups; None where all groups were attacked
-    low: float | None
-    high: float | None
-    from_group: float  # The same share of one who knows the group and pools nothing: its released mean
-    median_error: float  # Median error of a recovered value, in units of the features
-    by_column: tuple[tuple[str, float], ...]  # Name of each column and the share recovered of it
-    curve: Curve  # Shares recovered within `STEPS`, with and without pooling
-    # records, of: records attacked, and that there are
-    records: int
-    of: int
-
-    def measurements(self) -> tuple[Measurement, ...]:
-        """The share recovered beside what the group's released mean alone gives, and what is gained over that."""
-        gained, (low, high) = beyond(self.share, self.low, self.high, self.from_group)
-        return (
-            Measurement(
-                name="collusion.recovered",
-                title="Values of a person recovered by all other members of its group together",
-                value=self.share,
-                unit="share",
-                better="lower",
-                source="own attack; group sums that are kept exactly give the last member away",
-                records=self.records,
-                of=self.of,
-                audience=Audience.ENOUGH,
-                low=self.low,
-                high=self.high,
-                baseline=self.from_group,
-                baseline_is="the released mean of the group, without pooling",
-                note=(
-                    "The sum of the group's released records less those of the others; recovered is what is within "
-                    f"{self.tolerance:g} standard deviations. All members but one must know that they share a group."
-                ),
-                parts=self.by_column,
-                curves=(self.curve,),
-            ),
-            Measurement(
-                name="collusion.gained",
-                title="Gained by all other members of a person's group together, of what it does not tell anyway",
-                value=gained,
-                unit="share",
-                better="lower",
-                source="own attack; (share - baseline) / (1 - baseline), as of attribute inference",
-                records=self.records,
-                of=self.of,
-                audience=Audience.ENOUGH,
-                low=low,
-                high=high,
-                baseline=0.0,
-                baseline_is="no more than the group's released mean tells",
-                note="The baseline is taken as it was measured.",
-            ),
-        )
 
 
 def collusion(
@@ -309,7 +273,7 @@ def collusion(
     tolerance: float = 0.1,
     names: Sequence[str] | None = None,
     of: int | None = None,
-) -> Collusion:
+) -> RecoveredValues:
     """Guess every record of whole groups from the sum of the released ones and the records of all other members.
 
     Parameters
@@ -326,16 +290,12 @@ def collusion(
     careful attacker would lean towards the released mean, which is the
     baseline here.
 
-    Raises
-    ------
-    InputError, JobError
-        The arguments do not fit; see `known_attribute`.
 
     Examples
     --------
     >>> old = np.array([[0.0], [1.0], [5.0]])
     >>> found = collusion(old, np.full((3, 1), 2.0), [0, 0, 0])
-    >>> found.share, found.from_group
+    >>> found.share, found.from_mean
     (1.0, 0.0)
     """
     given = attacked(original, released, labels, tolerance, names, of)
@@ -346,17 +306,19 @@ def collusion(
     alone.add(from_mean)
     share, low, high = grouped_share(pooled.hits, pooled.trials)
     by_column = (changed <= tolerance).mean(axis=0)
-    return Collusion(
+    return RecoveredValues(
+        figure=_POOLED,
         tolerance=tolerance,
         share=share,
         low=low if given.sampled else None,
         high=high if given.sampled else None,
-        from_group=alone.share,
-        median_error=float(np.median(changed)),
-        by_column=tuple((name, float(part)) for name, part in zip(given.names, by_column, strict=True)),
+        elsewhere=math.nan,
+        from_mean=alone.share,
+        parts=tuple((name, float(part)) for name, part in zip(given.names, by_column, strict=True)),
         curve=Curve("Values recovered", "error, sd", "share", STEPS, pooled.curve, alone.curve),
         records=len(given.group),
         of=given.of,
+        median_error=float(np.median(changed)),
     )
 
 
@@ -364,14 +326,14 @@ def _by_collusion(data: AttackData) -> Measured | Reason:
     groups = data.groups
     if isinstance(groups, Reason):
         return groups
-    found = collusion(groups.original, groups.released, groups.labels, names=data.features, of=data.rows)
-    return found.measurements()
+    pooled = collusion(groups.original, groups.released, groups.labels, names=data.features, of=data.rows)
+    return [pooled.measurement(), pooled.gained(_GAINED_TOGETHER, "")]
 
 
 COLLUSION = Measure(
     key="collusion",
     title="collusion of a group's members",
-    figures=("collusion.recovered", "collusion.gained"),
+    figures=(_POOLED.key, _GAINED_TOGETHER.key),
     function=_by_collusion,
 )
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Measurement
+from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import FEWEST, SHARES, by_sureness, surest
-from anonpipe.evaluate.risk._interval import Share, beyond_control, exact_share, grouped_share, wilson
+from anonpipe.evaluate.risk._interval import beyond_control, exact_share, grouped_share, wilson
 from anonpipe.evaluate.risk._measure import AttackData, EquivalenceClasses, Measure, Measured, NearestMatches
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -76,22 +76,12 @@ class Linkage:
         return self._measurement(name, title, linked, min(1.0, guesses / self.released), "")
 
     def _measurement(self, name: str, title: str, linked: int, chance: float, note: str) -> Measurement:
-        low, high = (None, None) if self.queries >= self.records else wilson(linked, self.queries)
-        return Measurement(
-            name=RATE if (self.basis, name) == ("distances", "first") else f"{_NAMES[self.basis]}.{name}",
-            title=title,
-            value=linked / self.queries,
-            unit="share",
-            better="lower",
-            source=_SOURCES[self.basis],
-            records=self.queries,
-            of=self.records,
-            audience=Audience.ENOUGH,
-            low=low,
-            high=high,
-            baseline=chance,
-            baseline_is="a blind guess",
-            note=f"{_KNOWS}{note}.",
+        key = RATE if (self.basis, name) == ("distances", "first") else f"{_NAMES[self.basis]}.{name}"
+        figure = Figure(key, title, "share", _SOURCES[self.basis], Audience.ENOUGH, baseline_is="a blind guess")
+        interval = (None, None) if self.queries >= self.records else wilson(linked, self.queries)
+        value = linked / self.queries
+        return figure.measured(
+            value, self.queries, self.records, interval=interval, baseline=chance, note=f"{_KNOWS}{note}."
         )
 
 
@@ -201,10 +191,8 @@ def _numbers(values: npt.ArrayLike, count: int, name: str) -> IntArray:
 def _by_distances(data: AttackData) -> Measured | Reason:
     if data.own_row is None and data.own_group is None:
         return data.unlinked
-    alike = data.alike
-    expected = [expected_links(alike, records=data.rows)] if alike is not None else []
-    scored = _scored(data, data.released, "distances")
-    return [*scored, *expected, *_surest(data, alike)]
+    expected = [expected_links(data.alike, records=data.rows)] if data.alike is not None else []
+    return [*_scored(data, data.released, "distances"), *expected, *_surest(data, data.alike)]
 
 
 def _surest(data: AttackData, alike: EquivalenceClasses | None) -> Measured:
@@ -215,6 +203,21 @@ def _surest(data: AttackData, alike: EquivalenceClasses | None) -> Measured:
     if data.own_row is None:
         return ()
     return surest_links(near.rows[:, 0] == data.own_row, near.distances, None, of=data.rows)
+
+
+_SUREST = {
+    share: Figure(
+        f"linkage.surest_{100 * share:g}",
+        f"Of the surest {100 * share:g} % of the links, right ones",
+        "share",
+        "Giomi et al. (2023), doi:10.56553/popets-2023-0055; nearness to the second: Lowe (2004)",
+        Audience.STEWARD,
+        baseline_is="all links",
+        note=f"{_KNOWS}, and to link only whom the nearest released records agree on, or whose nearest is much "
+        "nearer than the second. A link to a group of n counts 1/n.",
+    )
+    for share in SHARES
+}
 
 
 def surest_links(
@@ -248,26 +251,8 @@ def surest_links(
             continue
         chosen = hits[surest(ordered, share)]
         low, high = wilson(float(chosen.sum()), len(chosen))
-        percent = f"{100 * share:g}"
-        found.append(
-            Measurement(
-                name=f"linkage.surest_{percent}",
-                title=f"Of the surest {percent} % of the links, right ones",
-                value=float(chosen.mean()),
-                unit="share",
-                better="lower",
-                source="Giomi et al. (2023), doi:10.56553/popets-2023-0055; nearness to the second: Lowe (2004)",
-                records=len(chosen),
-                of=of,
-                audience=Audience.STEWARD,
-                low=low,
-                high=high,
-                baseline=everyone,
-                baseline_is="all links",
-                note=f"{_KNOWS}, and to link only whom the nearest released records agree on, or whose nearest is much "
-                "nearer than the second. A link to a group of n counts 1/n.",
-            )
-        )
+        figure = _SUREST[share]
+        found.append(figure.measured(float(chosen.mean()), len(chosen), of, interval=(low, high), baseline=everyone))
     return tuple(found)
 
 
@@ -330,22 +315,25 @@ WHITENED = Measure(
 # --- Links to persons where an intruder can find a group, but no released record has a single source in it ------------
 
 
+_EXPECTED = Figure(
+    RATE,
+    "Records linked to the right released record, to be expected of a draw inside their group",
+    "share",
+    "Li & Sarkar 2013, section 6.1; Oganian & Domingo-Ferrer 2017, Definition 1",
+    Audience.ENOUGH,
+    baseline_is="a blind guess",
+    note="A record that is found counts as 1/n, of n in its group that share its key variables.",
+)
+
+
 def expected_links(alike: EquivalenceClasses, *, records: int) -> Measurement:
-    """The share of records that are linked correctly, to be expected where links inside a group are a draw.
+    """The share of records, of so many, that are linked correctly if links inside a group are a draw.
 
     A record whose nearest released record lies in its own group of n counts
     as 1/n: each of the n stands for it with the same probability. Records of
     a group that differ in an unchanged column make groups of their own, as a
-    reader sees whose they are not. It is what the literature's shares of
+    reader sees the difference. It is what the literature's shares of
     correct links measure where released records are drawn again in each group.
-
-    Parameters
-    ----------
-    alike
-        The nearest released records of each record looked for, and the group of each.
-    records
-        Records of the table; if more than were looked for, these are a random
-        sample.
 
     Notes
     -----
@@ -358,7 +346,7 @@ def expected_links(alike: EquivalenceClasses, *, records: int) -> Measurement:
 
     Examples
     --------
-    >>> from anonpipe.evaluate.risk import NearestMatches, Nearest
+    >>> from anonpipe.evaluate.risk import Nearest, NearestMatches
     >>> found = NearestMatches(Nearest(np.zeros((2, 1)), np.array([[0], [3]])), np.array([[0], [1]]))
     >>> expected_links(EquivalenceClasses(found, own=np.array([0, 0]), sizes=np.array([4, 4])), records=2).value
     0.125
@@ -366,26 +354,9 @@ def expected_links(alike: EquivalenceClasses, *, records: int) -> Measurement:
     assert alike.found.groups is not None
     hits = (alike.found.groups[:, 0] == alike.own) / alike.sizes
     value, queries = float(hits.mean()), len(hits)
-    low = high = None
-    if queries < records:
-        reach = 1.96 * float(hits.std()) / np.sqrt(queries)
-        low, high = max(0.0, value - reach), min(1.0, value + reach)
-    return Measurement(
-        name=RATE,
-        title="Records linked to the right released record, to be expected of a draw inside their group",
-        value=value,
-        unit="share",
-        better="lower",
-        source="Li & Sarkar 2013, section 6.1; Oganian & Domingo-Ferrer 2017, Definition 1",
-        records=queries,
-        of=records,
-        audience=Audience.ENOUGH,
-        low=low,
-        high=high,
-        baseline=1.0 / records,
-        baseline_is="a blind guess",
-        note="A record that is found counts as 1/n, of n in its group that share its key variables.",
-    )
+    reach = 1.96 * float(hits.std()) / np.sqrt(queries)
+    interval = (max(0.0, value - reach), min(1.0, value + reach)) if queries < records else (None, None)
+    return _EXPECTED.measured(value, queries, records, interval=interval, baseline=1.0 / records)
 
 
 # --- Attack: persons and released records are assigned to each other all at once, inside blocks of equal key variables
@@ -399,8 +370,13 @@ _OVERLAP = 0.1  # Share of the released records on either side of a cut that are
 
 ASSIGNED = 6_000  # Records that are assigned of a table, on average
 
-_ASSIGNMENT_SOURCE = (
-    "Burkard, Dell'Amico & Martello (2009), Assignment Problems; as an attack: Narayanan & Shmatikov (2008)"
+_ASSIGNED = Figure(
+    "linkage.assigned",
+    "Records linked to their own released record where all are assigned at once",
+    "share",
+    "Burkard, Dell'Amico & Martello (2009), Assignment Problems; as an attack: Narayanan & Shmatikov (2008)",
+    Audience.ENOUGH,
+    baseline_is="the nearest released record of each of the same persons",
 )
 
 
@@ -536,19 +512,7 @@ def assigned_cells(
 
 
 def assignment(cells: npt.ArrayLike, *, of: int) -> Measurement:
-    """The share of persons to whom their own released record is assigned.
-
-    Parameters
-    ----------
-    cells
-        From `assigned_cells`, of one cell or more.
-    of
-        Records that there are.
-
-    Raises
-    ------
-    JobError
-        There is no cell.
+    """The share of persons, of so many, to whom their own record is assigned; `cells`: of `assigned_cells`.
 
     Examples
     --------
@@ -561,21 +525,12 @@ def assignment(cells: npt.ArrayLike, *, of: int) -> Measurement:
     hits, nearest, records = table.T
     share, low, high = grouped_share(hits, records)
     total = int(records.sum())
-    sampled = total < of and len(table) > 1
-    return Measurement(
-        name="linkage.assigned",
-        title="Records linked to their own released record where all are assigned at once",
-        value=share,
-        unit="share",
-        better="lower",
-        source=_ASSIGNMENT_SOURCE,
-        records=total,
-        of=of,
-        audience=Audience.ENOUGH,
-        low=low if sampled else None,
-        high=high if sampled else None,
+    return _ASSIGNED.measured(
+        share,
+        total,
+        of,
+        interval=(low, high) if total < of and len(table) > 1 else (None, None),
         baseline=float(nearest.sum() / total),
-        baseline_is="the nearest released record of each of the same persons",
         note=f"The intruder knows all released columns of everybody in {len(table)} blocks of equal key variables "
         f"(of no more than {LARGEST_CELL} persons, larger ones are cut) and gives each released record to one person. "
         "In a group of n it counts 1/n.",
@@ -598,51 +553,14 @@ ASSIGNMENT = Measure(
 # --- Attack: two tables that have different columns of the same persons are joined by way of the release --------------
 # The second criterion of the European guidance on anonymisation (Article 29 Working Party, opinion 05/2014, WP 216).
 
-_LINKABILITY_SOURCE = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 4.2"
-
-
-@dataclass(frozen=True)
-class Linkability:
-    """How often both halves of a record lead to the same released one."""
-
-    # attack, control: of records of the original, and of held-out ones, with 95 % intervals
-    attack: Share
-    control: Share
-    # risk, low, high: (attack - control) / (1 - control), with its 95 % interval; NaN where all held-out ones are
-    # joined
-    risk: float
-    low: float
-    high: float
-    # records, controls: records tried
-    records: int
-    controls: int
-
-    def measurements(self, of: int) -> tuple[Measurement, ...]:
-        """What the release gives away, of so many records."""
-        defined = self.risk == self.risk
-        return (
-            Measurement(
-                name="linkability",
-                title="Linkability (European guidance, criterion 2): halves of a person's columns joined, beyond the "
-                "hold-out",
-                value=self.risk,
-                unit="share",
-                better="lower",
-                source=_LINKABILITY_SOURCE,
-                records=self.records,
-                of=of,
-                audience=Audience.ENOUGH,
-                low=self.low if defined else None,
-                high=self.high if defined else None,
-                baseline=0.0,
-                baseline_is="a release that says no more of its own persons than of others",
-                note="One table has every second column, another the others; joined are records of which one released "
-                f"record is among the nearest by either: {100 * self.attack.value:.1f} % of the members, "
-                f"{100 * self.control.value:.1f} % of {self.controls} held-out records."
-                + ("" if defined else " Not defined: every held-out record is joined."),
-                parts=(("members", self.attack.value), ("hold-out", self.control.value)),
-            ),
-        )
+_LINKABILITY = Figure(
+    "linkability",
+    "Linkability (European guidance, criterion 2): halves of a person's columns joined, beyond the hold-out",
+    "share",
+    "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 4.2",
+    Audience.ENOUGH,
+    baseline_is="a release that says no more of its own persons than of others",
+)
 
 
 def joined(one: IntArray, other: IntArray) -> BoolArray:
@@ -656,13 +574,10 @@ def joined(one: IntArray, other: IntArray) -> BoolArray:
     return np.asarray(((one[:, :, None] == other[:, None, :]) & (one[:, :, None] >= 0)).any(axis=(1, 2)))
 
 
-def linkability(members: BoolArray, controls: BoolArray) -> Linkability:
-    """Hold joined members against joined held-out records.
+def linkability(members: BoolArray, controls: BoolArray, *, of: int) -> Measurement:
+    """Hold joined members, of so many that there are, against joined held-out records.
 
-    Parameters
-    ----------
-    members, controls
-        Whether each is joined, one or more.
+    The figure is (members - controls) / (1 - controls); NaN where all held-out records are joined.
 
     References
     ----------
@@ -670,18 +585,32 @@ def linkability(members: BoolArray, controls: BoolArray) -> Linkability:
 
     Examples
     --------
-    >>> found = linkability(np.repeat([True, False], [30, 70]), np.repeat([True, False], [10, 90]))
-    >>> round(found.risk, 3), found.low > 0
+    >>> found = linkability(np.repeat([True, False], [30, 70]), np.repeat([True, False], [10, 90]), of=100)
+    >>> round(found.value, 3), found.low > 0
     (0.222, True)
     """
-    attack, control = (exact_share(int(each.sum()), len(each)) for each in (members, controls))
-    risk, low, high = beyond_control(attack, control)
-    return Linkability(attack, control, risk, low, high, len(members), len(controls))
+    attack, control = (exact_share(int(joined.sum()), len(joined)) for joined in (members, controls))
+    value, low, high = beyond_control(attack, control)
+    defined = value == value
+    note = (
+        "One table has every second column, another the others; joined are records of which one released record is "
+        f"among the nearest by either: {100 * attack.value:.1f} % of the members, {100 * control.value:.1f} % of "
+        f"{len(controls)} held-out records."
+    )
+    return _LINKABILITY.measured(
+        value,
+        len(members),
+        of,
+        interval=(low, high) if defined else (None, None),
+        baseline=0.0,
+        note=note if defined else f"{note} Not defined: every held-out record is joined.",
+        parts=(("members", attack.value), ("hold-out", control.value)),
+    )
 
 
 def _by_halves(data: AttackData) -> Measured | Reason:
     halves = data.halves
-    return halves if isinstance(halves, Reason) else linkability(*halves).measurements(data.rows)
+    return halves if isinstance(halves, Reason) else [linkability(*halves, of=data.rows)]
 
 
 LINKABILITY = Measure(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from scipy.special import expit, logit
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.coding import spread
-from anonpipe.evaluate.measurement import Measurement
+from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._interval import difference, wilson
@@ -29,87 +28,56 @@ _NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Membership:
-    """How well members are told from persons of a hold-out."""
+_SOURCE = "Yeom et al. (2018), doi:10.1109/CSF.2018.00027; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649"
 
-    # Chance that a member is closer to the release than a held-out person, with its 95 % interval; 0.5 is guessing
-    area: Auc
-    # Share of members taken for members less that of held-out persons, at the threshold that an attacker learns from
-    # other persons
-    advantage: float
-    # advantage_low, advantage_high: its 95 % interval
-    advantage_low: float
-    advantage_high: float
-    # found, found_low, found_high: share of members found by an attacker who accuses 1 % of the others at most, and its
-    # interval; NaN and None for fewer than 100 held out
-    found: float
-    found_low: float | None
-    found_high: float | None
-    # members, held_out: records of each
-    members: int
-    held_out: int
-    of: int  # Members that there are
-
-    def measurements(self) -> tuple[Measurement, ...]:
-        """Area under the curve, advantage, and members found at few false alarms."""
-        source = (
-            "Yeom et al. (2018), doi:10.1109/CSF.2018.00027; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649"
-        )
-        few = math.isnan(self.found)
-        return (
-            Measurement(
-                name="membership.auc",
-                title="Chance that a person of the table is closer to the release than one who is not in it",
-                value=self.area.value,
-                unit="probability",
-                better="near baseline",
-                source=source,
-                records=min(self.members, self.held_out),
-                of=self.of,
-                audience=Audience.ENOUGH,
-                low=self.area.low,
-                high=self.area.high,
-                baseline=0.5,
-                baseline_is="guessing",
-                note=f"Against {self.held_out} persons held out. {_NOTE}",
-            ),
-            Measurement(
-                name="membership.advantage",
-                title="Share of members recognised, less the share of others taken for members",
-                value=self.advantage,
-                unit="share",
-                better="lower",
-                source=source,
-                records=min(self.members, self.held_out),
-                of=self.of,
-                audience=Audience.ENOUGH,
-                low=self.advantage_low,
-                high=self.advantage_high,
-                baseline=0.0,
-                baseline_is="guessing",
-                note=f"Threshold learnt on one half of the persons and used on the other, both ways. {_NOTE}",
-            ),
-            Measurement(
-                name="membership.found_at_1_percent",
-                title="Share of members recognised by an attacker who is wrong about 1 % of the others",
-                value=self.found,
-                unit="share",
-                better="lower",
-                source=source,
-                records=min(self.members, self.held_out),
-                of=self.of,
-                audience=Audience.ENOUGH,
-                low=self.found_low,
-                high=self.found_high,
-                baseline=FALSE_ALARMS,
-                baseline_is="guessing",
-                note=f"Not defined: only {self.held_out} persons held out, 100 needed." if few else _NOTE,
-            ),
-        )
+_AUC = Figure(
+    "membership.auc",
+    "Chance that a person of the table is closer to the release than one who is not in it",
+    "probability",
+    _SOURCE,
+    Audience.ENOUGH,
+    better="near baseline",
+    baseline_is="guessing",
+)
+_ADVANTAGE = Figure(
+    "membership.advantage",
+    "Share of members recognised, less the share of others taken for members",
+    "share",
+    _SOURCE,
+    Audience.ENOUGH,
+    baseline_is="guessing",
+    note=f"Threshold learnt on one half of the persons and used on the other, both ways. {_NOTE}",
+)
+_AT_FEW_ALARMS = Figure(
+    "membership.found_at_1_percent",
+    "Share of members recognised by an attacker who is wrong about 1 % of the others",
+    "share",
+    _SOURCE,
+    Audience.ENOUGH,
+    baseline_is="guessing",
+    note=_NOTE,
+)
+_TRAINED = Figure(
+    "membership.trained_auc",
+    "Chance that a trained classifier ranks a person of the table above one who is not in it",
+    "probability",
+    "Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
+    Audience.ENOUGH,
+    better="near baseline",
+    baseline_is="guessing",
+)
+_EXPECTED = Figure(
+    "membership.expected",
+    "Chance that a person of the table is nearer to its mean, in its covariance, than one who is not",
+    "probability",
+    "Hotelling 1931; Tracy, Young & Mason 1992",
+    Audience.ENOUGH,
+    better="near baseline",
+    baseline_is="guessing",
+)
 
 
-def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | None = None) -> Membership:
+def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | None = None) -> tuple[Measurement, ...]:
     """Attack by distance to the closest released record.
 
     Parameters
@@ -130,15 +98,10 @@ def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | Non
     on the others, then the other way round (of equally good ones the
     smallest distance).
 
-    Raises
-    ------
-    InputError
-        Fewer than two distances on a side, or some that are no distances.
-
     Examples
     --------
-    >>> found = membership([0.0, 0.1, 0.2, 0.1], [2.0, 1.5, 3.0, 2.5])
-    >>> found.area.value, found.advantage
+    >>> area, advantage, _ = membership([0.0, 0.1, 0.2, 0.1], [2.0, 1.5, 3.0, 2.5])
+    >>> area.value, advantage.value
     (1.0, 1.0)
     """
     inside, outside = _checked(members, "members"), _checked(held_out, "held-out records")
@@ -148,19 +111,27 @@ def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | Non
         taken += int((inside[1 - half :: 2] <= threshold).sum())
         alarms += int((outside[1 - half :: 2] <= threshold).sum())
     n, m = len(inside), len(outside)
-    low, high = difference((taken, n), (alarms, m))
-    found, found_low, found_high = _found(inside, outside)
-    return Membership(
-        area=auc(-inside, -outside),
-        advantage=taken / n - alarms / m,
-        advantage_low=low,
-        advantage_high=high,
-        found=found,
-        found_low=found_low,
-        found_high=found_high,
-        members=n,
-        held_out=m,
-        of=records_of(of, n, "members"),
+    sizes = min(n, m), records_of(of, n, "members")
+    area = auc(-inside, -outside)
+    allowed = int(FALSE_ALARMS * m)  # others who may be accused
+    hits = int((inside < np.sort(outside)[allowed]).sum()) if allowed else 0
+    too_few = f"Not defined: only {m} persons held out, 100 needed."
+    return (
+        _AUC.measured(
+            area.value,
+            *sizes,
+            interval=(area.low, area.high),
+            baseline=0.5,
+            note=f"Against {m} persons held out. {_NOTE}",
+        ),
+        _ADVANTAGE.measured(taken / n - alarms / m, *sizes, interval=difference((taken, n), (alarms, m)), baseline=0.0),
+        _AT_FEW_ALARMS.measured(
+            hits / n if allowed else math.nan,
+            *sizes,
+            interval=wilson(hits, n) if allowed else (None, None),
+            baseline=FALSE_ALARMS,
+            note=None if allowed else too_few,
+        ),
     )
 
 
@@ -183,21 +154,12 @@ def _best_threshold(inside: FloatArray, outside: FloatArray) -> float:
     return float(tried[best : best + 2].mean())
 
 
-def _found(inside: FloatArray, outside: FloatArray) -> tuple[float, float | None, float | None]:
-    """Share of members below the distance that 1 % of the others do not pass, and its interval."""
-    allowed = int(FALSE_ALARMS * len(outside))
-    if not allowed:
-        return math.nan, None, None
-    hits = int((inside < np.sort(outside)[allowed]).sum())
-    return hits / len(inside), *wilson(hits, len(inside))
-
-
 def _of_release(data: AttackData) -> Measured | Reason:
     held = data.held
     if isinstance(held, Reason):
         return held
     members, others = (found.nearest.distances[:, 0] for found in (data.released, held))
-    return (*membership(members, others, of=data.rows).measurements(), *trained_on(data))
+    return (*membership(members, others, of=data.rows), *trained_on(data))
 
 
 MEASURE = Measure(
@@ -288,21 +250,12 @@ def trained_membership(
     features = signs(told, asked, found, categories)
     scores = cross_val_predict(forest, features, inside, cv=folds, method="predict_proba")[:, 1]
     area = auc(scores[inside], scores[~inside])
-    low, high = _widened(area)
-    return Measurement(
-        name="membership.trained_auc",
-        title="Chance that a trained classifier ranks a person of the table above one who is not in it",
-        value=area.value,
-        unit="probability",
-        better="near baseline",
-        source="Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
-        records=min(len(members), len(controls)),
-        of=records_of(of, len(members), "members"),
-        audience=Audience.ENOUGH,
-        low=low,
-        high=high,
+    return _TRAINED.measured(
+        area.value,
+        min(len(members), len(controls)),
+        records_of(of, len(members), "members"),
+        interval=_widened(area),
         baseline=0.5,
-        baseline_is="guessing",
         note=f"{len(members)} members and {len(controls)} held-out persons, in {_FOLDS} folds; each is judged by trees "
         "that have learnt from others. The attacker knows the whole record, and whether some others were in the table.",
     )
@@ -419,25 +372,11 @@ def _from_moments(data: AttackData) -> Measured | Reason:
     rows, width = data.moments
     if width.columns < 1:
         return Reason.ONE_COLUMN
-    return (
-        Measurement(
-            name="membership.expected",
-            title="Chance that a person of the table is nearer to its mean, in its covariance, than one who is not",
-            value=told_by_moments(max(2, rows), width),
-            unit="probability",
-            better="near baseline",
-            source="Hotelling 1931; Tracy, Young & Mason 1992",
-            records=data.rows,
-            of=data.rows,
-            audience=Audience.ENOUGH,
-            baseline=0.5,
-            baseline_is="guessing",
-            note=(
-                f"Expected, not attacked: of {width.columns} independent columns and {rows} records, whose means and "
-                "covariances are kept. Of several strata that are masked by themselves, the smallest."
-            ),
-        ),
+    note = (
+        f"Expected, not attacked: of {width.columns} independent columns and {rows} records, whose means and "
+        "covariances are kept. Of several strata that are masked by themselves, the smallest."
     )
+    return (_EXPECTED.measured(told_by_moments(max(2, rows), width), data.rows, baseline=0.5, note=note),)
 
 
 MOMENTS = Measure(

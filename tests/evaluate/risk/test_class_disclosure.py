@@ -49,7 +49,7 @@ def test_single_records_are_counted_and_merge(seed, n):
 def test_measurements():
     labels, classes = np.repeat([0, 1, 2], 3), np.array([0, 0, 0, 0, 1, 1, 1, 1, 1])
     told = class_disclosure(labels, classes)
-    measured = {m.name: m for m in class_risk(told, column="c", shares=[4 / 9, 5 / 9], sizes=[3, 3, 3]).measurements()}
+    measured = {m.name: m for m in class_risk(told, column="c", shares=[4 / 9, 5 / 9], sizes=[3, 3, 3])}
     assert measured["sensitive.c.homogeneity"].value == pytest.approx(6 / 9)
     assert measured["sensitive.c.homogeneity"].baseline == pytest.approx((4 + 10) / 84)
     assert measured["sensitive.c.singles"].value == pytest.approx(1 / 9)
@@ -62,7 +62,7 @@ def test_measurements():
     assert measured["sensitive.c.entropy_l"].value == pytest.approx(1)
     assert measured["sensitive.c.t"].value == pytest.approx(5 / 9)
     assert measured["sensitive.c.t_ordered"].value == pytest.approx(5 / 9)
-    assert all(m.baseline is None for m in class_risk(told).measurements())
+    assert all(m.baseline is None for m in class_risk(told))
 
 
 def test_what_is_refused():

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 
 from anonpipe.evaluate.risk import collusion
+from anonpipe.evaluate.risk._known_attribute import _GAINED_TOGETHER
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.synthesis import synthesize
 from tests.evaluate.risk.test_known_attribute import grouped
@@ -15,8 +16,8 @@ def test_as_the_twin(problem):
     original, released, labels, _ = problem
     found = collusion(original, released, labels, tolerance=0.25)
     rows = original.tolist(), released.tolist(), labels.tolist()
-    assert (found.share, found.from_group) == pytest.approx(naive.share_by_collusion(*rows, 0.25))
-    assert found.share == pytest.approx(np.mean([share for _, share in found.by_column]))
+    assert (found.share, found.from_mean) == pytest.approx(naive.share_by_collusion(*rows, 0.25))
+    assert found.share == pytest.approx(np.mean([share for _, share in found.parts]))
 
 
 @pytest.mark.parametrize("method", ["centroid", "gaussian"])
@@ -27,9 +28,9 @@ def test_exact_sums_give_the_last_one_away(method):
     released = synthesize(original, *sort_groups(labels), method, rng=rng, **drawn)
     found = collusion(original, released, labels, tolerance=1e-9)
     assert found.share == 1.0 and found.median_error < 1e-12
-    assert found.from_group < 0.01
-    measured, gained = found.measurements()
-    assert measured.value == 1.0 and measured.baseline == found.from_group and measured.low is None
+    assert found.from_mean < 0.01
+    measured, gained = found.measurement(), found.gained(_GAINED_TOGETHER, "")
+    assert measured.value == 1.0 and measured.baseline == found.from_mean and measured.low is None
     assert gained.value == 1.0 and gained.baseline == 0.0 and gained.low is None
 
 

@@ -79,7 +79,7 @@ def test_nothing_but_the_mean():
     found = [known_attribute(original, centroids, labels, guess=g, rng=rng) for g in ("closest", "moments", "mean")]
     assert [each.share for each in found] == [1.0, 1.0, 1.0]
     assert found[0].elsewhere < 0.1 and found[0].from_mean < 0.1
-    (measured,) = found[0].measurements()
+    measured = found[0].measurement()
     assert measured.value == 1.0 and measured.baseline == found[0].baseline < 0.1
     assert [name for name, _ in measured.parts] == ["column 0", "column 1"]
 
@@ -94,7 +94,7 @@ def test_rounding_is_no_direction():
     with np.errstate(all="raise"):
         found = known_attribute(original, nearly, labels, guess="moments", tolerance=0.5, rng=rng)
         flat = means + [1.0, 1.0, 1.0, 1e-14] * rng.normal(size=means.shape)
-        known_last = known_attribute(original, flat, labels, guess="moments", tolerance=0.5, rng=rng).by_known[3][1]
+        known_last = known_attribute(original, flat, labels, guess="moments", tolerance=0.5, rng=rng).parts[3][1]
     assert found.share == (np.abs(means - original) <= 0.5).mean()
     assert found.share == known_attribute(original, means, labels, guess="mean", tolerance=0.5, rng=rng).share
     rest = flat.reshape(40, 5, 4).mean(axis=1)[labels, :3]
@@ -117,7 +117,7 @@ def test_as_the_twins(problem, tolerance):
     if tolerance:
         assert made["moments"].share == pytest.approx(naive.share_by_moments(*rows, tolerance), abs=0.02)
     for found in made.values():
-        assert found.share == pytest.approx(np.mean([share for _, share in found.by_known]))
+        assert found.share == pytest.approx(np.mean([share for _, share in found.parts]))
         assert list(found.curve.y) == sorted(found.curve.y) and found.curve.y[0] >= 0 and found.curve.y[-1] <= 1
         if tolerance in found.curve.x:
             assert found.curve.y[found.curve.x.index(tolerance)] == pytest.approx(found.share)
@@ -178,7 +178,7 @@ def test_a_sample_has_an_interval_and_the_whole_none():
     sample = known_attribute(original, released, labels, rng=np.random.default_rng(0), of=600)
     assert whole.low is None and sample.share == whole.share
     assert 0 <= sample.low < sample.share < sample.high <= 1
-    assert whole.by_known[0][0] == "a"
+    assert whole.parts[0][0] == "a"
     assert collusion(original, released, labels).low is None
     assert collusion(original, released, labels, of=61).low is not None
 

@@ -154,7 +154,7 @@ def test_joined_as_by_sets(one, other):
 
 
 def test_linkability_of_all_who_are_held_out_is_not_defined():
-    told = linkability(np.ones(50, dtype=bool), np.ones(40, dtype=bool)).measurements(90)[0]
+    told = linkability(np.ones(50, dtype=bool), np.ones(40, dtype=bool), of=90)
     assert math.isnan(told.value) and told.low is None and "Not defined" in told.note
 
 
