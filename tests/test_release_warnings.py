@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.columns import Column
-from anonpipe.evaluate.utility import Analysis, compare_models
+from anonpipe.evaluate.utility import Analysis
 from anonpipe.pipeline.preview import preview
 from anonpipe.storage import release
 from anonpipe.verify.unchanged import rows_without_spread
 from tests import small
+from tests.analyses import compare_models
 
 NUMBER = {"kind": "continuous"}
 TIME = {"kind": "continuous", "role": "survival_time"}

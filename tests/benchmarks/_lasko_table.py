@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from anonpipe.evaluate.utility._moments import ChangeSummary, correlations, summarize
+from anonpipe.evaluate.utility._moments import ChangeSummary, summarize
 from anonpipe.evaluate.utility._tables import checked_tables, spreads
+from tests.benchmarks._correlations import correlations
 
 
 @dataclass(frozen=True)

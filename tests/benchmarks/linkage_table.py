@@ -26,11 +26,12 @@ from pathlib import Path
 import numpy as np
 
 from anonpipe.evaluate.risk import nearest, score_linkage
-from anonpipe.evaluate.utility import abico, abim, abisd
+from anonpipe.evaluate.utility import abim, abisd
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import class_disclosure, cluster
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta
+from tests.benchmarks._correlations import abico
 from tests.methods.grouping.data import reference_folder
 
 DRAWS = 5

@@ -18,12 +18,13 @@ from anonpipe.audience import Audience
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError, printable
 from anonpipe.evaluate.measurement import Curve
-from anonpipe.evaluate.utility import Analysis, Distribution, compare_models
+from anonpipe.evaluate.utility import Analysis, Distribution
 from anonpipe.report import Report, documents, external, internal, read_report, render, words
 from anonpipe.report.content import SizeLine
 from anonpipe.verify.check import held
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import line
+from tests.analyses import compare_models
 from tests.report import made
 
 VOID = {"meta", "link", "br"}

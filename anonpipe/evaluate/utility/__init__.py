@@ -7,13 +7,12 @@ from anonpipe.evaluate.utility._analyses import (
     FittedModel,
     ModelComparison,
     Shares,
-    compare_models,
     fit_models,
     shares_changed,
 )
 from anonpipe.evaluate.utility._distances import hellinger_distance, ks_distance, total_variation, wasserstein_distance
 from anonpipe.evaluate.utility._formula import Analysis, check_analysis, columns_used
-from anonpipe.evaluate.utility._moments import ChangeSummary, abico, abim, abisd, moment_changes
+from anonpipe.evaluate.utility._moments import ChangeSummary, abim, abisd, moment_changes
 from anonpipe.evaluate.utility._pair_trends import contingency_distance, correlation_ratio, pairwise_correlations
 from anonpipe.evaluate.utility._pictures import (
     Binning,
@@ -27,7 +26,7 @@ from anonpipe.evaluate.utility._pictures import (
     survival_pictures,
 )
 from anonpipe.evaluate.utility._record_distance import eigenvalue_change, il1s
-from anonpipe.evaluate.utility._subgroups import subgroup_changes, tail_changes
+from anonpipe.evaluate.utility._subgroups import tail_changes
 from anonpipe.evaluate.utility._survival import kaplan_meier
 from anonpipe.evaluate.utility._tables import Endpoint
 from anonpipe.evaluate.utility._two_sample import (
@@ -61,14 +60,12 @@ __all__ = [
     "SurvivalPanel",
     "SurvivalPicture",
     "TreePropensity",
-    "abico",
     "abim",
     "abisd",
     "auc",
     "category_distribution",
     "check_analysis",
     "columns_used",
-    "compare_models",
     "contingency_distance",
     "correlation_changes",
     "correlation_ratio",
@@ -85,7 +82,6 @@ __all__ = [
     "pairwise_correlations",
     "propensity",
     "shares_changed",
-    "subgroup_changes",
     "survival_pictures",
     "tail_changes",
     "total_variation",

@@ -132,65 +132,6 @@ class ModelComparison:
         return shares_changed([self])
 
 
-def compare_models(
-    original: pd.DataFrame, released: pd.DataFrame, analyses: Iterable[Analysis]
-) -> tuple[ModelComparison, ...]:
-    """Fit the recipient's models to both tables, and set their coefficients side by side.
-
-    The release is coded as the original is: with its levels, knots and
-    scales. So equal names mean the same, and a level that the release has
-    lost is seen as such. A model that has no fit is told in its `Fit` and does
-    not stop the others.
-
-    Parameters
-    ----------
-    original, released
-        Any numbers of rows, with the columns that the analyses name.
-    analyses
-        What to fit; see `Analysis`. Their names differ.
-
-    Returns
-    -------
-    tuple of ModelComparison
-        One an analysis, in their order. It holds the original's estimates,
-        and names of its categories: it is for the steward, not for release.
-
-    Raises
-    ------
-    JobError
-        Two analyses of one name; a formula or condition that cannot be read,
-        names what is no column, or cannot be evaluated; statsmodels is not
-        installed. No text quotes values of the data.
-
-    Notes
-    -----
-    The authors count coefficients outside of the interval over all
-    coefficients in their list of measures, and over significant ones in their
-    requirements; the first is done here. They do not say whether intercepts
-    count: here they do not, as nobody asks for their significance.
-
-    References
-    ----------
-    Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45,
-    doi:10.1016/j.jbi.2014.01.001, section 3, metrics. Karr, Kohnen, Oganian,
-    Reiter and Sanil (2006), Am. Stat. 60:224-232,
-    doi:10.1198/000313006X124640 (overlap).
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> rng = np.random.default_rng(1)
-    >>> frame = pd.DataFrame({"age": rng.normal(60, 9, 500), "sex": rng.choice(["f", "m"], 500)})
-    >>> frame["months"] = 90 - frame["age"] + rng.normal(size=500)
-    >>> turned = frame.assign(age=120 - frame["age"])
-    >>> (found,) = compare_models(frame, turned, [Analysis("survival", "linear", "months ~ age + sex")])
-    >>> found.shares.significant, found.shares.changed_direction
-    (1, 1.0)
-    """
-    fitted = fit_models(original, analyses)
-    return tuple(model.compare(released) for model in fitted)
-
-
 @dataclass(frozen=True, eq=False)
 class FittedModel:
     """An analysis of the original, ready to be compared with any number of releases."""
@@ -214,17 +155,30 @@ class FittedModel:
 
 
 def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[FittedModel, ...]:
-    """Fit the original once, where several releases are to be compared with it.
+    """Fit the recipient's models to the original once, so that any number of releases can be compared with it.
 
-    Parameters
+    A release is coded as the original is: with its levels, knots and scales. So
+    equal names mean the same, and a level that the release has lost is seen as
+    such. A model that has no fit says why in its `Fit` and does not stop the others.
+    No error quotes values of the data.
+
+    References
     ----------
-    original, analyses
-        As for `compare_models`.
+    Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45,
+    doi:10.1016/j.jbi.2014.01.001, section 3, metrics. Karr, Kohnen, Oganian,
+    Reiter and Sanil (2006), Am. Stat. 60:224-232,
+    doi:10.1198/000313006X124640 (overlap).
 
-    Raises
-    ------
-    JobError
-        As `compare_models`.
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rng = np.random.default_rng(1)
+    >>> frame = pd.DataFrame({"age": rng.normal(60, 9, 500), "sex": rng.choice(["f", "m"], 500)})
+    >>> frame["months"] = 90 - frame["age"] + rng.normal(size=500)
+    >>> (model,) = fit_models(frame, [Analysis("survival", "linear", "months ~ age + sex")])
+    >>> shares = model.compare(frame.assign(age=120 - frame["age"])).shares
+    >>> shares.significant, shares.changed_direction
+    (1, 1.0)
     """
     asked = tuple(analyses)
     names = [analysis.name for analysis in asked]
@@ -234,7 +188,12 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
 
 
 def shares_changed(comparisons: Sequence[ModelComparison]) -> Shares:
-    """How many of the coefficients of several models changed, each coefficient counting the same."""
+    """How many of the coefficients of several models changed, each coefficient counting the same.
+
+    Gal et al. count coefficients outside of the interval over all coefficients in
+    their list of measures, and over significant ones in their requirements; the
+    first is done here. They do not say whether intercepts count: here they do not.
+    """
     changes = [change for one in comparisons for change in one.coefficients if change.name != INTERCEPT]
     significant = [change for change in changes if change.original.significant]
     return Shares(

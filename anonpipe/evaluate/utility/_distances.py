@@ -17,20 +17,8 @@ from anonpipe.types import FloatArray
 
 
 def ks_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
-    """Kolmogorov-Smirnov distance: the largest difference of the two distribution functions, 0 to 1.
+    """Kolmogorov-Smirnov distance of finite numbers: the largest difference of the two distribution functions, 0 to 1.
 
-    Parameters
-    ----------
-    original, released
-        Finite numbers, one or more each.
-
-    Raises
-    ------
-    InputError
-        They are not as described.
-
-    References
-    ----------
     Two-sample statistic of Smirnov (1948), Annals of Mathematical Statistics 19:279-281.
 
     Examples
@@ -47,27 +35,9 @@ def ks_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
 
 
 def wasserstein_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
-    """Wasserstein distance of order 1 in standard deviations of the original: the area between the two functions.
+    """Wasserstein distance of order 1 in standard deviations of the original; NaN where that is constant.
 
-    It is how far values must move on average to make one distribution the other.
-
-    Parameters
-    ----------
-    original, released
-        Finite numbers, one or more each.
-
-    Returns
-    -------
-    float
-        0 or more; NaN where the original is constant.
-
-    Raises
-    ------
-    InputError
-        They are not as described.
-
-    References
-    ----------
+    It is the area between the two distribution functions, and how far values move on average to make one the other:
     Vallender (1974), Theory of Probability and its Applications 18:784-786.
 
     Examples
@@ -86,18 +56,7 @@ def wasserstein_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> fl
 
 
 def total_variation(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
-    """Total variation distance of two categorical columns: half the sum of the differences of the shares, 0 to 1.
-
-    Parameters
-    ----------
-    original, released
-        Codes of the categories, one or more each; equal codes mean the same
-        category.
-
-    Raises
-    ------
-    InputError
-        They are not as described.
+    """Total variation distance of two columns of codes: half the sum of the differences of the shares, 0 to 1.
 
     Examples
     --------
@@ -109,29 +68,12 @@ def total_variation(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
 
 
 def hellinger_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
-    """Hellinger distance of two categorical columns: √(1 - Σ √(p q)) of the shares p and q, 0 to 1.
+    """Hellinger distance of two columns of codes: √(1 - Σ √(p q)) of the shares p and q, 0 to 1.
 
-    Parameters
-    ----------
-    original, released
-        Codes of the categories, finite, one or more each; equal codes mean the
-        same category.
-
-    Raises
-    ------
-    InputError
-        They are not as described.
-
-    Notes
-    -----
-    It lies between the square of the total variation distance and itself, to
-    a factor: H² <= TV <= √2 H. Unlike that it weighs what becomes of rare
-    categories: one of share p that is lost makes it √p, and TV p.
-
-    References
-    ----------
-    Gomatam, Karr & Sanil (2005), Data swapping as a decision problem, Journal
-    of Official Statistics 21:635-655 (distortion by Hellinger distance).
+    It lies between the square of the total variation distance and itself, to a
+    factor: H² <= TV <= √2 H. Unlike that it weighs what becomes of rare
+    categories: one of share p that is lost makes it √p, and TV p. Gomatam, Karr &
+    Sanil (2005), Data swapping as a decision problem, J. Off. Stat. 21:635-655.
 
     Examples
     --------

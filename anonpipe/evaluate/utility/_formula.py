@@ -667,11 +667,6 @@ def _permitted(analysis: Analysis, what: str, read: Callable[[Any], Any], conten
 def check_analysis(analysis: Analysis) -> None:
     """Refuse an analysis whose formula or conditions hold anything that is not allowed; columns are not looked up.
 
-    Raises
-    ------
-    JobError
-        As `factors_of` and `condition_of`.
-
     Examples
     --------
     >>> check_analysis(Analysis("a", "linear", "months ~ age", subset="age.to_csv('copy')"))
@@ -694,22 +689,7 @@ def factor_columns(analysis: Analysis, codes: Iterable[str], known: Sequence[str
 
 
 def columns_used(analysis: Analysis, known: Sequence[str], conditions: bool = True) -> tuple[str, ...]:
-    """Columns that an analysis needs: those of its formula and, with `conditions`, of event and subset.
-
-    Parameters
-    ----------
-    analysis
-        Which.
-    known
-        The table's columns; the result is in their order.
-    conditions
-        Whether those of event and subset too.
-
-    Raises
-    ------
-    JobError
-        A piece of it is not allowed, or names no column, or one of several
-        that have the same name.
+    """Columns of a formula and, with `conditions`, of event and subset, in the order of the table's columns (`known`).
 
     Examples
     --------

@@ -79,30 +79,13 @@ _NUMBERS = 1 << 22  # Products held at a time (32 MiB)
 def moment_changes(
     original: npt.ArrayLike, released: npt.ArrayLike, order: int, *, central: bool = False, least: float = LEAST
 ) -> ChangeSummary:
-    """Average relative change of the moments of one order, in per cent.
+    """Average relative change in per cent of the moments of one order: E[x_a x_b ... ] over every choice of columns.
 
-    The moments are E[x_a x_b ... ] over every choice of `order` columns, the
-    same one more than once included: of five columns 35 of the third order and
-    70 of the fourth.
-
-    Parameters
-    ----------
-    original, released
-        Finite numbers of the same columns, shapes (n_rows, width) and
-        (n_released, width), one row or more each.
-    order
-        1 to 8; the authors use 3 and 4.
-    central
-        Whether each table's own column means are taken off first.
-    least
-        Moments smaller than this many times the product of the root mean
-        squares of their columns (after taking off means, if `central`) are
-        left out; 0 leaves out those of exactly 0.
-
-    Returns
-    -------
-    ChangeSummary
-        In per cent.
+    The same column may be chosen more than once: of five columns there are 35
+    moments of the third order and 70 of the fourth. With `central` each table's
+    own means are taken off first. Moments smaller than `least` times the product
+    of the root mean squares of their columns are left out. Shapes: (n_rows,
+    width) and (n_released, width).
 
     Notes
     -----
@@ -112,13 +95,6 @@ def moment_changes(
     less than central ones, third central moments of the normal distribution
     being zero: its printed 17 % and 33.7 % can only be raw moments, and so
     raw ones are the default. They depend on where zero lies.
-
-    Raises
-    ------
-    InputError
-        The tables are not as described.
-    JobError
-        An order or `least` that is not allowed, or too many moments.
 
     References
     ----------
@@ -250,40 +226,17 @@ def _higher_moments(tables: Tables) -> list[Measurement]:
 MOMENT_CHANGES = UtilityMeasure(_HIGHER, _higher_moments, without_interval=_HIGHER)
 
 
-# --- Average absolute bias of means, standard deviations and correlations ---------------------------------------------
+# --- Average absolute bias of means and standard deviations ---------------------------------------------
 
 
 def abim(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEAST) -> ChangeSummary:
     """Average absolute bias in mean, in per cent: 100 · |ȳ_j - x̄_j| / |x̄_j| over the columns.
 
-    Parameters
-    ----------
-    original, released
-        Finite numbers of the same columns, shapes (n_rows, width) and
-        (n_released, width), two rows or more each.
-    least
-        Columns whose mean is smaller than this many standard deviations are
-        left out, as the ratio says nothing there; 0 leaves out means of 0
-        only, which is the published form.
-
-    Returns
-    -------
-    ChangeSummary
-        In per cent; the published figure is its mean.
-
-    Notes
-    -----
-    The figure depends on where zero lies: of z-scores there is none, of years
-    of birth it is always small.
-
-    Raises
-    ------
-    InputError, JobError
-        The tables or `least` are not as described.
-
-    References
-    ----------
-    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 14.
+    Columns whose mean is smaller than `least` standard deviations are left out, as
+    the ratio says nothing there; 0 leaves out means of 0 only, which is the
+    published form: Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 14. The
+    figure depends on where zero lies: of z-scores there is none, of years of birth
+    it is always small. Shapes: (n_rows, width) and (n_released, width).
 
     Examples
     --------
@@ -301,24 +254,7 @@ def abim(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEA
 def abisd(original: npt.ArrayLike, released: npt.ArrayLike) -> ChangeSummary:
     """Average absolute bias in standard deviation, in per cent: 100 · |s(y_j) - s(x_j)| / s(x_j).
 
-    Parameters
-    ----------
-    original, released
-        As for `abim`.
-
-    Returns
-    -------
-    ChangeSummary
-        In per cent; constant columns are left out.
-
-    Raises
-    ------
-    InputError
-        The tables are not as described.
-
-    References
-    ----------
-    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 15.
+    Constant columns are left out. Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 15.
 
     Examples
     --------
@@ -328,59 +264,6 @@ def abisd(original: npt.ArrayLike, released: npt.ArrayLike) -> ChangeSummary:
     old, new = checked_tables(original, released)
     before = spreads(old)
     return relative_changes(before, spreads(new), before, 0.0)
-
-
-def abico(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEAST) -> ChangeSummary:
-    """Average absolute bias in correlation, in per cent, over the pairs of columns.
-
-    Parameters
-    ----------
-    original, released
-        As for `abim`.
-    least
-        Pairs with a smaller correlation in the original are left out; 0
-        leaves out those of exactly 0, which is the published form.
-
-    Returns
-    -------
-    ChangeSummary
-        In per cent. Pairs with a column that is constant in the original are
-        left out, those with one that is constant in the release only are
-        lost.
-
-    Notes
-    -----
-    A few correlations near zero decide the mean: in the published table it is
-    up to 1,344 %. Read the median beside it.
-
-    Raises
-    ------
-    InputError, JobError
-        The tables or `least` are not as described.
-
-    References
-    ----------
-    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 16.
-
-    Examples
-    --------
-    >>> old = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [3.0, 3.0]])
-    >>> round(abico(old, old * [1.0, -2.0]).mean, 6)
-    200.0
-    """
-    check_least(least)
-    old, new = checked_tables(original, released)
-    pairs = np.triu_indices(old.shape[1], 1)
-    before = correlations(old)[pairs]
-    return relative_changes(before, correlations(new)[pairs], np.abs(before), least)
-
-
-def correlations(table: FloatArray) -> FloatArray:
-    """Correlation matrix, shape (width, width); NaN in the rows and columns of a constant column."""
-    deviations = spreads(table)
-    deviations[deviations == 0] = np.nan
-    scores = (table - table.mean(axis=0)) / deviations
-    return np.asarray(scores.T @ scores / (len(table) - 1))
 
 
 # --- Basic statistics of each column: means, sums, medians, deviations, and their published averages ------------------

@@ -19,23 +19,9 @@ _MOST_CELLS = 4_000_000  # Cells of a contingency table that is counted as a who
 
 
 def pairwise_correlations(table: npt.ArrayLike) -> FloatArray:
-    """Correlation of every pair of columns over the records in which neither is null.
+    """Correlation of every pair of columns over the records in which neither is null, shape (width, width).
 
-    Parameters
-    ----------
-    table
-        Numbers, NaN for nulls, shape (n_rows, width).
-
-    Returns
-    -------
-    float64, shape (width, width)
-        NaN where fewer than two records are left, or one of the columns is
-        constant in them.
-
-    Raises
-    ------
-    InputError
-        No table.
+    NaN where fewer than two records are left, or a column is constant in them. Shape of `table`: (n_rows, width).
 
     Examples
     --------
@@ -74,20 +60,8 @@ def ranked(table: npt.ArrayLike) -> FloatArray:
 def correlation_ratio(categories: npt.ArrayLike, numbers: npt.ArrayLike) -> float:
     """Correlation ratio η: the root of the share of a number's variance that lies between categories, 0 to 1.
 
-    Parameters
-    ----------
-    categories, numbers
-        Codes (whole numbers from 0 on) and values of the same records, NaN
-        for nulls; shape (n_rows,).
-
-    Returns
-    -------
-    float
-        NaN where the number is constant in the records with both.
-
-    References
-    ----------
-    Fisher (1925), Statistical Methods for Research Workers, section 45.
+    NaN where the number is constant in the records with both. Fisher (1925), Statistical Methods for Research Workers,
+    section 45. Shapes: (n_rows,), codes from 0 on, NaN for nulls.
 
     Examples
     --------
@@ -110,16 +84,7 @@ def correlation_ratio(categories: npt.ArrayLike, numbers: npt.ArrayLike) -> floa
 def contingency_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
     """Total variation distance of the contingency tables of two categorical columns, 0 to 1.
 
-    Parameters
-    ----------
-    original, released
-        Whole codes from 0 on of both columns, NaN for nulls, shapes
-        (n_rows, 2) and (n_released, 2); records with a null are left out.
-
-    Returns
-    -------
-    float
-        NaN where a table has no records left.
+    Records with a null are left out; NaN where a table has no others. Shapes: (n_rows, 2), codes from 0 on.
 
     Examples
     --------

@@ -94,25 +94,11 @@ def distributions(
 ) -> tuple[Distribution, ...]:
     """Counts of every column in common bins, none of them of fewer original records than asked.
 
-    Parameters
-    ----------
-    original, released
-        Typed tables with these columns.
-    columns
-        Name and kind.
-    binning
-        What a bin has to hold, and how counts are told.
-
     Notes
     -----
     Edges are multiples of a round step, never values of the data, and no version shows extremes: outer
     bins begin near the 1 % and 99 % quantiles. Bins differ in width once
     joined: draw counts per width.
-
-    Raises
-    ------
-    JobError, InputError
-        As for `utility`.
 
     Examples
     --------
@@ -206,16 +192,7 @@ def joined(edges: FloatArray, counts: IntArray, binning: Binning) -> tuple[Float
 def category_distribution(
     name: str, kind: Kind, levels: Sequence[object], counts: IntArray, binning: Binning
 ) -> Distribution:
-    """Counts of a column of categories, of which those of both tables are known.
-
-    Parameters
-    ----------
-    name, kind, levels
-        The column and its categories.
-    counts
-        Records of each category in both tables, nulls last, shape (2, n_levels + 1).
-    binning
-        What a category has to hold, and how counts are told.
+    """Distribution of a categorical column of which the counts are known, nulls last, shape (2, n_levels + 1).
 
     Examples
     --------
@@ -282,19 +259,7 @@ class CorrelationMatrices:
 def correlation_changes(
     original: pd.DataFrame, released: pd.DataFrame, columns: Mapping[str, Kind]
 ) -> CorrelationMatrices:
-    """Correlation matrices of both tables, over the records in which neither of a pair is null.
-
-    Parameters
-    ----------
-    original, released
-        Typed tables with these columns.
-    columns
-        Name and kind; categories are passed over.
-
-    Raises
-    ------
-    JobError, InputError
-        As for `utility`.
+    """Correlations of the numbers and dates of both tables, over the records in which neither of a pair is null.
 
     Examples
     --------
@@ -350,18 +315,6 @@ def survival_pictures(
 ) -> tuple[SurvivalPicture, ...]:
     """Kaplan-Meier curves of both tables at common round times.
 
-    Parameters
-    ----------
-    original, released
-        Typed tables with these columns.
-    columns
-        Name and kind.
-    endpoints
-        Those are left out whose columns are not among them.
-    binning
-        Events that lie between two times (of the original, and of the release), whether times follow from
-        the release alone, and in which parts of the group the original's shares are told.
-
     Notes
     -----
     A curve of the original at every event would tell the time of each; here
@@ -371,11 +324,6 @@ def survival_pictures(
     A group is drawn where it has 10 k original records and k events. Those of a column
     that are not drawn (nulls are one) have as many together, or one more is left out: all
     records less those that are drawn would tell of them.
-
-    Raises
-    ------
-    JobError, InputError
-        As for `utility`.
 
     Examples
     --------

@@ -23,18 +23,8 @@ _SMALLEST = 1e-9
 def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
     """Mean distance of a released value from the one that it replaces, in √2 standard deviations, by column.
 
-    Parameters
-    ----------
-    original, released
-        Numbers, NaN for nulls; row i of one stands for row i of the other;
-        equal shapes (n_rows, width).
-
-    Returns
-    -------
-    float64, shape (width,)
-        NaN for columns that are constant in the original, or have no record
-        with a value on both sides. The mean over the columns is the published
-        figure where there are no nulls and constant columns.
+    NaN for columns that are constant in the original, or have no record with a
+    value on both sides. Shapes: (n_rows, width) twice, NaN for nulls; result (width,).
 
     Notes
     -----
@@ -45,13 +35,6 @@ def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
     original is zero. √2 s is the spread of a difference of two values that
     have nothing to do with each other: 2 / √π / √2 = 0.80 is what shuffling a
     normal column comes to.
-
-    Deviations are those of the values that the original has, over n - 1.
-
-    Raises
-    ------
-    InputError
-        The tables are not as described.
 
     References
     ----------
@@ -81,33 +64,12 @@ def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
 def eigenvalue_change(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
     """Sum of the relative changes of the eigenvalues of the correlation matrix, in descending order: Σ |e' - e| / e.
 
-    Parameters
-    ----------
-    original, released
-        Numbers of the same columns, NaN for nulls, shapes (n_rows, width) and
-        (n_released, width). Columns that are constant in either table are
-        left out, as are those with a pair that has no correlation.
-
-    Returns
-    -------
-    float
-        NaN where no column is left. Eigenvalues below 1e-9 are left out of
-        the sum.
-
-    Notes
-    -----
-    Each table is standardised by its own means and deviations, as sdcMicro
-    does. The figure sees neither location nor scale, nor a rotation that
-    keeps the eigenvalues. It grows with the number of columns.
-
-    Raises
-    ------
-    InputError
-        The tables have different columns.
-
-    References
-    ----------
-    sdcMicro, ``dUtility(method = "eigen")``; Templ & Meindl (2008), LNCS 5262:113-126.
+    Columns that are constant in either table, or have a pair without a
+    correlation, are left out, as are eigenvalues below 1e-9; NaN where no column is
+    left. Each table is standardised by its own means and deviations, as sdcMicro
+    does (``dUtility(method = "eigen")``; Templ & Meindl 2008, LNCS 5262:113-126).
+    The figure sees neither location nor scale, nor a rotation that keeps the
+    eigenvalues. It grows with the number of columns.
 
     Examples
     --------

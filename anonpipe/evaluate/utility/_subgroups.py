@@ -14,66 +14,25 @@ from anonpipe.evaluate.utility._measure import LOST, NO_MIX, NO_NUMBERS, Term, U
 from anonpipe.evaluate.utility._tables import BothColumns, Tables
 from anonpipe.types import FloatArray
 
-
-def subgroup_changes(
-    original: tuple[npt.ArrayLike, npt.ArrayLike],
-    released: tuple[npt.ArrayLike, npt.ArrayLike],
-    *,
-    least: int,
-) -> tuple[FloatArray, FloatArray]:
-    """Change of the mean of a number in every category of enough records.
-
-    Parameters
-    ----------
-    original, released
-        Codes (whole numbers from 0 on) and values of the same records, NaN
-        for nulls.
-    least
-        Categories with fewer values in the original are left out.
-
-    Returns
-    -------
-    deviations, errors : float64, shape (n_categories,)
-        The size of the change in standard deviations of the whole column, and
-        in standard errors of the category's mean. NaN where the original has
-        none (a constant column or category), infinite where the release has
-        no such value. For two independent samples of equal size the second is
-        √2 · √(2/π) = 1.13 on average.
-
-    Raises
-    ------
-    JobError
-        `least` is below 1.
-    InputError
-        Codes and values of different lengths.
-
-    Examples
-    --------
-    >>> old = ([0, 0, 1, 1, 1], [1.0, 3.0, 7.0, 8.0, 9.0])
-    >>> deviations, errors = subgroup_changes(old, (old[0], [2.0, 4.0, 7.0, 8.0, 9.0]), least=2)
-    >>> errors.tolist()
-    [1.0, 0.0]
-    """
-    if least < 1:
-        raise JobError(f"least={least} was given as the smallest category; give 1 or more")
-    sides = [_checked(*side) for side in (original, released)]
-    [found] = _changes(sides[0], sides[1], least)
-    return found
-
-
 # Codes, shape (n_rows,), and numbers of the same records, shape (n_rows, width); NaN for nulls
 Side = tuple[FloatArray, FloatArray]
 
 
-def _checked(codes: npt.ArrayLike, values: npt.ArrayLike) -> Side:
-    groups, numbers = (np.asarray(side, dtype=np.float64) for side in (codes, values))
-    if groups.shape != numbers.shape or groups.ndim != 1:
-        raise InputError(f"codes of shape {groups.shape} and values of shape {numbers.shape}; give one each a record")
-    return groups, numbers[:, None]
+def subgroup_changes(original: Side, released: Side, least: int) -> list[tuple[FloatArray, FloatArray]]:
+    """Change of the mean of each number in every category with `least` original values or more, shapes (n_categories,).
 
+    First in standard deviations of the whole column, then in standard errors of
+    the category's mean. NaN where the original has none (a constant column or
+    category), infinite where the release has no such value. For two independent
+    samples of equal size the second is √2 · √(2/π) = 1.13 on average.
 
-def _changes(original: Side, released: Side, least: int) -> list[tuple[FloatArray, FloatArray]]:
-    """As `subgroup_changes`, of every column of numbers: categories are found once for all of them."""
+    Examples
+    --------
+    >>> codes, old, new = np.array([0.0, 0, 1, 1, 1]), np.array([1.0, 3, 7, 8, 9]), np.array([2.0, 4, 7, 8, 9])
+    >>> [(_, errors)] = subgroup_changes((codes, old[:, None]), (codes, new[:, None]), least=2)
+    >>> errors.tolist()
+    [1.0, 0.0]
+    """
     import pandas as pd
 
     before, after = (pd.DataFrame(values).groupby(codes) for codes, values in (original, released))
@@ -98,39 +57,15 @@ def _in_units(change: FloatArray, scale: FloatArray) -> FloatArray:
 
 
 def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int, share: float = 0.05) -> FloatArray:
-    """Change of the mass beyond the original's outer quantiles, and of how far it reaches beyond them.
+    """Change of the mass beyond the original's outer quantiles, and of how far it reaches beyond them, shape (2, 2).
 
-    Parameters
-    ----------
-    original, released
-        Finite numbers, one or more each.
-    least
-        Tails of fewer records of the original are left out, as every figure
-        of them tells of a few persons.
-    share
-        Of the records below the lower quantile and above the upper one, about.
-
-    Returns
-    -------
-    float64, shape (2, 2)
-        Rows: below, above. Columns: the size of the change of the share of
-        records strictly beyond the quantile, and that of the mean excess over
-        it, in standard deviations of the original. NaN for tails that are
-        left out; infinite for an excess where the release has no record there.
-
-    Notes
-    -----
-    Ties at a quantile lie inside, so that a tail may hold less than `share`;
-    the release is compared with what it does hold.
-
-    Raises
-    ------
-    JobError
-        `share` is not between 0 and 1/2, or `least` is below 1.
-
-    References
-    ----------
-    Mean excess over a threshold: Davison & Smith (1990), J. R. Stat. Soc. B 52:393-442.
+    Rows: below, above. Columns: the size of the change of the share of records
+    strictly beyond the quantile, and that of the mean excess over it (Davison &
+    Smith 1990, J. R. Stat. Soc. B 52:393-442), in standard deviations of the
+    original. NaN for tails of fewer than `least` original records, as every figure
+    of them tells of a few persons; infinite for an excess where the release has no
+    record there. Ties at a quantile lie inside, so that a tail may hold less than
+    `share`; the release is compared with what it does hold.
 
     Examples
     --------
@@ -219,7 +154,7 @@ def _mixed(tables: Tables, least: int) -> Iterator[tuple[BothColumns, BothColumn
     """Every category with every number, and how the means of the number changed inside the category."""
     old, new = tables.number_arrays()
     for category in tables.categories if tables.numbers else ():
-        found = _changes((category.old, old), (category.new, new), least)
+        found = subgroup_changes((category.old, old), (category.new, new), least)
         yield from ((category, number, one) for number, one in zip(tables.numbers, found, strict=True))
 
 

@@ -95,29 +95,10 @@ class Followed:
 
 
 def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Kaplan and Meier's estimate of the share that survives each time, the product-limit.
+    """Times of events, ascending, and the share that survives each: the product-limit of Kaplan & Meier (1958).
 
-    Parameters
-    ----------
-    times
-        Finite, one or more.
-    events
-        Whether the event happened then; else the record is censored, and was at risk up to and at that time.
-
-    Returns
-    -------
-    tuple of float64
-        Times of events, ascending, and S(t) = product over t_i <= t of 1 - d_i / n_i after each: d_i events
-        among n_i at risk.
-
-    Raises
-    ------
-    InputError
-        They are not as described.
-
-    References
-    ----------
-    Kaplan & Meier (1958), J. Am. Stat. Assoc. 53:457-481.
+    S(t) is the product over t_i <= t of 1 - d_i / n_i: d_i events among n_i at risk. A record without the event is
+    censored, and was at risk up to and at that time.
 
     Examples
     --------

@@ -34,25 +34,10 @@ class Auc:
 
 
 def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
-    """Area under the ROC curve of scores.
+    """Area under the ROC curve of finite scores, with a 95 % interval that is symmetric on the logit scale.
 
-    Parameters
-    ----------
-    positives, negatives
-        Finite scores, one or more each.
-
-    Returns
-    -------
-    Auc
-        The variance is DeLong's, and the interval symmetric on the logit
-        scale, so that it stays between 0 and 1. Where the variance is 0
-        (scores without overlap, or all equal) it is extended by 3 / n of the
-        smaller group, the rule of three.
-
-    Raises
-    ------
-    InputError
-        A group is empty, or scores are not finite.
+    The variance is DeLong's. Where it is 0 (scores without overlap, or all equal)
+    the interval is extended by 3 / n of the smaller group, the rule of three.
 
     References
     ----------
@@ -193,22 +178,7 @@ _MOST_TERMS = 1_000_000
 
 
 def interaction_terms(columns: Sequence[int], order: int, *, powers: Sequence[int] = ()) -> tuple[tuple[int, ...], ...]:
-    """Every choice of up to `order` of some columns.
-
-    Parameters
-    ----------
-    columns
-        Numbers of the columns.
-    order
-        Most columns in a term: 1 for main effects alone.
-    powers
-        Those of them that a term may hold more than once: ``(0, 0, 1)`` is
-        the square of column 0 times column 1. None by default.
-
-    Raises
-    ------
-    JobError
-        An order below 1 or above 20, or more than a million terms.
+    """Every choice of up to `order` of some columns; those of `powers` may be in a term more than once.
 
     Examples
     --------
@@ -334,23 +304,11 @@ def propensity(
 ) -> Propensity:
     """Propensity score measure: both tables are stacked, and which is which is regressed on the columns.
 
-    Parameters
-    ----------
-    original, released
-        Finite numbers of the same columns, shapes (n_rows, width) and
-        (n_released, width), one row or more each.
-    order
-        Most columns in a product: 1 for main effects alone, 2 for products of
-        pairs too, and so on. The authors go to 3.
-    powers
-        Whether a number may be in a product more than once. A category never is.
-    categories
-        Numbers of the columns that are codes of categories: each category but
-        the commonest is a column of the regression.
-    terms
-        Columns of each main effect and interaction, such as ``[(0,), (1,),
-        (0, 1)]``, in place of those that `order` and `powers` give; see
-        `interaction_terms`.
+    `order` is the most columns in a product, 1 for main effects alone; with
+    `powers` a number may be in a product more than once, and a category (of
+    `categories`) never is. `terms` are the main effects and interactions
+    themselves, as `interaction_terms` gives them. Shapes: (n_rows, width) and
+    (n_released, width), finite.
 
     Notes
     -----
@@ -390,14 +348,6 @@ def propensity(
 
     Memory: the records of both tables times the columns of the regression,
     three times.
-
-    Raises
-    ------
-    InputError
-        The tables are not as described, the regression has as many columns as
-        records, or it does not settle.
-    JobError
-        Terms or categories that do not exist.
 
     References
     ----------
@@ -484,20 +434,9 @@ def tree_propensity(
 ) -> TreePropensity:
     """Propensity score mean squared error by CART, against its expectation by permutation.
 
-    Parameters
-    ----------
-    original, released
-        Finite numbers of the same columns, shapes (n_rows, width) and
-        (n_released, width). Codes of categories will do: two splits take out
-        any one.
-    rng
-        For the permutations, and for ties between splits.
-    permutations
-        2 or more.
-    leaf
-        Records that a leaf has at least.
-    most_leaves
-        That the tree grows, the most useful splits first; 2 or more.
+    A tree has at most `most_leaves` leaves, the most useful splits first, of
+    `leaf` records or more. Codes of categories will do: two splits take out any
+    one. Shapes: (n_rows, width) and (n_released, width), finite.
 
     Notes
     -----
@@ -508,17 +447,8 @@ def tree_propensity(
     that repeats each value k times, as centroids do, is told apart with ease.
 
     Value and expectation are of the records that the tree was grown on, in
-    both cases, as published.
-
-    The permutation expectation holds for two independent samples. A release
-    made from these very records may have a ratio below 1: for a copy it is 0.
-
-    Raises
-    ------
-    InputError
-        The tables are not as described.
-    JobError
-        Permutations, leaf or most_leaves are too few.
+    both cases, as published. The expectation holds for two independent samples:
+    a release made from these very records may have a ratio below 1, a copy 0.
 
     References
     ----------
@@ -590,29 +520,15 @@ def discriminator(
     paired: bool = False,
     rounds: int = 60,
 ) -> Auc:
-    """Area under the ROC curve of a classifier on records that it has not seen: 0.5 is chance, 1 certainty.
+    """Area under the ROC curve of boosted trees on records that they have not seen: 0.5 is chance, 1 certainty.
 
-    Parameters
-    ----------
-    original, released
-        Finite numbers of the same columns, shapes (n_rows, width) and
-        (n_released, width), 20 rows or more each.
-    rng
-        Halves the records, and seeds the classifier.
-    categories
-        Places of the columns that are codes from 0 to 249 of categories.
-    paired
-        Whether row i of the release replaces row i of the original. Both are
-        then in the same half. Apart, a value that the release keeps would be
-        learned as the original's and judged as the release's, and a copy would
-        come out below chance.
-    rounds
-        Trees, of at most 31 leaves each.
-
-    Returns
-    -------
-    Auc
-        With DeLong's interval, which takes the judged records as independent.
+    `categories` are places of the columns that are codes from 0 to 249; there are
+    `rounds` trees, of at most 31 leaves each. With `paired`, row i of the release
+    replaces row i of the original, and both are in the same half: apart, a value
+    that the release keeps would be learned as the original's and judged as the
+    release's, and a copy would come out below chance. DeLong's interval takes the
+    judged records as independent. Shapes: (n_rows, width) and (n_released, width),
+    20 rows or more each, finite.
 
     Notes
     -----
@@ -621,13 +537,6 @@ def discriminator(
     The measure is of the release and of this classifier: a better one may
     find more. Rounding, repeated records and values that cannot be are found
     at once, though most analyses do not mind them.
-
-    Raises
-    ------
-    InputError
-        The tables are not as described.
-    JobError
-        Categories that do not exist, or fewer than 1 round.
 
     References
     ----------

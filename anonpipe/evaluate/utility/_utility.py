@@ -62,56 +62,24 @@ def utility(
 ) -> tuple[Measurement, ...]:
     """What a release keeps of its original, by every measure that needs no question of the recipient's.
 
-    Parameters
-    ----------
-    original, released
-        Typed tables with these columns: numbers, dates, categories, nulls.
-        One row or more each.
-    columns
-        Name and kind of those to compare.
-    rng
-        For the baseline, samples, and classifiers.
-    least
-        k: subgroups and tails of fewer records are not looked at.
-    of
-        Records of the whole table, of which `original` may be a sample.
-    paired
-        Whether row i of `released` replaces row i of `original`.
-    endpoints
-        Whose survival curves are compared; those are left out whose columns are not among `columns`.
+    Always the same measurements in the same order; NaN with the reason in `note`
+    where a table has no columns for one. `columns` are names and kinds of those to
+    compare, `least` is k (smaller subgroups and tails are passed over), `of` the
+    records of the whole table, of which `original` may be a sample, and `paired`
+    whether row i of `released` replaces row i of `original`. Endpoints whose columns
+    are not among `columns` are left out.
 
-    Returns
-    -------
-    tuple of Measurement
-        Always the same ones in the same order; NaN with the reason in `note`
-        where a table has no columns for one.
+    *Baseline* is the same figure between two random halves of the
+    original: what chance does to tables of half the size. Classifiers
+    have their own, and so have ratios to chance (`_shapes`).
 
-        *Baseline* is the same figure between two random halves of the
-        original: what chance does to tables of half the size. Classifiers
-        have their own, and so have figures beside chance (`_chance.py`).
-
-        *Interval*, where `of` is more than the rows given: Student's, from
-        the figures of ten disjoint random parts, and reduced by the share of
-        the table that was measured. Sizes of differences are larger in
-        smaller samples; by how much is seen in the parts too, and the lower
-        end allows for it. Higher moments and changes in standard errors have
-        none. Where all records are measured, the figures are
-        exact.
-
-        *Disclosive* are those that, with the release, give an original mean,
-        quantile, count or correlation of one column.
-
-    Raises
-    ------
-    JobError
-        Columns that a table does not have, `least` below 1, or `of` below the
-        number of rows.
-    InputError
-        Values that are not of their kind, or pairs of unequal number.
-
-    References
-    ----------
-    Intervals from parts of the sample: Politis, Romano & Wolf (1999), Subsampling, chapter 2.
+    *Interval*, where `of` is more than the rows given: Student's, from
+    the figures of ten disjoint random parts, and reduced by the share of
+    the table that was measured (Politis, Romano & Wolf 1999, Subsampling, chapter
+    2). Sizes of differences are larger in
+    smaller samples; by how much is seen in the parts too, and the lower
+    end allows for it. Higher moments and changes in standard errors have
+    none. Where all records are measured, the figures are exact.
 
     Examples
     --------

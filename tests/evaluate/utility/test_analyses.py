@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm, t
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, compare_models, fit_models, shares_changed
+from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, fit_models, shares_changed
+from tests.analyses import compare_models
 from tests.naive import models as naive
 
 SURVIVAL = Analysis("survival", "cox", "months ~ age + stage", event="status == 'Dead'")

@@ -6,8 +6,9 @@ import pytest
 from scipy.optimize import linprog
 from statsmodels.duration.hazard_regression import PHReg
 
-from anonpipe.evaluate.utility import Analysis, compare_models, fit_models
+from anonpipe.evaluate.utility import Analysis, fit_models
 from anonpipe.evaluate.utility._models import fit_cox
+from tests.analyses import compare_models
 from tests.naive import models as naive
 
 

@@ -9,11 +9,12 @@ from anonpipe.audience import Audience
 from anonpipe.columns import Kind
 from anonpipe.errors import AnonpipeError, InputError, JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.utility import MEASURES, abico, abim, abisd, il1s, moment_changes, utility
+from anonpipe.evaluate.utility import MEASURES, abim, abisd, il1s, moment_changes, utility
 from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.evaluate.utility._utility import _compared, _with_interval
 from anonpipe.verify.output_control import disclosive
+from tests.benchmarks._correlations import abico
 from tests.benchmarks._lasko_table import lasko_table
 
 KINDS = {

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.evaluate.risk import EquivalenceClasses, Nearest, NearestMatches, expected_links
-from anonpipe.evaluate.utility import Analysis, compare_models
+from anonpipe.evaluate.utility import Analysis
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from tests import small
+from tests.analyses import compare_models
 
 COLUMNS = {
     "months": {"kind": "continuous", "bounds": [0, None], "role": "survival_time"},
