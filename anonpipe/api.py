@@ -20,7 +20,7 @@ from anonpipe.pipeline.run import InMemoryRelease, in_memory
 from anonpipe.progress import OnProgress
 from anonpipe.report import Report, cell, render
 from anonpipe.storage.staging import scratch
-from anonpipe.verify import words
+from anonpipe.verify import summary
 from anonpipe.verify.verdict import Verdict
 
 
@@ -83,15 +83,15 @@ class Anonymized:
 
     def __repr__(self) -> str:
         shape = "no table" if self.table is None else f"{self.report.rows:,} rows x {self._columns} columns"
-        failed = [(words.named(check), words.line(check)) for check in self.verdict.failed]
-        counts = self.report.summary[-1].rstrip(".").replace(". ", "; ")
-        lines = [
-            f"Anonymized: {self.verdict.word}, {shape}; {counts}; {len(self.measures)} measures",
-            *(f"  failed: {name}: {told.measured}, allowed: {told.limit}" for name, told in failed),
-            *(f"  remedy: {remedy}" for remedy in self.remedies),
-            *(f"  warning: {warning}" for warning in self.warnings),
-        ]
-        return "\n".join(lines)
+        passed = self.verdict.passed
+        return "\n".join(
+            [
+                f"Anonymized: {self.verdict.word}, {shape}; {len(self.measures)} measures",
+                f"checks   {summary.counts(self.verdict)}",
+                *(summary.table(self.verdict) if passed else summary.failures(self.verdict, self.remedies)),
+                *(f"warning: {warning}" for warning in self.warnings),
+            ]
+        )
 
     @property
     def _columns(self) -> int:

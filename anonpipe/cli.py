@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -245,7 +245,8 @@ def demo(
     if verbose:
         display.show_log()
     with interrupts.stoppable():
-        _finish(loaded, _execute(loaded, resume=False), None, details=details)
+        # The persons are invented: a second demonstration is no second release of a register
+        _finish(loaded, _execute(loaded, resume=False, repeats="ignore"), None, details=details)
     both = _compared(loaded.output, loaded.report.internal)
     if details:
         display.show_compared(both)
@@ -603,14 +604,16 @@ def _load(path: Path, settings: list[str] | None, options: dict[str, Any]) -> Jo
     return load_job(path, overrides | dict(parse_setting(setting) for setting in settings or []))
 
 
-def _execute(job: Job, resume: bool, form: Form = Form.TABLES) -> RunOutcome:
+def _execute(
+    job: Job, resume: bool, form: Form = Form.TABLES, repeats: Literal["refuse", "ignore"] = "refuse"
+) -> RunOutcome:
     if form is Form.TABLES:
         _tell_if_cold(job)
     from anonpipe.pipeline.run import execute
 
     try:
         with display.progress_display(silent=form is Form.QUIET) as on_progress:
-            return execute(job, resume, on_progress=on_progress)
+            return execute(job, resume, on_progress=on_progress, repeats=repeats)
     except KeyboardInterrupt:
         pass
     display.err.print(

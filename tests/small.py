@@ -146,7 +146,10 @@ def commands(capture: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ans
     monkeypatch.setattr(display, "err", Console(stderr=True, highlight=False, width=80))
     monkeypatch.setattr(cli, "_compiled", lambda: True)
     execute, executor = pipeline.execute, _study.open_executor
-    monkeypatch.setattr(pipeline, "execute", lambda job, resume, on_progress: execute(job, resume, False, on_progress))
+    def in_this_process(job, resume, on_progress, repeats="refuse"):
+        return execute(job, resume, False, on_progress, repeats)
+
+    monkeypatch.setattr(pipeline, "execute", in_this_process)
     monkeypatch.setattr(_study, "open_executor", lambda job, staging, _: executor(job, staging, False))
 
     def call(*arguments: Any) -> Answer:

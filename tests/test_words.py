@@ -86,7 +86,8 @@ def test_no_old_word_in_what_a_run_says(call, job_file, tmp_path):
     for word in ("deviation from its expected value", "key variables", "internal report", "reidentification_rate"):
         assert any(word in " ".join(text.split()) for text in said.values()), word
     pages = [text for name, text in said.items() if name.endswith(".html")]
-    assert any("Internal report" in page for page in pages) and any("External report" in page for page in pages)
+    assert any("For the data steward only" in page for page in pages)
+    assert any("For recipients of the release" in page for page in pages)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -73,18 +73,19 @@ def execute(
     resume: bool = False,
     cluster: bool = True,
     on_progress: OnProgress = lambda _: None,
+    repeats: Repeats = "refuse",
 ) -> RunOutcome:
     """Run a job from input to release."""
     try:
         with interrupts.stoppable() if cluster else contextlib.nullcontext():  # Dask swallows Ctrl-C
-            return _execute(job, resume, cluster, on_progress)
+            return _execute(job, resume, cluster, on_progress, repeats)
     except Exception as error:
         failure = engine.account(error, "the run")
     failure.raise_it()
 
 
-def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress) -> RunOutcome:
-    with open_run(job, resume, on_progress) as run:
+def _execute(job: Job, resume: bool, cluster: bool, on_progress: OnProgress, repeats: Repeats) -> RunOutcome:
+    with open_run(job, resume, on_progress, repeats=repeats) as run:
         with open_executor(job, run.staging, cluster) as executor:
             for stage in MAPPED_STAGES:
                 stage(run, executor)

@@ -171,6 +171,7 @@ def of_two_tables(found: BothTables) -> Report:
         guarantees=(),
         not_guaranteed=(),
         checks=checks,
+        dials=words.dials(found.verdict.checks),
         pictures=tuple(_picture(one, "") for one in found.distributions),
         correlations=_correlations(found.correlations, with_original=True),
         pictured=found.pictured,
@@ -226,6 +227,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "guarantees": words.guarantees(job, grouped, facts.identical, facts.least is not None),
         "not_guaranteed": (*words.not_guaranteed(job, grouped, facts.identical, not_kept), *overlaps),
         "checks": lines,
+        "dials": words.dials(checks),
         "group_sizes": tuple(
             SizeLine(smallest=line["from"], largest=line["to"], groups=line["groups"])
             for line in facts.group_sizes or ()

@@ -54,6 +54,19 @@ class CheckLine(Part):
     mandatory: bool
 
 
+class Dial(Part):
+    """One of the four figures at the head of a report, and the limit that it is held against."""
+
+    key: str
+    title: str
+    shown: str  # The estimate with its unit
+    sentence: str  # What it means
+    estimate: float | None = None  # None where it was not evaluated, or recipients may not know it
+    upper: float | None = None  # Upper end of its 95 % interval; None where there is none
+    limit: float | None = None
+    outcome: Literal["passed", "failed", "not checked", "no limit set"] = "not checked"
+
+
 class ColumnLine(Part):
     """A column: what it is and what was done with it; `kind` is empty for those that the input does not have.
 
@@ -300,6 +313,7 @@ class Report(Part):
     not_guaranteed: tuple[str, ...] = Field(validation_alias=AliasChoices("not_guaranteed", "limits_of_promise"))
     # checks, group_sizes: the gates; sizes of groups, empty where a mask forms none
     checks: tuple[CheckLine, ...]
+    dials: tuple[Dial, ...] = ()  # Empty in reports of earlier versions
     group_sizes: tuple[SizeLine, ...] = ()
     # pictures, correlations, pictured: columns before and after, measured on so many records; 0 for none
     pictures: tuple[Picture, ...] = ()

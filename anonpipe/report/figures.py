@@ -21,7 +21,17 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from anonpipe.errors import printable
-from anonpipe.report.content import AnalysisPart, Coefficient, Correlations, CurveLine, Figure, Panel, Picture, SizeLine
+from anonpipe.report.content import (
+    AnalysisPart,
+    Coefficient,
+    Correlations,
+    CurveLine,
+    Dial,
+    Figure,
+    Panel,
+    Picture,
+    SizeLine,
+)
 
 WIDTH = 340
 _LETTER = 6.2  # mean width of a letter of 11 units
@@ -360,6 +370,33 @@ def gauge(figure: Figure) -> Markup:
     parts += [_text(8, 34, amount(low, figure.unit)), _text(WIDTH - 8, 34, amount(high, figure.unit), "end")]
     compared = f", baseline {amount(figure.baseline, figure.unit)}" if figure.baseline is not None else ""
     return _drawing(f"{figure.title}: {amount(figure.value, figure.unit)}{compared}", 40, parts)
+
+
+def dial(shown: Dial) -> Markup:
+    """A half circle: the estimate, the upper end of its interval, and the limit."""
+    floor = 0.5 if shown.key.endswith("auc") else 0.0  # guessing
+    most = 1.0 if shown.limit is None and floor else 2.0 * ((shown.limit or 1.0) - floor) + floor
+    angle = _scale(floor, most, math.pi, 0.0)
+
+    def point(value: float, radius: float) -> str:
+        at = angle(min(max(value, floor), most))
+        return f"{100 + radius * math.cos(at):.1f} {96 - radius * math.sin(at):.1f}"
+
+    def arc(first: float, last: float, class_: str) -> Markup:
+        return tag("path", d=f"M{point(first, 80)}A80 80 0 0 1 {point(last, 80)}", class_=class_)
+
+    limit = most if shown.limit is None else shown.limit
+    parts = [arc(floor, limit, "dial")] + ([arc(limit, most, "dial beyond")] if limit < most else [])
+    said = f"{shown.title}: {shown.shown}"
+    if shown.estimate is not None:
+        if shown.upper is not None:
+            parts.append(arc(shown.estimate, max(shown.estimate, shown.upper), "dial reach"))
+        parts.append(tag("path", d=f"M100 96L{point(shown.estimate, 66)}", class_="needle"))
+    parts.append(tag("circle", cx=100, cy=96, r=5, class_="hub"))
+    if shown.limit is not None:
+        parts.append(tag("path", d=f"M{point(limit, 70)}L{point(limit, 92)}", class_="axis"))
+        said += f", limit {number(shown.limit)}"
+    return tag("svg", Markup("").join(parts), viewBox="0 0 200 104", role="img", aria_label=said, focusable="false")
 
 
 def _axis(known: Sequence[float], near: bool) -> tuple[float, float]:

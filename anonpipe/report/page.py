@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from anonpipe.errors import InputError, printable
 from anonpipe.report import figures, words
 from anonpipe.report.content import FORMAT, Report
 from anonpipe.storage import release
+from anonpipe.verify.catalogue import MEASURED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +35,9 @@ _IN_WORDS = {
 def render(report: Report) -> str:
     """Draw a report as a page."""
     changes = figures.changes(report.correlations)[:_MOST_PAIRS] if report.correlations else []
-    return _template("page.html").render(report=report, changes=changes, share_titles=_IN_WORDS)
+    patterns = [name for gate in MEASURED.values() if "risk" in gate.needs for name in (*gate.figures, *gate.beside)]
+    attacks = {one.name for one in report.risk if any(fnmatchcase(one.name, pattern) for pattern in patterns)}
+    return _template("page.html").render(report=report, changes=changes, share_titles=_IN_WORDS, attack_figures=attacks)
 
 
 def cell(report: Report, remedies: Sequence[str], head: pa.Table | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,9 +13,12 @@ from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
-from anonpipe.report.content import CheckLine, ColumnLine, MethodLine, Treatment
+from anonpipe.report.content import CheckLine, ColumnLine, Dial, MethodLine, Treatment
+from anonpipe.report.figures import percent
 from anonpipe.verify.catalogue import GATES, kind_of
+from anonpipe.verify.check import Check
 from anonpipe.verify.verdict import without_limit
+from anonpipe.verify.words import limit as limit_text
 
 
 def counted(number: int, what: str) -> str:
@@ -85,6 +89,59 @@ def coefficient(name: str) -> str:
     ('C(grade)[T.7]:age', 'dose[T.2.5]')
     """
     return re.sub(r"\[((?:T\.)?-?\d+)\.0\]", r"[\1]", name)
+
+
+# Figures at the head of a report: check, title, the sentence of a figure, and whether it is a share
+_DIALS: tuple[tuple[str, str, str, bool], ...] = (
+    (
+        "risk.reidentification_rate",
+        "Re-identification",
+        "An attacker who has the original links {} of the records.",
+        True,
+    ),
+    (
+        "risk.membership_auc",
+        "Membership",
+        "Chance that a member of the table looks more like one than another person: {} (0.5 is guessing).",
+        False,
+    ),
+    (
+        "utility.column_shapes",
+        "Columns",
+        "The worst column is {} times as far from the original as its random halves are from each other.",
+        False,
+    ),
+    (
+        "utility.pair_shapes",
+        "Pairs of columns",
+        "The worst pair of columns is {} times as far from the original as its random halves are from each other.",
+        False,
+    ),
+)
+
+
+def dials(checks: Sequence[Check]) -> tuple[Dial, ...]:
+    """The four figures at the head of a report, as far as these checks tell them."""
+    by_key = {check.key: check for check in checks}
+    return tuple(_dial(by_key.get(key), title, sentence, is_share) for key, title, sentence, is_share in _DIALS)
+
+
+def _dial(check: Check | None, title: str, sentence: str, is_share: bool) -> Dial:
+    if check is None or check.measured is None or not math.isfinite(check.measured):
+        why = "Not evaluated." if check is None else f"Not evaluated: {limit_text(check)}."
+        return Dial(key="", title=title, shown="–", sentence=why)
+    estimate = check.measured if check.point is None or not math.isfinite(check.point) else check.point
+    shown = percent(estimate) if is_share else f"{estimate:.3g}"
+    return Dial(
+        key=check.key,
+        title=title,
+        estimate=estimate,
+        upper=check.measured if check.point is not None else None,
+        limit=check.limit,
+        outcome=check.outcome.value,
+        shown=shown,
+        sentence=sentence.format(shown),
+    )
 
 
 _BY = {"normal_scores": "normal scores", "log": "logarithms", "none": "values"}
