@@ -100,16 +100,10 @@ def class_risk(
 ) -> list[Measurement]:
     """Put the class disclosure of a grouping beside that of random groups.
 
-    Parameters
-    ----------
-    disclosed
-        From `class_disclosure`, of the whole table.
-    column
-        Name of the class column.
-    shares, sizes
-        Share of each class in the whole table, shape (n_classes,), and
-        records of each group, shape (n_groups,), which add up to the table's;
-        both, or neither for no baseline.
+    - `disclosed`: from `class_disclosure`, of the whole table.
+    - `column`: name of the class column.
+    - `shares`, `sizes`: share of each class in the whole table, shape (n_classes,), and records of each group, shape
+      (n_groups,), which add up to the table's; both, or neither for no baseline.
 
     Examples
     --------

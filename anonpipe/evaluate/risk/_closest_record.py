@@ -48,24 +48,17 @@ def closest_record(
 ) -> list[Measurement]:
     """Compare distances to the closest and second closest record with a reference.
 
-    Parameters
-    ----------
-    distances
-        First and second smallest distance of each record searched, shape
-        (n, 2): originals in the release, or released records in the original.
-    reference
-        The same without a release, shape (m, 2): originals in the original,
-        each but itself, or a hold-out in the original.
-    reference_is
-        Which of them, in words.
-    of
-        Records that `distances` is a sample of; None for all.
+    - `distances`: first and second smallest distance of each record searched, shape (n, 2): originals in the release,
+      or released records in the original.
+    - `reference`: the same without a release, shape (m, 2): originals in the original, each but itself, or a hold-out
+      in the original.
+    - `reference_is`: which of them, in words.
+    - `of`: records that `distances` is a sample of; None for all.
 
     Notes
     -----
-    Percentiles are order statistics (the lower one at a fraction). The
-    interval of the 5th percentile is that of order statistics: binomial ranks.
-    Where both distances are 0 their ratio is taken as 1, as neither stands out.
+    Percentiles are order statistics (the lower one at a fraction). The interval of the 5th percentile is that of order
+    statistics: binomial ranks. Where both distances are 0 their ratio is taken as 1, as neither stands out.
 
     Examples
     --------

@@ -127,23 +127,14 @@ def conditional_privacy(
 ) -> ConditionalPrivacy:
     """Average conditional privacy 2^h(A|B), A being an original column and B its released values.
 
-    Parameters
-    ----------
-    original, released
-        Numbers, NaN for null, a released record in the row of its original,
-        shapes (n_rows, width). Where records have no released record of their
-        own, pair those of a group in any order.
-    names
-        Of the columns; numbered where not given.
-    categories
-        Numbers of the columns that hold codes.
-    neighbours
-        Neighbours that the estimate rests on, 1 or more. More are steadier,
-        and smooth over finer structure.
-    records
-        Number of original records, if these are a random sample.
-    seed
-        Of the places inside the steps of a grid.
+    - `original`, `released`: numbers, NaN for null, a released record in the row of its original, shapes (n_rows,
+      width). Where records have no released record of their own, pair those of a group in any order.
+    - `names`: of the columns; numbered where not given.
+    - `categories`: numbers of the columns that hold codes.
+    - `neighbours`: neighbours that the estimate rests on, 1 or more. More are steadier, and smooth over finer
+      structure.
+    - `records`: number of original records, if these are a random sample.
+    - `seed`: of the places inside the steps of a grid.
 
     Returns
     -------
@@ -156,53 +147,37 @@ def conditional_privacy(
 
     Notes
     -----
-    *Numbers.* The paper gives no estimator. With ε_i the distance from record
-    i to its k-th neighbour in the plane of A and B, the larger of both
-    coordinates counting, and m_i the other records whose B is nearer than ε_i,
+    *Numbers.* The paper gives no estimator. With ε_i the distance from record i to its k-th neighbour in the plane of A
+    and B, the larger of both coordinates counting, and m_i the other records whose B is nearer than ε_i,
 
         h(A|B) = mean of log(2 ε_i) + ψ(m_i + 1), less ψ(k)
 
-    is h(A, B) - h(B) after Kozachenko & Leonenko with the same ε_i in both,
-    whose errors largely cancel (Kraskov et al.). B is scaled as A is. It holds
-    too where B takes few values, as group means do.
+    is h(A, B) - h(B) after Kozachenko & Leonenko with the same ε_i in both, whose errors largely cancel (Kraskov et
+    al.). B is scaled as A is. It holds too where B takes few values, as group means do.
 
-    *Grids.* A column with repeated values has no density. Where all its values
-    are multiples of a step δ apart (whole numbers, months, up to six digits
-    behind the point), A + U with U uniform within a step has one, and h(A + U
-    | B) = H(A|B) + log δ without error: the number of values times their
-    distance. B is spread inside its own steps in the same way, which takes
-    nothing away, as B can be read off again. A column where one record in a
-    hundred or more shares its value with `neighbours` others, and which lies
-    on no grid, is left out.
+    *Grids.* A column with repeated values has no density. Where all its values are multiples of a step δ apart (whole
+    numbers, months, up to six digits behind the point), A + U with U uniform within a step has one, and h(A + U | B) =
+    H(A|B) + log δ without error: the number of values times their distance. B is spread inside its own steps in the
+    same way, which takes nothing away, as B can be read off again. A column where one record in a hundred or more
+    shares its value with `neighbours` others, and which lies on no grid, is left out.
 
-    *Categories.* H(A, B) - H(B) from counts, each with the correction of
-    Miller and Madow. A null is a category. A column of so many values that the
-    pair of one record in fifty or more occurs once is left out, as the
-    correction does not reach what was never seen.
+    *Categories.* H(A, B) - H(B) from counts, each with the correction of Miller and Madow. A null is a category. A
+    column of so many values that the pair of one record in fifty or more occurs once is left out, as the correction
+    does not reach what was never seen.
 
-    *The interval* rests on ten parts of the records: Student's for the mean of
-    ten, of the spread of the parts' figures, and, as errors of the estimate
-    fall with the root of the records or faster, the difference between the mean of
-    the parts and the whole for its bias. Over 200 draws each of fifteen laws
-    (normal of any correlation, long-tailed, ages, months, counts, group means,
-    copies, categories) of 500 and of 2,000 records it covered the true value in
-    95 % or more (`python -m tests.benchmarks.conditional_privacy`). There is none under 200 records.
+    *The interval* rests on ten parts of the records: Student's for the mean of ten, of the spread of the parts'
+    figures, and, as errors of the estimate fall with the root of the records or faster, the difference between the mean
+    of the parts and the whole for its bias. Over 200 draws each of fifteen laws (normal of any correlation,
+    long-tailed, ages, months, counts, group means, copies, categories) of 500 and of 2,000 records it covered the true
+    value in 95 % or more (`python -m tests.benchmarks.conditional_privacy`). There is none under 200 records.
 
-    *Limits.* Only one column is taken to be seen. An average hides single
-    records that are fully known.
-
-    Raises
-    ------
-    InputError, JobError
-        Arguments are not as described, or records are not more than neighbours.
+    *Limits.* Only one column is taken to be seen. An average hides single records that are fully known.
 
     References
     ----------
-    Gal, Chen, Gangopadhyay & Chen (2014), J. Biomedical Informatics 50,
-    doi:10.1016/j.jbi.2014.05.001, eqs. 9, 10; Agrawal & Aggarwal (2001),
-    PODS, doi:10.1145/375551.375602; Kraskov, Stögbauer & Grassberger (2004),
-    Physical Review E 69:066138, doi:10.1103/PhysRevE.69.066138; Miller (1955),
-    Note on the bias of information estimates.
+    Gal, Chen, Gangopadhyay & Chen (2014), J. Biomedical Informatics 50, doi:10.1016/j.jbi.2014.05.001, eqs. 9, 10;
+    Agrawal & Aggarwal (2001), PODS, doi:10.1145/375551.375602; Kraskov, Stögbauer & Grassberger (2004), Physical Review
+    E 69:066138, doi:10.1103/PhysRevE.69.066138; Miller (1955), Note on the bias of information estimates.
 
     Examples
     --------

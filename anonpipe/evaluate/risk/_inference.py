@@ -95,8 +95,8 @@ class AttributeInference:
     def worse_where_sure(self) -> tuple[tuple[SurestGuesses, AttributeRisk], ...]:
         """Columns of which the surest guesses give away more than all guesses of any do, and certainly something.
 
-        Certainly: the lower end of the interval is above 0. Few guesses are far off by chance alone, and a largest
-        risk that heeded them whatever they show would be theirs in every release.
+        Certainly: the lower end of the interval is above 0. Few guesses are far off by chance alone, and a largest risk
+        that heeded them whatever they show would be theirs in every release.
         """
         known = -math.inf if math.isnan(self.worst.risk) else self.worst.risk
         pairs = ((each, one) for each in self.surest for one in each.columns)
@@ -106,8 +106,8 @@ class AttributeInference:
     def worst_interval(self) -> tuple[float, float] | tuple[None, None]:
         """95 % interval of the largest risk: the largest of both ends; None where none is defined.
 
-        Of all columns, and of `worse_where_sure`. As the intervals hold together, the largest risk is no
-        smaller than any lower end, and no larger than the largest upper one.
+        Of all columns, and of `worse_where_sure`. As the intervals hold together, the largest risk is no smaller than
+        any lower end, and no larger than the largest upper one.
         """
         return _largest((*self.columns, *(one for _, one in self.worse_where_sure)))
 
@@ -238,72 +238,46 @@ def attribute_inference(
 ) -> AttributeInference:
     """Guess each column of members and of held-out records from all their other columns.
 
-    Parameters
-    ----------
-    released
-        Cells of the release, shape (n_rows, n_columns), two columns or more:
-        numbers as they are, categories as codes, NaN for null. The whole
-        release, or a sample: one that holds what became of the members makes
-        the risk of `nearest` somewhat too large, as fewer others are close.
-    members, controls
-        Cells of records that the release was made from, and of records of the
-        same population that it was not made from.
-    categories
-        Numbers of the columns that hold codes.
-    names
-        Of the columns.
-    columns
-        Numbers of the columns to guess; None for all.
-    guess
-        `nearest`: the value of the closest released record (equally close:
-        the lower row). `trees`: a forest of extremely randomised trees, grown
-        on at most 10,000 released records (64 commonest categories of a column).
-    tolerance
-        Largest error of a right guess of a number, in parts of the released
-        column's `middle_spread`: of its standard deviation if it is normal. One giant makes the standard deviation so
-        large that any guess is right. A null is right where a null is guessed.
-    of
-        Members that there are, of which these are a sample; None for all.
-    seed
-        Of the trees, and of the records they are grown on.
-    found
-        What a search of the whole release has found for members and then
-        controls, for `nearest`; `released` is a sample then, of which scale
-        and best constant are taken. None searches `released`.
+    - `released`: cells of the release, shape (n_rows, n_columns), two columns or more: numbers as they are, categories
+      as codes, NaN for null. The whole release, or a sample: one that holds what became of the members makes the risk
+      of `nearest` somewhat too large, as fewer others are close.
+    - `members`, `controls`: cells of records that the release was made from, and of records of the same population that
+      it was not made from.
+    - `categories`: numbers of the columns that hold codes.
+    - `names`: of the columns.
+    - `columns`: numbers of the columns to guess; None for all.
+    - `guess`: `nearest`: the value of the closest released record (equally close: the lower row). `trees`: a forest of
+      extremely randomised trees, grown on at most 10,000 released records (64 commonest categories of a column).
+    - `tolerance`: largest error of a right guess of a number, in parts of the released column's `middle_spread`: of its
+      standard deviation if it is normal. One giant makes the standard deviation so large that any guess is right. A
+      null is right where a null is guessed.
+    - `of`: members that there are, of which these are a sample; None for all.
+    - `seed`: of the trees, and of the records they are grown on.
+    - `found`: what a search of the whole release has found for members and then controls, for `nearest`; `released` is
+      a sample then, of which scale and best constant are taken. None searches `released`.
 
     Notes
     -----
-    *Distances.* A number counts by its z-score on the released scale, a
-    category as much as one number on average: its dummies are scaled so that
-    two released records differ by 2 in squares. Nulls of a number lie at its
-    mean, with a dummy of their own.
+    *Distances.* A number counts by its z-score on the released scale, a category as much as one number on average: its
+    dummies are scaled so that two released records differ by 2 in squares. Nulls of a number lie at its mean, with a
+    dummy of their own.
 
-    *The control.* Guesses right for held-out persons too follow from the
-    population, which is what a release is for; what members have beyond is
-    what it says of its own persons.
+    *The control.* Guesses right for held-out persons too follow from the population, which is what a release is for;
+    what members have beyond is what it says of its own persons.
 
-    *The surest guesses.* Who may choose whom to guess of takes those on whom the nearest released records agree.
-    The guess is then what most of these hold. The surest members are held against the surest held-out records,
-    as many of all.
+    *The surest guesses.* Who may choose whom to guess of takes those on whom the nearest released records agree. The
+    guess is then what most of these hold. The surest members are held against the surest held-out records, as many of
+    all.
 
-    *The interval.* The risk is 1 less the ratio of the shares of wrong guesses,
-    of members and of controls, whose exact intervals are joined on the
-    logarithmic scale (Donner & Zou). As the worst of m columns is reported,
-    each errs with a chance of 5 % / m (Bonferroni), with the surest guesses of three shares 5 % / 4 m. Of releases
-    that say no more of their own persons than of others, no more than the 2.5 % of one
-    side show a risk above 0.
+    *The interval.* The risk is 1 less the ratio of the shares of wrong guesses, of members and of controls, whose exact
+    intervals are joined on the logarithmic scale (Donner & Zou). As the worst of m columns is reported, each errs with
+    a chance of 5 % / m (Bonferroni), with the surest guesses of three shares 5 % / 4 m. Of releases that say no more of
+    their own persons than of others, no more than the 2.5 % of one side show a risk above 0.
 
     References
     ----------
-    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055;
-    Donner & Zou (2012), Stat. Methods Med. Res. 21:347-359 (ratios of shares).
-
-    Raises
-    ------
-    InputError
-        The tables do not fit each other, or have values that are not allowed.
-    JobError
-        A column, the guess or the tolerance makes no sense.
+    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055; Donner & Zou (2012), Stat. Methods Med.
+    Res. 21:347-359 (ratios of shares).
 
     Examples
     --------
@@ -552,26 +526,16 @@ class StratumInference:
 def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> StratumInference:
     """What a release gives away of the strata of its persons.
 
-    Parameters
-    ----------
-    guesses
-        Of each stratum column whose guesses are right.
-    of
-        Persons that there are.
+    - `guesses`: of each stratum column whose guesses are right.
+    - `of`: persons that there are.
 
     Notes
     -----
-    The risk is (members - controls) / (1 - controls), as for any other
-    attribute: of what cannot be guessed anyway, the share that the release gives away. Without a hold-out
-    the control is the same intruder with the original records of all *other* persons: what they say
-    of a person follows from the population. Each interval errs with a chance of 5 % over
-    the number of columns (Bonferroni); members and controls count as independent, which is too
-    wide where both are guesses of the same persons.
-
-    Raises
-    ------
-    JobError
-        No column.
+    The risk is (members - controls) / (1 - controls), as for any other attribute: of what cannot be guessed anyway, the
+    share that the release gives away. Without a hold-out the control is the same intruder with the original records of
+    all *other* persons: what they say of a person follows from the population. Each interval errs with a chance of 5 %
+    over the number of columns (Bonferroni); members and controls count as independent, which is too wide where both are
+    guesses of the same persons.
 
     References
     ----------
@@ -609,12 +573,8 @@ def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> Stratum
 def least_shown(other: float, members: int, controls: int) -> float:
     """Upper end of the interval that a release which tells nothing of the strata may show: no lower limit can be met.
 
-    Parameters
-    ----------
-    other
-        Share of the persons who have another value than the commonest.
-    members, controls
-        Persons looked for, and those who are their control.
+    - `other`: share of the persons who have another value than the commonest.
+    - `members`, `controls`: persons looked for, and those who are their control.
 
     Notes
     -----

@@ -53,8 +53,7 @@ def wilson(successes: float, trials: float) -> tuple[float, float]:
 def exact(successes: float, trials: float, tail: float = 0.025) -> tuple[float, float]:
     """Interval of a share that errs with a chance of no more than `tail` on either side.
 
-    Holds for few trials and shares near 0 and 1 too, where Wilson's is too
-    short far out in the tails.
+    Holds for few trials and shares near 0 and 1 too, where Wilson's is too short far out in the tails.
 
     References
     ----------
@@ -111,8 +110,8 @@ def beyond_control(attack: Share, control: Share) -> tuple[float, float, float]:
 
     References
     ----------
-    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 3;
-    Donner & Zou (2012), Stat. Methods Med. Res. 21:347-359 (ratios of shares).
+    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 3; Donner & Zou (2012), Stat.
+    Methods Med. Res. 21:347-359 (ratios of shares).
 
     Examples
     --------
@@ -173,10 +172,9 @@ def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, 
 def grouped_share(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[float, float, float]:
     """A share whose trials come in groups: (share, low, high).
 
-    Trials of one group hit or miss together, so that their number says little.
-    Wilson's interval is taken with the number of independent trials that would
-    have the variance between groups (of a ratio: total hits / total trials),
-    at most the number of trials, and the number of groups where all or none hit.
+    Trials of one group hit or miss together, so that their number says little. Wilson's interval is taken with the
+    number of independent trials that would have the variance between groups (of a ratio: total hits / total trials), at
+    most the number of trials, and the number of groups where all or none hit.
 
     Shapes: hits, trials (n_groups,).
 

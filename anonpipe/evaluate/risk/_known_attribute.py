@@ -143,47 +143,32 @@ def known_attribute(
 ) -> RecoveredValues:
     """Attack every record of whole groups through each of its attributes in turn.
 
-    Parameters
-    ----------
-    original, released
-        Finite features of the synthesized columns, shape (n_rows, width), width
-        of 2 or more, on one scale.
-    labels
-        Group of row i of both, whole numbers, shape (n_rows,). The order of
-        rows inside a group does not matter.
-    rng
-        Picks the other group of the baseline.
-    guess
-        `closest`: the released record of the group that is closest in the
-        known attribute (equally close: the lower row). `moments`: see Notes.
-        `mean`: the mean of the group's released records, which is the best of
-        the three where noise is laid over true group means.
-    tolerance
-        Largest error of a recovered value, in units of the features.
-    names
-        Of the columns.
-    of
-        Records in the release, of which these are whole groups; None for all.
+    - `original`, `released`: finite features of the synthesized columns, shape (n_rows, width), width of 2 or more, on
+      one scale.
+    - `labels`: group of row i of both, whole numbers, shape (n_rows,). The order of rows inside a group does not
+      matter.
+    - `rng`: picks the other group of the baseline.
+    - `guess`: `closest`: the released record of the group that is closest in the known attribute (equally close: the
+      lower row). `moments`: see Notes. `mean`: the mean of the group's released records, which is the best of the three
+      where noise is laid over true group means.
+    - `tolerance`: largest error of a recovered value, in units of the features.
+    - `names`: of the columns.
+    - `of`: records in the release, of which these are whole groups; None for all.
 
     Notes
     -----
-    *Moments.* The released records of a group of n have mean m and scatter
-    V diag(s²) Vᵀ, and if those are the originals', every original is
-    m + (u s) Vᵀ for some u of the group. A known attribute is one linear
-    equation in u, of which the shortest solution is taken: the prediction by
-    the regression within the group. Where the scatter has rank n - 1, as
-    groups of up to width + 1 records have, the length of u is known too,
-    √((n-1)/n): in a group of two that is no news, as u is one number; in a
-    group of three two answers are left, and the one nearer to the record
-    counts, because any other knowledge tells them apart. Beyond three a whole
-    sphere of answers is left, and the shortest solution stands.
+    *Moments.* The released records of a group of n have mean m and scatter V diag(s²) Vᵀ, and if those are the
+    originals', every original is m + (u s) Vᵀ for some u of the group. A known attribute is one linear equation in u,
+    of which the shortest solution is taken: the prediction by the regression within the group. Where the scatter has
+    rank n - 1, as groups of up to width + 1 records have, the length of u is known too, √((n-1)/n): in a group of two
+    that is no news, as u is one number; in a group of three two answers are left, and the one nearer to the record
+    counts, because any other knowledge tells them apart. Beyond three a whole sphere of answers is left, and the
+    shortest solution stands.
 
-    All guesses take the group as known, so this is an upper limit of what a
-    person who must find the group first would recover.
+    All guesses take the group as known, so this is an upper limit of what a person who must find the group first would
+    recover.
 
-    Time n · width² and, for moments, n · width · min(group, width); memory
-    a few times the features.
-
+    Time n · width² and, for moments, n · width · min(group, width); memory a few times the features.
 
     Examples
     --------
@@ -276,20 +261,14 @@ def collusion(
 ) -> RecoveredValues:
     """Guess every record of whole groups from the sum of the released ones and the records of all other members.
 
-    Parameters
-    ----------
-    original, released, labels, tolerance, names, of
-        As for `known_attribute`; one column will do.
+    - `original`, `released`, `labels`, `tolerance`, `names`, `of`: as for `known_attribute`; one column will do.
 
     Notes
     -----
-    The guess for the last of n members is the sum of the released records less
-    the originals of the others, so that its error is the change of the group's
-    sum: nothing where sums are kept exactly, whatever the group's size, and n
-    times the error of the mean otherwise. Where the sum is noisy a more
-    careful attacker would lean towards the released mean, which is the
-    baseline here.
-
+    The guess for the last of n members is the sum of the released records less the originals of the others, so that its
+    error is the change of the group's sum: nothing where sums are kept exactly, whatever the group's size, and n times
+    the error of the mean otherwise. Where the sum is noisy a more careful attacker would lean towards the released
+    mean, which is the baseline here.
 
     Examples
     --------

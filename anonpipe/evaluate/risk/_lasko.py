@@ -44,12 +44,8 @@ class Predictions(NamedTuple):
 def predictions(found: Nearest, k: int = 5) -> Predictions:
     """How well the nearest of some other records predict each record.
 
-    Parameters
-    ----------
-    found
-        The k or more nearest records and their values.
-    k
-        Matches between which the intruder wavers, 2 or more; the authors take 5.
+    - `found`: the k or more nearest records and their values.
+    - `k`: matches between which the intruder wavers, 2 or more; the authors take 5.
 
     Returns
     -------
@@ -60,19 +56,11 @@ def predictions(found: Nearest, k: int = 5) -> Predictions:
 
     Notes
     -----
-    *Ambiguity of 0 / 0.* Where k records equal the query, 0 ("an exact match
-    to some record") and 1 ("a tie among k records") both apply. It is 1 here:
-    it "represents the difficulty in selecting the best match", and uncertainty
-    and distance, both 0, tell the rest.
+    *Ambiguity of 0 / 0.* Where k records equal the query, 0 ("an exact match to some record") and 1 ("a tie among k
+    records") both apply. It is 1 here: it "represents the difficulty in selecting the best match", and uncertainty and
+    distance, both 0, tell the rest.
 
     *Variance* is over k: the k nearest are all there is, no sample.
-
-    Raises
-    ------
-    InputError
-        There are fewer than k records, or `found` is without values.
-    JobError
-        `k` is below 2.
 
     Examples
     --------
@@ -209,50 +197,31 @@ def lasko_measures(
 ) -> LaskoMeasures:
     """The authors' measures of what a release tells of its own records.
 
-    Parameters
-    ----------
-    found
-        The k or more nearest released records of the original records looked
-        for, with their values, on standardised columns.
-    reference
-        The k or more nearest of the same records among the originals, each
-        without itself; or those of these records in a table of other persons
-        of the same number of records as the release.
-    records
-        Number of original records; if more than were looked for, these must
-        be a random sample.
-    own_row, own_group, group_of_found
-        As in `score_linkage`; the group is used where `own_row` is not given.
-        Without both there are no matches to be right.
-    k
-        Matches between which the intruder wavers, 2 or more.
-    margin
-        Excess of a cumulative share that counts as equal, 0 to 1.
-    reference_is
-        What the reference is, for the reader.
+    - `found`: the k or more nearest released records of the original records looked for, with their values, on
+      standardised columns.
+    - `reference`: the k or more nearest of the same records among the originals, each without itself; or those of these
+      records in a table of other persons of the same number of records as the release.
+    - `records`: number of original records; if more than were looked for, these must be a random sample.
+    - `own_row`, `own_group`, `group_of_found`: as in `score_linkage`; the group is used where `own_row` is not given.
+      Without both there are no matches to be right.
+    - `k`: matches between which the intruder wavers, 2 or more.
+    - `margin`: excess of a cumulative share that counts as equal, 0 to 1.
+    - `reference_is`: what the reference is, for the reader.
 
     Notes
     -----
-    Where all three distributions are no smaller than those of the reference,
-    the release seems to tell no more of its subjects than a table of others
-    would: evidence, not proof. Centroids have an uncertainty
-    of 0 by design and never meet it there.
+    Where all three distributions are no smaller than those of the reference, the release seems to tell no more of its
+    subjects than a table of others would: evidence, not proof. Centroids have an uncertainty of 0 by design and never
+    meet it there.
 
-    A smaller reference table lies further off by itself, and flatters the
-    release.
+    A smaller reference table lies further off by itself, and flatters the release.
 
-    *All three together* is what the authors suspect to be better but did not
-    try: a logistic regression of right on the three, by ranks, in five folds.
-
-    Raises
-    ------
-    InputError, JobError
-        Arguments are not as described.
+    *All three together* is what the authors suspect to be better but did not try: a logistic regression of right on the
+    three, by ranks, in five folds.
 
     References
     ----------
-    Lasko & Vinterbo (2010), IEEE TKDE 22(3):437-446, doi:10.1109/TKDE.2009.88,
-    sections II.A, IV.C and V.
+    Lasko & Vinterbo (2010), IEEE TKDE 22(3):437-446, doi:10.1109/TKDE.2009.88, sections II.A, IV.C and V.
 
     Examples
     --------
@@ -400,17 +369,15 @@ def excess(values: FloatArray, reference: FloatArray, margin: float, title: str 
 
     Notes
     -----
-    Under an excess of `margin` or less, a statistic of d is no more probable
-    than one of d - margin under equality, which gives p = exp(-2 (d -
-    margin)² n m / (n + m)) (Smirnov). The interval holds for samples that
-    depend on each other, as with leave-one-out: it adds and takes off the band
-    of either curve (Dvoretzky, Kiefer & Wolfowitz, with Massart's constant).
+    Under an excess of `margin` or less, a statistic of d is no more probable than one of d - margin under equality,
+    which gives p = exp(-2 (d - margin)² n m / (n + m)) (Smirnov). The interval holds for samples that depend on each
+    other, as with leave-one-out: it adds and takes off the band of either curve (Dvoretzky, Kiefer & Wolfowitz, with
+    Massart's constant).
 
     References
     ----------
-    Conover (1999), Practical Nonparametric Statistics, 3rd ed., section 6.3;
-    Massart (1990), Annals of Probability 18:1269-1283,
-    doi:10.1214/aop/1176990746.
+    Conover (1999), Practical Nonparametric Statistics, 3rd ed., section 6.3; Massart (1990), Annals of Probability
+    18:1269-1283, doi:10.1214/aop/1176990746.
 
     Examples
     --------

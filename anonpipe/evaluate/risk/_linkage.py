@@ -98,54 +98,32 @@ def score_linkage(
 ) -> Linkage:
     """Score what a search of the release has found for some records.
 
-    Parameters
-    ----------
-    found
-        The two or more nearest released records of each record looked for,
-        from `nearest` and `merge_nearest`: on columns that were masked, each
-        in its own standard deviations, or as `Ranks`.
-    own_row
-        Number of the released record that was made from the record, -1 where
-        none was released, shape (n_queries,). None where released records
-        have no single source each, as those that are drawn for a group.
-    own_group
-        Group of each record, shape (n_queries,); None without groups.
-    group_of_found
-        Group of the found records, shape (n_queries, 1 or more).
-    released
-        Number of released records.
-    group_sizes
-        Number of released records in the group of each record.
-    records
-        Number of original records, if only some were looked for; these must
-        be a random sample.
-    basis
-        Whether values, ranks or whitened values were compared.
+    - `found`: the two or more nearest released records of each record looked for, from `nearest` and `merge_nearest`:
+      on columns that were masked, each in its own standard deviations, or as `Ranks`.
+    - `own_row`: number of the released record that was made from the record, -1 where none was released, shape
+      (n_queries,). None where released records have no single source each, as those that are drawn for a group.
+    - `own_group`: group of each record, shape (n_queries,); None without groups.
+    - `group_of_found`: group of the found records, shape (n_queries, 1 or more).
+    - `released`: number of released records.
+    - `group_sizes`: number of released records in the group of each record.
+    - `records`: number of original records, if only some were looked for; these must be a random sample.
+    - `basis`: whether values, ranks or whitened values were compared.
 
     Notes
     -----
-    *Direction.* Here a known person is looked for in the release. In the
-    papers each released record looks for its original: for that, search the
-    originals with the released records. The two shares differ a little.
+    *Direction.* Here a known person is looked for in the release. In the papers each released record looks for its
+    original: for that, search the originals with the released records. The two shares differ a little.
 
-    *Ties* go to the lower row, which is a fair draw where rows of the release
-    are shuffled or queries are all records: of t released records that are
-    the same, one is linked.
+    *Ties* go to the lower row, which is a fair draw where rows of the release are shuffled or queries are all records:
+    of t released records that are the same, one is linked.
 
-    *Chance* is 1, or 2, of the released records for the own record, and the
-    mean share of the own group for the group.
-
-    Raises
-    ------
-    JobError
-        Arguments are not as described, or nothing can be scored.
+    *Chance* is 1, or 2, of the released records for the own record, and the mean share of the own group for the group.
 
     References
     ----------
-    Pagliuca & Seri (1999), Some results of individual ranking method on the
-    system of enterprise accounts annual survey, Esprit SDC project; Domingo-
-    Ferrer & Torra (2001), in Confidentiality, Disclosure and Data Access,
-    ch. 6; Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 6.1.
+    Pagliuca & Seri (1999), Some results of individual ranking method on the system of enterprise accounts annual
+    survey, Esprit SDC project; Domingo- Ferrer & Torra (2001), in Confidentiality, Disclosure and Data Access, ch. 6;
+    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 6.1.
 
     Examples
     --------
@@ -229,8 +207,8 @@ def surest_links(
 
     Notes
     -----
-    Sure is a link where the nearest records are of one group, and then where the nearest is nearer than
-    the second, as a share of its distance.
+    Sure is a link where the nearest records are of one group, and then where the nearest is nearer than the second, as
+    a share of its distance.
 
     Examples
     --------
@@ -329,11 +307,10 @@ _EXPECTED = Figure(
 def expected_links(alike: EquivalenceClasses, *, records: int) -> Measurement:
     """The share of records, of so many, that are linked correctly if links inside a group are a draw.
 
-    A record whose nearest released record lies in its own group of n counts
-    as 1/n: each of the n stands for it with the same probability. Records of
-    a group that differ in an unchanged column make groups of their own, as a
-    reader sees the difference. It is what the literature's shares of
-    correct links measure where released records are drawn again in each group.
+    A record whose nearest released record lies in its own group of n counts as 1/n: each of the n stands for it with
+    the same probability. Records of a group that differ in an unchanged column make groups of their own, as a reader
+    sees the difference. It is what the literature's shares of correct links measure where released records are drawn
+    again in each group.
 
     Notes
     -----
@@ -341,8 +318,8 @@ def expected_links(alike: EquivalenceClasses, *, records: int) -> Measurement:
 
     References
     ----------
-    Li and Sarkar (2013), Manage. Sci. 59:796-812, doi:10.1287/mnsc.1120.1584,
-    section 6.1; Oganian and Domingo-Ferrer (2017), Definition 1.
+    Li and Sarkar (2013), Manage. Sci. 59:796-812, doi:10.1287/mnsc.1120.1584, section 6.1; Oganian and Domingo-Ferrer
+    (2017), Definition 1.
 
     Examples
     --------
@@ -393,14 +370,9 @@ def drawn_cells(
 ) -> list[Cell]:
     """A random share of the blocks, or of the cells that large blocks are cut into.
 
-    Parameters
-    ----------
-    original, released
-        Numbers by which large blocks are cut, row for row and of one scale, shapes (n, width).
-    blocks
-        Equal where an original and a released record can be of one person; of row i that of both.
-    share
-        Of the cells; above 0 and up to 1.
+    - `original`, `released`: numbers by which large blocks are cut, row for row and of one scale, shapes (n, width).
+    - `blocks`: equal where an original and a released record can be of one person; of row i that of both.
+    - `share`: of the cells; above 0 and up to 1.
     """
     order = np.argsort(blocks, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(blocks[order]) != 0, True])
@@ -471,18 +443,12 @@ def assigned_cells(
 ) -> FloatArray:
     """Expected right links of each cell: by assignment, by the nearest of the cell, and records looked for.
 
-    Parameters
-    ----------
-    original, released
-        Features, shapes (n, width) and (m, width).
-    cells
-        Of rows of these.
-    own, told
-        Of each original its own number, or that of its group, and of each released record the same; shapes (n,), (m,).
-    sizes
-        Records that are alike to each original, shape (n,).
-    rng
-        Draws the order of the released records, in which equal distances are told apart.
+    - `original`, `released`: features, shapes (n, width) and (m, width).
+    - `cells`: of rows of these.
+    - `own`, `told`: of each original its own number, or that of its group, and of each released record the same; shapes
+      (n,), (m,).
+    - `sizes`: records that are alike to each original, shape (n,).
+    - `rng`: draws the order of the released records, in which equal distances are told apart.
 
     Returns
     -------
@@ -491,8 +457,8 @@ def assigned_cells(
 
     Notes
     -----
-    The assignment has the least sum of squared distances (a modified Jonker-Volgenant algorithm, scipy). Where
-    a cell holds more persons than released records, some persons get none.
+    The assignment has the least sum of squared distances (a modified Jonker-Volgenant algorithm, scipy). Where a cell
+    holds more persons than released records, some persons get none.
     """
     from scipy.optimize import linear_sum_assignment
     from scipy.spatial.distance import cdist

@@ -80,23 +80,16 @@ _EXPECTED = Figure(
 def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | None = None) -> tuple[Measurement, ...]:
     """Attack by distance to the closest released record.
 
-    Parameters
-    ----------
-    members
-        That distance of records that the release was made from, shape (n,),
-        in an order that means nothing; n of 2 or more.
-    held_out
-        That of records of the same population that it was not made from,
-        shape (m,), likewise.
-    of
-        Members that there are, of which these are a sample; None for all.
+    - `members`: that distance of records that the release was made from, shape (n,), in an order that means nothing; n
+      of 2 or more.
+    - `held_out`: that of records of the same population that it was not made from, shape (m,), likewise.
+    - `of`: members that there are, of which these are a sample; None for all.
 
     Notes
     -----
-    The best threshold on the same persons would promise an advantage where
-    there is none, so it is learnt on every second one of each side and used
-    on the others, then the other way round (of equally good ones the
-    smallest distance).
+    The best threshold on the same persons would promise an advantage where there is none, so it is learnt on every
+    second one of each side and used on the others, then the other way round (of equally good ones the smallest
+    distance).
 
     Examples
     --------
@@ -182,10 +175,10 @@ _WIDER = 1.5  # Square root of (1/5 + 1/4) / (1/5): how much wider intervals are
 def signs(told: FloatArray, asked: FloatArray, found: Guesses, categories: Sequence[int]) -> FloatArray:
     """What the release shows of each record, as numbers for a classifier; shape (n_asked, 3 · n_columns).
 
-    Of each column: how far its closest released record in all other columns is, by itself and as a share of the
-    last of the close ones, and how far the closest one's value is from its own (in standard deviations of the
-    released column; categories 0 or 1, and a null is as far as another category). Not where the record itself
-    lies: by that two samples of one population differ, too.
+    Of each column: how far its closest released record in all other columns is, by itself and as a share of the last of
+    the close ones, and how far the closest one's value is from its own (in standard deviations of the released column;
+    categories 0 or 1, and a null is as far as another category). Not where the record itself lies: by that two samples
+    of one population differ, too.
     """
     columns = []
     for at in range(asked.shape[1]):
@@ -213,32 +206,24 @@ def trained_membership(
 ) -> Measurement:
     """Tell members from held-out records by a forest, which has seen others of both.
 
-    Parameters
-    ----------
-    told
-        Cells of some released records, which the scale is taken of.
-    members, controls
-        Cells of records that the release was made from, and of held-out ones; five or more each.
-    found
-        What the closest released records say of each column of members, then of controls.
-    categories
-        Numbers of the columns that hold codes.
-    of
-        Members that there are, of which these are a sample; None for all.
-    seed
-        Of the folds and the trees.
+    - `told`: cells of some released records, which the scale is taken of.
+    - `members`, `controls`: cells of records that the release was made from, and of held-out ones; five or more each.
+    - `found`: what the closest released records say of each column of members, then of controls.
+    - `categories`: numbers of the columns that hold codes.
+    - `of`: members that there are, of which these are a sample; None for all.
+    - `seed`: of the folds and the trees.
 
     Notes
     -----
-    Extremely randomised trees in five folds: each record is judged by trees that have not seen it, so that
-    a release that tells nothing comes out at 0.5 but for chance. Both kinds weigh alike. Folds that learn from
-    each other err together: DeLong's variance is taken 9/4 times, the correction for five folds.
+    Extremely randomised trees in five folds: each record is judged by trees that have not seen it, so that a release
+    that tells nothing comes out at 0.5 but for chance. Both kinds weigh alike. Folds that learn from each other err
+    together: DeLong's variance is taken 9/4 times, the correction for five folds.
 
     References
     ----------
-    Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649
-    (why single distances are no measure); Nadeau & Bengio (2003), doi:10.1023/A:1024068626366 (folds);
-    Geurts et al. (2006), doi:10.1007/s10994-006-6226-1 (the trees).
+    Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649 (why single
+    distances are no measure); Nadeau & Bengio (2003), doi:10.1023/A:1024068626366 (folds); Geurts et al. (2006),
+    doi:10.1007/s10994-006-6226-1 (the trees).
     """
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -289,12 +274,8 @@ _GRID = 2_000  # Quantiles of the members' distances over which their chance is 
 def told_by_moments(rows: int, width: Width) -> float:
     """Chance that a member is nearer to the mean of the table, in its covariance, than a person who is not in it.
 
-    Parameters
-    ----------
-    rows
-        Records that the moments are of, 2 or more.
-    width
-        Of their columns, 1 or more.
+    - `rows`: records that the moments are of, 2 or more.
+    - `width`: of their columns, 1 or more.
 
     Returns
     -------
@@ -308,10 +289,10 @@ def told_by_moments(rows: int, width: Width) -> float:
     times an F(p, n - p). For large n the area is about Φ(p^1.5 / (2 n)).
 
     *Categories.* Who is not in the table is further away by d² / n, d being the squared distance, so that the area is
-    0.5 + ∫ f(d)² d² / n to the first order: little where few records, those of rare categories, have
-    most of the distance, and much where all are equally far, as with halves. f is taken for a gamma law of mean p and
-    of the variance of `width`, to which 2 p² / n comes as the covariance is not known exactly; the normal law's
-    argument of Φ is multiplied by the ratio of this integral to its own.
+    0.5 + ∫ f(d)² d² / n to the first order: little where few records, those of rare categories, have most of the
+    distance, and much where all are equally far, as with halves. f is taken for a gamma law of mean p and of the
+    variance of `width`, to which 2 p² / n comes as the covariance is not known exactly; the normal law's argument of Φ
+    is multiplied by the ratio of this integral to its own.
 
     References
     ----------

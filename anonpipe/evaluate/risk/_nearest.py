@@ -53,22 +53,13 @@ def nearest(
 ) -> Nearest:
     """The `count` records of `features` that are nearest to each query, by Euclidean distance.
 
-    Parameters
-    ----------
-    features
-        Finite numbers, shape (n_rows, width): all records or a part of them.
-    queries
-        Finite numbers, shape (n_queries, width).
-    count
-        How many to find, 1 or more.
-    offset
-        Number of the first row of `features` in the whole; it is added to the
-        row numbers.
-    without
-        For each query the number in the whole of one row that it must not
-        find, such as itself, or -1; shape (n_queries,).
-    values
-        Whether to keep the found records too.
+    - `features`: finite numbers, shape (n_rows, width): all records or a part of them.
+    - `queries`: finite numbers, shape (n_queries, width).
+    - `count`: how many to find, 1 or more.
+    - `offset`: number of the first row of `features` in the whole; it is added to the row numbers.
+    - `without`: for each query the number in the whole of one row that it must not find, such as itself, or -1; shape
+      (n_queries,).
+    - `values`: whether to keep the found records too.
 
     Returns
     -------
@@ -77,20 +68,12 @@ def nearest(
 
     Notes
     -----
-    Squares are added column by column, so that a distance has the same bits
-    wherever its record stands and however the table is cut.
+    Squares are added column by column, so that a distance has the same bits wherever its record stands and however the
+    table is cut.
 
-    All are compared with all where queries are few; otherwise a tree is built
-    and given up where it does not pay, as with many columns. Both find the
-    same. Time grows with n_rows · n_queries · width, or with less. Memory beside
-    the result: a few hundred kilobytes, or with a tree twice that of the points.
-
-    Raises
-    ------
-    InputError
-        `features` or `queries` are no finite tables of the same columns.
-    JobError
-        `count` or `without` is not as described.
+    All are compared with all where queries are few; otherwise a tree is built and given up where it does not pay, as
+    with many columns. Both find the same. Time grows with n_rows · n_queries · width, or with less. Memory beside the
+    result: a few hundred kilobytes, or with a tree twice that of the points.
 
     Examples
     --------
@@ -127,19 +110,8 @@ def _values(features: FloatArray, rows: IntArray) -> FloatArray:
 def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest:
     """The nearest records of the whole from those of its parts; the order of the parts does not matter.
 
-    Parameters
-    ----------
-    parts
-        Results for the same queries, found with offsets so that no row number
-        is in two of them.
-    count
-        How many to keep; as many as the longest part has where not given.
-
-    Raises
-    ------
-    JobError
-        There are no parts, they are of different queries, or only some hold
-        values.
+    - `parts`: results for the same queries, found with offsets so that no row number is in two of them.
+    - `count`: how many to keep; as many as the longest part has where not given.
 
     Examples
     --------
@@ -337,8 +309,8 @@ def search_nearest(
 ) -> int:
     """The same as a scan, by a tree; returns how many queries were answered.
 
-    All of them, or the first `trial` if these had to look into more than one
-    of `useful` leaves, as happens with many columns: a scan is then faster.
+    All of them, or the first `trial` if these had to look into more than one of `useful` leaves, as happens with many
+    columns: a scan is then faster.
     """
     tree = remaining_records(features, np.arange(features.shape[0]))
     rows[:] = -1
@@ -367,13 +339,13 @@ def search_nearest(
 class Ranks:
     """Ranks in one table, as shares of its records.
 
-    An intruder who compares ranks of the original with ranks of the release
-    is not misled by a masker that moves or stretches whole columns.
+    An intruder who compares ranks of the original with ranks of the release is not misled by a masker that moves or
+    stretches whole columns.
 
     References
     ----------
-    Muralidhar & Domingo-Ferrer (2016), Privacy in Statistical Databases, LNCS
-    9867:225-236, doi:10.1007/978-3-319-45381-1_17.
+    Muralidhar & Domingo-Ferrer (2016), Privacy in Statistical Databases, LNCS 9867:225-236,
+    doi:10.1007/978-3-319-45381-1_17.
     """
 
     ordered: FloatArray  # Each column of the table sorted, shape (n_rows, width)
@@ -419,14 +391,13 @@ LEAST = 1e-3  # Smallest variance of an axis, in parts of the largest
 class Whitened:
     """Axes on which original and released records together have variance 1 and no correlation, but for shrinkage.
 
-    Noise that was added column by column hides little where columns go
-    together: a record then differs from its own by directions in which others hardly differ at all.
+    Noise that was added column by column hides little where columns go together: a record then differs from its own by
+    directions in which others hardly differ at all.
 
     References
     ----------
-    Torra & Domingo-Ferrer 2003 and Torra, Abowd & Domingo-Ferrer 2006,
-    doi:10.1007/11930242_20 (record linkage by Mahalanobis distance); Ledoit &
-    Wolf 2004 (shrinkage towards a diagonal).
+    Torra & Domingo-Ferrer 2003 and Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20 (record linkage by
+    Mahalanobis distance); Ledoit & Wolf 2004 (shrinkage towards a diagonal).
     """
 
     axes: FloatArray  # Shape (width, width)

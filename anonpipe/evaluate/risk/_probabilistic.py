@@ -62,11 +62,6 @@ def link_of(method: str) -> Link:
         `none`: it is made from its group (or the whole table) and from draws.
         `own`: it is made from one record. `unknown`: neither can be said.
 
-    Raises
-    ------
-    JobError
-        There is no such method.
-
     Examples
     --------
     >>> link_of("gaussian"), link_of("noise"), link_of("generalize"), link_of("data_shuffle")
@@ -91,17 +86,8 @@ def link_by(record: Synthesizer | Masker) -> Link:
 def fewest_alike(labels: npt.ArrayLike, own_cells: npt.ArrayLike) -> int:
     """Fewest records of a group that are alike in all columns that records keep for themselves.
 
-    Parameters
-    ----------
-    labels
-        Whole numbers, shape (n_rows,), one row or more.
-    own_cells
-        Those columns, numbers or codes with NaN for null, shape (n_rows, n_columns).
-
-    Raises
-    ------
-    InputError
-        The shapes do not fit.
+    - `labels`: whole numbers, shape (n_rows,), one row or more.
+    - `own_cells`: those columns, numbers or codes with NaN for null, shape (n_rows, n_columns).
 
     Examples
     --------
@@ -137,59 +123,36 @@ def probabilistic_bound(
 ) -> ProbabilisticBound:
     """Judge Definition 1 by how the release was made.
 
-    Parameters
-    ----------
-    k
-        Links may be right with a probability of 1/k.
-    smallest_group
-        Records of the smallest group that records were made from; None for
-        the whole table.
-    link
-        What ties a released record to one person; see `link_of`.
-    records
-        Records of the release.
-    exact_moments
-        Whether mean and scatter of every group were kept exactly.
-    width
-        Columns that were synthesized together; needed with exact moments.
-    own_columns
-        Columns of which each released record keeps one person's values.
-    fewest_alike
-        Fewest records of a group that are alike in them; None for unknown.
-    shuffled
-        Whether the order of rows tells nothing.
-    secret
-        Whether nobody else can redraw the random numbers.
+    - `k`: links may be right with a probability of 1/k.
+    - `smallest_group`: records of the smallest group that records were made from; None for the whole table.
+    - `link`: what ties a released record to one person; see `link_of`.
+    - `records`: records of the release.
+    - `exact_moments`: whether mean and scatter of every group were kept exactly.
+    - `width`: columns that were synthesized together; needed with exact moments.
+    - `own_columns`: columns of which each released record keeps one person's values.
+    - `fewest_alike`: fewest records of a group that are alike in them; None for unknown.
+    - `shuffled`: whether the order of rows tells nothing.
+    - `secret`: whether nobody else can redraw the random numbers.
 
     Notes
     -----
-    *Definition 1* bounds the probability that an intruder who knows the
-    release, any named table and the method links a record correctly. Where
-    records of a group are made from the group alone, by draws that treat its
-    members alike, each of its n released records stands for the victim with
-    probability 1/n, whatever the intruder knows: linking to the group is the
-    best there is. That covers equal records too.
+    *Definition 1* bounds the probability that an intruder who knows the release, any named table and the method links a
+    record correctly. Where records of a group are made from the group alone, by draws that treat its members alike,
+    each of its n released records stands for the victim with probability 1/n, whatever the intruder knows: linking to
+    the group is the best there is. That covers equal records too.
 
-    *What breaks it:* columns that a record keeps for itself, unless k records
-    of its group are alike in them; draws that can be repeated; a telling order
-    of rows. With exact mean and scatter a group of two is released as it was,
-    and one of up to width + 1 records lies in the span of its originals: there
-    the law of the draws is alike for all members, but values are close to
-    solved for (see `known_attribute`), so that nothing is promised here.
+    *What breaks it:* columns that a record keeps for itself, unless k records of its group are alike in them; draws
+    that can be repeated; a telling order of rows. With exact mean and scatter a group of two is released as it was, and
+    one of up to width + 1 records lies in the span of its originals: there the law of the draws is alike for all
+    members, but values are close to solved for (see `known_attribute`), so that nothing is promised here.
 
-    *The definition is about links,* not about what is learnt of a person: a
-    group whose members are all ill tells on each.
-
-    Raises
-    ------
-    JobError
-        A number is not positive, or `width` is missing.
+    *The definition is about links,* not about what is learnt of a person: a group whose members are all ill tells on
+    each.
 
     References
     ----------
-    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81,
-    Definition 1 and sections 2 and 7; Soria-Comas & Domingo-Ferrer (2012),
-    FUZZ-IEEE.
+    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81, Definition 1 and sections 2 and 7;
+    Soria-Comas & Domingo-Ferrer (2012), FUZZ-IEEE.
 
     Examples
     --------

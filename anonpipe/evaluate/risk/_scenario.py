@@ -79,19 +79,15 @@ FIGURES = (
 def individual_risk(sizes: npt.ArrayLike, fraction: float) -> FloatArray:
     """How likely a record is the person looked for, whose class has so many records in the sample.
 
-    Parameters
-    ----------
-    sizes
-        Records of the class in the sample, 1 or more.
-    fraction
-        Of the population that is in the sample, above 0 and up to 1.
+    - `sizes`: records of the class in the sample, 1 or more.
+    - `fraction`: of the population that is in the sample, above 0 and up to 1.
 
     Notes
     -----
-    E[1/F | f], where the F persons of the population in a class of f are f plus a negative binomial number
-    with f successes of probability `fraction` (Benedetti & Franconi): fraction^f / f ·
-    2F1(f, f; f + 1; 1 - fraction), by Euler's transformation fraction / f · 2F1(1, 1; f + 1; 1 - fraction). Its
-    series has positive terms that fall at least as 1/j^f: for larger classes it is summed, as scipy's overflows.
+    E[1/F | f], where the F persons of the population in a class of f are f plus a negative binomial number with f
+    successes of probability `fraction` (Benedetti & Franconi): fraction^f / f · 2F1(f, f; f + 1; 1 - fraction), by
+    Euler's transformation fraction / f · 2F1(1, 1; f + 1; 1 - fraction). Its series has positive terms that fall at
+    least as 1/j^f: for larger classes it is summed, as scipy's overflows.
 
     References
     ----------
@@ -252,35 +248,20 @@ def scenario_risk(
 ) -> ScenarioRisk:
     """Risk of the original by its classes, and of the release by links.
 
-    Parameters
-    ----------
-    name, knows
-        Of the scenario, and of the columns known.
-    sizes
-        Persons (or other units; records where each is one) of each class of the original: of those who are alike in
-        the columns known. All classes, or a random choice of them.
-    k
-        Smallest permissible group.
-    persons
-        For how many persons each size counts; None for those of the class. One each where values are known within
-        limits: then each person has a class of its own, of all who are near enough.
-    own
-        Size of the class of each record looked for; 0 where it is not among `sizes`.
-    chances
-        With what chance the link of each is right; None where no link is right or wrong.
-    sampling_fraction
-        Share of the population that is in the original; None for not declared.
-    of
-        Persons that there are; None for those of `sizes`.
+    - `name`, `knows`: of the scenario, and of the columns known.
+    - `sizes`: persons (or other units; records where each is one) of each class of the original: of those who are alike
+      in the columns known. All classes, or a random choice of them.
+    - `k`: smallest permissible group.
+    - `persons`: for how many persons each size counts; None for those of the class. One each where values are known
+      within limits: then each person has a class of its own, of all who are near enough.
+    - `own`: size of the class of each record looked for; 0 where it is not among `sizes`.
+    - `chances`: with what chance the link of each is right; None where no link is right or wrong.
+    - `sampling_fraction`: share of the population that is in the original; None for not declared.
+    - `of`: persons that there are; None for those of `sizes`.
 
     Notes
     -----
     A person with several rows counts once in each class that has one of them.
-
-    Raises
-    ------
-    JobError
-        There is no class, or chances and own sizes do not fit.
 
     Examples
     --------
@@ -360,16 +341,11 @@ def key_matches(
 ) -> KeyMatches:
     """Look for records by the columns of a scenario in a part of the release.
 
-    Parameters
-    ----------
-    points, queries
-        Features of the masked columns known, shapes (n, width) and (m, width).
-    blocks, own_blocks
-        A number of what the unchanged columns known hold, equal where these are; shapes (n,) and (m,).
-    told
-        What is told of each released record: its own number, or one of its group, shape (n,).
-    own
-        Starts, places and weights as of `nearest_of_block`: what counts as the own record of each.
+    - `points`, `queries`: features of the masked columns known, shapes (n, width) and (m, width).
+    - `blocks`, `own_blocks`: a number of what the unchanged columns known hold, equal where these are; shapes (n,) and
+      (m,).
+    - `told`: what is told of each released record: its own number, or one of its group, shape (n,).
+    - `own`: starts, places and weights as of `nearest_of_block`: what counts as the own record of each.
     """
     order = np.argsort(blocks, kind="stable")
     ordered = blocks[order]

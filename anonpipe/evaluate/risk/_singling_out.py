@@ -214,16 +214,16 @@ def singling_out(met: PredicateMatches) -> SinglingOut:
     -----
     *The control.* Whether one record of a table meets a predicate depends on how many there are, so that held-out
     records cannot be counted like the original, which has more: of another sample of the population anonymeter, which
-    fits a curve to the difference, has been seen to find a risk of 0.17 to 0.20. Here each held-out
-    record takes the place of one of the original. Were m of the n records, drawn at random, replaced by
-    the m that were held out, a predicate would single out one of these if one of them meets it, and all others that do
-    were replaced: with c in the original, with chance q(c) = C(n-c, m-c) / C(n, m). Of a predicate that has nothing to
-    do with the persons of the release the original's records and the replaced ones are equally likely to be singled
-    out, so that n/m times the mean of q(c) over predicates met once has the expectation of the attack's success. With
-    as many held-out records as originals it is their plain rate.
+    fits a curve to the difference, has been seen to find a risk of 0.17 to 0.20. Here each held-out record takes the
+    place of one of the original. Were m of the n records, drawn at random, replaced by the m that were held out, a
+    predicate would single out one of these if one of them meets it, and all others that do were replaced: with c in the
+    original, with chance q(c) = C(n-c, m-c) / C(n, m). Of a predicate that has nothing to do with the persons of the
+    release the original's records and the replaced ones are equally likely to be singled out, so that n/m times the
+    mean of q(c) over predicates met once has the expectation of the attack's success. With as many held-out records as
+    originals it is their plain rate.
 
-    *What chance can do.* A predicate that a random record meets with chance w singles out one of n with
-    n w (1-w)^(n-1), which is never above (1-1/n)^(n-1), 0.37: no control is taken for larger.
+    *What chance can do.* A predicate that a random record meets with chance w singles out one of n with n w
+    (1-w)^(n-1), which is never above (1-1/n)^(n-1), 0.37: no control is taken for larger.
 
     *The interval.* One predicate is taken of each released record, the first: what singles out the same outlier is
     nearly one attack. Those that single out the same person count together, in the control by Fay and Feuer's interval.

@@ -100,29 +100,18 @@ def tail_linkage(
 ) -> TailLinkage:
     """Count who is found among the most extreme records of some that were looked for.
 
-    Parameters
-    ----------
-    values
-        Original numbers of the records looked for, NaN for null, shape (n, n_columns).
-    chances
-        With what chance the intruder's link of each is right: 1 where it is led to its own record, 1/n where
-        to its own group of n, and 0 elsewhere, shape (n,).
-    names
-        Of the columns.
-    of
-        Records that there are, of which these are a random sample; None for all.
+    - `values`: original numbers of the records looked for, NaN for null, shape (n, n_columns).
+    - `chances`: with what chance the intruder's link of each is right: 1 where it is led to its own record, 1/n where
+      to its own group of n, and 0 elsewhere, shape (n,).
+    - `names`: of the columns.
+    - `of`: records that there are, of which these are a random sample; None for all.
 
     Notes
     -----
-    On each side of a column the most extreme records are those strictly beyond the value that a share p
-    of the known ones is at or beyond: with equal values these are fewer, and none where the outermost value is
-    that of many (zeros). In all columns together a record is as far from the middle as the sum of the squared
-    normal scores of its ranks says (mean ranks for equal values, nulls in the middle).
-
-    Raises
-    ------
-    JobError
-        Shapes that do not belong together, or nothing to count.
+    On each side of a column the most extreme records are those strictly beyond the value that a share p of the known
+    ones is at or beyond: with equal values these are fewer, and none where the outermost value is that of many (zeros).
+    In all columns together a record is as far from the middle as the sum of the squared normal scores of its ranks says
+    (mean ranks for equal values, nulls in the middle).
 
     Examples
     --------
