@@ -61,14 +61,14 @@ class _Categories:
         return cls(codes, places, 1.0 / math.sqrt(apart) if apart > 0 else 1.0, len(common))
 
     def placed(self, values: FloatArray) -> IntArray:
-        asked = _null_as_code(values)
-        at = np.minimum(np.searchsorted(self.codes, asked), len(self.codes) - 1)
-        return np.where(self.codes[at] == asked, self.places[at], self.others)
+        codes = _null_as_code(values)
+        at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        return np.where(self.codes[at] == codes, self.places[at], self.others)
 
     def features(self, values: FloatArray) -> FloatArray:
-        made = np.zeros((len(values), self.others + 1))
-        made[np.arange(len(values)), self.placed(values)] = self.scale
-        return made
+        dummies = np.zeros((len(values), self.others + 1))
+        dummies[np.arange(len(values)), self.placed(values)] = self.scale
+        return dummies
 
 
 def _null_as_code(values: FloatArray) -> FloatArray:
@@ -83,7 +83,7 @@ class Coding:
 
     @classmethod
     def of(
-        cls, known: npt.ArrayLike, asked: npt.ArrayLike, categories: Sequence[int] = (), most: int = MOST_PLACES
+        cls, reference: npt.ArrayLike, queries: npt.ArrayLike, categories: Sequence[int] = (), most: int = MOST_PLACES
     ) -> Self:
         """Take scale and categories from some records; those to be asked tell where else there are nulls.
 
@@ -94,16 +94,16 @@ class Coding:
         >>> np.hstack(coding.compact(table)).round(3).tolist(), coding.compact_categories
         ([[-0.707, 0.0, 0.0], [0.707, 0.0, 1.0], [0.0, 1.0, 0.0]], (1, 2))
         """
-        table, queries = (np.asarray(each, dtype=np.float64) for each in (known, asked))
-        found: list[_Numbers | _Categories] = []
+        table, query_table = (np.asarray(records, dtype=np.float64) for records in (reference, queries))
+        columns: list[_Numbers | _Categories] = []
         for at, values in enumerate(table.T):
             if at in categories:
-                found.append(_Categories.of(values, most))
+                columns.append(_Categories.of(values, most))
                 continue
-            told = values[~np.isnan(values)]
-            nulls = len(told) < len(values) or bool(np.isnan(queries[:, at]).any())
-            found.append(_Numbers(middle(told), spread(told), nulls))
-        return cls(tuple(found))
+            defined = values[~np.isnan(values)]
+            nulls = len(defined) < len(values) or bool(np.isnan(query_table[:, at]).any())
+            columns.append(_Numbers(middle(defined), spread(defined), nulls))
+        return cls(tuple(columns))
 
     def each(self, cells: FloatArray) -> list[FloatArray]:
         """Features of each column, with dummies for categories."""
@@ -133,16 +133,16 @@ class Coding:
 
 def middle(values: FloatArray) -> float:
     """Mean of what is not null, of numbers of any size; 0 where there is none."""
-    told = values[~np.isnan(values)]
-    unit = _unit(told)
-    return float((told / unit).mean() * unit) if len(told) else 0.0
+    defined = values[~np.isnan(values)]
+    unit = _unit(defined)
+    return float((defined / unit).mean() * unit) if len(defined) else 0.0
 
 
 def spread(values: FloatArray) -> float:
     """Standard deviation of what is not null, exactly 0 for a constant."""
-    told = values[~np.isnan(values)]
-    unit = _unit(told)
-    return float((told / unit).std(ddof=1) * unit) if len(told) > 1 and (told != told[0]).any() else 0.0
+    defined = values[~np.isnan(values)]
+    unit = _unit(defined)
+    return float((defined / unit).std(ddof=1) * unit) if len(defined) > 1 and (defined != defined[0]).any() else 0.0
 
 
 def middle_spread(values: FloatArray) -> float:
@@ -157,10 +157,10 @@ def middle_spread(values: FloatArray) -> float:
     >>> round(middle_spread(values)), round(spread(values) / 1e6)
     (371, 32)
     """
-    told = values[~np.isnan(values)]
-    unit = _unit(told)
+    defined = values[~np.isnan(values)]
+    unit = _unit(defined)
     for outer in (0.25, 0.125, 0.0625, 0.03125):
-        low, high = np.quantile(told / unit, [outer, 1.0 - outer]) if len(told) else (0.0, 0.0)
+        low, high = np.quantile(defined / unit, [outer, 1.0 - outer]) if len(defined) else (0.0, 0.0)
         if high > low:
             return float((high - low) / (-2.0 * ndtri(outer)) * unit)
     return spread(values)

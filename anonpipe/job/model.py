@@ -330,7 +330,7 @@ class Measure(Options):
 
 
 class AnalysisLimits(Options):
-    """What may become of the coefficients of a model; see `anonpipe.evaluate.utility.Shares`.
+    """What may become of the coefficients of a model; see `anonpipe.evaluate.utility.CoefficientShares`.
 
     The first three are the largest shares of coefficients, `overlap` is the
     smallest mean overlap of confidence intervals. None is no limit.

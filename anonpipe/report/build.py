@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anonpipe.evaluate.measurement import Measurement
-from anonpipe.evaluate.utility import Estimate, Fit
+from anonpipe.evaluate.utility import Estimate, ModelFit
 from anonpipe.job.model import Job
 from anonpipe.report import words
 from anonpipe.report.content import (
@@ -343,7 +343,7 @@ def analysis_part(one: AnalysisOutcome) -> AnalysisPart:
 
 def _released_analysis(one: AnalysisOutcome, k: int) -> AnalysisPart:
     """The release's own coefficients, which every recipient can compute, and shares that changed."""
-    fit: Fit = one.comparison.released
+    fit: ModelFit = one.comparison.released
     coefficients = tuple(
         Coefficient(name=words.coefficient(name), original=None, released=_interval(estimate))
         for name, estimate in released_estimates(fit, k).items()

@@ -246,7 +246,7 @@ class Coefficient(Part):
 class AnalysisPart(Part):
     """An analysis of the recipients, fitted to the release and (for the steward) to the original.
 
-    `shares` are those of `anonpipe.evaluate.utility.Shares`, over all coefficients but
+    `shares` are those of `anonpipe.evaluate.utility.CoefficientShares`, over all coefficients but
     the intercept; None where there is nothing to share.
     """
 

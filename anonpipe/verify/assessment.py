@@ -9,7 +9,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Curve, Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, Fit, ModelComparison
+from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, ModelComparison, ModelFit
 from anonpipe.verify.catalogue import About
 from anonpipe.verify.check import Check, unmeasured
 
@@ -84,7 +84,7 @@ RECORDS = (
     ModelComparison,
     Analysis,
     CoefficientChange,
-    Fit,
+    ModelFit,
     Estimate,
     NotChecked,
     Audience,

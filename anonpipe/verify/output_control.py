@@ -16,7 +16,7 @@ from anonpipe.audience import Audience
 from anonpipe.encoding.identifiers import doubled
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.utility import Binning, Estimate, Fit
+from anonpipe.evaluate.utility import Binning, Estimate, ModelFit
 from anonpipe.verify.catalogue import SAID, Counts
 from anonpipe.verify.check import Check, Withheld
 from anonpipe.verify.verdict import Verdict
@@ -162,7 +162,7 @@ def _coarse(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-def released_estimates(fit: Fit, k: int) -> dict[str, Estimate]:
+def released_estimates(fit: ModelFit, k: int) -> dict[str, Estimate]:
     """The coefficients of a fit to the release that recipients may see: those that they can compute themselves.
 
     None where a function of the formula has learnt from the original: of

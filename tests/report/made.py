@@ -17,8 +17,8 @@ from anonpipe.evaluate.utility import (
     Distribution,
     Endpoint,
     Estimate,
-    Fit,
     ModelComparison,
+    ModelFit,
     SurvivalPanel,
     SurvivalPicture,
 )
@@ -175,8 +175,8 @@ def comparison() -> ModelComparison:
     names = {**before, **{name: None for name in after if name not in before}}
     return ModelComparison(
         Analysis("survival", "cox", "months ~ age + stage + site", event="status == 'Dead'"),
-        Fit(19990, 10, before, None),
-        Fit(19985, 15, {**after, f"site[T.{CANARY}]": None}, None, dict.fromkeys(after, 900), learnt=False),
+        ModelFit(19990, 10, before, None),
+        ModelFit(19985, 15, {**after, f"site[T.{CANARY}]": None}, None, dict.fromkeys(after, 900), learnt=False),
         tuple(CoefficientChange(name, before[name], after.get(name)) for name in names),
     )
 

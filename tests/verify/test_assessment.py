@@ -11,7 +11,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Curve, Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, Fit, ModelComparison
+from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, ModelComparison, ModelFit
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated, notes
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.verify import words
@@ -26,7 +26,7 @@ def measured(name, value, **more):
 
 
 def fit(**estimates):
-    return Fit(90, 10, estimates, None)
+    return ModelFit(90, 10, estimates, None)
 
 
 def outcome(limits, before, after):

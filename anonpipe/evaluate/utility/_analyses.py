@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility._design import INTERCEPT, Coding, apply, learn
+from anonpipe.evaluate.utility._design import INTERCEPT, FormulaCoding, apply, learn
 from anonpipe.evaluate.utility._formula import Analysis, NoFitError
 from anonpipe.evaluate.utility._models import Solution, solve
 
@@ -40,7 +40,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Fit:
+class ModelFit:
     """A model of one table."""
 
     rows: int  # Records that it was fitted to; 0 where there is no fit
@@ -101,7 +101,7 @@ class CoefficientChange:
 
 
 @dataclass(frozen=True)
-class Shares:
+class CoefficientShares:
     """How many of the coefficients changed; intercepts are not among them."""
 
     # coefficients, significant: coefficients of the originals, and those of them that are significant
@@ -121,13 +121,13 @@ class ModelComparison:
 
     analysis: Analysis  # Which
     # original, released: the two fits. Where the original has none, there is nothing to compare.
-    original: Fit
-    released: Fit
+    original: ModelFit
+    released: ModelFit
     # Those that the original determines, in the formula's order, the intercept among them
     coefficients: tuple[CoefficientChange, ...]
 
     @property
-    def shares(self) -> Shares:
+    def shares(self) -> CoefficientShares:
         """How many coefficients changed."""
         return shares_changed([self])
 
@@ -137,13 +137,13 @@ class FittedModel:
     """An analysis of the original, ready to be compared with any number of releases."""
 
     analysis: Analysis  # Which
-    fit: Fit  # Of the original
-    coding: Coding | None  # How it codes columns; None where the original has no records for it
+    fit: ModelFit  # Of the original
+    coding: FormulaCoding | None  # How it codes columns; None where the original has no records for it
 
     def compare(self, released: pd.DataFrame) -> ModelComparison:
         """Fit the release too."""
         if self.coding is None or self.fit.problem is not None:
-            after = Fit(0, 0, {}, "the original has no fit to compare with")
+            after = ModelFit(0, 0, {}, "the original has no fit to compare with")
         else:
             after = _fit(self.coding, released, "released")
         changes = (
@@ -159,7 +159,7 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
 
     A release is coded as the original is: with its levels, knots and scales. So
     equal names mean the same, and a level that the release has lost is seen as
-    such. A model that has no fit says why in its `Fit` and does not stop the others.
+    such. A model that has no fit says why in its `ModelFit` and does not stop the others.
     No error quotes values of the data.
 
     References
@@ -180,23 +180,23 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
     >>> shares.significant, shares.changed_direction
     (1, 1.0)
     """
-    asked = tuple(analyses)
-    names = [analysis.name for analysis in asked]
+    models = tuple(analyses)
+    names = [analysis.name for analysis in models]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise JobError(f"several analyses are called {', '.join(twice)}; give each a name of its own")
-    return tuple(_fit_original(original, analysis) for analysis in asked)
+    return tuple(_fit_original(original, analysis) for analysis in models)
 
 
-def shares_changed(comparisons: Sequence[ModelComparison]) -> Shares:
+def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
     """How many of the coefficients of several models changed, each coefficient counting the same.
 
     Gal et al. count coefficients outside of the interval over all coefficients in
     their list of measures, and over significant ones in their requirements; the
     first is done here. They do not say whether intercepts count: here they do not.
     """
-    changes = [change for one in comparisons for change in one.coefficients if change.name != INTERCEPT]
+    changes = [change for comparison in comparisons for change in comparison.coefficients if change.name != INTERCEPT]
     significant = [change for change in changes if change.original.significant]
-    return Shares(
+    return CoefficientShares(
         coefficients=len(changes),
         significant=len(significant),
         changed_significance=_mean([change.changed_significance for change in changes]),
@@ -215,18 +215,18 @@ def _fit_original(original: pd.DataFrame, analysis: Analysis) -> FittedModel:
     try:
         coding = learn(original, analysis)
     except NoFitError as error:
-        return FittedModel(analysis, Fit(0, 0, {}, str(error)), None)
+        return FittedModel(analysis, ModelFit(0, 0, {}, str(error)), None)
     return FittedModel(analysis, _fit(coding, original, "original"), coding)
 
 
-def _fit(coding: Coding, frame: pd.DataFrame, table: str) -> Fit:
+def _fit(coding: FormulaCoding, frame: pd.DataFrame, table: str) -> ModelFit:
     try:
         design = apply(coding, frame)
         solution = solve(coding.analysis.model, design, table)
     except NoFitError as error:
-        return Fit(0, 0, {}, str(error))
+        return ModelFit(0, 0, {}, str(error))
     estimates = _estimates(design.names, solution)
-    return Fit(len(design.response), design.left_out, estimates, None, design.behind, design.learnt)
+    return ModelFit(len(design.response), design.left_out, estimates, None, design.behind, design.learnt)
 
 
 def _estimates(names: Sequence[str], solution: Solution) -> dict[str, Estimate | None]:
@@ -234,11 +234,11 @@ def _estimates(names: Sequence[str], solution: Solution) -> dict[str, Estimate |
 
     law = t(solution.degrees) if np.isfinite(solution.degrees) else norm()
     reach = float(law.ppf(1 - SIGNIFICANT / 2))
-    found: dict[str, Estimate | None] = {}
+    estimates: dict[str, Estimate | None] = {}
     for name, value, error in zip(names, solution.coefficients.tolist(), solution.errors.tolist(), strict=True):
         if np.isnan(value):
-            found[name] = None
+            estimates[name] = None
             continue
         ratio = abs(value) / error if error > 0 else (np.inf if value != 0 else 0.0)
-        found[name] = Estimate(value, value - reach * error, value + reach * error, float(2 * law.sf(ratio)))
-    return found
+        estimates[name] = Estimate(value, value - reach * error, value + reach * error, float(2 * law.sf(ratio)))
+    return estimates

@@ -86,15 +86,15 @@ def levels_of(column: pd.Series[Any]) -> pd.Index[Any] | None:
 def coded(part: pd.DataFrame, levels: Mapping[str, pd.Index[Any]]) -> pd.DataFrame:
     """Columns of text and categories with the original's levels, in its order."""
     new = {}
-    for name, known in levels.items():
+    for name, categories in levels.items():
         column = None
         try:
             column = part[name].astype("category").cat.remove_unused_categories()
         except Exception:  # values that cannot be compared
             pass
-        if column is None or not column.cat.categories.isin(known).all():
+        if column is None or not column.cat.categories.isin(categories).all():
             raise recoded(name)
-        new[name] = column.cat.set_categories(known)
+        new[name] = column.cat.set_categories(categories)
     return part.assign(**new)
 
 
@@ -125,18 +125,18 @@ def condition(part: pd.DataFrame, analysis: Analysis, what: str) -> FloatArray:
     tree = condition_of(analysis, what, text)
     named = [name for name in part.columns if name in columns_in(tree)]
     complete = part[named].notna().all(axis=1).to_numpy()
-    found = None
+    is_met = None
     try:
-        found = evaluate(tree, part[complete])
+        is_met = evaluate(tree, part[complete])
     except Exception:  # values that cannot be compared; the library's text quotes them
         pass
-    if found is None:
+    if is_met is None:
         raise JobError(
             f"analysis {analysis.name!r}: {text!r} is no condition on these columns; compare columns with values of "
             "their own type, as in status == 'Dead' and age >= 18"
         )
     outcome = np.full(len(part), np.nan)
-    outcome[complete] = found
+    outcome[complete] = is_met
     return outcome
 
 
@@ -173,7 +173,7 @@ class Design:
 
 
 @dataclass(frozen=True, eq=False)
-class Coding:
+class FormulaCoding:
     """An analysis and how its formula codes columns: levels, knots and scales are those of the original.
 
     So a coefficient of a release has the meaning of the original's, whatever
@@ -191,7 +191,7 @@ class Coding:
         return any(factor.state["transforms"] for side in self.sides for factor in side.factor_infos.values())
 
 
-def learn(original: pd.DataFrame, analysis: Analysis) -> Coding:
+def learn(original: pd.DataFrame, analysis: Analysis) -> FormulaCoding:
     """How an analysis codes the columns of the original.
 
     Examples
@@ -203,17 +203,17 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> Coding:
     ('Intercept', 'stage[T.II]')
     """
     codes = factors_of(analysis)
-    known = [str(name) for name in original.columns]
-    columns = columns_used(analysis, known)
-    predicting = factor_columns(analysis, codes, known)
+    names = [str(name) for name in original.columns]
+    columns = columns_used(analysis, names)
+    predicting = factor_columns(analysis, codes, names)
     refuse_dates(original, analysis, predicting)
     part = met(plain(original, columns), analysis)
     patsy, culprit, levels, sides = patsy_module(), None, {}, None
     try:
         with _quiet():
-            levels = {name: found for name in predicting if (found := levels_of(part[name])) is not None}
+            levels = {name: categories for name in predicting if (categories := levels_of(part[name])) is not None}
             part = coded(part, levels)
-            _refuse_too_wide(analysis, {name: len(found) for name, found in levels.items()})
+            _refuse_too_wide(analysis, {name: len(categories) for name, categories in levels.items()})
             sides = patsy.incr_dbuilders(analysis.formula, lambda: iter([part]), eval_env=environment())
     except JobError:
         raise
@@ -225,10 +225,10 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> Coding:
             "functions what they take"
         )
     _check_sides(analysis, sides)
-    return Coding(analysis, columns, levels, sides)
+    return FormulaCoding(analysis, columns, levels, sides)
 
 
-def apply(coding: Coding, frame: pd.DataFrame) -> Design:
+def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
     """The numbers of a table, coded as `learn` found."""
     patsy, analysis = patsy_module(), coding.analysis
     if missing := [name for name in coding.columns if list(frame.columns).count(name) != 1]:
@@ -238,16 +238,16 @@ def apply(coding: Coding, frame: pd.DataFrame) -> Design:
         )
     part = met(plain(frame, coding.columns), analysis)
     events = None if analysis.event is None else condition(part, analysis, "event")
-    known = np.ones(len(part), dtype=np.bool_) if events is None else ~np.isnan(events)
-    used, culprit, made = coded(part[known].reset_index(drop=True), coding.levels), None, None
+    usable = np.ones(len(part), dtype=np.bool_) if events is None else ~np.isnan(events)
+    used, culprit, matrices = coded(part[usable].reset_index(drop=True), coding.levels), None, None
     try:
         with _quiet():
-            made = patsy.build_design_matrices(coding.sides, used, NA_action="drop", return_type="dataframe")
+            matrices = patsy.build_design_matrices(coding.sides, used, NA_action="drop", return_type="dataframe")
     except Exception:
         culprit = _failing_term(used, coding.sides)
-    if made is None:
+    if matrices is None:
         raise recoded(culprit or analysis.formula)
-    left, right = made
+    left, right = matrices
     kept = right.index.to_numpy()
     if len(kept) == 0:
         raise NoFitError("every record has a null in a column of the analysis; analyse other columns")
@@ -256,7 +256,7 @@ def apply(coding: Coding, frame: pd.DataFrame) -> Design:
         predictors=right.to_numpy(dtype=np.float64),
         names=tuple(right.columns),
         terms=_terms(coding.sides[1]),
-        events=None if events is None else events[known][kept] == 1.0,
+        events=None if events is None else events[usable][kept] == 1.0,
         left_out=len(part) - len(kept),
         learnt=coding.learnt,
     )

@@ -12,7 +12,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import NO_NUMBERS, UtilityMeasure, column_terms, mean_of_terms
-from anonpipe.evaluate.utility._tables import BothColumns, Tables
+from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import FloatArray
 
 
@@ -94,12 +94,12 @@ def _shares(original: npt.ArrayLike, released: npt.ArrayLike) -> tuple[FloatArra
 
 
 def _checked(values: npt.ArrayLike) -> FloatArray:
-    made = np.asarray(values, dtype=np.float64)
-    if made.ndim != 1 or len(made) == 0:
-        raise InputError(f"a column of shape {made.shape} was given; give one value or more in one dimension")
-    if not np.isfinite(made).all():
+    column = np.asarray(values, dtype=np.float64)
+    if column.ndim != 1 or len(column) == 0:
+        raise InputError(f"a column of shape {column.shape} was given; give one value or more in one dimension")
+    if not np.isfinite(column).all():
         raise InputError("a column has values that are not finite; leave out nulls first")
-    return made
+    return column
 
 
 # --- The four distances of every column -------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ _HELLINGER = Figure(
 )
 
 
-def _distances(tables: Tables) -> list[Measurement]:
+def _distances(tables: TypedTables) -> list[Measurement]:
     """Their means over the columns; the largest distance there is for a release without values."""
     terms = {
         _KS: column_terms(tables.numbers, ks_distance, lost=1.0),
@@ -148,15 +148,15 @@ def _distances(tables: Tables) -> list[Measurement]:
         _VARIATION: column_terms(tables.categories, total_variation, lost=1.0),
         _HELLINGER: column_terms(map(_binned, tables.columns), hellinger_distance, lost=1.0),
     }
-    return [mean_of_terms(figure, found, tables.rows) for figure, found in terms.items()]
+    return [mean_of_terms(figure, changes, tables.rows) for figure, changes in terms.items()]
 
 
 def _binned(column: BothColumns) -> BothColumns:
     """Numbers in bins of equally many original values; categories as they are."""
-    known, _ = column.known
-    if column.kind.coded or not len(known):
+    values, _ = column.known
+    if column.kind.coded or not len(values):
         return column
-    edges = np.unique(np.quantile(known, np.arange(1, _BINS) / _BINS))
+    edges = np.unique(np.quantile(values, np.arange(1, _BINS) / _BINS))
     old, new = (np.where(np.isnan(side), np.nan, np.searchsorted(edges, side)) for side in (column.old, column.new))
     return replace(column, old=old, new=new)
 
@@ -183,7 +183,7 @@ _NULL_PAIRS = Figure(
 )
 
 
-def _missingness(tables: Tables) -> list[Measurement]:
+def _missingness(tables: TypedTables) -> list[Measurement]:
     """Changes of the null shares by column, and of the patterns of nulls by pair of columns."""
     nulls = {column.name: (np.isnan(column.old), np.isnan(column.new)) for column in tables.columns}
     shares = [(name, float(abs(new.mean() - old.mean()))) for name, (old, new) in nulls.items()]

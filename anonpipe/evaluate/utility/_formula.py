@@ -143,11 +143,11 @@ def columns_calculated(tree: ast.expr) -> set[str]:
         return columns_in(tree)
     if isinstance(tree, ast.Call) and _called(tree) != "Q":
         return columns_in(tree)
-    found = set[str]()
+    columns = set[str]()
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.expr):
-            found |= columns_calculated(child)
-    return found
+            columns |= columns_calculated(child)
+    return columns
 
 
 def most_columns(tree: ast.expr, categories: Mapping[str, int]) -> int:
@@ -250,9 +250,9 @@ def _check_comparison(node: Any, rules: _Rules, depth: int) -> None:
 def _check_listed(node: Any, rules: _Rules) -> None:
     if len(node.elts) > MOST_LISTED:
         raise RefusedError(f"a list of {len(node.elts):,}, and {MOST_LISTED:,} are allowed; {_REMEDY}")
-    for each in node.elts:
-        if not _is_text(each):
-            _check_value(each, rules)
+    for item in node.elts:
+        if not _is_text(item):
+            _check_value(item, rules)
 
 
 def _check_value(node: ast.expr, rules: _Rules) -> None:
@@ -302,22 +302,22 @@ def _spline(node: ast.Call, rules: _Rules, depth: int) -> None:
 
 
 def _tensor(node: ast.Call, rules: _Rules, depth: int) -> None:
-    splines = all(isinstance(each, ast.Call) and _called(each) in SPLINES for each in node.args)
-    if not node.args or not splines or {each.arg for each in node.keywords} - {"constraints"}:
+    splines = all(isinstance(part, ast.Call) and _called(part) in SPLINES for part in node.args)
+    if not node.args or not splines or {keyword.arg for keyword in node.keywords} - {"constraints"}:
         raise _refuse(node, rules, "takes bs(...), cr(...) or cc(...)")
-    for each in node.args:
-        _check(each, rules, depth)
+    for part in node.args:
+        _check(part, rules, depth)
     for option in node.keywords:
         _check_option(option.value, rules)
     if _width(node) > MOST_TERMS:
         raise _refuse(node, rules, f"has more than {MOST_TERMS} degrees of freedom")
 
 
-def _with_options(node: ast.Call, rules: _Rules, depth: int, known: tuple[str, ...], places: int) -> None:
-    if not 1 <= len(node.args) <= places or {each.arg for each in node.keywords} - set(known):
-        raise _refuse(node, rules, f"takes one column or expression, and of options {', '.join(known) or 'none'}")
+def _with_options(node: ast.Call, rules: _Rules, depth: int, options: tuple[str, ...], places: int) -> None:
+    if not 1 <= len(node.args) <= places or {keyword.arg for keyword in node.keywords} - set(options):
+        raise _refuse(node, rules, f"takes one column or expression, and of options {', '.join(options) or 'none'}")
     _check(node.args[0], rules, depth)
-    for option in [*node.args[1:], *(each.value for each in node.keywords)]:
+    for option in [*node.args[1:], *(keyword.value for keyword in node.keywords)]:
         _check_option(option, rules)
 
 
@@ -332,24 +332,24 @@ def _check_option(node: ast.expr, rules: _Rules) -> None:
 def _width(node: ast.Call) -> int:
     """The most columns that a spline becomes."""
     if _called(node) == "te":
-        return prod(_width(each) for each in node.args if isinstance(each, ast.Call))
+        return prod(_width(part) for part in node.args if isinstance(part, ast.Call))
     named: dict[str, Any] = dict(zip(("df", "knots", "degree"), node.args[1:], strict=False))
-    named |= {each.arg: each.value for each in node.keywords if each.arg is not None}
+    named |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
     numbers = [named[name].value for name in ("df", "degree") if isinstance(named.get(name), ast.Constant)]
     whole = [int(number) for number in numbers if isinstance(number, (int, float))]
     return sum(map(abs, whole)) + len(getattr(named.get("knots"), "elts", ())) + 4
 
 
 def _coded(node: ast.Call, rules: _Rules, depth: int) -> None:
-    if not 1 <= len(node.args) <= 3 or {each.arg for each in node.keywords} - {"contrast", "levels"}:
+    if not 1 <= len(node.args) <= 3 or {keyword.arg for keyword in node.keywords} - {"contrast", "levels"}:
         raise _refuse(node, rules, "takes a column, a contrast and levels")
     _check(node.args[0], rules, depth)
-    for option in [*node.args[1:], *(each.value for each in node.keywords)]:
+    for option in [*node.args[1:], *(keyword.value for keyword in node.keywords)]:
         if isinstance(option, ast.Call):
             if _called(option) not in CONTRASTS or len(option.args) + len(option.keywords) > 1:
                 raise _refuse(option, rules)
-            for each in [*option.args, *(keyword.value for keyword in option.keywords)]:
-                _check_option(each, rules)
+            for value in [*option.args, *(keyword.value for keyword in option.keywords)]:
+                _check_option(value, rules)
         elif not (isinstance(option, ast.Name) and option.id in CONTRASTS):
             _check_option(option, rules)
 
@@ -371,8 +371,8 @@ def _count_terms(node: Any, most: int) -> int:
         if power not in map(str, range(1, LARGEST_POWER + 1)):
             raise RefusedError(f"terms have an exponent that is no number from 1 to {LARGEST_POWER}; name the terms")
         base = _count_terms(node.args[0], most)
-        return min(sum(comb(base, each) for each in range(1, int(power) + 1)), most + 1)
-    parts = [_count_terms(each, most) for each in node.args]
+        return min(sum(comb(base, size) for size in range(1, int(power) + 1)), most + 1)
+    parts = [_count_terms(part, most) for part in node.args]
     crossed = prod(parts) if node.type in (":", "*") and len(parts) == 2 else 0
     return min(crossed + (0 if node.type == ":" else sum(parts)), most + 1)
 
@@ -464,7 +464,7 @@ def _value(node: ast.expr, part: pd.DataFrame) -> Any:
         case ast.Compare(left=first, ops=signs, comparators=others):
             sides = [_value(side, part) for side in (first, *others)]
             pairs = zip(sides[:-1], signs, sides[1:], strict=True)
-            return reduce(operator.and_, (_truth(_compared(*each)) for each in pairs))
+            return reduce(operator.and_, (_truth(_compared(*pair)) for pair in pairs))
     raise TypeError(type(node).__name__)
 
 
@@ -475,7 +475,7 @@ def _signed(sign: ast.unaryop, value: Any) -> Any:
 
 
 def _joined(parts: list[ast.expr], both: bool, part: pd.DataFrame) -> BoolArray:
-    truths = (_truth(_value(each, part)) for each in parts)
+    truths = (_truth(_value(node, part)) for node in parts)
     return reduce(operator.and_ if both else operator.or_, truths)
 
 
@@ -490,12 +490,12 @@ def _compared(left: Any, sign: ast.cmpop, right: Any) -> Any:
 
 def _truth(value: Any) -> BoolArray:
     """Truths, or numbers that are all 0 or 1."""
-    found = np.asarray(value)
-    if found.dtype.kind == "O":  # truths that had nulls beside them
-        found = found.astype(np.float64)
-    if found.dtype.kind not in "biuf" or not np.isin(found, (0, 1)).all():
+    truths = np.asarray(value)
+    if truths.dtype.kind == "O":  # truths that had nulls beside them
+        truths = truths.astype(np.float64)
+    if truths.dtype.kind not in "biuf" or not np.isin(truths, (0, 1)).all():
         raise TypeError("neither true nor false")
-    return found.astype(np.bool_)
+    return truths.astype(np.bool_)
 
 
 # --- What a recipient's analysis is, and the names in it --------------------------------------------------------------
@@ -604,14 +604,14 @@ def factors_of(analysis: Analysis) -> tuple[str, ...]:
     >>> factors_of(Analysis("a", "linear", "months ~ age + np.log(size):age"))
     ('months', 'age', 'np.log(size)')
     """
-    found = _described(analysis)
-    if found is None:
+    description = _described(analysis)
+    if description is None:
         problem: str | None = "is no formula"
-    elif len(found.lhs_termlist) != 1 or len(found.lhs_termlist[0].factors) != 1:
+    elif len(description.lhs_termlist) != 1 or len(description.lhs_termlist[0].factors) != 1:
         problem = "needs one response"
-    elif not any(term.factors for term in found.rhs_termlist):
+    elif not any(term.factors for term in description.rhs_termlist):
         problem = "has no predictor"
-    elif analysis.model == "cox" and all(term.factors for term in found.rhs_termlist):
+    elif analysis.model == "cox" and all(term.factors for term in description.rhs_termlist):
         raise JobError(
             f"analysis {analysis.name!r}: a cox model has no intercept that {analysis.formula!r} could take out; "
             "leave out - 1 or 0 +"
@@ -622,7 +622,7 @@ def factors_of(analysis: Analysis) -> tuple[str, ...]:
         raise JobError(
             f"analysis {analysis.name!r}: {analysis.formula!r} {problem}; write response ~ predictor + predictor"
         )
-    codes = [factor.code for term in [*found.lhs_termlist, *found.rhs_termlist] for factor in term.factors]
+    codes = [factor.code for term in [*description.lhs_termlist, *description.rhs_termlist] for factor in term.factors]
     codes = list(dict.fromkeys(codes))
     for code in codes:
         _permitted(analysis, "formula", read_factor, code)
@@ -683,12 +683,12 @@ def conditions_of(analysis: Analysis) -> tuple[tuple[str, str], ...]:
     return tuple((what, text) for what in ("event", "subset") if (text := getattr(analysis, what)) is not None)
 
 
-def factor_columns(analysis: Analysis, codes: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
+def factor_columns(analysis: Analysis, codes: Iterable[str], columns: Sequence[str]) -> tuple[str, ...]:
     """Columns that factors of the formula name, in the table's order."""
-    return _known(analysis, set[str]().union(*(columns_in(read_factor(code)) for code in codes)), known)
+    return _known(analysis, set[str]().union(*(columns_in(read_factor(code)) for code in codes)), columns)
 
 
-def columns_used(analysis: Analysis, known: Sequence[str], conditions: bool = True) -> tuple[str, ...]:
+def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = True) -> tuple[str, ...]:
     """Columns of a formula and, with `conditions`, of event and subset, in the order of the table's columns (`known`).
 
     Examples
@@ -699,15 +699,15 @@ def columns_used(analysis: Analysis, known: Sequence[str], conditions: bool = Tr
     named = set[str]().union(*(columns_in(read_factor(code)) for code in factors_of(analysis)))
     for what, text in conditions_of(analysis) if conditions else ():
         named |= columns_in(condition_of(analysis, what, text))
-    return _known(analysis, named, known)
+    return _known(analysis, named, columns)
 
 
-def _known(analysis: Analysis, named: set[str], known: Sequence[str]) -> tuple[str, ...]:
-    if unknown := sorted(name for name in named if name not in known):
+def _known(analysis: Analysis, named: set[str], columns: Sequence[str]) -> tuple[str, ...]:
+    if unknown := sorted(name for name in named if name not in columns):
         raise JobError(
             f"analysis {analysis.name!r} names {', '.join(unknown)}, which the table does not have; "
-            f"its columns are: {', '.join(known)}"
+            f"its columns are: {', '.join(columns)}"
         )
-    if many := sorted(name for name in named if known.count(name) > 1):
+    if many := sorted(name for name in named if columns.count(name) > 1):
         raise JobError(f"analysis {analysis.name!r} names {many[0]}, as several columns are called; rename them")
-    return tuple(name for name in known if name in named)
+    return tuple(name for name in columns if name in named)

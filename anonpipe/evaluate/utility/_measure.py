@@ -10,7 +10,7 @@ import numpy as np
 
 from anonpipe.errors import AnonpipeError
 from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.utility._tables import BothColumns, Tables
+from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import FloatArray
 
 
@@ -33,7 +33,7 @@ class UtilityMeasure:
         """Names of its figures, `family.figure`, by which `compare` and gates refer to them."""
         return tuple(figure.key for figure in self.figures)
 
-    def of(self, tables: Tables, rng: np.random.Generator | None = None) -> list[Measurement]:
+    def of(self, tables: TypedTables, rng: np.random.Generator | None = None) -> list[Measurement]:
         """The figures of two tables."""
         measurements = self.function(tables, rng) if self.draws else self.function(tables)
         if tuple(measurement.name for measurement in measurements) != self.keys:

@@ -337,16 +337,16 @@ class Basis:
 
 def _cox(times: FloatArray, events: npt.NDArray[np.bool_], basis: Basis, terms: Sequence[str]) -> Solution:
     """A Cox model's coefficients, or why there are none."""
-    found = fit_cox(times, events, basis.columns)
-    if found.monotone is not None:
-        moved = np.abs(np.nan_to_num(basis.turned_back(found.monotone, found.covariance)[0] * basis.sizes))
+    fit = fit_cox(times, events, basis.columns)
+    if fit.monotone is not None:
+        moved = np.abs(np.nan_to_num(basis.turned_back(fit.monotone, fit.covariance)[0] * basis.sizes))
         raise NoFitError(_apart(_named(moved > MOVING * moved.max(), terms)))
-    if not found.converged:
+    if not fit.converged:
         raise NoFitError(
             "the fit did not converge, though no predictor tells the outcomes apart; leave out predictors that nearly "
             "add up to each other"
         )
-    return Solution(*basis.turned_back(found.values, found.covariance), np.inf)
+    return Solution(*basis.turned_back(fit.values, fit.covariance), np.inf)
 
 
 def _fitted(model: Model, response: FloatArray, columns: FloatArray) -> tuple[Any, bool]:
@@ -361,7 +361,7 @@ def _fitted(model: Model, response: FloatArray, columns: FloatArray) -> tuple[An
             "models are fitted by statsmodels, which is not installed; install it with: pip install statsmodels"
         )
     fitted = None
-    with warnings.catch_warnings(record=True) as told, np.errstate(all="ignore"):
+    with warnings.catch_warnings(record=True) as warned, np.errstate(all="ignore"):
         warnings.simplefilter("always")
         try:
             if model == "linear":
@@ -371,7 +371,7 @@ def _fitted(model: Model, response: FloatArray, columns: FloatArray) -> tuple[An
         except Exception:  # what the library says may quote values
             fitted = None
     failures = ("ConvergenceWarning", "PerfectSeparationWarning", "HessianInversionWarning")
-    return fitted, not any(item.category.__name__ in failures for item in told)
+    return fitted, not any(item.category.__name__ in failures for item in warned)
 
 
 def _growing(values: FloatArray | None, basis: Basis, terms: Sequence[str]) -> list[str]:

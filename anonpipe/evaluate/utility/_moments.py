@@ -15,7 +15,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import NO_NUMBERS, UtilityMeasure, column_terms, mean_of_terms
-from anonpipe.evaluate.utility._tables import Tables, check_least, checked_tables, spreads
+from anonpipe.evaluate.utility._tables import TypedTables, check_least, checked_tables, spreads
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 LEAST = 1e-3  # Default size below which an original term, on its own scale, counts as 0
@@ -153,8 +153,8 @@ def moments(table: FloatArray, order: int) -> FloatArray:
 
 def choices(width: int, order: int) -> IntArray:
     """Column numbers of every choice with repetition, shape (n_choices, order), in lexicographic order."""
-    found = list(combinations_with_replacement(range(width), order))
-    return np.array(found, dtype=np.int64).reshape(len(found), order)
+    chosen = list(combinations_with_replacement(range(width), order))
+    return np.array(chosen, dtype=np.int64).reshape(len(chosen), order)
 
 
 def products(piece: FloatArray, columns: IntArray) -> FloatArray:
@@ -191,7 +191,7 @@ _HIGHER = tuple(
 )
 
 
-def _higher_moments(tables: Tables) -> list[Measurement]:
+def _higher_moments(tables: TypedTables) -> list[Measurement]:
     """Third and fourth central moments over all choices of columns, on records without nulls."""
     before, after = tables.number_arrays()
     kept = np.array([np.isnan(before).mean(axis=0), np.isnan(after).mean(axis=0)]).max(axis=0) <= _MOST_NULLS
@@ -284,7 +284,7 @@ _MEANS, _SUMS, _MEDIANS, _ABIM, _ABISD = (
 )
 
 
-def _basic_statistics(tables: Tables) -> list[Measurement]:
+def _basic_statistics(tables: TypedTables) -> list[Measurement]:
     """Means, sums and medians of every number; ABIM and ABISD of Li & Sarkar.
 
     Nulls are left out of means, medians and deviations. A sum counts them as

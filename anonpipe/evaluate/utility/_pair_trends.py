@@ -12,7 +12,7 @@ from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import LOST, NO_MIX, Term, UtilityMeasure, mean_of_terms
 from anonpipe.evaluate.utility._moments import LEAST
-from anonpipe.evaluate.utility._tables import BothColumns, Tables
+from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import FloatArray
 
 _MOST_CELLS = 4_000_000  # Cells of a contingency table that is counted as a whole
@@ -68,9 +68,9 @@ def correlation_ratio(categories: npt.ArrayLike, numbers: npt.ArrayLike) -> floa
     >>> round(correlation_ratio([0, 0, 1, 1], [1.0, 3.0, 5.0, 7.0]) ** 2, 9)  # 16 of 20 lie between them
     0.8
     """
-    codes, values = (np.asarray(given, dtype=np.float64) for given in (categories, numbers))
-    known = ~(np.isnan(codes) | np.isnan(values))
-    codes, values = codes[known], values[known]
+    codes, values = (np.asarray(side, dtype=np.float64) for side in (categories, numbers))
+    complete = ~(np.isnan(codes) | np.isnan(values))
+    codes, values = codes[complete], values[complete]
     if len(values) == 0 or (values == values[0]).all():
         return float("nan")
     values = values - values.mean()
@@ -91,7 +91,7 @@ def contingency_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> fl
     >>> contingency_distance([[0, 0], [1, 1]], [[0, 1], [1, 1]])
     0.5
     """
-    tables = [np.asarray(given, dtype=np.float64) for given in (original, released)]
+    tables = [np.asarray(side, dtype=np.float64) for side in (original, released)]
     kept = [table[~np.isnan(table).any(axis=1)].astype(np.int64) for table in tables]
     if min(map(len, kept)) == 0:
         return float("nan")
@@ -140,7 +140,7 @@ _CONTINGENCY = Figure(
 )
 
 
-def _pair_trends(tables: Tables) -> list[Measurement]:
+def _pair_trends(tables: TypedTables) -> list[Measurement]:
     """Changes of correlations (Pearson's, Spearman's), correlation ratios and contingency tables; ABICO."""
     names = [column.name for column in tables.numbers]
     sides = tables.number_arrays() if names else (np.empty((0, 0)),) * 2
@@ -163,7 +163,7 @@ def _pair_trends(tables: Tables) -> list[Measurement]:
         _RATIO: mixed,
         _CONTINGENCY: crossed,
     }
-    return [mean_of_terms(figure, found, tables.rows) for figure, found in terms.items()]
+    return [mean_of_terms(figure, changes, tables.rows) for figure, changes in terms.items()]
 
 
 def _pair_terms(names: list[str], old: FloatArray, new: FloatArray, *, relative: bool = False) -> list[Term]:

@@ -21,7 +21,7 @@ from anonpipe.evaluate.utility._survival import (
     grouped,
     kaplan_meier,
 )
-from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, Tables, typed_tables
+from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, TypedTables, typed_tables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -113,19 +113,19 @@ def distributions(
 
 
 def _distribution(column: BothColumns, binning: Binning) -> Distribution:
-    known = column.known
-    nulls = [len(side) - len(values) for side, values in zip((column.old, column.new), known, strict=True)]
+    values_of_both = column.known
+    nulls = [len(side) - len(values) for side, values in zip((column.old, column.new), values_of_both, strict=True)]
     edges: tuple[float | None, ...] = ()
     labels: tuple[str, ...] = ()
     counts = np.zeros((2, 0), dtype=np.int64)
-    enough = binning.enough(np.array([len(known[0]), len(known[1])]))
+    enough = binning.enough(np.array([len(values_of_both[0]), len(values_of_both[1])]))
     if enough and column.kind.coded:
-        sides = [np.bincount(side.astype(np.int64), minlength=len(column.levels)) for side in known]
+        sides = [np.bincount(side.astype(np.int64), minlength=len(column.levels)) for side in values_of_both]
         labels, counts = _by_category(np.array(sides), column.levels, column.kind, binning)
     elif enough:
         whole = column.kind in (Kind.INTEGER, Kind.DATE)
-        inner = round_edges(known[1] if binning.from_release else np.concatenate(known), whole)
-        inner, counts = joined(inner, binned(known, inner), binning)
+        inner = round_edges(values_of_both[1] if binning.from_release else np.concatenate(values_of_both), whole)
+        inner, counts = joined(inner, binned(values_of_both, inner), binning)
         edges = (None, *inner.tolist(), None)
 
     return Distribution(
@@ -154,12 +154,12 @@ def round_edges(values: FloatArray, whole: bool) -> FloatArray:
     step = _round_step(span / (MOST_BINS - 4) * 2)
     step = max(1.0, step) if whole else step
     first, last = math.floor(low / step), math.ceil(high / step)
-    made = np.array([float(f"{place * step:.12g}") for place in range(first, last + 1)])
+    edges = np.array([float(f"{place * step:.12g}") for place in range(first, last + 1)])
     if whole:
-        made = np.append(made, made[-1] + step) - 0.5
+        edges = np.append(edges, edges[-1] + step) - 0.5
         # Outer edges with nothing beyond them are no edges.
-        made = made[(made > values.min()) & (made < values.max())]
-    return np.unique(made)[: MOST_BINS - 1]
+        edges = edges[(edges > values.min()) & (edges < values.max())]
+    return np.unique(edges)[: MOST_BINS - 1]
 
 
 def _round_step(least: float) -> float:
@@ -168,9 +168,9 @@ def _round_step(least: float) -> float:
     return next(float(f"{factor * power:.12g}") for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-12))
 
 
-def binned(known: tuple[FloatArray, FloatArray], edges: FloatArray) -> IntArray:
+def binned(sides: tuple[FloatArray, FloatArray], edges: FloatArray) -> IntArray:
     """Counts of both tables, shape (2, n_edges + 1)."""
-    places = (np.searchsorted(edges, side, side="right") for side in known)
+    places = (np.searchsorted(edges, side, side="right") for side in sides)
     return np.array([np.bincount(place, minlength=len(edges) + 1) for place in places])
 
 
@@ -335,21 +335,21 @@ def survival_pictures(
     ((0.0, 11.5, 21.5), [1.0, 0.725, 0.475])
     """
     tables = replace(typed_tables(original, released, columns), least=binning.least)
-    return tuple(_picture(tables, each, binning) for each in compared_endpoints(tables, endpoints))
+    return tuple(_picture(tables, endpoint, binning) for endpoint in compared_endpoints(tables, endpoints))
 
 
-def _picture(tables: Tables, endpoint: Endpoint, binning: Binning) -> SurvivalPicture:
+def _picture(tables: TypedTables, endpoint: Endpoint, binning: Binning) -> SurvivalPicture:
     old, new = followed(tables, endpoint)
     whole = next(column.kind for column in tables.columns if column.name == endpoint.time) is Kind.INTEGER
-    found = []
+    panels = []
     for column, labels, groups, others in grouped(tables, endpoint, old):
         drawn = range(len(labels)) if not column else _not_by_difference(old, groups, len(labels), tables.least)
         for at in drawn:
             sides = _part(old, groups == at), _part(new, others == at)
             panel = _panel(column, labels[at] if column else "", *sides, binning, whole)
             if panel is not None:
-                found.append(panel)
-    return SurvivalPicture(endpoint, tuple(found[: MOST_PANELS + 1]), max(0, len(found) - MOST_PANELS - 1))
+                panels.append(panel)
+    return SurvivalPicture(endpoint, tuple(panels[: MOST_PANELS + 1]), max(0, len(panels) - MOST_PANELS - 1))
 
 
 def _not_by_difference(old: Followed, groups: IntArray, count: int, least: int) -> list[int]:
@@ -375,22 +375,22 @@ def _panel(
 ) -> SurvivalPanel | None:
     """Both curves at common times; None where these would be none."""
     happened = old.times[old.events], new.times[new.events]
-    if not binning.enough(np.array([len(each) for each in happened])) or not len(new.times):
+    if not binning.enough(np.array([len(times_of_side) for times_of_side in happened])) or not len(new.times):
         return None
-    given = happened[1] if binning.from_release and len(happened[1]) else np.concatenate(happened)
-    edges = round_edges(given, whole)
+    placed = happened[1] if binning.from_release and len(happened[1]) else np.concatenate(happened)
+    edges = round_edges(placed, whole)
     inner, _ = joined(edges, binned(happened, edges), binning)
     times = np.concatenate([[0.0], inner[inner > 0]])
     if len(times) < 2:
         return None
     shares = _alive_before(old, times)
     grain = binning.rounded / len(old.times)
-    told = np.clip(np.rint(shares / grain) * grain, 0.0, 1.0) if binning.rounded > 1 else shares
+    shown = np.clip(np.rint(shares / grain) * grain, 0.0, 1.0) if binning.rounded > 1 else shares
     return SurvivalPanel(
         column,
         group,
         tuple(times.tolist()),
-        tuple(told.tolist()),
+        tuple(shown.tolist()),
         tuple(_alive_before(new, times).tolist()),
         binning.told(len(old.times)),
     )

@@ -13,7 +13,7 @@ from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import NO_NUMBERS, UtilityMeasure, mean_of_terms
 from anonpipe.evaluate.utility._pair_trends import pairwise_correlations
-from anonpipe.evaluate.utility._tables import Tables
+from anonpipe.evaluate.utility._tables import TypedTables
 from anonpipe.types import FloatArray
 
 # Eigenvalues of the original below this are those of columns that add up: a ratio to them says nothing
@@ -49,16 +49,16 @@ def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
     old, new = (np.asarray(table, dtype=np.float64) for table in (original, released))
     if old.ndim != 2 or old.shape != new.shape:
         raise InputError(f"tables of shapes {old.shape} and {new.shape} cannot be paired; give equal ones")
-    found = np.full(old.shape[1], np.nan)
+    distances = np.full(old.shape[1], np.nan)
     for place in range(old.shape[1]):
-        known = old[~np.isnan(old[:, place]), place]
+        values = old[~np.isnan(old[:, place]), place]
         moved = np.abs(new[:, place] - old[:, place])
         moved = moved[~np.isnan(moved)]
-        varies = len(known) > 1 and bool((known != known[0]).any())
-        spread = float(known.std(ddof=1)) if varies else 0.0
+        varies = len(values) > 1 and bool((values != values[0]).any())
+        spread = float(values.std(ddof=1)) if varies else 0.0
         if len(moved) and spread > 0:  # 0 also of differences so small that their squares vanish
-            found[place] = moved.mean() / (math.sqrt(2) * spread)
-    return found
+            distances[place] = moved.mean() / (math.sqrt(2) * spread)
+    return distances
 
 
 def eigenvalue_change(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
@@ -114,7 +114,7 @@ _EIGENVALUES = Figure(
 )
 
 
-def _losses(tables: Tables) -> list[Measurement]:
+def _losses(tables: TypedTables) -> list[Measurement]:
     """IL1s of paired tables, and the change of the eigenvalues of the correlation matrix."""
     before, after = tables.number_arrays()
     names = [column.name for column in tables.numbers]

@@ -58,7 +58,7 @@ import numpy as np
 from anonpipe.audience import Audience
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import UtilityMeasure
-from anonpipe.evaluate.utility._tables import BothColumns, Tables
+from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 SPLITS = 99  # Random halvings of the original
@@ -117,13 +117,13 @@ class Places:
     def between_halves(self, first: BoolArray) -> FloatArray:
         """The same between the halves of each split, shape (n_splits,); NaN where one has no value."""
         whole = self.counts(self.old)
-        found = np.full(len(first), np.nan)
+        differences = np.full(len(first), np.nan)
         for at, half in enumerate(first):
-            one = self.counts(self.old[half])
-            other = whole - one
-            if one.any() and other.any():
-                found[at] = self._apart(one, other)
-        return found
+            first_counts = self.counts(self.old[half])
+            second_counts = whole - first_counts
+            if first_counts.any() and second_counts.any():
+                differences[at] = self._apart(first_counts, second_counts)
+        return differences
 
     def counts(self, places: IntArray) -> IntArray:
         """Records at each place, shape (cells,); those that are left out count nowhere."""
@@ -181,22 +181,22 @@ def split_half_ratio(differences: FloatArray, splits: FloatArray, scale: float) 
     total = squares.sum(axis=0)
     chance = np.sqrt(total / np.maximum(count, 1))
     used = ~np.isnan(differences) & (count > 0) & (2 * count >= len(splits))
-    each = np.full(len(differences), np.nan)
+    ratios = np.full(len(differences), np.nan)
     if not used.any():
-        return SplitHalfRatio(math.nan, (None, None), math.nan, -1, each, chance)
+        return SplitHalfRatio(math.nan, (None, None), math.nan, -1, ratios, chance)
     others = np.sqrt(np.maximum(total - squares, 0.0) / np.maximum(count - 1, 1))
     largest = _quotients(np.sqrt(squares), np.where(others > 0, others, chance))[:, used].max(axis=1)
     middle, spread = float((largest**2).mean()), float((largest**2).std(ddof=1))
     limit = middle + _FACTOR * spread or 1.0  # where no two halves differ in anything, a release may not either
-    each[used] = _quotients(differences, chance)[used] / math.sqrt(limit)
-    worst = int(np.nanargmax(each))
-    value = float(each[worst])
+    ratios[used] = _quotients(differences, chance)[used] / math.sqrt(limit)
+    worst = int(np.nanargmax(ratios))
+    value = float(ratios[worst])
     error = spread * math.sqrt((1 + _FACTOR * _SKEWNESS + _FACTOR**2 * (_KURTOSIS - 1) / 4) / len(splits))
     reach = _Z * error / limit
     usual = float(np.median(largest)) / math.sqrt(limit)
     high = value / math.sqrt(1 - reach) if reach < 1 else math.inf
     interval = (value / math.sqrt(1 + reach), high) if math.isfinite(high) else (None, None)
-    return SplitHalfRatio(value, interval, usual, worst, each, chance)
+    return SplitHalfRatio(value, interval, usual, worst, ratios, chance)
 
 
 def _similarity(
@@ -278,9 +278,9 @@ def _similarity_figure(key: str, title: str, metric: str, *, note: str = "", und
 
 def _quotients(differences: FloatArray, chance: FloatArray) -> FloatArray:
     """Differences in units of chance: 0 for none, infinite where chance makes none."""
-    made = np.where(differences > 0, np.inf, 0.0)
-    np.divide(differences, chance, out=made, where=np.broadcast_to(chance > 0, made.shape))
-    return made
+    quotients = np.where(differences > 0, np.inf, 0.0)
+    np.divide(differences, chance, out=quotients, where=np.broadcast_to(chance > 0, quotients.shape))
+    return quotients
 
 
 # --- Whether each column has the distribution of the original, held against two random halves of it -------------------
@@ -299,7 +299,7 @@ _WORST_COLUMN = ratio_figure(
 )
 
 
-def _column_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
+def _column_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
     """Similarity of the columns as sdmetrics has it, and the column furthest from the original beside chance.
 
     Kolmogorov-Smirnov distance of numbers and dates, total variation of
@@ -368,7 +368,7 @@ _WORST_PAIR = ratio_figure(
 )
 
 
-def _pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
+def _pair_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
     """Similarity of the pairs as sdmetrics has it, and the pair furthest from the original beside chance.
 
     Two numbers: 1 - |difference of their correlations| / 2. Others: 1 less the
@@ -414,11 +414,11 @@ def _pair_shapes(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
 def _of_pairs(old: FloatArray, new: FloatArray, splits: Splits) -> tuple[FloatArray, FloatArray]:
     """`correlations_apart` of each two columns, shapes (n_pairs,) and (n_splits, n_pairs)."""
     rows, columns = np.triu_indices(old.shape[1], 1)
-    found, halves = correlations_apart(old, new, splits)
-    return found[rows, columns], halves[:, rows, columns]
+    differences, halves = correlations_apart(old, new, splits)
+    return differences[rows, columns], halves[:, rows, columns]
 
 
-def grades(tables: Tables) -> tuple[FloatArray, FloatArray]:
+def grades(tables: TypedTables) -> tuple[FloatArray, FloatArray]:
     """Of each number the share of the original's values below it, equal ones counting half; NaN for nulls.
 
     One fixed and bounded function of the values for both tables and all halves,
@@ -435,9 +435,9 @@ def grades(tables: Tables) -> tuple[FloatArray, FloatArray]:
     return old, new
 
 
-def _chosen(part: Tables, rng: np.random.Generator) -> list[tuple[BothColumns, BothColumns]]:
+def _chosen(part: TypedTables, rng: np.random.Generator) -> list[tuple[BothColumns, BothColumns]]:
     """The pairs of columns that are crossed: all with a category, or some of them."""
-    pairs = [pair for pair in combinations(part.columns, 2) if any(each.kind.coded for each in pair)]
+    pairs = [pair for pair in combinations(part.columns, 2) if any(column.kind.coded for column in pair)]
     if len(pairs) <= MOST_TABLES:
         return pairs
     return [pairs[at] for at in np.sort(rng.permutation(len(pairs))[:MOST_TABLES])]
@@ -445,8 +445,8 @@ def _chosen(part: Tables, rng: np.random.Generator) -> list[tuple[BothColumns, B
 
 def _cells(left: BothColumns, right: BothColumns) -> Places:
     """The cross table of two columns, cells that neither table has left out."""
-    (one, _), (other, wide) = _codes(left), _codes(right)
-    cells = one * wide + other
+    (first, _), (second, wide) = _codes(left), _codes(right)
+    cells = first * wide + second
     used, places = np.unique(cells, return_inverse=True)
     places = places.reshape(-1).astype(np.int64)
     name = f"{left.name} x {right.name}"
@@ -457,8 +457,9 @@ def _codes(column: BothColumns) -> tuple[IntArray, int]:
     """A column of both tables one below the other as codes from 0 on, nulls the last, and how many there are."""
     both, size = np.concatenate([column.old, column.new]), len(column.levels)
     if not column.kind.coded:
-        known, size = column.old[~np.isnan(column.old)], BINS
-        edges = np.histogram_bin_edges(known, BINS)[1:-1] if len(known) and known.min() < known.max() else np.empty(0)
+        values, size = column.known[0], BINS
+        varies = len(values) > 0 and values.min() < values.max()
+        edges = np.histogram_bin_edges(values, BINS)[1:-1] if varies else np.empty(0)
         # digitize: a value at an edge is in the upper bin, as there
         both = np.where(np.isnan(both), np.nan, np.digitize(both, edges))
     return np.where(np.isnan(both), size, both).astype(np.int64), size + 1
@@ -482,23 +483,23 @@ def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits) -> tupl
         unit = np.array([np.nanmax(np.abs(side)) if (~np.isnan(side)).any() else 1.0 for side in (old - middle).T])
     sides = [(side - middle) / np.where(unit > 0, unit, 1.0) for side in (old, new)]
     before, after = (_correlation(_sums(side, np.ones(len(side), dtype=np.bool_))) for side in sides)
-    found = np.abs(after - before)
-    found[np.isnan(after) & ~np.isnan(before)] = np.inf
+    differences = np.abs(after - before)
+    differences[np.isnan(after) & ~np.isnan(before)] = np.inf
     if not width:
-        return found, np.empty((len(splits.first), 0, 0))
+        return differences, np.empty((len(splits.first), 0, 0))
     whole = _sums(sides[0], np.ones(len(old), dtype=np.bool_))
     halves = np.empty((len(splits.first), width, width))
     for at, half in enumerate(splits.first):
-        one = _sums(sides[0], half)
-        halves[at] = np.abs(_correlation(one) - _correlation(whole - one))
-    return found, halves
+        sums = _sums(sides[0], half)
+        halves[at] = np.abs(_correlation(sums) - _correlation(whole - sums))
+    return differences, halves
 
 
 def _sums(values: FloatArray, rows: BoolArray) -> FloatArray:
     """Of each two columns, where both are known: records, sums, squares and products, shape (4, width, width)."""
     part = values[rows]
-    known = ~np.isnan(part)
-    filled, here = np.where(known, part, 0.0), known.astype(np.float64)
+    defined = ~np.isnan(part)
+    filled, here = np.where(defined, part, 0.0), defined.astype(np.float64)
     return np.stack([here.T @ here, filled.T @ here, (filled**2).T @ here, filled.T @ filled])
 
 

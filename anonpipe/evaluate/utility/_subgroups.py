@@ -11,7 +11,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import LOST, NO_MIX, NO_NUMBERS, Term, UtilityMeasure, mean_of_terms
-from anonpipe.evaluate.utility._tables import BothColumns, Tables
+from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import FloatArray
 
 # Codes, shape (n_rows,), and numbers of the same records, shape (n_rows, width); NaN for nulls
@@ -40,14 +40,14 @@ def subgroup_changes(original: Side, released: Side, least: int) -> list[tuple[F
     change = (after.mean().reindex(means.index) - means).abs().fillna(np.inf).to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):  # categories without values are left out below
         errors = before.std().fillna(0.0).to_numpy() / np.sqrt(counts)
-    found = []
+    changes = []
     for at, values in enumerate(original[1].T):
-        kept, known = counts[:, at] >= least, values[~(np.isnan(original[0]) | np.isnan(values))]
-        whole = 0.0 if len(known) == 0 or (known == known[0]).all() else float(known.std(ddof=1))
+        kept, used = counts[:, at] >= least, values[~(np.isnan(original[0]) | np.isnan(values))]
+        whole = 0.0 if len(used) == 0 or (used == used[0]).all() else float(used.std(ddof=1))
         scales = (np.full(np.count_nonzero(kept), whole), errors[kept, at])
         deviations, in_errors = (_in_units(change[kept, at], scale) for scale in scales)
-        found.append((deviations, in_errors))
-    return found
+        changes.append((deviations, in_errors))
+    return changes
 
 
 def _in_units(change: FloatArray, scale: FloatArray) -> FloatArray:
@@ -78,7 +78,7 @@ def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int
     old, new = (np.asarray(side, dtype=np.float64) for side in (original, released))
     if min(old.size, new.size) == 0:
         raise InputError("a column without values was given; give one value or more")
-    found = np.full((2, 2), np.nan)
+    changes = np.full((2, 2), np.nan)
     low, high = np.quantile(old, [share, 1 - share])
     spread = 0.0 if (old == old[0]).all() else float(old.std(ddof=1))
     for side, (sign, limit) in enumerate(((-1.0, low), (1.0, high))):
@@ -86,9 +86,9 @@ def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int
         before, after = before[before > 0], after[after > 0]
         if len(before) < least or spread == 0:
             continue
-        found[side, 0] = abs(len(after) / len(new) - len(before) / len(old))
-        found[side, 1] = abs(after.mean() - before.mean()) / spread if len(after) else np.inf
-    return found
+        changes[side, 0] = abs(len(after) / len(new) - len(before) / len(old))
+        changes[side, 1] = abs(after.mean() - before.mean()) / spread if len(after) else np.inf
+    return changes
 
 
 _GROUPS_SD, _GROUPS_ERRORS = (
@@ -122,7 +122,7 @@ _TAILS = tuple(
 )
 
 
-def _subgroups_and_tails(tables: Tables) -> list[Measurement]:
+def _subgroups_and_tails(tables: TypedTables) -> list[Measurement]:
     """Means of numbers inside categories, and the mass and reach of the tails."""
     enough = max(tables.least, 2)
     pairs = list(_mixed(tables, enough))
@@ -150,12 +150,12 @@ def _subgroups_and_tails(tables: Tables) -> list[Measurement]:
     return measurements
 
 
-def _mixed(tables: Tables, least: int) -> Iterator[tuple[BothColumns, BothColumns, tuple[FloatArray, FloatArray]]]:
+def _mixed(tables: TypedTables, least: int) -> Iterator[tuple[BothColumns, BothColumns, tuple[FloatArray, FloatArray]]]:
     """Every category with every number, and how the means of the number changed inside the category."""
     old, new = tables.number_arrays()
     for category in tables.categories if tables.numbers else ():
-        found = subgroup_changes((category.old, old), (category.new, new), least)
-        yield from ((category, number, one) for number, one in zip(tables.numbers, found, strict=True))
+        changes = subgroup_changes((category.old, old), (category.new, new), least)
+        yield from ((category, number, change) for number, change in zip(tables.numbers, changes, strict=True))
 
 
 def _subgroup_term(name: str, changes: FloatArray) -> Term:

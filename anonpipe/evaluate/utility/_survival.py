@@ -16,7 +16,7 @@ from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import MOST_PARTS, UtilityMeasure
 from anonpipe.evaluate.utility._shapes import MOST_ROWS, Splits, ratio_figure, ratio_measured, split_half_ratio
-from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, Tables
+from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
@@ -33,7 +33,7 @@ def curves_apart(
     risk = np.zeros((2, count))
     for row in range(rows):
         risk[sides[row], groups[row]] += 1
-    found = np.where((risk[0] == 0) | (risk[1] == 0), np.nan, 0.0)
+    largest = np.where((risk[0] == 0) | (risk[1] == 0), np.nan, 0.0)
     alive, deaths, gone = np.ones((2, count)), np.zeros((2, count)), np.zeros((2, count))
     begin = 0
     while begin < rows:
@@ -53,9 +53,9 @@ def curves_apart(
         for row in range(begin, end):
             group = groups[row]
             if times[begin] <= last[group]:
-                found[group] = max(found[group], abs(alive[0, group] - alive[1, group]))
+                largest[group] = max(largest[group], abs(alive[0, group] - alive[1, group]))
         begin = end
-    return found
+    return largest
 
 
 # --- Whether survival curves are those of the original, overall and by group, held against two random halves of it ----
@@ -116,7 +116,7 @@ def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike) -> tuple[FloatArra
     return at[deaths > 0], alive[deaths > 0]
 
 
-def _survival_curves(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
+def _survival_curves(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
     """Largest difference of a Kaplan-Meier curve, overall and of every group, and the furthest beside chance.
 
     For each endpoint: all records, and each value of each category that 10 k original
@@ -161,15 +161,15 @@ def _survival_curves(tables: Tables, rng: np.random.Generator) -> list[Measureme
     ]
 
 
-def followed(tables: Tables, endpoint: Endpoint) -> tuple[Followed, Followed]:
+def followed(tables: TypedTables, endpoint: Endpoint) -> tuple[Followed, Followed]:
     """Times and events of both tables."""
     columns = {column.name: column for column in tables.columns}
     time, status = columns[endpoint.time], columns[endpoint.status]
     happened = _event_codes(status, endpoint.event)
     sides = []
     for times, codes in ((time.old, status.old), (time.new, status.new)):
-        known = ~(np.isnan(times) | np.isnan(codes))
-        sides.append(Followed(np.where(known, times, np.nan), np.isin(codes, happened) & known))
+        complete = ~(np.isnan(times) | np.isnan(codes))
+        sides.append(Followed(np.where(complete, times, np.nan), np.isin(codes, happened) & complete))
     return sides[0], sides[1]
 
 
@@ -180,26 +180,25 @@ def _event_codes(status: BothColumns, event: Sequence[Scalar]) -> list[float]:
     return [float(value) for value in event if isinstance(value, (int, float))]
 
 
-def compared_endpoints(tables: Tables, endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
+def compared_endpoints(tables: TypedTables, endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
     """Those whose columns both tables have, as a number and a status."""
     kinds = {column.name: column.kind for column in tables.columns}
-    return tuple(
-        each
-        for each in endpoints
-        if each.time in kinds and each.status in kinds and not kinds[each.time].coded and kinds[each.time] != Kind.DATE
-    )
+    numbers = {name for name, kind in kinds.items() if not kind.coded and kind != Kind.DATE}
+    return tuple(endpoint for endpoint in endpoints if endpoint.time in numbers and endpoint.status in kinds)
 
 
-def grouped(tables: Tables, endpoint: Endpoint, old: Followed) -> list[tuple[str, tuple[str, ...], IntArray, IntArray]]:
+def grouped(
+    tables: TypedTables, endpoint: Endpoint, old: Followed
+) -> list[tuple[str, tuple[str, ...], IntArray, IntArray]]:
     """All records, then every category with groups large enough: its name, labels, and the group of each record.
 
     Groups of both tables; -1 for records of none.
     """
     everyone = np.where(old.known, 0, -1)
     released = np.zeros(tables.released, dtype=np.int64)
-    found: list[tuple[str, tuple[str, ...], IntArray, IntArray]] = []
+    groupings: list[tuple[str, tuple[str, ...], IntArray, IntArray]] = []
     if old.events.any():
-        found.append(("", ("all records",), everyone, released))
+        groupings.append(("", ("all records",), everyone, released))
     for column in tables.categories:
         if column.name == endpoint.status:
             continue
@@ -214,8 +213,8 @@ def grouped(tables: Tables, endpoint: Endpoint, old: Followed) -> list[tuple[str
         place = np.full(len(column.levels) + 1, -1)
         place[kept] = np.arange(len(kept))
         labels = tuple(str(column.levels[at]) for at in kept)
-        found.append((column.name, labels, place[codes], place[new]))
-    return found
+        groupings.append((column.name, labels, place[codes], place[new]))
+    return groupings
 
 
 def _apart(
@@ -233,14 +232,14 @@ def _apart(
     order = _in_order(times, every)
     sides = (order >= len(old.times)).astype(np.int64)
     events = np.concatenate([old.events, new.events])[order]
-    found = curves_apart(times[order], events, sides, every[order], last)
+    differences = curves_apart(times[order], events, sides, every[order], last)
     # A group that the release has lost is as far off as can be.
     lost = np.bincount(others[new.known & (others >= 0)], minlength=count) == 0
-    found = np.where(lost, 1.0, found)
+    differences = np.where(lost, 1.0, differences)
     own = _in_order(old.times, groups)
-    given = old.times[own], old.events[own]
-    halves = [curves_apart(*given, half[own].astype(np.int64), groups[own], last) for half in splits.first]
-    return found, np.array(halves).reshape(len(halves), count)
+    records = old.times[own], old.events[own]
+    halves = [curves_apart(*records, half[own].astype(np.int64), groups[own], last) for half in splits.first]
+    return differences, np.array(halves).reshape(len(halves), count)
 
 
 def _in_order(times: FloatArray, groups: IntArray) -> IntArray:

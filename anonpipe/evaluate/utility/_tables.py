@@ -91,7 +91,7 @@ class BothColumns:
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
+class TypedTables:
     """The columns that are compared."""
 
     columns: tuple[BothColumns, ...]  # In the order declared
@@ -119,19 +119,19 @@ class Tables:
             old[:, place], new[:, place] = column.old, column.new
         return old, new
 
-    def take(self, old: IntArray, new: IntArray) -> Tables:
+    def take(self, old: IntArray, new: IntArray) -> TypedTables:
         """Some rows of either table."""
         columns = tuple(replace(column, old=column.old[old], new=column.new[new]) for column in self.columns)
         return replace(self, columns=columns, rows=len(old), released=len(new))
 
-    def halves(self, rng: np.random.Generator) -> Tables:
+    def halves(self, rng: np.random.Generator) -> TypedTables:
         """One random half of the original as original, the other as release."""
         order = rng.permutation(self.rows)
         low, high = np.sort(order[: self.rows // 2]), np.sort(order[self.rows // 2 :])
         columns = tuple(replace(column, old=column.old[low], new=column.old[high]) for column in self.columns)
         return replace(self, columns=columns, rows=len(low), released=len(high), paired=False)
 
-    def blocks(self, count: int, rng: np.random.Generator) -> list[Tables]:
+    def blocks(self, count: int, rng: np.random.Generator) -> list[TypedTables]:
         """Disjoint random parts of both tables, pairs kept together."""
         order = rng.permutation(self.rows)
         other = order if self.paired else rng.permutation(self.released)
@@ -140,7 +140,7 @@ class Tables:
             self.take(old if self.paired else np.sort(old), new if self.paired else np.sort(new)) for old, new in parts
         ]
 
-    def sample(self, most: int, rng: np.random.Generator) -> Tables:
+    def sample(self, most: int, rng: np.random.Generator) -> TypedTables:
         """At most so many rows of either table, pairs kept together."""
         if max(self.rows, self.released) <= most:
             return self
@@ -156,7 +156,7 @@ def typed_tables(
     *,
     paired: bool = False,
     least: int = 1,
-) -> Tables:
+) -> TypedTables:
     """Columns of both tables as arrays.
 
     Examples
@@ -180,8 +180,8 @@ def typed_tables(
             f"{len(original)} original records cannot be paired with {len(released)} released ones; "
             "give as many in the same order, or say that they are not paired"
         )
-    made = tuple(_column(name, Kind(kind), original[name], released[name]) for name, kind in columns.items())
-    return Tables(made, len(original), len(released), paired, least)
+    both = tuple(_column(name, Kind(kind), original[name], released[name]) for name, kind in columns.items())
+    return TypedTables(both, len(original), len(released), paired, least)
 
 
 def _column(name: str, kind: Kind, old: pd.Series[Any], new: pd.Series[Any]) -> BothColumns:
@@ -229,8 +229,8 @@ def _codes(old: pd.Series[Any], new: pd.Series[Any]) -> tuple[FloatArray, tuple[
     import pandas as pd
 
     both = pd.concat([old.astype(object), new.astype(object)], ignore_index=True)
-    places, found = pd.factorize(both)
-    levels = list(found)
+    places, uniques = pd.factorize(both)
+    levels = list(uniques)
     declared = list(old.cat.categories) if isinstance(old.dtype, pd.CategoricalDtype) else []
     rank = {level: place for place, level in enumerate(declared)}
     try:
@@ -260,7 +260,7 @@ class Encoded:
     categories: tuple[int, ...]
 
 
-def encoded(tables: Tables) -> Encoded:
+def encoded(tables: TypedTables) -> Encoded:
     """Numbers as z-scores of both tables, nulls at the mean with a column that tells them; rare categories joined.
 
     Examples
@@ -273,8 +273,9 @@ def encoded(tables: Tables) -> Encoded:
     >>> made.old.round(2).tolist(), made.categories
     ([[-0.87, 0.0, 1.0], [0.0, 1.0, 0.0], [0.87, 0.0, 2.0]], (1, 2))
     """
-    old, new = (np.column_stack(side) for side in zip(*((each.old, each.new) for each in tables.columns), strict=True))
-    both, coded = np.concatenate([old, new]), [at for at, each in enumerate(tables.columns) if each.kind.coded]
+    old = np.column_stack([column.old for column in tables.columns])
+    new = np.column_stack([column.new for column in tables.columns])
+    both, coded = np.concatenate([old, new]), [at for at, column in enumerate(tables.columns) if column.kind.coded]
     coding = Coding.of(both, both, coded, MOST_LEVELS)
     old, new = (np.hstack(coding.compact(side)) for side in (old, new))
     return Encoded(old, new, coding.compact_categories)

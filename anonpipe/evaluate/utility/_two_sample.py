@@ -18,7 +18,7 @@ from anonpipe.environment import one_thread
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import UtilityMeasure
-from anonpipe.evaluate.utility._tables import Encoded, Tables, checked_tables, encoded
+from anonpipe.evaluate.utility._tables import Encoded, TypedTables, checked_tables, encoded
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _Z = float(ndtri(0.975))
@@ -259,10 +259,10 @@ def design(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> Float
     at = 1
     for term in terms:
         for factors in product(*(coded[column].T for column in term)):
-            made = np.prod(factors, axis=0)
-            made = made - made.mean()
-            spread = made.std()
-            out[:, at] = made / spread if spread > 0 else 0.0
+            values = np.prod(factors, axis=0)
+            values = values - values.mean()
+            spread = values.std()
+            out[:, at] = values / spread if spread > 0 else 0.0
             at += 1
     return out
 
@@ -498,10 +498,10 @@ def tree_propensity(
 
 def _places(table: FloatArray) -> npt.NDArray[np.float32]:
     """Each value's place among the different ones of its column: the same splits, and no precision lost to float32."""
-    made = np.empty(table.shape, dtype=np.float32)
+    places = np.empty(table.shape, dtype=np.float32)
     for column in range(table.shape[1]):
-        made[:, column] = np.unique(table[:, column], return_inverse=True)[1]
-    return made
+        places[:, column] = np.unique(table[:, column], return_inverse=True)[1]
+    return places
 
 
 # --- How well a boosted forest, trained on some records, tells the others of the release from those of the original ---
@@ -646,7 +646,7 @@ _BOOSTED = Figure(
 )
 
 
-def _classifiers(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
+def _classifiers(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
     """Five figures of how well records of the two tables are told apart, on at most 10,000 records of either.
 
     Of one or two columns, such a figure can be solved for a share or a mean of the original.
@@ -692,29 +692,29 @@ def _classifiers(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
     return [*measurements, _BOOSTED.measured(area.value, records, interval=interval, baseline=0.5, columns=columns)]
 
 
-def _fitted(made: Encoded) -> tuple[Propensity | None, str]:
+def _fitted(both: Encoded) -> tuple[Propensity | None, str]:
     """The regression with the most interactions that the records allow, and what it holds."""
-    width = made.old.shape[1]
-    numbers = [place for place in range(width) if place not in made.categories]
-    both = np.concatenate([made.old, made.new])
-    coded = column_codes(both, made.categories)
+    width = both.old.shape[1]
+    numbers = [place for place in range(width) if place not in both.categories]
+    stacked = np.concatenate([both.old, both.new])
+    coded = column_codes(stacked, both.categories)
     mains = interaction_terms(range(width), 1)
     pairs = interaction_terms(numbers, 2, powers=numbers) if numbers else ()
     choices: list[tuple[Sequence[tuple[int, ...]], str]] = [
         (interaction_terms(range(width), 2, powers=numbers), "Main effects, squares and products of two columns."),
-        ((*pairs, *((place,) for place in made.categories)), "Main effects, squares and products of two numbers."),
+        ((*pairs, *((place,) for place in both.categories)), "Main effects, squares and products of two numbers."),
         (mains, "Main effects only."),
     ]
     for terms, what in choices:
         wide = numbers_of(terms, coded)
-        if wide * _RECORDS_A_TERM > len(both) or (wide > _MOST_REGRESSION_TERMS and terms is not mains):
+        if wide * _RECORDS_A_TERM > len(stacked) or (wide > _MOST_REGRESSION_TERMS and terms is not mains):
             continue
         try:
-            found = propensity(made.old, made.new, terms=terms, categories=made.categories)
+            fit = propensity(both.old, both.new, terms=terms, categories=both.categories)
         except InputError:  # it does not settle
             continue
-        apart = " Some records are told apart without error." if found.separated else ""
-        return found, f"{what}{apart} {_CODING}"
+        apart = " Some records are told apart without error." if fit.separated else ""
+        return fit, f"{what}{apart} {_CODING}"
     return None, "Not defined: too few records for the columns, or the regression does not converge."
 
 

@@ -21,7 +21,7 @@ from anonpipe.evaluate.utility._record_distance import RECORD_DISTANCE
 from anonpipe.evaluate.utility._shapes import COLUMN_SHAPES, PAIR_SHAPES
 from anonpipe.evaluate.utility._subgroups import SUBGROUPS
 from anonpipe.evaluate.utility._survival import SURVIVAL, compared_endpoints
-from anonpipe.evaluate.utility._tables import Endpoint, Tables, typed_tables
+from anonpipe.evaluate.utility._tables import Endpoint, TypedTables, typed_tables
 from anonpipe.evaluate.utility._two_sample import CLASSIFIERS
 
 if TYPE_CHECKING:
@@ -97,45 +97,40 @@ def utility(
         raise JobError(f"least={least} was given as the smallest group; give 1 or more")
     if of < tables.rows:
         raise JobError(f"of={of} was given for {tables.rows} records; give the records of the whole table")
-    found = _compared(tables)
+    measurements = _measured(tables)
     if tables.rows >= 4:
-        found = _with_baseline(found, _compared(tables.halves(rng)))
+        measurements = _with_baseline(measurements, _measured(tables.halves(rng)))
     if of > tables.rows and min(tables.rows, tables.released) >= _BLOCKS * _LEAST_BLOCK:
-        parts = [_compared(part) for part in tables.blocks(_BLOCKS, rng)]
-        found = _with_interval(found, parts, tables.rows / of)
-    return tuple(replace(one, of=of) for one in [*found, *_drawn(tables, rng)])
+        parts = [_measured(part) for part in tables.blocks(_BLOCKS, rng)]
+        measurements = _with_interval(measurements, parts, tables.rows / of)
+    return tuple(replace(measurement, of=of) for measurement in [*measurements, *_measured(tables, rng)])
 
 
-def _compared(tables: Tables) -> list[Measurement]:
-    """The measures that draw nothing."""
-    return [one for measure in MEASURES if not measure.draws for one in measure.of(tables)]
+def _measured(tables: TypedTables, rng: np.random.Generator | None = None) -> list[Measurement]:
+    """The measures that draw nothing; with a generator those that sample and train."""
+    chosen = (measure for measure in MEASURES if measure.draws == (rng is not None))
+    return [measurement for measure in chosen for measurement in measure.of(tables, rng)]
 
 
-def _drawn(tables: Tables, rng: np.random.Generator) -> list[Measurement]:
-    """The measures that sample and train."""
-    return [one for measure in MEASURES if measure.draws for one in measure.of(tables, rng)]
-
-
-def _with_baseline(found: list[Measurement], chance: list[Measurement]) -> list[Measurement]:
+def _with_baseline(measurements: list[Measurement], halves: list[Measurement]) -> list[Measurement]:
     return [
-        replace(one, baseline=other.value, baseline_is="two random halves of the original")
-        if math.isfinite(one.value) and math.isfinite(other.value)
-        else one
-        for one, other in zip(found, chance, strict=True)
+        replace(measurement, baseline=half.value, baseline_is="two random halves of the original")
+        if math.isfinite(measurement.value) and math.isfinite(half.value)
+        else measurement
+        for measurement, half in zip(measurements, halves, strict=True)
     ]
 
 
-def _with_interval(found: list[Measurement], parts: list[list[Measurement]], share: float) -> list[Measurement]:
+def _with_interval(measurements: list[Measurement], parts: list[list[Measurement]], share: float) -> list[Measurement]:
     """Ends from the figures of disjoint parts of the sample, which is that share of the table."""
     reach = float(stdtrit(len(parts) - 1, 0.975)) * math.sqrt((1 - share) / len(parts))
-    made = []
-    for one, *others in zip(found, *parts, strict=True):
-        values = np.array([other.value for other in others])
-        if one.name in _WITHOUT_INTERVAL or not (math.isfinite(one.value) and np.isfinite(values).all()):
-            made.append(one)
-            continue
-        spread = reach * float(values.std(ddof=1))
-        # What falls with the root of the number of records is chance: from it in the parts, that in the sample.
-        chance = max(0.0, float(values.mean()) - one.value) / (math.sqrt(len(parts)) - 1) * (1 - share)
-        made.append(replace(one, low=max(0.0, one.value - chance - spread), high=one.value + spread))
-    return made
+    with_interval = []
+    for measurement, *others in zip(measurements, *parts, strict=True):
+        value, values = measurement.value, np.array([other.value for other in others])
+        if measurement.name not in _WITHOUT_INTERVAL and math.isfinite(value) and np.isfinite(values).all():
+            spread = reach * float(values.std(ddof=1))
+            # What falls with the root of the number of records is chance: from it in the parts, that in the sample.
+            chance = max(0.0, float(values.mean()) - value) / (math.sqrt(len(parts)) - 1) * (1 - share)
+            measurement = replace(measurement, low=max(0.0, value - chance - spread), high=value + spread)
+        with_interval.append(measurement)
+    return with_interval

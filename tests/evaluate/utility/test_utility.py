@@ -12,7 +12,7 @@ from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility import MEASURES, abim, abisd, il1s, moment_changes, utility
 from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._tables import typed_tables
-from anonpipe.evaluate.utility._utility import _compared, _with_interval
+from anonpipe.evaluate.utility._utility import _measured, _with_interval
 from anonpipe.verify.output_control import disclosive
 from tests.benchmarks._correlations import abico
 from tests.benchmarks._lasko_table import lasko_table
@@ -141,7 +141,7 @@ def test_units_and_order_of_records_do_not_matter():
     old, new = table(150, 14, nulls=True), table(130, 15, nulls=True)
     frames = [f.assign(x=f["x"] * 1000 - 7, y=-f["y"]) for f in (old, new.sample(frac=1, random_state=0))]
     tables = [typed_tables(*pair, KINDS, least=5) for pair in ((old, new), frames)]
-    for one, other in zip(*(_compared(given) for given in tables), strict=True):
+    for one, other in zip(*(_measured(given) for given in tables), strict=True):
         # the first two depend on where zero lies, the third on which side of a bin is closed
         if one.name not in ("basic.sums", "bias.means", "distance.hellinger"):
             assert other.value == pytest.approx(one.value, nan_ok=True), one.name
