@@ -4,8 +4,7 @@
 improves any grouping, `information_loss` says how good one is.
 """
 
-from anonpipe.methods.grouping._classes import ClassDisclosure, class_disclosure, compound_classes
-from anonpipe.methods.grouping._crest_per_class import crest_per_class
+from anonpipe.methods.grouping._classes import ClassDisclosure, class_disclosure
 from anonpipe.methods.grouping._diversity import constrain_classes, unreachable
 from anonpipe.methods.grouping._loss import (
     CONFIDENCE,
@@ -29,9 +28,7 @@ __all__ = [
     "bound_from_distances",
     "class_disclosure",
     "cluster",
-    "compound_classes",
     "constrain_classes",
-    "crest_per_class",
     "hold_units",
     "information_loss",
     "information_loss_bound",

@@ -78,36 +78,13 @@ def entropy(counts: FloatArray, total: float) -> float:
     return rounded(value)
 
 
-# --- Class codes: checking them, making one class of several, weighing them against distances -------------------------
+# --- Class codes: checking them, weighing them against distances -------------------------
 
 MOST_CODES = 100_000  # Counts are kept for every code up to the largest: codes beyond are meant for something else
 
 
-def compound_classes(classes: IntArray) -> IntArray:
-    """One class of several: every combination that occurs is a class of its own.
-
-    Shapes: classes (n_rows, n_attributes).
-
-    References
-    ----------
-    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8.
-
-    Examples
-    --------
-    >>> compound_classes(np.array([[0, 1], [1, 0], [0, 1], [0, 0]])).tolist()
-    [1, 2, 1, 0]
-    """
-    return np.unique(classes, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
 def class_shares_of(classes: IntArray) -> FloatArray:
-    """Share of each class among the records, shape (n_classes,).
-
-    Examples
-    --------
-    >>> class_shares_of(np.array([0, 1, 1, 1])).tolist()
-    [0.25, 0.75]
-    """
+    """Share of each class among the records, shape (n_classes,)."""
     return np.bincount(classes) / len(classes)
 
 
@@ -152,11 +129,6 @@ def diagonal(features: FloatArray) -> float:
     """Diagonal of the box around the points, which no distance exceeds; 1 where all points are equal.
 
     Distances divided by it lie between 0 and 1, as divergences do.
-
-    Examples
-    --------
-    >>> diagonal(np.array([[0.0, 0.0], [3.0, 1.0], [2.0, 4.0]]))
-    5.0
     """
     length = float(np.sqrt(np.square(np.ptp(features, axis=0)).sum()))
     return length if length > 0.0 else 1.0

@@ -392,9 +392,6 @@ def comes_before(degree: int, distance: float, v: int, other_degree: int, other_
     return distance < other_distance or (distance == other_distance and v < other)
 
 
-# --- Cutting a minimum spanning tree by the divergence of classes and the length of edges -----------------------------
-
-
 class CrestPartialOptions(ClassGroupingOptions):
     """A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1)."""
 
@@ -448,7 +445,4 @@ _CREST_PARTIAL = Grouping(
     classes=True,
 )
 
-METHODS = (
-    _CREST,
-    _CREST_PARTIAL,
-)
+METHODS = (_CREST, _CREST_PARTIAL)

@@ -116,9 +116,6 @@ def halves_divergence(
     return float((half * jensen_shannon(lower, half, shares) + rest * jensen_shannon(upper, rest, shares)) / n)
 
 
-# --- Recursive splits at the median of the widest column --------------------------------------------------------------
-
-
 class KdTreeOptions(GroupingOptions):
     """Recursive splits at the median of the widest column."""
 
@@ -136,16 +133,6 @@ def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
 
     The authors scale the columns first; here the variance is that of the
     points as given.
-
-    References
-    ----------
-    Li and Sarkar 2006, IEEE TKDE 18(9):1278-1283, doi:10.1109/TKDE.2006.136.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> kd_tree(features, 2, rng=np.random.default_rng(0)).tolist()
-    [0, 1, 0, 1, 1]
     """
     labels: IntArray = median_groups(features, k, np.zeros(len(features), dtype=np.int64), np.ones(1), 1.0)
     return labels
@@ -160,9 +147,6 @@ _KD_TREE = Grouping(
     sizes="k to 2k-1",
     largest=under_2k,
 )
-
-
-# --- Recursive median splits that mind the classes of the halves ------------------------------------------------------
 
 
 class ClassKdTreeOptions(ClassGroupingOptions):
@@ -228,7 +212,4 @@ _CLASS_KD_TREE = Grouping(
     classes=True,
 )
 
-METHODS = (
-    _KD_TREE,
-    _CLASS_KD_TREE,
-)
+METHODS = (_KD_TREE, _CLASS_KD_TREE)

@@ -15,13 +15,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 def count_groups(labels: IntArray, n_rows: int, k: int, source: str) -> IntArray:
-    """Size of every group, shape (n_groups,), if the grouping keeps its promise.
-
-    Examples
-    --------
-    >>> count_groups(np.array([0, 1, 1, 0]), 4, 2, "example").tolist()
-    [2, 2]
-    """
+    """Size of every group, shape (n_groups,), if the grouping keeps its promise."""
     if labels.shape != (n_rows,) or labels.dtype != np.int64:
         raise AnonpipeError(
             f"{source} gave labels of shape {labels.shape} and type {labels.dtype} for {n_rows} records; "
@@ -187,11 +181,6 @@ def smallest_distances(features: FloatArray, queries: FloatArray, count: int) ->
     Parts are put together by joining their results and keeping the smallest.
 
     Shapes: features (n_rows, width); queries (n_queries, width).
-
-    Examples
-    --------
-    >>> smallest_distances(np.array([[0.0], [3.0], [5.0]]), np.array([[3.0], [6.0]]), 2).tolist()
-    [[0.0, 4.0], [1.0, 9.0]]
     """
     found = np.full((len(queries), count), np.inf)
     keep_smallest(np.ascontiguousarray(features), np.ascontiguousarray(queries), found)

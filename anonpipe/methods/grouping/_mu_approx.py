@@ -61,12 +61,6 @@ def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntA
     Domingo-Ferrer, Sebé and Solanas 2008, doi:10.1016/j.camwa.2007.04.034;
     forest and cuts are those of Aggarwal et al. 2005, "Approximation
     algorithms for k-anonymity", J. Privacy Technology.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> mu_approx(features, 2, rng=np.random.default_rng(0)).tolist()
-    [0, 1, 0, 1, 1]
     """
     by_value = np.lexsort(features.T[::-1])
     ordered = np.ascontiguousarray(features[by_value])

@@ -71,9 +71,6 @@ def nearest_to_spare(distances: FloatArray, assigned: IntArray, sizes: IntArray,
     return at
 
 
-# --- k-means with small clusters filled up ----------------------------------------------------------------------------
-
-
 class KmeansOptions(GroupingOptions):
     """Weighted k-means with small clusters filled up (Gal 2014, Algorithm 2, steps 2a to 2c).
 
@@ -98,11 +95,6 @@ def kmeans(features: FloatArray, k: int, *, rng: np.random.Generator, iterations
     Weights belong in `features`: scale a column by the root of its weight.
 
     The 10 `iterations` are the limit that the authors name.
-
-    References
-    ----------
-    Gal, Tucker, Gangopadhyay and Chen 2014, J. Biomed. Inform. 50:32-45,
-    doi:10.1016/j.jbi.2014.01.001, Algorithm 2, steps 2a to 2c.
 
     Examples
     --------
@@ -147,9 +139,6 @@ _KMEANS = Grouping(
 )
 
 
-# --- Multivariate k-Ward ----------------------------------------------------------------------------------------------
-
-
 class KWardOptions(GroupingOptions):
     """Multivariate k-Ward."""
 
@@ -175,17 +164,6 @@ def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
     Memory is linear in the rows. Time is quadratic; a set that gives one group
     of nearly all its records again and again would make it cubic.
-
-    References
-    ----------
-    Domingo-Ferrer and Mateo-Sanz 2002, IEEE TKDE 14(1), doi:10.1109/69.979982,
-    the multivariate k-Ward algorithm.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> k_ward(features, 2, rng=np.random.default_rng(0)).tolist()
-    [0, 1, 0, 1, 1]
     """
     labels = np.empty(len(features), dtype=np.int64)
     ward_recursively(features, k, labels)
@@ -409,9 +387,6 @@ def cheapest(
     return found
 
 
-# --- Microaggregation by fuzzy c-means --------------------------------------------------------------------------------
-
-
 class FuzzyCMeansOptions(GroupingOptions):
     """Fuzzy c-means, run with fewer and softer clusters until all have k records."""
 
@@ -454,12 +429,6 @@ def fuzzy_c_means(
     `fuzziness` is the exponent m at first, 1.01 or more; `step` is added to it each
     time; `shrink` multiplies c each time, which falls by one at least;
     `iterations` limits one run of fuzzy c-means.
-
-    References
-    ----------
-    Domingo-Ferrer and Torra 2003, J. Adv. Comput. Intell. Intell. Inform.
-    7(2):153-159, doi:10.20965/jaciii.2003.p0153, as described by Kabir and
-    Wang 2010, doi:10.1109/ICDM.2010.111, section IV.
 
     Examples
     --------
@@ -667,8 +636,4 @@ def assign(features: FloatArray, rows: IntArray, centres: FloatArray, found: Int
                 break
 
 
-METHODS = (
-    _KMEANS,
-    _K_WARD,
-    _FUZZY_C_MEANS,
-)
+METHODS = (_KMEANS, _K_WARD, _FUZZY_C_MEANS)

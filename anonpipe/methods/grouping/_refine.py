@@ -754,11 +754,6 @@ def near_records(features: FloatArray, count: int, block: int) -> ListArray:
     and Li 2011, doi:10.1145/1963405.1963487; here nothing is drawn at random.
 
     Shapes: features (n, width).
-
-    Examples
-    --------
-    >>> near_records(np.array([[0.0], [5.0], [1.0], [7.0]]), 2, 4).tolist()
-    [[2, 1], [3, 2], [0, 1], [1, 2]]
     """
     n = len(features)
     count = max(0, min(count, n - 1))
@@ -921,12 +916,6 @@ def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second
     doi:10.1145/1569901.1570026, for the travelling salesman.
 
     Shapes: first, second (n,).
-
-    Examples
-    --------
-    >>> first, second = np.array([0, 0, 1, 1, 2, 2, 3, 3]), np.array([0, 1, 0, 1, 2, 3, 2, 3])
-    >>> combine(first, np.array([1.0, 1.0, 9.0, 1.0]), second, np.array([2.0, 2.0, 2.0, 2.0])).tolist()
-    [0, 0, 1, 1, 2, 3, 2, 3]
     """
     offset = first_scatter.shape[0]
     parent = np.arange(offset + second_scatter.shape[0])

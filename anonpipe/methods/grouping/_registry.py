@@ -10,7 +10,6 @@ import numpy as np
 from anonpipe.kernels.points import checked_features
 from anonpipe.kernels.principal import block_order
 from anonpipe.methods.grouping import (
-    _class_mdav,
     _condensation,
     _crest,
     _kd_tree,
@@ -37,7 +36,6 @@ METHODS: dict[str, Grouping] = by_name(
         _partitional,
         _spanning_tree,
         _crest,
-        _class_mdav,
         _kd_tree,
         _mu_approx,
         _condensation,

@@ -271,9 +271,6 @@ def part_stretch(parent: IntArray, group: IntArray, top: int, inside: BoolArray,
     return front
 
 
-# --- Cutting the longest edges of a minimum spanning tree -------------------------------------------------------------
-
-
 class MstOptions(GroupingOptions):
     """Cutting the longest edges of a minimum spanning tree."""
 
@@ -294,17 +291,6 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     afterwards (`mst_d`).
 
     Labels are in the order of lowest rows.
-
-    References
-    ----------
-    Laszlo and Mukherjee 2005, IEEE TKDE 17(7):902-911,
-    doi:10.1109/TKDE.2005.112.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> mst(features, 2, rng=np.random.default_rng(0)).tolist()
-    [0, 1, 0, 1, 1]
     """
     one_class = np.zeros(len(features), dtype=np.int64)
     if len(features) < 2 * k:
@@ -322,9 +308,6 @@ _MST = Grouping(
     sizes="k or more, without an upper limit",
     largest=None,
 )
-
-
-# --- Minimum spanning tree partitioning with large parts split by maximum distance (M-d) ------------------------------
 
 
 class MstDOptions(GroupingOptions):
@@ -346,12 +329,6 @@ def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     ----------
     Laszlo and Mukherjee 2005, IEEE TKDE 17(7):902-911,
     doi:10.1109/TKDE.2005.112, algorithm M with D for the large parts.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [2.0], [3.0], [9.0], [9.5]])
-    >>> mst_d(features, 2, rng=np.random.default_rng(0)).tolist()
-    [0, 0, 1, 1, 2, 2]
     """
     return group_large_again(features, mst(features, k, rng=rng), k, diameter_fixed, rng)
 
@@ -365,9 +342,6 @@ _MST_D = Grouping(
     sizes="k to 2k-1",
     largest=under_2k,
 )
-
-
-# --- Cutting the longest edges of a minimum spanning tree that leave t-close parts ------------------------------------
 
 
 class MstTCloseOptions(ClassGroupingOptions):
@@ -439,8 +413,4 @@ _MST_T_CLOSE = Grouping(
     classes=True,
 )
 
-METHODS = (
-    _MST,
-    _MST_D,
-    _MST_T_CLOSE,
-)
+METHODS = (_MST, _MST_D, _MST_T_CLOSE)

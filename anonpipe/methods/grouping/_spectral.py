@@ -152,9 +152,6 @@ def rotated_columns(features: FloatArray, centre: FloatArray, axes: FloatArray) 
     return out
 
 
-# --- Recursive histogram sanitization (RHS) ---------------------------------------------------------------------------
-
-
 class RhsOptions(GroupingOptions):
     """Recursive histogram sanitization (RHS)."""
 
@@ -176,17 +173,6 @@ def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     its highest value goes right alone, so that each split makes progress; a
     constant column splits nothing. So groups have k to 2k records, and more
     only where all records of the group are equal.
-
-    References
-    ----------
-    Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, in the form of Lasko
-    and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> rhs(features, 2, rng=np.random.default_rng(0)).tolist()
-    [0, 1, 0, 1, 0]
     """
     labels = np.empty(len(features), dtype=np.int64)
     split_at_all_medians(features, k, labels)
@@ -209,9 +195,6 @@ _RHS = Grouping(
     sizes="k to 2k, more only of equal records; refuses where a cell is under k, as with many columns",
     largest=None,
 )
-
-
-# --- Spectral recursive histogram sanitization (Spectral-RHS) ---------------------------------------------------------
 
 
 class SpectralRhsOptions(GroupingOptions):
@@ -239,17 +222,6 @@ def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     are equal, their axes can be turned in the plane they span and the
     decomposition does not say how: the groups are then those of the axes that
     the linear algebra library of the machine gives.
-
-    References
-    ----------
-    Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and
-    figure 1.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> spectral_rhs(features, 2, rng=np.random.default_rng(0)).tolist()
-    [0, 1, 0, 1, 1]
     """
     labels = np.empty(len(features), dtype=np.int64)
     split_widest(rotated_columns(features, features.mean(axis=0), principal_axes(features)), k, labels)
@@ -283,7 +255,4 @@ _SPECTRAL_RHS = Grouping(
     largest=lambda k: 2 * k,
 )
 
-METHODS = (
-    _RHS,
-    _SPECTRAL_RHS,
-)
+METHODS = (_RHS, _SPECTRAL_RHS)

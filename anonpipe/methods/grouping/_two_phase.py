@@ -135,12 +135,6 @@ def decompose(features: FloatArray, labels: IntArray, turn: IntArray, *, most: i
     up.
 
     Shapes: features (n_rows, width).
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
-    >>> decompose(features, np.array([0, 0, 1, 1, 2, 2]), np.array([1, 0, 2]), most=6).tolist()
-    [0, 0, 0, 1, 1, 1]
     """
     order, starts = sort_groups(labels)
     labels = decompose_groups(features, order, starts, turn, most)
@@ -343,9 +337,6 @@ def group_scatters(features: FloatArray, order: IntArray, starts: IntArray) -> F
     return scatter
 
 
-# --- Two fixed reference points, first phase (TFRP-1) -----------------------------------------------------------------
-
-
 class Tfrp1Options(GroupingOptions):
     """Two fixed reference points, first phase (TFRP-1)."""
 
@@ -368,18 +359,6 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     3, 4, 5 and 10, to the last digit). Columns should therefore be of one
     scale. The two points change places by turns down to the last group,
     and the means that leftovers look at are those before any of them joins.
-
-    References
-    ----------
-    Chang, Li and Huang 2007, J. Syst. Softw. 80(11):1866-1878,
-    doi:10.1016/j.jss.2007.02.014, first phase; Kabir and Wang 2010, ICDM,
-    doi:10.1109/ICDM.2010.111, section IV.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> tfrp_1(features, 2, rng=np.random.default_rng(0)).tolist()
-    [1, 0, 1, 0, 0]
     """
     return np.asarray(group_by_reference_points(features, k))
 
@@ -393,9 +372,6 @@ _TFRP_1 = Grouping(
     sizes="k; up to 2k-1 where the last fewer than k records join",
     largest=under_2k,
 )
-
-
-# --- Two fixed reference points, both phases (TFRP-2) -----------------------------------------------------------------
 
 
 class Tfrp2Options(GroupingOptions):
@@ -425,18 +401,6 @@ def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     there comes near 4k - 1, so that the figures do not tell what happens at
     the limit; here the record goes to the next nearest group with room, and a
     group of which a record finds none is kept.
-
-    References
-    ----------
-    Chang, Li and Huang 2007, J. Syst. Softw. 80(11):1866-1878,
-    doi:10.1016/j.jss.2007.02.014; Kabir and Wang 2010, ICDM,
-    doi:10.1109/ICDM.2010.111, sections IV and VI.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
-    >>> tfrp_2(features, 2, rng=np.random.default_rng(0)).tolist()
-    [1, 1, 1, 0, 0, 0]
     """
     labels = tfrp_1(features, k, rng=rng)
     return _second_phase(features, labels, k, by_falling_scatter(features, labels), 4 * k - 1, tfrp_1, rng)
@@ -451,9 +415,6 @@ _TFRP_2 = Grouping(
     sizes="k to 2k-1",
     largest=under_2k,
 )
-
-
-# --- Density-based microaggregation, first phase (DBA-1) --------------------------------------------------------------
 
 
 class Dba1Options(GroupingOptions):
@@ -483,18 +444,6 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     The densest groups are cut out of their surroundings, which leaves ragged
     remains: on most tables MDAV loses less. The second phase, `dba_2`, mends
     that in part.
-
-    References
-    ----------
-    Lin, Wen, Hsieh and Chang 2010, Expert Syst. Appl. 37(4):3256-3263,
-    doi:10.1016/j.eswa.2009.09.054, DBA-1; Kabir and Wang 2010, ICDM,
-    doi:10.1109/ICDM.2010.111, section IV.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.1], [8.9]])
-    >>> dba_1(features, 2, rng=np.random.default_rng(0)).tolist()
-    [1, 0, 1, 0, 0]
     """
     return np.asarray(group_by_density(features, k))
 
@@ -508,9 +457,6 @@ _DBA_1 = Grouping(
     sizes="k; up to 2k-1 where the last fewer than k records join",
     largest=under_2k,
 )
-
-
-# --- Density-based microaggregation, both phases (DBA-2) --------------------------------------------------------------
 
 
 class Dba2Options(GroupingOptions):
@@ -532,18 +478,6 @@ def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     joins: the published information losses come out to all digits if they stay
     until the group is given up (Tarragona, z-scores: 16.15265063, 22.67107728,
     25.45039236 and 34.80675148 % at k = 3, 4, 5 and 10), and not otherwise.
-
-    References
-    ----------
-    Lin, Wen, Hsieh and Chang 2010, Expert Syst. Appl. 37(4):3256-3263,
-    doi:10.1016/j.eswa.2009.09.054, DBA-2; Kabir and Wang 2010, ICDM,
-    doi:10.1109/ICDM.2010.111, section IV.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
-    >>> dba_2(features, 2, rng=np.random.default_rng(0)).tolist()
-    [0, 0, 0, 1, 1, 1]
     """
     labels = dba_1(features, k, rng=rng)
     return _second_phase(features, labels, k, np.arange(labels.max(), -1, -1), len(features), mdav_1, rng)
@@ -558,9 +492,6 @@ _DBA_2 = Grouping(
     sizes="k to 2k-1",
     largest=under_2k,
 )
-
-
-# --- MDAV-1 with the second phase of DBA (MDAV-2) ---------------------------------------------------------------------
 
 
 class Mdav2Options(GroupingOptions):
@@ -584,18 +515,6 @@ def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     19.01314997, 22.07965363 and 33.17932950 %); order of formation and its
     reverse give one of these at most. At k = 3 it gives 16.68261429 where 16.38261429 is printed:
     nine of ten digits agree, one is a misprint.
-
-    References
-    ----------
-    Lin, Wen, Hsieh and Chang 2010, Expert Syst. Appl. 37(4):3256-3263,
-    doi:10.1016/j.eswa.2009.09.054, MDAV-2; Kabir and Wang 2010, ICDM,
-    doi:10.1109/ICDM.2010.111, section IV.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
-    >>> mdav_2(features, 2, rng=np.random.default_rng(0)).tolist()
-    [0, 0, 0, 1, 1, 1]
     """
     labels = mdav_1(features, k, rng=rng)
     return _second_phase(features, labels, k, by_falling_scatter(features, labels), len(features), mdav_1, rng)
@@ -611,10 +530,4 @@ _MDAV_2 = Grouping(
     largest=under_2k,
 )
 
-METHODS = (
-    _TFRP_1,
-    _TFRP_2,
-    _DBA_1,
-    _DBA_2,
-    _MDAV_2,
-)
+METHODS = (_TFRP_1, _TFRP_2, _DBA_1, _DBA_2, _MDAV_2)

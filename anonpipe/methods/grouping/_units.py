@@ -63,23 +63,12 @@ def units_in_groups(labels: IntArray, units: IntArray) -> IntArray:
     """How many units each group has records of, shape (n_groups,).
 
     Shapes: labels (n_rows,); units (n_rows,).
-
-    Examples
-    --------
-    >>> units_in_groups(np.array([0, 0, 1, 1]), np.array([7, 7, 7, 3])).tolist()
-    [1, 2]
     """
     return np.bincount(_pairs(labels, units)[0])
 
 
 def largest_share(labels: IntArray, units: IntArray) -> float:
-    """Of the rows of a group, the largest share that one unit has.
-
-    Examples
-    --------
-    >>> largest_share(np.array([0, 0, 0, 0, 1, 1]), np.array([7, 7, 7, 3, 1, 2]))
-    0.75
-    """
+    """Of the rows of a group, the largest share that one unit has."""
     groups, rows = _pairs(labels, units)
     return float((rows / np.bincount(labels)[groups]).max())
 

@@ -115,9 +115,6 @@ def label_runs(path: IntArray, before: IntArray) -> IntArray:
     return groups - 1 - labels
 
 
-# --- Optimal microaggregation of one column ---------------------------------------------------------------------------
-
-
 class OptimalUnivariateOptions(GroupingOptions):
     """Optimal microaggregation of one column."""
 
@@ -136,17 +133,6 @@ def optimal_univariate(features: FloatArray, k: int, *, rng: np.random.Generator
     Time O(n·(k + log n)), memory O(n).
 
     Labels are in ascending order of values.
-
-    References
-    ----------
-    Hansen and Mukherjee 2003, IEEE TKDE 15(4):1043-1044,
-    doi:10.1109/TKDE.2003.1209020.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> optimal_univariate(features, 2, rng=np.random.default_rng(0)).tolist()
-    [0, 1, 0, 1, 1]
     """
     if features.shape[1] != 1:
         raise InfeasibleError(f"optimal_univariate takes one column, not {features.shape[1]}; use mhm for several")
@@ -223,26 +209,7 @@ def mhm(
     its loss by about 10 % of itself. It is a poor order for cutting, and here
     for comparison only.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), n_rows >= k.
-    k
-        Smallest size of a group.
-    rng
-        Passed on to the method of `order`; no one draws from it.
-    order
-        "npn", "md", "mdav" or "cbfs".
-
-    Returns
-    -------
-    int64, shape (n_rows,)
-        Group of each record, 0 to n_groups - 1, along the line.
-
-    Raises
-    ------
-    ValueError
-        `order` is none of the four.
+    Labels are along the line.
 
     References
     ----------
@@ -250,12 +217,6 @@ def mhm(
     15(4):355-369, doi:10.1007/s00778-006-0007-0; Hansen and Mukherjee 2003,
     IEEE TKDE 15(4), doi:10.1109/TKDE.2003.1209020; Kabir and Wang 2010, ICDM,
     doi:10.1109/ICDM.2010.111, section IV.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> mhm(features, 2, rng=np.random.default_rng(0)).tolist()
-    [0, 1, 0, 1, 1]
     """
     if order == "npn":
         walk, starts = np.arange(len(features)), np.array([0, len(features)])
@@ -291,7 +252,4 @@ _MHM = Grouping(
     largest=under_2k,
 )
 
-METHODS = (
-    _OPTIMAL_UNIVARIATE,
-    _MHM,
-)
+METHODS = (_OPTIMAL_UNIVARIATE, _MHM)

@@ -47,3 +47,17 @@ def diabetes():
 def unit_columns(features):
     """Columns scaled to [0, 1]."""
     return np.ascontiguousarray((features - features.min(axis=0)) / np.ptp(features, axis=0))
+
+
+def compound_classes(classes):
+    """Li and Sarkar 2013, section 8: every combination of several classes that occurs is a class of its own."""
+    return np.unique(classes, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def crest_per_class(features, k, classes, *, rng, block_rows=None, **options):
+    """Li and Sarkar 2013, section 8, the other approach: `crest` for each of several class attributes alone."""
+    classes = np.asarray(classes)
+    if classes.ndim != 2 or len(classes) != len(features) or classes.shape[1] < 1:
+        raise ValueError(f"classes has shape {classes.shape}; give ({len(features)}, n_attributes) with 1 or more")
+    columns = [cluster(features, k, "crest", rng=rng, block_rows=block_rows, classes=c, **options) for c in classes.T]
+    return np.stack(columns, axis=1)

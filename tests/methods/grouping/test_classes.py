@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.methods.grouping import class_disclosure, compound_classes
+from anonpipe.methods.grouping import class_disclosure
 from anonpipe.methods.grouping._classes import entropy, jensen_shannon, ordered_distance, total_variation
-from tests.methods.grouping.classed import class_problems
+from tests.methods.grouping.classed import class_problems, compound_classes
 from tests.naive import classes as naive
 from tests.naive import spanning_tree
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from anonpipe.methods.grouping import class_disclosure, constrain_classes, information_loss
+from anonpipe.methods.grouping import class_disclosure, constrain_classes, information_loss, unreachable
 from tests.methods.grouping.classed import class_problems, diabetes, run
 from tests.methods.grouping.data import standardized
 from tests.naive import classes as naive
@@ -84,6 +84,13 @@ def test_same_as_the_naive_twin(limits, seed):
 def test_labels_that_do_not_fit_are_refused(labels):
     with pytest.raises(ValueError, match="give one whole number a record"):
         constrain_classes(np.zeros((4, 1)), labels, np.array([0, 1, 0, 1]), l_diversity=2)
+
+
+def test_why_no_grouping_keeps_the_limits():
+    shares = np.array([0.5, 0.5])
+    found = unreachable(np.array([3, 0]), shares, l_diversity=2)
+    assert found == "l_diversity is 2 for records of 1 classes; give at most 1"
+    assert unreachable(np.array([3, 1]), shares, l_diversity=2) is None
 
 
 def test_ties_go_to_the_lower_label():

@@ -1,69 +1,36 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from anonpipe.methods.grouping import cluster, information_loss
-from tests.methods.grouping.data import grouping_problems, principal_blocks, tarragona
+from anonpipe.methods.grouping import class_disclosure, cluster, information_loss
+from tests.methods.grouping.classed import class_problems, diabetes, run
+from tests.methods.grouping.data import grouping_problems, principal_blocks, standardized
+from tests.naive import classes as naive_classes
 from tests.naive import mdav_family as naive
 
 
-def run(features, k, block_rows=None):
+def mdav(features, k, block_rows=None):
     return cluster(features, k, "mdav", rng=np.random.default_rng(0), block_rows=block_rows)
-
-
-@settings(deadline=None)
-@given(grouping_problems())
-def test_sizes(problem):
-    features, k = problem
-    sizes = np.bincount(run(features, k))
-    assert sizes.sum() == len(features)
-    assert sizes.min() >= k
-    assert sizes.max() < 2 * k or k == 1
-    if len(features) % (2 * k) >= k:
-        assert (sizes[:-1] == k).all()
-
-
-@settings(deadline=None, max_examples=60)
-@given(grouping_problems(most_rows=60))
-def test_same_as_the_naive_twin_with_ties(problem):
-    features, k = problem
-    # Sums of whole numbers are exact in any order, so that both see the same ties.
-    features = np.round(features * 4)
-    assert (run(features, k) == naive.mdav(features, k)).all()
-
-
-@pytest.mark.parametrize("rows", [2, 3, 5, 6, 9, 10, 50, 123])
-@pytest.mark.parametrize("width", [1, 2, 10])
-def test_same_as_the_naive_twin(rows, width):
-    features = np.random.default_rng(rows).normal(size=(rows, width))
-    for k in (2, 3, 5):
-        if k <= rows:
-            assert (run(features, k) == naive.mdav(features, k)).all()
 
 
 def test_ties_go_to_the_lower_row():
     features = np.array([[1.0], [-1.0], [1.0], [-1.0], [0.0], [0.0]])
-    assert run(features, 2).tolist() == [0, 1, 0, 1, 2, 2]
-    assert run(np.zeros((7, 2)), 3).tolist() == [0, 0, 0, 1, 1, 1, 0]
+    assert mdav(features, 2).tolist() == [0, 1, 0, 1, 2, 2]
+    assert mdav(np.zeros((7, 2)), 3).tolist() == [0, 0, 0, 1, 1, 1, 0]
 
 
 def test_last_records():
     near, far = np.array([[0.0], [1.0], [20.0], [21.0]]), np.array([[2.0]])
-    assert run(np.vstack([near, far]), 2).tolist() == [1, 1, 0, 0, 1]
-    assert run(np.vstack([near, far, far]), 2).tolist() == [1, 1, 0, 0, 2, 2]
-
-
-@pytest.mark.parametrize(("k", "loss"), [(3, 16.93258762), (4, 19.54578612), (5, 22.46128236), (10, 33.19288477)])
-def test_reference_figures(k, loss):
-    features = tarragona()
-    assert information_loss(features, run(features, k)) == pytest.approx(loss, abs=1e-8)
+    assert mdav(np.vstack([near, far]), 2).tolist() == [1, 1, 0, 0, 1]
+    assert mdav(np.vstack([near, far, far]), 2).tolist() == [1, 1, 0, 0, 2, 2]
 
 
 def test_the_threshold_is_not_that_of_mdav_generic():
     features = np.random.default_rng(3).normal(size=(44, 2))
     generic = naive.mdav_generic(features, 5)
     assert (cluster(features, 5, "mdav_generic", rng=np.random.default_rng(0)) == generic).all()
-    assert (run(features, 5) != generic).any()
+    assert (mdav(features, 5) != generic).any()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -71,27 +38,129 @@ def test_rows_may_come_in_any_order(seed):
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(5_003, 4))
     order = rng.permutation(len(features))
-    labels, shuffled = run(features, 4), run(features[order], 4)
+    labels, shuffled = mdav(features, 4), mdav(features[order], 4)
     assert (labels[order] == shuffled).all()
 
 
 def test_blocks_are_grouped_each_by_itself():
     features = np.random.default_rng(1).normal(size=(1003, 4))
-    labels = run(features, 5, block_rows=100)
+    labels = mdav(features, 5, block_rows=100)
     blocks = principal_blocks(features, 100)
     for block in range(blocks.max() + 1):
         inside = np.flatnonzero(blocks == block)
         own = labels[inside]
-        assert (own - own.min() == run(features[inside], 5)).all()
+        assert (own - own.min() == mdav(features[inside], 5)).all()
         assert not np.isin(labels[blocks != block], own).any()
 
 
 def test_many_columns_and_large_offset():
     features = np.random.default_rng(2).normal(size=(60, 80))
-    assert (run(features, 4) == naive.mdav(features, 4)).all()
-    assert (run(features + 1e6, 4) == run(features, 4)).all()
+    assert (mdav(features, 4) == naive.mdav(features, 4)).all()
+    assert (mdav(features + 1e6, 4) == mdav(features, 4)).all()
 
 
 def test_blocks_under_k_are_refused():
     with pytest.raises(ValueError, match="at least 10"):
         cluster(np.zeros((20, 1)), 5, "mdav", rng=np.random.default_rng(0), block_rows=4)
+
+
+def test_last_records_join_the_nearest_groups():
+    # 5 and 12 form the last group; 16 is nearer to 20.5 than to 8.5.
+    features = np.array([[0.0], [1.0], [20.0], [21.0], [5.0], [12.0], [16.0]])
+    assert run("mdav_1", features, 2).tolist() == [0, 0, 1, 1, 2, 2, 1]
+    assert run("mdav", features, 2).tolist() == [0, 0, 1, 1, 2, 2, 2]
+
+
+GAMMAS = st.sampled_from([0.0, 0.2, 0.5, 1.1, 3.0])
+
+
+@settings(deadline=None)
+@given(grouping_problems(), GAMMAS)
+def test_sizes_of_v_mdav(problem, gamma):
+    features, k = problem
+    sizes = np.bincount(run("v_mdav", features, k, gamma=gamma))
+    assert sizes.sum() == len(features)
+    assert sizes.min() >= k
+    assert sizes.max() <= max(k, 3 * k - 2)
+    if gamma == 0.0:
+        assert sizes.max() < 2 * k or k == 1
+        assert len(sizes) == len(features) // k
+
+
+def test_groups_grow_where_a_record_is_near_them_and_far_from_others():
+    rng = np.random.default_rng(0)
+    centres = np.repeat(100.0 * np.arange(6), 4)
+    features = np.column_stack([centres, np.zeros(24)]) + rng.normal(size=(24, 2))
+    grown = run("v_mdav", features, 3, gamma=1.1)
+    assert (np.bincount(grown) == 4).all()
+    assert (np.bincount(run("v_mdav", features, 3, gamma=0.0)) == 3).all()
+    assert information_loss(features, grown) < 0.1 * information_loss(features, run("v_mdav", features, 3, gamma=0.0))
+
+
+def test_default_gamma():
+    features = np.random.default_rng(1).normal(size=(200, 2))
+    assert (run("v_mdav", features, 3) == run("v_mdav", features, 3, gamma=0.2)).all()
+
+
+def test_a_record_as_near_as_gamma_allows_stays_out():
+    features = np.array([0.0, 0.0, 1.0, 6.0, 6.0, 9.0, 9.0])[:, None]  # 1 is 1 from the group and 5 from the next
+    labels = run("v_mdav", features, 2, gamma=0.2)
+    assert (labels == naive.v_mdav(features, 2, gamma=0.2)).all()
+    assert labels[2] != labels[0] == labels[1]
+
+
+@pytest.mark.parametrize("gamma", [-0.1, np.inf, np.nan])
+def test_wrong_gamma_is_refused(gamma):
+    with pytest.raises(ValueError, match="gamma is"):
+        run("v_mdav", np.zeros((6, 1)), 2, gamma=gamma)
+
+
+@settings(deadline=None)
+@given(class_problems())
+def test_sizes_of_class_mdav(problem):
+    features, k, classes, shares = problem
+    sizes = np.bincount(run("class_mdav", features, k, classes, shares))
+    assert (sizes[:-1] == k).all()
+    assert k <= sizes[-1] < 2 * k
+
+
+@settings(deadline=None, max_examples=80)
+@given(class_problems(), st.sampled_from([0.0, 0.2, 0.5, 1.0]))
+def test_class_mdav_as_the_naive_twin_with_ties(problem, alpha):
+    features, k, classes, shares = problem
+    features = np.round(features * 4)
+    expected = naive_classes.class_mdav(features, k, classes, shares, alpha)
+    assert (run("class_mdav", features, k, classes, shares, alpha=alpha) == expected).all()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5, 9, 10, 80])
+@pytest.mark.parametrize("width", [1, 4, 50])
+def test_class_mdav_as_the_naive_twin(rows, width):
+    rng = np.random.default_rng(rows)
+    features, classes = rng.normal(size=(rows, width)), rng.integers(0, 3, rows)
+    shares = np.array([0.2, 0.3, 0.5])
+    for k in (1, 2, 3, 5):
+        if k <= rows:
+            expected = naive_classes.class_mdav(features, k, classes, shares, 0.5)
+            assert (run("class_mdav", features, k, classes, shares) == expected).all()
+
+
+def test_distance_alone_is_mdav_generic():
+    rng = np.random.default_rng(3)
+    features, classes = rng.normal(size=(100, 4)), rng.integers(0, 3, 100)
+    assert (run("class_mdav", features, 4, classes, alpha=1.0) == run("mdav_generic", features, 4)).all()
+
+
+def test_diabetes_classes_mix_at_a_price():
+    features, classes = diabetes()
+    features = standardized(features)
+    plain, mixed = run("mdav", features, 5), run("class_mdav", features, 5, classes)
+    assert class_disclosure(plain, classes).homogeneous_share > 0.3
+    assert class_disclosure(mixed, classes).homogeneous_share < 0.15
+    assert class_disclosure(mixed, classes).chi_square < 0.3 * class_disclosure(plain, classes).chi_square
+    assert information_loss(features, plain) < information_loss(features, mixed) < 40
+
+
+def test_wrong_alpha_is_refused():
+    with pytest.raises(ValueError, match=r"alpha is 1\.5"):
+        run("class_mdav", np.zeros((4, 1)), 2, np.zeros(4, dtype=int), alpha=1.5)

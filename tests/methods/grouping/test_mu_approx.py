@@ -1,11 +1,10 @@
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.methods.grouping import cluster, information_loss
+from anonpipe.methods.grouping import cluster
 from anonpipe.methods.grouping._mu_approx import cut_trees, grow_forest
-from tests.methods.grouping.data import grouping_problems, tarragona
+from tests.methods.grouping.data import grouping_problems
 from tests.naive import hierarchical as naive
 
 
@@ -15,20 +14,6 @@ def run(features, k):
 
 def sets_of(labels):
     return {frozenset(np.flatnonzero(labels == g).tolist()) for g in range(labels.max() + 1)}
-
-
-@settings(deadline=None, max_examples=80)
-@given(grouping_problems())
-def test_sizes(problem):
-    features, k = problem
-    before = features.copy()
-    labels = run(features, k)
-    sizes = np.bincount(labels)
-    assert len(labels) == len(features)
-    assert sizes.min() >= k
-    assert sizes.max() < 2 * k
-    assert (features == before).all()
-    assert (run(features, k) == labels).all()
 
 
 @settings(deadline=None, max_examples=60)
@@ -111,20 +96,3 @@ def test_far_records_keep_together():
 
 def test_every_record_alone_at_one():
     assert len(set(run(np.random.default_rng(0).normal(size=(40, 2)), 1).tolist())) == 40
-
-
-@pytest.mark.parametrize(
-    ("k", "loss", "published", "within"),
-    [
-        (3, 17.098991, 17.10, 0.005),
-        (4, 20.206624, 20.51, 0.02),
-        (5, 26.004528, 26.04, 0.005),
-        (10, 39.37037, 38.8, 0.02),
-    ],
-)
-def test_reference_figures(k, loss, published, within):
-    """The paper leaves the order of trees and the candidate open: see the docstring for k = 4 and 10."""
-    features = tarragona()
-    measured = information_loss(features, run(features, k))
-    assert measured == pytest.approx(loss, abs=6e-6)
-    assert measured == pytest.approx(published, rel=within)

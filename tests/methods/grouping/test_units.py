@@ -64,6 +64,11 @@ def test_the_points_of_units_are_what_the_words_say(seed, units, extra, width):
     assert own.tolist() == [sorted(literal).index(unit) for unit in units]
 
 
+def test_counts_of_units_in_groups():
+    assert units_in_groups(np.array([0, 0, 1, 1]), np.array([7, 7, 7, 3])).tolist() == [1, 2]
+    assert largest_share(np.array([0, 0, 0, 0, 1, 1]), np.array([7, 7, 7, 3, 1, 2])) == 0.75
+
+
 def test_groups_that_have_their_units_stay_as_they_are():
     features, own = _panel(np.random.default_rng(1), 20, 1)
     labels = cluster(features, 4, "mdav", rng=np.random.default_rng(0))

@@ -2,18 +2,120 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.spatial.distance import cdist
 
-from anonpipe.methods.grouping import class_disclosure, compound_classes, crest_per_class
+from anonpipe.methods.grouping import class_disclosure, information_loss
 from anonpipe.methods.grouping._crest import class_tree
-from tests.methods.grouping.classed import class_problems, diabetes, run, unit_columns
+from anonpipe.methods.grouping._spanning_tree import shortest_tree
+from tests.methods.grouping.classed import (
+    class_problems,
+    compound_classes,
+    crest_per_class,
+    diabetes,
+    run,
+    unit_columns,
+)
+from tests.methods.grouping.data import grouping_problems
 from tests.naive import spanning_tree as naive
+
+
+@settings(deadline=None)
+@given(grouping_problems())
+def test_labels_are_in_the_order_of_lowest_rows(problem):
+    features, k = problem
+    before = features.copy()
+    labels = run("mst", features, k)
+    assert np.bincount(labels).min() >= k
+    assert (features == before).all()
+    assert (np.unique(labels, return_index=True)[1] == np.sort(np.unique(labels, return_index=True)[1])).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(grouping_problems())
+def test_the_tree_is_as_short_as_that_of_another_library(problem):
+    features, _ = problem
+    parent, length, joined = shortest_tree(features)
+    place = np.argsort(joined)
+    assert parent[0] == -1
+    assert joined[0] == 0
+    assert (place[parent[joined[1:]]] < place[joined[1:]]).all()
+    assert length[joined[1:]] == pytest.approx(np.linalg.norm(features - features[parent], axis=1)[joined[1:]])
+    distances = cdist(features, features)
+    # The other library takes 0 for "no edge".
+    expected = minimum_spanning_tree(distances + 1e-3).sum() - 1e-3 * (len(features) - 1)
+    assert length.sum() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def test_single_records_are_all_cut_apart():
+    features = np.random.default_rng(0).normal(size=(40, 3))
+    assert run("mst", features, 1).tolist() == list(range(40))
+
+
+def test_clear_clusters_are_found_and_a_star_is_not_divided():
+    rng = np.random.default_rng(1)
+    centres = 100 * rng.normal(size=(6, 4))
+    home = np.repeat(np.arange(6), [5, 6, 7, 8, 9, 10])
+    features = centres[home] + rng.normal(size=(45, 4))
+    labels = run("mst", features, 5)
+    assert len(np.unique(np.column_stack([home, labels]), axis=0)) == labels.max() + 1 == 6
+    # Every edge hangs at the centre, so that no part but the centre's has two records.
+    star = np.vstack([np.zeros(8), np.eye(8), -np.eye(8)])
+    assert run("mst", star, 2).max() == 0
+
+
+def test_groups_have_no_upper_limit():
+    features = np.random.default_rng(2).normal(size=(3_000, 5))
+    labels = run("mst", features, 5)
+    assert np.bincount(labels).max() > 9
+    assert information_loss(features, labels) < 60
+
+
+@settings(deadline=None)
+@given(class_problems(), st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]))
+def test_groups_keep_both_limits_or_nothing_was_cut(problem, t):
+    features, k, classes, shares = problem
+    labels = run("mst_t_close", features, k, classes, shares, t=t)
+    assert np.bincount(labels).min() >= k
+    if labels.max() > 0:
+        assert class_disclosure(labels, classes, shares).largest_total_variation <= t + 1e-9
+
+
+@settings(deadline=None, max_examples=80)
+@given(class_problems(most_rows=25), st.sampled_from([0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5, 1.0]), st.booleans())
+def test_t_close_is_the_same_as_the_naive_twin(problem, t, tied):
+    features, k, classes, shares = problem
+    features = np.round(features * 4) if tied else features
+    expected = naive.mst_t_close(features, k, classes, shares, t)
+    assert (run("mst_t_close", features, k, classes, shares, t=t) == expected).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(class_problems())
+def test_any_t_is_mst(problem):
+    features, k, classes, shares = problem
+    assert (run("mst_t_close", features, k, classes, shares, t=1.0) == run("mst", features, k)).all()
+
+
+def test_nothing_is_cut_where_the_whole_is_too_far():
+    features = np.arange(20.0)[:, None]
+    classes = np.arange(20) % 2
+    assert run("mst_t_close", features, 2, classes, np.array([0.9, 0.1]), t=0.3).max() == 0
+    assert run("mst_t_close", features, 2, classes, np.array([0.5, 0.5]), t=0.3).max() > 0
+
+
+@pytest.mark.parametrize("t", [-0.1, 1.1, np.nan])
+def test_wrong_t_is_refused(t):
+    with pytest.raises(ValueError, match="give a number from 0 to 1"):
+        run("mst_t_close", np.zeros((4, 1)), 2, np.zeros(4, dtype=int), t=t)
+
 
 METHODS = ("crest", "crest_partial")
 
 
 @settings(deadline=None)
 @given(class_problems(), st.sampled_from(METHODS))
-def test_sizes(problem, method):
+def test_sizes_of_crest(problem, method):
     features, k, classes, shares = problem
     before = features.copy(), classes.copy(), shares.copy()
     labels = run(method, features, k, classes, shares)

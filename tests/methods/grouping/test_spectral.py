@@ -1,5 +1,3 @@
-"""RHS and Spectral-RHS."""
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
