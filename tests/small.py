@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -145,7 +146,9 @@ def commands(capture: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ans
     monkeypatch.setattr(display, "out", Console(highlight=False, width=80))
     monkeypatch.setattr(display, "err", Console(stderr=True, highlight=False, width=80))
     monkeypatch.setattr(cli, "_compiled", lambda: True)
+    monkeypatch.setattr(logging.getLogger("anonpipe"), "handlers", [])  # `--verbose` adds one for the whole process
     execute, executor = pipeline.execute, _study.open_executor
+
     def in_this_process(job, resume, on_progress, repeats="refuse"):
         return execute(job, resume, False, on_progress, repeats)
 

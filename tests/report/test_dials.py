@@ -1,0 +1,57 @@
+"""The head of a report: verdict, four dials and pictures before any table."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from anonpipe.report import external, internal, render, words
+from anonpipe.report.figures import dial
+from anonpipe.verify.check import held
+from anonpipe.verify.verdict import Verdict
+from tests.report import made
+
+CHECKS = (
+    held("risk.reidentification_rate", 0.0123, 0.09, point=0.0101, records=2_000),
+    held("risk.membership_auc", 0.7, 0.6, records=2_000),
+    held("utility.column_shapes", 0.25, None, records=2_000, compared=9),
+)
+
+
+def test_dials_tell_estimate_limit_and_outcome():
+    first, second, third, fourth = words.dials(CHECKS)
+    assert (first.shown, first.estimate, first.upper, first.limit) == ("1.0 %", 0.0101, 0.0123, 0.09)
+    assert first.outcome == "passed" and "links 1.0 % of the records" in first.sentence
+    assert (second.outcome, second.upper, second.shown) == ("failed", None, "0.7")
+    assert third.outcome == "no limit set" and third.limit is None
+    assert (fourth.outcome, fourth.shown, fourth.estimate) == ("not checked", "–", None)
+
+
+@pytest.mark.parametrize("figure, side", [(0.0123, -1), (0.08, -1), (0.12, 1), (7.0, 1)])
+def test_the_needle_crosses_the_middle_at_the_limit(figure, side):
+    shown = words.dials((held("risk.reidentification_rate", figure, 0.09),))[0]
+    tip = re.search(r'd="M100 96L(\S+) (\S+)" class="needle"', str(dial(shown)))
+    assert tip is not None
+    assert (float(tip[1]) - 100) * side > 0 and float(tip[2]) <= 96
+
+
+def test_dials_and_pictures_come_before_tables():
+    facts = dataclasses.replace(made.facts(), verdict=Verdict(CHECKS))
+    for report in (internal(facts, "v"), external(facts)):
+        page = render(report)
+        places = [page.index(part) for part in ("<h1>", 'class="dials"', 'id="columns"', '<div id="gates">')]
+        assert places == sorted(places)
+        before = page[: places[-1]]
+        assert "<table" not in re.sub(r"<details>.*?</details>", "", before, flags=re.DOTALL).replace(
+            '<table class="plain"><caption>Correlations', ""
+        )
+        assert ("INTERNAL" in page) == (report.audience == "internal")
+
+
+def test_recipients_see_no_dial_that_is_withheld():
+    few = (held("risk.membership_auc", 0.51234, 0.6, records=9),)
+    facts = dataclasses.replace(made.facts(), verdict=Verdict(few))
+    assert internal(facts, "v").dials[1].estimate == 0.51234
+    assert external(facts).dials[1].estimate is None and "0.512" not in external(facts).model_dump_json()
