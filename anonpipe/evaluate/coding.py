@@ -146,9 +146,9 @@ def spread(values: FloatArray) -> float:
 
 
 def middle_spread(values: FloatArray) -> float:
-    """Standard deviation of a normal column that is as wide in its middle: giants have no part in it.
+    """Robust standard deviation: scaled interquartile range, on which extreme values have no influence.
 
-    By the quartiles; where these are one value, by what leaves out an eighth on both sides, then less; by the standard
+    Where the quartiles are one value, by the range that leaves out an eighth on both sides, then less; by the standard
     deviation where all but a sixteenth are one.
 
     Examples

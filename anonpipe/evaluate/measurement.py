@@ -50,8 +50,8 @@ class Measurement:
     note: str = ""  # Terms left out, assumptions, what it does not show
     parts: tuple[tuple[str, float], ...] = ()  # The figure by column, pair or subgroup: names and values
     curves: tuple[Curve, ...] = ()  # Lines that belong to it
-    # Who may see it. A figure that tells of the original what a recipient must not know (an original moment, a small
-    # subset) is the steward's, and so is one of which nobody says anything.
+    # Who may see it. A figure that discloses what a recipient must not know of the original (a moment, a small
+    # subset) is the steward's, and so is one without an audience.
     audience: Audience | None = None
     columns: int | None = None  # Of how many columns it is the figure; None where that does not matter
     worst: tuple[str, ...] = ()  # In which columns it is worst: for the steward, who sees it in the verdict
@@ -81,7 +81,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Figure:
-    """The fixed words of a figure: declared once beside its measure, the same for every release.
+    """The fixed words of a figure: declared once with its measure, the same for every release.
 
     Examples
     --------

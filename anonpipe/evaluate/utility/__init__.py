@@ -1,6 +1,14 @@
 """What a release is worth: one measure a function, each with its definition, its source and what it left out."""
 
-from anonpipe.evaluate.utility._analyses import (
+from anonpipe.evaluate.utility._distances import (
+    hellinger_distance,
+    ks_distance,
+    tail_changes,
+    total_variation,
+    wasserstein_distance,
+)
+from anonpipe.evaluate.utility._formula import Analysis, check_analysis, columns_used
+from anonpipe.evaluate.utility._models import (
     CoefficientChange,
     CoefficientShares,
     Estimate,
@@ -10,10 +18,14 @@ from anonpipe.evaluate.utility._analyses import (
     fit_models,
     shares_changed,
 )
-from anonpipe.evaluate.utility._distances import hellinger_distance, ks_distance, total_variation, wasserstein_distance
-from anonpipe.evaluate.utility._formula import Analysis, check_analysis, columns_used
 from anonpipe.evaluate.utility._moments import ChangeSummary, abim, abisd, moment_changes
-from anonpipe.evaluate.utility._pair_trends import contingency_distance, correlation_ratio, pairwise_correlations
+from anonpipe.evaluate.utility._pair_trends import (
+    contingency_distance,
+    correlation_ratio,
+    eigenvalue_change,
+    il1s,
+    pairwise_correlations,
+)
 from anonpipe.evaluate.utility._pictures import (
     Binning,
     CorrelationMatrices,
@@ -25,8 +37,6 @@ from anonpipe.evaluate.utility._pictures import (
     distributions,
     survival_pictures,
 )
-from anonpipe.evaluate.utility._record_distance import eigenvalue_change, il1s
-from anonpipe.evaluate.utility._subgroups import tail_changes
 from anonpipe.evaluate.utility._survival import kaplan_meier
 from anonpipe.evaluate.utility._tables import Endpoint
 from anonpipe.evaluate.utility._two_sample import (

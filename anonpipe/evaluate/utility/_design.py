@@ -1,8 +1,8 @@
 """Columns of a table as formulas and conditions take them: what a column is follows from its type, as for a recipient.
 
-Measures are told by the job what a column is, and take numbers, days and codes
-that both tables share (`_typed`); a model that a recipient fits knows nothing
-of the job, and codes each table by the levels that the original has.
+For measures the job says what a column is; they take numbers, days and codes
+that both tables share (`_tables`). A model of a recipient knows nothing of the
+job, and codes each table by the levels that the original has.
 """
 
 from __future__ import annotations
@@ -192,16 +192,7 @@ class FormulaCoding:
 
 
 def learn(original: pd.DataFrame, analysis: Analysis) -> FormulaCoding:
-    """How an analysis codes the columns of the original.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"months": [3.0, 9.0, 27.0], "stage": ["I", "II", "I"]})
-    >>> coding = learn(frame, Analysis("survival", "linear", "months ~ stage"))
-    >>> apply(coding, frame).names
-    ('Intercept', 'stage[T.II]')
-    """
+    """How an analysis codes the columns of the original."""
     codes = factors_of(analysis)
     names = [str(name) for name in original.columns]
     columns = columns_used(analysis, names)
@@ -265,7 +256,7 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Logarithms of 0 and the like are told as numbers that are not finite."""
+    """Logarithms of 0 and the like become numbers that are not finite."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield

@@ -1,6 +1,6 @@
-"""What recipients may write in a formula or condition: a short list, and nothing beside it is ever evaluated.
+"""What recipients may write in a formula or condition: a short list, and nothing else is ever evaluated.
 
-Formulas come from recipients and are fitted by the steward, beside the
+Formulas come from recipients and are fitted by the steward, who has the
 original rows. Python's syntax tree of every piece is held against the list
 before a row is read: no attribute, no subscript, no call but those listed, and
 bounds on length, depth, exponents and the number of terms.
@@ -75,27 +75,12 @@ class _Rules:
 
 
 def read_factor(code: str) -> ast.expr:
-    """The syntax tree of one factor of a formula, all of it on the list.
-
-    Examples
-    --------
-    >>> ast.unparse(read_factor("np.log(Q('net pay'))"))
-    "np.log(Q('net pay'))"
-    >>> read_factor("np.__builtins__")
-    Traceback (most recent call last):
-    anonpipe.evaluate.utility._formula.RefusedError: 'np.__builtins__' is not allowed; allowed are columns ...
-    """
+    """The syntax tree of one factor of a formula, all of it on the list."""
     return _read(code, _FORMULA)
 
 
 def read_condition(code: str) -> ast.expr:
-    """The syntax tree of a condition, all of it on the list; names in backticks become Q('name').
-
-    Examples
-    --------
-    >>> ast.unparse(read_condition("`net pay` > 3 and stage in ['I', 'II']"))
-    "Q('net pay') > 3 and stage in ['I', 'II']"
-    """
+    """The syntax tree of a condition, all of it on the list; names in backticks become Q('name')."""
     return _read(_QUOTED.sub(lambda hit: hit[1] or f"Q({hit[2]!r})", code), _CONDITION)
 
 
@@ -113,13 +98,7 @@ def check_terms(tree: Any) -> None:
 
 
 def columns_in(tree: ast.expr) -> set[str]:
-    """Columns that a permitted tree names.
-
-    Examples
-    --------
-    >>> sorted(columns_in(read_factor("C(stage, Treatment('I'))"))), columns_in(read_factor("log(Q('a b'))"))
-    (['stage'], {'a b'})
-    """
+    """Columns that a permitted tree names."""
     if isinstance(tree, ast.Name):
         return {tree.id}
     if isinstance(tree, ast.Call):
@@ -132,13 +111,7 @@ def columns_in(tree: ast.expr) -> set[str]:
 
 
 def columns_calculated(tree: ast.expr) -> set[str]:
-    """Columns that arithmetic or a function is applied to: text times a number would be repeated text.
-
-    Examples
-    --------
-    >>> columns_calculated(read_condition("stage == 'I' and age * 2 > 3"))
-    {'age'}
-    """
+    """Columns that arithmetic or a function is applied to: text times a number would be repeated text."""
     if isinstance(tree, ast.BinOp) and not isinstance(tree.op, _BITWISE):
         return columns_in(tree)
     if isinstance(tree, ast.Call) and _called(tree) != "Q":
@@ -422,16 +395,7 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 
 
 def evaluate(tree: ast.expr, part: pd.DataFrame) -> BoolArray:
-    """Where a condition is met, shape (n_rows,).
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from anonpipe.evaluate.utility._formula import read_condition
-    >>> frame = pd.DataFrame({"age": [17, 40, 71], "stage": ["I", "II", "III"]})
-    >>> evaluate(read_condition("18 <= age < 70 or stage in ['III']"), frame).tolist()
-    [False, True, True]
-    """
+    """Where a condition is met, shape (n_rows,)."""
     for name in columns_calculated(tree):
         if part[name].dtype.kind not in "biuf":
             raise TypeError("arithmetic with texts, categories or dates")
@@ -491,7 +455,7 @@ def _compared(left: Any, sign: ast.cmpop, right: Any) -> Any:
 def _truth(value: Any) -> BoolArray:
     """Truths, or numbers that are all 0 or 1."""
     truths = np.asarray(value)
-    if truths.dtype.kind == "O":  # truths that had nulls beside them
+    if truths.dtype.kind == "O":  # truths and nulls
         truths = truths.astype(np.float64)
     if truths.dtype.kind not in "biuf" or not np.isin(truths, (0, 1)).all():
         raise TypeError("neither true nor false")
@@ -499,7 +463,7 @@ def _truth(value: Any) -> BoolArray:
 
 
 # --- What a recipient's analysis is, and the names in it --------------------------------------------------------------
-# Formulas are patsy's. Its maintainers only keep it working, and send whoever
+# Formulas are patsy's. Its maintainers only keep it working, and send all who
 # can go to formulaic, so formulaic 1.2.2 was tried on all that `_permitted`
 # allows. It gives the same columns, those of released tables with the original's
 # knots and scales too, and wide interactions of categories fifteen times faster.
@@ -571,7 +535,7 @@ def patsy_module() -> Any:
 
 
 def environment() -> Any:
-    """What a formula may use beside columns: functions of numpy, nothing of the caller's, no built-in of Python."""
+    """What a formula may use besides columns: functions of numpy, nothing of the caller's, no built-in of Python."""
     functions = {name: getattr(np, name) for name in FUNCTIONS}
     return _sealed()([{"np": SimpleNamespace(**functions), **functions}])
 
@@ -597,13 +561,7 @@ def _sealed() -> Any:
 
 @cache
 def factors_of(analysis: Analysis) -> tuple[str, ...]:
-    """The parts of the formula that are evaluated, as code, the response first; all of it is permitted.
-
-    Examples
-    --------
-    >>> factors_of(Analysis("a", "linear", "months ~ age + np.log(size):age"))
-    ('months', 'age', 'np.log(size)')
-    """
+    """The parts of the formula that are evaluated, as code, the response first; all of it is permitted."""
     description = _described(analysis)
     if description is None:
         problem: str | None = "is no formula"
@@ -665,14 +623,7 @@ def _permitted(analysis: Analysis, what: str, read: Callable[[Any], Any], conten
 
 
 def check_analysis(analysis: Analysis) -> None:
-    """Refuse an analysis whose formula or conditions hold anything that is not allowed; columns are not looked up.
-
-    Examples
-    --------
-    >>> check_analysis(Analysis("a", "linear", "months ~ age", subset="age.to_csv('copy')"))
-    Traceback (most recent call last):
-    anonpipe.errors.JobError: analysis 'a': in its subset, 'age.to_csv' is not allowed; allowed are columns ...
-    """
+    """Refuse an analysis whose formula or conditions hold anything that is not allowed; columns are not looked up."""
     factors_of(analysis)
     for what, text in conditions_of(analysis):
         condition_of(analysis, what, text)
@@ -689,13 +640,7 @@ def factor_columns(analysis: Analysis, codes: Iterable[str], columns: Sequence[s
 
 
 def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = True) -> tuple[str, ...]:
-    """Columns of a formula and, with `conditions`, of event and subset, in the order of the table's columns (`known`).
-
-    Examples
-    --------
-    >>> columns_used(Analysis("a", "linear", "months ~ age", subset="sex == 'f'"), ["age", "sex", "months", "x"])
-    ('age', 'sex', 'months')
-    """
+    """Refuse an analysis whose formula or conditions hold anything not allowed; columns are not looked up."""
     named = set[str]().union(*(columns_in(read_factor(code)) for code in factors_of(analysis)))
     for what, text in conditions_of(analysis) if conditions else ():
         named |= columns_in(condition_of(analysis, what, text))

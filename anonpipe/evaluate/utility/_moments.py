@@ -37,27 +37,14 @@ class ChangeSummary:
 
 
 def relative_changes(original: FloatArray, released: FloatArray, sizes: FloatArray, least: float) -> ChangeSummary:
-    """100 · |released - original| / |original|, over the terms whose size is `least` or more.
-
-    Examples
-    --------
-    >>> old, new = np.array([2.0, -4.0, 1e-9]), np.array([3.0, -4.0, 1.0])
-    >>> relative_changes(old, new, np.abs(old), 1e-3)
-    ChangeSummary(mean=25.0, median=25.0, terms=2, left_out=1, lost=0)
-    """
+    """100 · |released - original| / |original|, over the terms whose size is `least` or more."""
     usable = np.isfinite(original) & (original != 0) & (sizes > 0) & (sizes >= least)
     old = np.where(usable, original, 1.0)
     return summarize(100.0 * np.abs(released - old) / np.abs(old), usable)
 
 
 def summarize(changes: FloatArray, usable: BoolArray) -> ChangeSummary:
-    """Mean and median of the usable changes; a usable one that is not finite is lost.
-
-    Examples
-    --------
-    >>> summarize(np.array([1.0, np.nan, 5.0]), np.array([True, True, False]))
-    ChangeSummary(mean=1.0, median=1.0, terms=1, left_out=1, lost=1)
-    """
+    """Mean and median of the usable changes; a usable one that is not finite is lost."""
     kept = changes[usable & np.isfinite(changes)]
     terms, compared = len(kept), int(usable.sum())
     mean, median = (float(kept.mean()), float(np.median(kept))) if terms else (float("nan"), float("nan"))
@@ -133,11 +120,6 @@ def moments(table: FloatArray, order: int) -> FloatArray:
 
     They are entries of one matrix product, that of the products of half of
     the columns with those of the other half, summed over pieces of the rows.
-
-    Examples
-    --------
-    >>> moments(np.array([[1.0, 2.0], [3.0, 4.0]]), 2).tolist()
-    [5.0, 7.0, 10.0]
     """
     n, width = table.shape
     half = order // 2
@@ -174,13 +156,7 @@ def _places(chosen: IntArray, width: int) -> IntArray:
 
 
 def too_many_moments(width: int, order: int) -> bool:
-    """Whether so many columns have more moments of an order than are measured.
-
-    Examples
-    --------
-    >>> too_many_moments(20, 4), too_many_moments(200, 4)
-    (False, True)
-    """
+    """Whether so many columns have more moments of an order than are measured."""
     return comb(width + order - 1, order) > _MOST_TERMS
 
 

@@ -41,7 +41,7 @@ class Binning:
     least: int
     least_released: int = 0  # Released records that each holds
     from_release: bool = False  # Whether edges, and which categories are shown, follow from the release alone
-    rounded: int = 1  # Counts of the original are told in multiples of this
+    rounded: int = 1  # Counts of the original are shown in multiples of this
     # Where `least` records are of this many units for certain, as units have several; words then tell of units alone.
     # None where they tell of records.
     units: int | None = None
@@ -55,11 +55,11 @@ class Binning:
         return bool(counts[0] >= self.least and counts[1] >= self.least_released)
 
     def fewer(self, what: str) -> str:
-        """Fewer than are told, in words."""
+        """Fewer than are shown, in words."""
         return f"fewer than {self.least} {what}" if self.units is None else f"{what} of fewer than {self.units} units"
 
-    def told(self, count: int) -> int:
-        """A count of the original as it is told: never none where there is some."""
+    def shown_count(self, count: int) -> int:
+        """A count of the original as it is shown, rounded: never none where there is some."""
         return max(self.rounded, round(count / self.rounded) * self.rounded) if count else 0
 
 
@@ -84,6 +84,35 @@ class Distribution:
     original_nulls: int | None
     released_nulls: int
     note: str = ""  # Why there are no bins
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        kind: Kind,
+        counts: IntArray,
+        records: IntArray,
+        nulls: IntArray,
+        binning: Binning,
+        edges: tuple[float | None, ...],
+        labels: tuple[str, ...],
+        note: str,
+    ) -> Distribution:
+        """Original counts as they are shown; shapes: counts (2, n_bins), records and nulls (2,)."""
+        original_nulls = int(nulls[0])
+        return cls(
+            name=name,
+            kind=kind,
+            edges=edges,
+            labels=labels,
+            original=tuple(binning.shown_count(int(count)) for count in counts[0]),
+            released=tuple(int(count) for count in counts[1]),
+            original_records=binning.shown_count(int(records[0])),
+            released_records=int(records[1]),
+            original_nulls=None if 0 < original_nulls < binning.least else binning.shown_count(original_nulls),
+            released_nulls=int(nulls[1]),
+            note=note,
+        )
 
 
 def distributions(
@@ -113,34 +142,24 @@ def distributions(
 
 
 def _distribution(column: BothColumns, binning: Binning) -> Distribution:
-    values_of_both = column.known
-    nulls = [len(side) - len(values) for side, values in zip((column.old, column.new), values_of_both, strict=True)]
+    sides = column.known
+    nulls = np.array([np.isnan(column.old).sum(), np.isnan(column.new).sum()])
     edges: tuple[float | None, ...] = ()
     labels: tuple[str, ...] = ()
     counts = np.zeros((2, 0), dtype=np.int64)
-    enough = binning.enough(np.array([len(values_of_both[0]), len(values_of_both[1])]))
+    enough = binning.enough(np.array([len(side) for side in sides]))
     if enough and column.kind.coded:
-        sides = [np.bincount(side.astype(np.int64), minlength=len(column.levels)) for side in values_of_both]
-        labels, counts = _by_category(np.array(sides), column.levels, column.kind, binning)
+        by_level = [np.bincount(side.astype(np.int64), minlength=len(column.levels)) for side in sides]
+        labels, counts = _by_category(np.array(by_level), column.levels, column.kind, binning)
     elif enough:
         whole = column.kind in (Kind.INTEGER, Kind.DATE)
-        inner = round_edges(values_of_both[1] if binning.from_release else np.concatenate(values_of_both), whole)
-        inner, counts = joined(inner, binned(values_of_both, inner), binning)
+        inner = round_edges(sides[1] if binning.from_release else np.concatenate(sides), whole)
+        inner, counts = joined(inner, binned(sides, inner), binning)
         edges = (None, *inner.tolist(), None)
 
-    return Distribution(
-        name=column.name,
-        kind=column.kind,
-        edges=edges,
-        labels=labels,
-        original=tuple(binning.told(int(count)) for count in counts[0]),
-        released=tuple(int(count) for count in counts[1]),
-        original_records=binning.told(len(column.old)),
-        released_records=len(column.new),
-        original_nulls=None if 0 < nulls[0] < binning.least else binning.told(nulls[0]),
-        released_nulls=nulls[1],
-        note="" if counts.shape[1] else binning.fewer("values"),
-    )
+    records = np.array([len(column.old), len(column.new)])
+    note = "" if counts.shape[1] else binning.fewer("values")
+    return Distribution.of(column.name, column.kind, counts, records, nulls, binning, edges, labels, note)
 
 
 def round_edges(values: FloatArray, whole: bool) -> FloatArray:
@@ -204,19 +223,8 @@ def category_distribution(
     values, nulls, records = counts[:, :-1], counts[:, -1], counts.sum(axis=1)
     labels, shown = _by_category(values, levels, kind, binning, join=False)
     left_out = bool((values.sum(axis=1) - shown.sum(axis=1)).any())
-    return Distribution(
-        name=name,
-        kind=kind,
-        edges=(),
-        labels=labels,
-        original=tuple(binning.told(int(count)) for count in shown[0]),
-        released=tuple(int(count) for count in shown[1]),
-        original_records=binning.told(int(records[0])),
-        released_records=int(records[1]),
-        original_nulls=None if 0 < nulls[0] < binning.least else binning.told(int(nulls[0])),
-        released_nulls=int(nulls[1]),
-        note=f"categories that fewer than {binning.least} records have are left out" if left_out else "",
-    )
+    note = f"categories that fewer than {binning.least} records have are left out" if left_out else ""
+    return Distribution.of(name, kind, shown, records, nulls, binning, (), labels, note)
 
 
 def _by_category(
@@ -289,12 +297,12 @@ class SurvivalPanel:
     # column, group: which; empty for all records
     column: str
     group: str
-    # At which both curves are told, the first being 0: multiples of a round step, between which k events lie
+    # At which both curves are shown, the first being 0: multiples of a round step, between which k events lie
     times: tuple[float, ...]
     # original, released: share that survives each
     original: tuple[float, ...]
     released: tuple[float, ...]
-    records: int  # Original ones, as they may be told
+    records: int  # Original ones, as they may be shown
 
 
 @dataclass(frozen=True)
@@ -318,7 +326,7 @@ def survival_pictures(
     Notes
     -----
     A curve of the original at every event would tell the time of each; here
-    it is told at round times only, between any two of which k events or more lie, and
+    it is shown at round times only, between any two of which k events or more lie, and
     after the last of them k events or more.
 
     A group is drawn where it has 10 k original records and k events. Those of a column
@@ -392,7 +400,7 @@ def _panel(
         tuple(times.tolist()),
         tuple(shown.tolist()),
         tuple(_alive_before(new, times).tolist()),
-        binning.told(len(old.times)),
+        binning.shown_count(len(old.times)),
     )
 
 

@@ -134,14 +134,7 @@ class Places:
         return float(np.abs(difference.cumsum()).max() if self.ordered else np.abs(difference).sum() / 2)
 
     def pooled(self, least: int) -> Places:
-        """Cells of fewer original records than that as one.
-
-        Examples
-        --------
-        >>> made = Places("x", np.array([0, 0, 1, 2]), np.array([3, 0]), 4, False).pooled(2)
-        >>> made.old.tolist(), made.new.tolist(), made.cells
-        ([0, 0, 1, 1], [1, 0], 2)
-        """
+        """Cells of fewer original records than that as one."""
         kept = self.counts(self.old) >= least
         places = np.append(np.where(kept, kept.cumsum() - 1, kept.sum()), -1)  # the last for what is left out
         old, new = places[self.old], places[self.new]
@@ -166,14 +159,6 @@ def split_half_ratio(differences: FloatArray, splits: FloatArray, scale: float) 
     """Hold differences against those between halves.
 
     Shapes: differences (n,); splits (n_splits, n).
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> splits = np.abs(rng.normal(size=(99, 3)))
-    >>> ratio = split_half_ratio(np.array([0.1, 9.0, 0.2]), splits, 1.0)
-    >>> ratio.worst, ratio.value > 1, bool(ratio.each[0] < 0.1)
-    (1, True, True)
     """
     defined = np.isfinite(splits)
     count = defined.sum(axis=0)
@@ -209,7 +194,7 @@ def _similarity(
     columns: int,
     note: str = "",
 ) -> Measurement:
-    """One less the mean of differences, as sdmetrics has it, beside that of another sample of the population."""
+    """One less the mean of differences, as sdmetrics has it, and that of another sample of the population."""
     defined = np.isfinite(differences)
     return figure.measured(
         float(1 - differences[defined].mean()) if defined.any() else math.nan,
@@ -300,11 +285,11 @@ _WORST_COLUMN = ratio_figure(
 
 
 def _column_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
-    """Similarity of the columns as sdmetrics has it, and the column furthest from the original beside chance.
+    """Similarity of the columns as sdmetrics has it, and the column furthest from the original relative to chance.
 
     Kolmogorov-Smirnov distance of numbers and dates, total variation of
-    categories, nulls left out; on at most 20,000 records of either table. Beside
-    chance, categories of fewer than k original records count as one.
+    categories, nulls left out; on at most 20,000 records of either table. For the
+    ratio to chance, categories of fewer than k original records count as one.
     """
     part = tables.sample(MOST_ROWS, rng)
     columns = [places_of(column) for column in part.columns]
@@ -324,16 +309,7 @@ def _column_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measur
 
 
 def places_of(column: BothColumns) -> Places:
-    """A column of both tables as places: of numbers in the order of their values.
-
-    Examples
-    --------
-    >>> from anonpipe.columns import Kind
-    >>> nan = float("nan")
-    >>> places = places_of(BothColumns("x", Kind.INTEGER, np.array([7.0, nan, 3.0]), np.array([5.0])))
-    >>> places.old.tolist(), places.new.tolist(), places.cells
-    ([2, -1, 0], [1], 3)
-    """
+    """A column of both tables as places: of numbers in the order of their values."""
     if column.kind.coded:
         old, new = (np.where(np.isnan(side), -1.0, side).astype(np.int64) for side in (column.old, column.new))
         return Places(column.name, old, new, len(column.levels), False)
@@ -348,7 +324,7 @@ COLUMN_SHAPES = UtilityMeasure((_SIMILAR_COLUMNS, _WORST_COLUMN), _column_shapes
 
 # --- Whether each pair of columns goes together as in the original, held against two random halves of it --------------
 
-BINS = 10  # Of equal width, into which a number is cut beside a category: as sdmetrics does
+BINS = 10  # Of equal width, into which a number is cut where it is crossed with a category: as sdmetrics does
 
 MOST_TABLES = 200  # Cross tables that are counted; of more columns a keyed choice
 
@@ -369,12 +345,12 @@ _WORST_PAIR = ratio_figure(
 
 
 def _pair_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
-    """Similarity of the pairs as sdmetrics has it, and the pair furthest from the original beside chance.
+    """Similarity of the pairs as sdmetrics has it, and the pair furthest from the original relative to chance.
 
     Two numbers: 1 - |difference of their correlations| / 2. Others: 1 less the
     total variation of their cross tables, a number in ten bins of equal width,
     nulls a category of their own. On at most 20,000 records of either table and
-    200 cross tables. Beside chance, cells of fewer than k original records count
+    200 cross tables. For the ratio to chance, cells of fewer than k original records count
     as one, and a number is its place among the original's (`grades`): of a column
     with long tails the ordinary correlation has no law that two halves would
     show, as a few records make it up, and the gate on covariances holds it.
@@ -469,13 +445,6 @@ def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits) -> tupl
     """Differences of correlations over the records in which neither of a pair is null.
 
     Shapes: old, new (n_rows, width).
-
-    Examples
-    --------
-    >>> old, new = np.array([[0.0, 1], [1, 2], [2, 3]]), np.array([[0.0, 3], [1, 2], [2, 1]])
-    >>> found, _ = correlations_apart(old, new, Splits.draw(3, 3, np.random.default_rng(0)))
-    >>> found[0].round(9).tolist()
-    [0.0, 2.0]
     """
     width = old.shape[1]
     with np.errstate(invalid="ignore"):

@@ -90,7 +90,7 @@ class Followed:
 
     @property
     def known(self) -> BoolArray:
-        """Who is followed."""
+        """Whether a record is followed."""
         return ~np.isnan(self.times)
 
 
@@ -117,7 +117,7 @@ def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike) -> tuple[FloatArra
 
 
 def _survival_curves(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
-    """Largest difference of a Kaplan-Meier curve, overall and of every group, and the furthest beside chance.
+    """Largest difference of a Kaplan-Meier curve, overall and of every group, and the furthest relative to chance.
 
     For each endpoint: all records, and each value of each category that 10 k original
     records and k events have; up to the time at which a tenth of the group (and k records) is at risk.

@@ -68,7 +68,7 @@ def spreads(table: FloatArray) -> FloatArray:
 
 # --- Two typed tables as arrays: numbers as they are, dates in days, categories as codes of one common list -----------
 # What a column is, the job says. Formulas, whose columns are what their types
-# say, are read by `_frames`.
+# say, are read by `_design`.
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,16 +157,7 @@ def typed_tables(
     paired: bool = False,
     least: int = 1,
 ) -> TypedTables:
-    """Columns of both tables as arrays.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> old, new = pd.DataFrame({"sex": ["m", "f", None]}), pd.DataFrame({"sex": ["f", "f"]})
-    >>> column, = typed_tables(old, new, {"sex": Kind.BINARY}).columns
-    >>> column.levels, column.old.tolist(), column.new.tolist()
-    (('f', 'm'), [1.0, 0.0, nan], [0.0, 0.0])
-    """
+    """Columns of both tables as arrays."""
     if not columns:
         raise JobError("no columns were given; name one or more with their kind")
     for what, frame in (("original", original), ("released", released)):
@@ -245,7 +236,7 @@ def _codes(old: pd.Series[Any], new: pd.Series[Any]) -> tuple[FloatArray, tuple[
 
 # --- Typed tables as the matrices that regressions and trees take -----------------------------------------------------
 
-# Categories of a column that are told apart, the most frequent in both tables; the others are one more
+# Categories of a column that stay separate, the most frequent in both tables; the others are one more
 MOST_LEVELS = 10
 
 
@@ -261,18 +252,7 @@ class Encoded:
 
 
 def encoded(tables: TypedTables) -> Encoded:
-    """Numbers as z-scores of both tables, nulls at the mean with a column that tells them; rare categories joined.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from anonpipe.evaluate.utility._tables import typed_tables
-    >>> from anonpipe.columns import Kind
-    >>> frame = pd.DataFrame({"age": [30.0, None, 50.0], "sex": ["m", "f", None]})
-    >>> made = encoded(typed_tables(frame, frame, {"age": Kind.INTEGER, "sex": Kind.BINARY}))
-    >>> made.old.round(2).tolist(), made.categories
-    ([[-0.87, 0.0, 1.0], [0.0, 1.0, 0.0], [0.87, 0.0, 2.0]], (1, 2))
-    """
+    """Numbers as z-scores of both tables, nulls at the mean with a column that tells them; rare categories joined."""
     old = np.column_stack([column.old for column in tables.columns])
     new = np.column_stack([column.new for column in tables.columns])
     both, coded = np.concatenate([old, new]), [at for at, column in enumerate(tables.columns) if column.kind.coded]

@@ -74,7 +74,7 @@ def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
 # --- Logistic regression of two outcomes to its maximum, on an orthonormal basis of the design ------------------------
 # scikit-learn and statsmodels were tried on this basis, with normal, heavy-tailed
 # and separated tables of 400 to 100,000 records. For the samples that are
-# measured nearly all of the time is that of the basis, whoever takes the steps.
+# measured nearly all of the time is that of the basis, in all libraries.
 # scikit-learn (`newton-cholesky`) stops with probabilities that are off by up to
 # 2e-6, and `lbfgs` by 0.7 for heavy tails; statsmodels agrees to 3e-10, takes a
 # third longer or more, and warns at every step of a separated table. Neither
@@ -117,13 +117,6 @@ def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
     orthonormal basis: fitted probabilities only depend on what the columns
     span, and the equations of each step are then as well conditioned as the
     weights p (1 - p) allow.
-
-    Examples
-    --------
-    >>> design = np.column_stack([np.ones(6), [0, 0, 0, 1, 1, 1]])
-    >>> fit = fit_logistic(design, np.array([True, False, False, True, True, False]))
-    >>> fit.probabilities.round(6).tolist(), fit.rank, fit.separated
-    ([0.333333, 0.333333, 0.333333, 0.666667, 0.666667, 0.666667], 2, False)
     """
     basis = _basis(design)
     sign = np.where(ones, -1.0, 1.0)
@@ -217,13 +210,7 @@ def checked_terms(terms: Sequence[Sequence[int]], width: int, categories: Sequen
 
 
 def column_codes(table: FloatArray, categories: Sequence[int]) -> list[FloatArray]:
-    """For each column the numbers that stand for it: a z-score, or a dummy for each category but the commonest.
-
-    Examples
-    --------
-    >>> [codes.tolist() for codes in column_codes(np.array([[7.0], [7.0], [9.0]]), [0])]
-    [[[0.0], [0.0], [1.0]]]
-    """
+    """For each column the numbers that stand for it: a z-score, or a dummy for each category but the commonest."""
     coded = []
     for place in range(table.shape[1]):
         column = table[:, place]
@@ -242,13 +229,7 @@ def column_codes(table: FloatArray, categories: Sequence[int]) -> list[FloatArra
 
 
 def numbers_of(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> int:
-    """Columns that the terms come to.
-
-    Examples
-    --------
-    >>> numbers_of([(0,), (1,), (0, 1)], [np.zeros((4, 1)), np.zeros((4, 3))])
-    7
-    """
+    """Columns that the terms come to."""
     return sum(int(np.prod([coded[column].shape[1] for column in term])) for term in terms)
 
 
@@ -288,7 +269,7 @@ class Propensity:
     records: int  # N
     rank: int  # Independent columns of the regression, the constant included
     dropped: int  # Columns of the regression that follow from the others, constant ones included, and that add nothing
-    # Whether some records are told apart without error, so that the likelihood has no maximum. `value` is then its
+    # Whether some records are distinguished without error, so that the likelihood has no maximum. `value` is then its
     # limit.
     separated: bool
 
@@ -333,7 +314,7 @@ def propensity(
     `order` 2, whatever else it lost.
 
     *Separation.* The likelihood is maximised without a penalty. Where records
-    are told apart without error it has no maximum, but fitted probabilities
+    are distinguished without error it has no maximum, but fitted probabilities
     still converge, and so does U_p; the iteration ends when they have, and
     `separated` is set. Dependent columns are left out, which changes no
     probability; so scale and origin of a column do not matter as long as the
@@ -444,7 +425,7 @@ def tree_propensity(
     repeated values and cut-off tails. It also finds structure in noise, the
     more the larger it is, and no formula says how much; so its size is
     limited, and its ratio is to the same tree on permuted labels. A release
-    that repeats each value k times, as centroids do, is told apart with ease.
+    that repeats each value k times, as centroids do, is easily distinguished.
 
     Value and expectation are of the records that the tree was grown on, in
     both cases, as published. The expectation holds for two independent samples:
@@ -647,7 +628,7 @@ _BOOSTED = Figure(
 
 
 def _classifiers(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
-    """Five figures of how well records of the two tables are told apart, on at most 10,000 records of either.
+    """Five figures of how well records of the two tables are distinguished, on at most 10,000 records of either.
 
     Of one or two columns, such a figure can be solved for a share or a mean of the original.
     """
