@@ -640,7 +640,7 @@ def factor_columns(analysis: Analysis, codes: Iterable[str], columns: Sequence[s
 
 
 def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = True) -> tuple[str, ...]:
-    """Refuse an analysis whose formula or conditions hold anything not allowed; columns are not looked up."""
+    """Columns of a formula and, with `conditions`, of event and subset, in the order of the table's `columns`."""
     named = set[str]().union(*(columns_in(read_factor(code)) for code in factors_of(analysis)))
     for what, text in conditions_of(analysis) if conditions else ():
         named |= columns_in(condition_of(analysis, what, text))
