@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.coding import Coding, middle_spread
-from anonpipe.evaluate.measurement import Measurement
+from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import (
     FEWEST,
@@ -32,7 +32,53 @@ from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, Strat
 from anonpipe.types import BoolArray, FloatArray
 
 Guess = Literal["nearest", "trees"]
-SOURCE = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055 (attribute inference with control)"
+_SOURCE = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055 (attribute inference with control)"
+_NO_MORE = "a release that says no more of its own persons than of others"
+
+_RISK = Figure(
+    "attribute_inference",
+    "Inference (European guidance, criterion 3): given away of an unknown column, the worst one, beyond the hold-out",
+    "share",
+    _SOURCE,
+    Audience.ENOUGH,
+    baseline_is=_NO_MORE,
+)
+_SUREST = {
+    share: Figure(
+        f"attribute_inference.surest_{100 * share:g}",
+        f"The same of the surest {100 * share:g} % of the guesses, in the worst column",
+        "share",
+        _SOURCE,
+        Audience.STEWARD,
+        baseline_is=_NO_MORE,
+    )
+    for share in SHARES
+}
+_SUCCESS = Figure(
+    "attribute_inference.success",
+    "Share of unknown values guessed right from all other columns",
+    "share",
+    _SOURCE,
+    Audience.STEWARD,  # the best constant's share is how common the original's commonest value is
+    better="near baseline",
+    baseline_is="the same guesses of held-out records",
+)
+_STRATUM = Figure(
+    "stratum_inference",
+    "What the release gives away of a person's stratum to who finds the person by the other columns",
+    "share",
+    _SOURCE,
+    Audience.ENOUGH,
+    baseline_is="a release that says no more of its own persons than others' records do",
+)
+_STRATUM_SUCCESS = Figure(
+    "strata.success",
+    "Persons whose stratum is guessed right from the closest released record",
+    "share",
+    _SOURCE,
+    Audience.STEWARD,
+    better="near baseline",
+)
 
 
 @dataclass(frozen=True)
@@ -115,7 +161,6 @@ class AttributeInference:
         """Risk of the worst column, of the surest guesses, and success over all columns beside that on the hold-out."""
         shown = max(self.worse_where_sure, key=lambda pair: pair[1].risk, default=None)
         worst = self.worst if shown is None else shown[1]
-        low, high = self.worst_interval
         how = {"nearest": "the closest released record", "trees": "a forest grown on the release"}[self.guess]
         note = (
             f"Guessed by {how} in all other columns; a number is right within {self.tolerance:g} standard deviations "
@@ -125,7 +170,6 @@ class AttributeInference:
         weak = [column.name for column in self.columns if column.members < column.constant]
         if weak:
             note += f" In {len(weak)} of {len(self.columns)} columns the one best value is right more often."
-        parts = tuple((column.name, column.risk) for column in self.columns)
         shares = tuple(
             (f"{column.name}, {what}", value)
             for column in self.columns
@@ -137,79 +181,56 @@ class AttributeInference:
         )
         undefined = "Not defined: every held-out value is guessed. " if math.isnan(worst.risk) else ""
         return (
-            Measurement(
-                name="attribute_inference",
-                title="Inference (European guidance, criterion 3): given away of an unknown column, the worst one, "
-                "beyond the hold-out",
-                value=worst.risk,
-                unit="share",
-                better="lower",
-                source=SOURCE,
-                records=min(self.records, self.controls),
-                of=self.of,
-                audience=Audience.ENOUGH,
-                low=low,
-                high=high,
+            _RISK.measured(
+                worst.risk,
+                min(self.records, self.controls),
+                self.of,
+                interval=self.worst_interval,
                 baseline=0.0,
-                baseline_is="a release that says no more of its own persons than of others",
-                columns=len(self.columns),
-                worst=(worst.name,),
                 note=f"{undefined}Worst of {len(self.columns)} columns: {worst.name!r}"
                 + (f", of the surest {100 * shown[0].share:g} % of the guesses, " if shown else "")
                 + "; the largest of several is somewhat too large by chance, and the interval allows for that "
                 f"(Bonferroni). {note}",
-                parts=parts,
+                parts=_risks(self.columns),
+                columns=len(self.columns),
+                worst=(worst.name,),
             ),
-            *(self._of_surest(each) for each in self.surest),
-            Measurement(
-                name="attribute_inference.success",
-                title="Share of unknown values guessed right from all other columns",
-                value=self.success,
-                unit="share",
-                better="near baseline",
-                source=SOURCE,
-                records=self.records,
-                of=self.of,
-                low=self.success_low,
-                high=self.success_high,
+            *(self._of_surest(guesses) for guesses in self.surest),
+            _SUCCESS.measured(
+                self.success,
+                self.records,
+                self.of,
+                interval=(self.success_low, self.success_high),
                 baseline=self.control,
-                baseline_is="the same guesses of held-out records",
                 note=note,
                 parts=shares,
-                audience=Audience.STEWARD,  # the best constant's share is how common the original's commonest value is
             ),
         )
 
     def _of_surest(self, surest: SurestGuesses) -> Measurement:
-        percent, worst = f"{100 * surest.share:g}", _worst(surest.columns)
-        low, high = _largest(surest.columns)
-        agree = ""
+        worst, agree = _worst(surest.columns), ""
         if self.agree is not None:
             (inside, right), (outside, others) = self.agree
             agree = (
                 f" In {100 * inside:.1f} % of the guesses all {NEIGHBOURS} agree, and {100 * right:.1f} % of these are "
                 f"right; of held-out records in {100 * outside:.1f} %, {100 * others:.1f} % right."
             )
-        return Measurement(
-            name=f"attribute_inference.surest_{percent}",
-            title=f"The same of the surest {percent} % of the guesses, in the worst column",
-            value=worst.risk,
-            unit="share",
-            better="lower",
-            source=SOURCE,
-            records=surest.members,
-            of=self.of,
-            audience=Audience.STEWARD,
-            low=low,
-            high=high,
+        return _SUREST[surest.share].measured(
+            worst.risk,
+            surest.members,
+            self.of,
+            interval=_largest(surest.columns),
             baseline=0.0,
-            baseline_is="a release that says no more of its own persons than of others",
             note=f"The more of the {NEIGHBOURS} closest released records agree, and then the closer they are, the "
             f"surer is a guess: {surest.members} guesses of members, {surest.controls} of held-out records. Worst "
             f"column: {worst.name!r}, right in {100 * worst.members:.1f} % against {100 * worst.controls:.1f} %; the "
             f"interval allows for its being the worst of all columns and shares (Bonferroni).{agree}",
-            parts=tuple((one.name, one.risk) for one in surest.columns),
+            parts=_risks(surest.columns),
         )
+
+
+def _risks(columns: Sequence[AttributeRisk]) -> tuple[tuple[str, float], ...]:
+    return tuple((column.name, column.risk) for column in columns)
 
 
 def _worst(columns: Sequence[AttributeRisk]) -> AttributeRisk:
@@ -434,11 +455,7 @@ def _of_release(data: AttackData) -> Measured | Reason:
 MEASURE = Measure(
     key="attribute_inference",
     title="attribute inference",
-    figures=(
-        "attribute_inference",
-        *(f"attribute_inference.surest_{100 * share:g}" for share in SHARES),
-        "attribute_inference.success",
-    ),
+    figures=(_RISK.key, *(figure.key for figure in _SUREST.values()), _SUCCESS.key),
     function=_of_release,
     counts_units=True,
 )
@@ -466,8 +483,8 @@ class StratumInference:
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Risk of the worst column, and the share of right guesses beside the control."""
-        at = max(range(len(self.columns)), key=lambda each: self._badness(self.columns[each]))
-        worst, right = self.columns[at], self.linked_right[at]
+        worst = _worst(self.columns)
+        right = self.linked_right[self.columns.index(worst)]
         names = " and ".join(repr(one.name) for one in self.columns)
         control = "held-out persons" if self.held else "the closest other original record in its place"
         how = (
@@ -483,44 +500,25 @@ class StratumInference:
                 f"their own group, and {100 * right:.1f} % of these have its {worst.name!r}. "
             )
         return (
-            Measurement(
-                name="stratum_inference",
-                title="What the release gives away of a person's stratum to who finds the person by the other columns",
-                value=worst.risk,
-                unit="share",
-                better="lower",
-                source=SOURCE,
-                records=self.records,
-                of=self.of,
-                audience=Audience.ENOUGH,
-                low=worst.low,
-                high=worst.high,
+            _STRATUM.measured(
+                worst.risk,
+                self.records,
+                self.of,
+                interval=_largest((worst,)),
                 baseline=0.0,
-                baseline_is="a release that says no more of its own persons than others' records do",
                 note=how,
-                parts=tuple((one.name, one.risk) for one in self.columns),
+                parts=_risks(self.columns),
                 worst=(worst.name,),
             ),
-            Measurement(
-                name="strata.success",
-                title="Persons whose stratum is guessed right from the closest released record",
-                value=worst.members,
-                unit="share",
-                better="near baseline",
-                source=SOURCE,
-                records=self.records,
-                of=self.of,
-                audience=Audience.STEWARD,
+            replace(_STRATUM_SUCCESS, baseline_is=control).measured(
+                worst.members,
+                self.records,
+                self.of,
                 baseline=worst.controls,
-                baseline_is=control,
                 note=f"{found}The commonest value is right for {100 * worst.constant:.1f} %. {how}",
-                parts=tuple((one.name, one.members) for one in self.columns),
+                parts=tuple((column.name, column.members) for column in self.columns),
             ),
         )
-
-    @staticmethod
-    def _badness(one: AttributeRisk) -> float:
-        return -math.inf if math.isnan(one.risk) else one.risk
 
 
 def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> StratumInference:
@@ -603,7 +601,7 @@ def _of_strata(data: AttackData) -> Measured | Reason:
 STRATA = Measure(
     key="strata",
     title="inference of the stratum",
-    figures=("stratum_inference", "strata.success"),
+    figures=(_STRATUM.key, _STRATUM_SUCCESS.key),
     function=_of_strata,
     counts_units=True,
 )

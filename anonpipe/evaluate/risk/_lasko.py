@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,14 +10,13 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.measurement import Curve, Measurement
+from anonpipe.evaluate.measurement import Curve, Figure, Measurement
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.evaluate.utility import Auc, auc
 from anonpipe.types import BoolArray, FloatArray
 
-_SOURCE = "Lasko & Vinterbo 2010, doi:10.1109/TKDE.2009.88, section "
 _FEWEST = 10  # Right and wrong matches from which on all three measures together can be judged
 
 MEASURES = ("distance", "ambiguity", "uncertainty")
@@ -30,6 +29,40 @@ _AXES = {
     "distance": "distance to the closest released record, in standard deviations a column",
     "ambiguity": "distance to the closest over distance to the k-th closest",
     "uncertainty": "variance among the k closest, in squared standard deviations",
+}
+_PAPER = "Lasko & Vinterbo 2010, doi:10.1109/TKDE.2009.88, section "
+_TOLD_APART = "1: who sees the measure knows which matches are right; 0.5: no better than a coin."
+
+_EXCESSES = {
+    name: Figure(
+        f"lasko.{name}",
+        f"{words}: share of records that the release predicts better than others' records would",
+        "share",
+        f"{_PAPER}II.A",
+        Audience.ENOUGH,
+    )
+    for name, words in _WORDS.items()
+}
+_MATCH_RATE = Figure(
+    "lasko.match_rate",
+    "Records whose closest released record",
+    "share",
+    f"{_PAPER}IV.C",
+    Audience.ENOUGH,
+    note="Says little alone: what matters is whether right matches can be told from wrong ones.",
+)
+_AREAS = {
+    name: Figure(
+        f"lasko.match_auc_{name}",
+        f"{words}: area under the curve of telling right matches from wrong ones",
+        "",
+        f"{_PAPER}IV.C",
+        Audience.ENOUGH,
+        baseline_is="a coin",
+        note=_TOLD_APART
+        + (" Logistic regression, each record judged by a model of others." if name == "together" else ""),
+    )
+    for name, words in (_WORDS | {"together": "All three measures"}).items()
 }
 
 
@@ -108,78 +141,40 @@ class LaskoMeasures:
 
     def measurements(self) -> tuple[Measurement, ...]:
         """The excess of each measure with its curves, the match rate, and the areas under the curve."""
-        found = [self._excess(name, at) for name, at in zip(MEASURES, self.excesses, strict=True)]
+        found = [self._excess(name, excess) for name, excess in zip(MEASURES, self.excesses, strict=True)]
         if self.right is not None:
             found.append(self._match_rate(self.right))
-            names = (*MEASURES, "together")
-            found += [self._telling(name, at) for name, at in zip(names, self.telling, strict=True)]
+            found += [self._area(figure, area) for figure, area in zip(_AREAS.values(), self.telling, strict=True)]
         return tuple(found)
 
-    def _excess(self, name: str, found: Excess) -> Measurement:
-        sampled = self.queries < self.records
-        verdict = "within" if found.value <= self.margin else "beyond"
+    def _excess(self, name: str, excess: Excess) -> Measurement:
+        verdict = "within" if excess.value <= self.margin else "beyond"
         note = (
             f"Largest excess of the cumulative share over that of the reference ({self.reference_is}); {verdict} the "
-            f"margin of {self.margin:g} that is tolerated (p = {found.p:.2g} for no more than it). Median "
-            f"{found.median:.3g}, of the reference {found.reference_median:.3g}; k = {self.k}."
+            f"margin of {self.margin:g} that is tolerated (p = {excess.p:.2g} for no more than it). Median "
+            f"{excess.median:.3g}, of the reference {excess.reference_median:.3g}; k = {self.k}."
         )
-        return Measurement(
-            name=f"lasko.{name}",
-            title=f"{_WORDS[name]}: share of records that the release predicts better than others' records would",
-            value=found.value,
-            unit="share",
-            better="lower",
-            source=_SOURCE + "II.A",
-            records=self.queries,
-            of=self.records,
-            audience=Audience.ENOUGH,
-            low=found.low if sampled else None,
-            high=found.high if sampled else None,
-            note=note,
-            curves=(found.curve,),
+        interval = (excess.low, excess.high) if self.queries < self.records else (None, None)
+        return _EXCESSES[name].measured(
+            excess.value, self.queries, self.records, interval=interval, note=note, curves=(excess.curve,)
         )
 
     def _match_rate(self, right: int) -> Measurement:
-        low, high = wilson(right, self.queries) if self.queries < self.records else (None, None)
         what = "comes from their own group" if self.by_group else "is their own"
-        return Measurement(
-            name="lasko.match_rate",
-            title=f"Records whose closest released record {what}",
-            value=right / self.queries,
-            unit="share",
-            better="lower",
-            source=_SOURCE + "IV.C",
-            records=self.queries,
-            of=self.records,
-            audience=Audience.ENOUGH,
-            low=low,
-            high=high,
-            note="Says little alone: what matters is whether right matches can be told from wrong ones.",
-        )
+        figure = replace(_MATCH_RATE, title=f"{_MATCH_RATE.title} {what}")
+        interval = wilson(right, self.queries) if self.queries < self.records else (None, None)
+        return figure.measured(right / self.queries, self.queries, self.records, interval=interval)
 
-    def _telling(self, name: str, found: Auc) -> Measurement:
-        words = "All three measures" if name == "together" else _WORDS[name]
-        known = np.isfinite(found.value)
-        note = "1: who sees the measure knows which matches are right; 0.5: no better than a coin."
-        if name == "together":
-            note += " Logistic regression, each record judged by a model of others."
-        if not known:
-            note = f"Not defined: {self.right} of {self.queries} matches are right, and some of both kinds are needed."
-        return Measurement(
-            name=f"lasko.match_auc_{name}",
-            title=f"{words}: area under the curve of telling right matches from wrong ones",
-            value=found.value,
-            unit="",
-            better="lower",
-            source=_SOURCE + "IV.C",
-            records=self.queries,
-            of=self.records,
-            audience=Audience.ENOUGH,
-            low=found.low if known else None,
-            high=found.high if known else None,
+    def _area(self, figure: Figure, area: Auc) -> Measurement:
+        defined = np.isfinite(area.value)
+        note = f"Not defined: {self.right} of {self.queries} matches are right, and some of both kinds are needed."
+        return figure.measured(
+            area.value,
+            self.queries,
+            self.records,
+            interval=(area.low, area.high) if defined else (None, None),
             baseline=0.5,
-            baseline_is="a coin",
-            note=note,
+            note=None if defined else note,
         )
 
 
@@ -324,16 +319,7 @@ def _of_release(data: AttackData) -> Measured:
 MEASURE = Measure(
     key="lasko",
     title="prediction distance, ambiguity and uncertainty",
-    figures=(
-        "lasko.distance",
-        "lasko.ambiguity",
-        "lasko.uncertainty",
-        "lasko.match_rate",
-        "lasko.match_auc_distance",
-        "lasko.match_auc_ambiguity",
-        "lasko.match_auc_uncertainty",
-        "lasko.match_auc_together",
-    ),
+    figures=tuple(figure.key for figure in (*_EXCESSES.values(), _MATCH_RATE, *_AREAS.values())),
     function=_of_release,
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.measurement import Measurement
+from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._measure import AttackData, Link, Measure, Measured
 from anonpipe.methods.masking import MASKERS
@@ -18,6 +18,14 @@ from anonpipe.methods.record import Masker, Synthesizer
 from anonpipe.methods.synthesis import METHODS
 
 Answer = Literal["holds", "does not hold", "cannot be said"]
+
+_BOUND = Figure(
+    "probabilistic_k_anonymity.bound",
+    "Largest probability that a record is linked to the released one that stands for it",
+    "probability",
+    "Oganian & Domingo-Ferrer (2017), Definition 1; Soria-Comas & Domingo-Ferrer (2012)",
+    Audience.ENOUGH,
+)
 
 
 @dataclass(frozen=True)
@@ -34,23 +42,10 @@ class ProbabilisticBound:
     def measurements(self) -> tuple[Measurement, ...]:
         """The bound beside 1/k, with the answer in words."""
         words = [f"Probabilistic {self.k}-anonymity: {self.answer}."]
-        words += [f"{each[:1].upper()}{each[1:]}." for each in self.reasons]
-        return (
-            Measurement(
-                name="probabilistic_k_anonymity.bound",
-                title="Largest probability that a record is linked to the released one that stands for it",
-                value=self.bound,
-                unit="probability",
-                better="lower",
-                source="Oganian & Domingo-Ferrer (2017), Definition 1; Soria-Comas & Domingo-Ferrer (2012)",
-                records=self.records,
-                of=self.records,
-                audience=Audience.ENOUGH,
-                baseline=1.0 / self.k,
-                baseline_is=f"what the definition allows for k = {self.k}",
-                note=" ".join([*words, "Assumed:", "; ".join(self.assumptions) + "."]),
-            ),
-        )
+        words += [f"{reason[:1].upper()}{reason[1:]}." for reason in self.reasons]
+        figure = replace(_BOUND, baseline_is=f"what the definition allows for k = {self.k}")
+        note = " ".join([*words, "Assumed:", "; ".join(self.assumptions) + "."])
+        return (figure.measured(self.bound, self.records, baseline=1.0 / self.k, note=note),)
 
 
 def link_of(method: str) -> Link:
@@ -237,6 +232,6 @@ def _of_release(data: AttackData) -> Measured | Reason:
 MEASURE = Measure(
     key="probabilistic",
     title="probabilistic k-anonymity",
-    figures=("probabilistic_k_anonymity.bound",),
+    figures=(_BOUND.key,),
     function=_of_release,
 )

@@ -13,7 +13,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.audience import Audience
-from anonpipe.evaluate.measurement import Measurement
+from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import Share, beyond_control, exact, weighted_share
 from anonpipe.evaluate.risk._measure import AttackData, Matches, Measure, Measured, PredicateMatches
@@ -165,6 +165,19 @@ def candidates(
     return found
 
 
+_FIGURES = {
+    name: Figure(
+        f"singling_out.{name}",
+        f"Singling out (European guidance, criterion 1): {by}, beyond the hold-out",
+        "share",
+        _SOURCE,
+        Audience.STEWARD,
+        baseline_is="a release that says no more of its own persons than of others",
+    )
+    for name, by in (("one", "by one column"), ("several", f"by {SEVERAL} columns"))
+}
+
+
 @dataclass(frozen=True)
 class SinglingOut:
     """How often what singles out a released record singles out a person."""
@@ -183,28 +196,17 @@ class SinglingOut:
     def measurement(self, name: str) -> Measurement:
         """What the release gives away, of predicates on `one` or on `several` columns."""
         few = f" Fewer than {FEWEST} are found: those wanting count as failed." if self.attacks < FEWEST else ""
-        return Measurement(
-            name=f"singling_out.{name}",
-            title=f"Singling out (European guidance, criterion 1): {_ON[name]}, beyond the hold-out",
-            value=self.risk,
-            unit="share",
-            better="lower",
-            source=_SOURCE,
-            records=self.attacks,
-            of=self.rows,
-            audience=Audience.STEWARD,
-            low=self.low,
-            high=self.high,
+        return _FIGURES[name].measured(
+            self.risk,
+            self.attacks,
+            self.rows,
+            interval=(self.low, self.high),
             baseline=0.0,
-            baseline_is="a release that says no more of its own persons than of others",
             note=f"Of {self.attacks} predicates that one released record alone meets {100 * self.attack.value:.1f} % "
             f"are met by one record of the original alone, and by one of the {self.held} held out in an original's "
             f"place {100 * self.control.value:.1f} %: chance alone leads to as much as 37 %.{few}",
             parts=(("members", self.attack.value), ("hold-out", self.control.value)),
         )
-
-
-_ON = {"one": "by one column", "several": f"by {SEVERAL} columns"}
 
 
 def singling_out(met: PredicateMatches) -> SinglingOut:
@@ -283,7 +285,7 @@ def _of_release(data: AttackData) -> Measured | Reason:
 MEASURE = Measure(
     key="singling_out",
     title="singling out",
-    figures=("singling_out.one", "singling_out.several"),
+    figures=tuple(figure.key for figure in _FIGURES.values()),
     function=_of_release,
 )
 

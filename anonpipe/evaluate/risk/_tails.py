@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Measurement
+from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, records_of
@@ -25,6 +25,16 @@ from anonpipe.types import BoolArray, FloatArray
 SHARES = (0.01, 0.05)  # Shares of the records that count as the most extreme, on either side of a column
 
 _SOURCE = "Templ & Meindl (2008), Robust Statistics Meets SDC, Privacy in Statistical Databases (records far out)"
+
+
+def _figure(what: str, share: float, title: str) -> Figure:
+    key, title = f"tails.{what}_{100 * share:g}", title.format(f"{100 * share:g}")
+    return Figure(key, title, "share", _SOURCE, Audience.STEWARD, baseline_is="all records looked for")
+
+
+_IN_ONE = "Records among the largest or smallest {} % of a column that are linked correctly"
+_IN_ALL = "Of the {} % of the records that are furthest from the middle in all columns, linked correctly"
+FIGURES = {share: (_figure("columns", share, _IN_ONE), _figure("together", share, _IN_ALL)) for share in SHARES}
 
 
 @dataclass(frozen=True)
@@ -56,42 +66,28 @@ class TailLinkage:
         """Of each share that has records: in one column or more, and in all columns together."""
         found = []
         for tail in self.tails:
-            percent = f"{100 * tail.share:g}"
-            side = f"the largest or smallest {percent} % of a column"
-            title = f"Records among {side} that are linked correctly"
+            columns, together = FIGURES[tail.share]
             if tail.any_column[1]:
-                given = tail.any_column, tail.led[0], tail.columns
-                found.append(self._measured(f"tails.columns_{percent}", title, *given))
-            title = (
-                f"Of the {percent} % of the records that are furthest from the middle in all columns, linked correctly"
-            )
+                parts = tuple((name, hits / count) for name, hits, count in tail.columns if count)
+                found.append(self._measured(columns, tail.any_column, tail.led[0], parts))
             if tail.together[1]:
-                found.append(self._measured(f"tails.together_{percent}", title, tail.together, tail.led[1], ()))
+                found.append(self._measured(together, tail.together, tail.led[1], ()))
         return tuple(found)
 
     def _measured(
-        self, name: str, title: str, counts: tuple[float, int], led: float, columns: Sequence[tuple[str, float, int]]
+        self, figure: Figure, counts: tuple[float, int], led: float, parts: tuple[tuple[str, float], ...]
     ) -> Measurement:
         hits, count = counts
-        low, high = (None, None) if self.records >= self.of else wilson(hits, count)
-        return Measurement(
-            name=name,
-            title=title,
-            value=hits / count,
-            unit="share",
-            better="lower",
-            source=_SOURCE,
-            records=count,
-            of=self.of,
-            audience=Audience.STEWARD,
-            low=low,
-            high=high,
+        return figure.measured(
+            hits / count,
+            count,
+            self.of,
+            interval=(None, None) if self.records >= self.of else wilson(hits, count),
             baseline=self.everyone,
-            baseline_is="all records looked for",
             note=f"{count} such records among {self.records} that were looked for by all columns; where a record is "
             f"led to its group of n, it counts 1/n. {100 * led:.1f} % of them are led to their own group or record, of "
             f"all records {100 * self.led:.1f} %.",
-            parts=tuple((name, own / each) for name, own, each in columns if each),
+            parts=parts,
         )
 
 
@@ -178,7 +174,7 @@ def _of_release(data: AttackData) -> Measured | Reason:
 MEASURE = Measure(
     key="tails",
     title="linkage of the most extreme records",
-    figures=tuple(f"tails.{what}_{100 * share:g}" for share in SHARES for what in ("columns", "together")),
+    figures=tuple(figure.key for figures in FIGURES.values() for figure in figures),
     function=_of_release,
     counts_units=True,
 )
