@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from anonpipe.evaluate.risk import conditional_privacy
+from anonpipe.evaluate.risk._conditional_privacy import conditional_privacy
 
 NORMAL = math.sqrt(2 * math.pi * math.e)
 Pair = tuple[np.ndarray, np.ndarray]

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from anonpipe.evaluate.risk import LaskoMeasures, lasko_measures, nearest, predictions
-from anonpipe.evaluate.risk._lasko import MEASURES
+from anonpipe.evaluate.risk import nearest
+from anonpipe.evaluate.risk._lasko import MEASURES, LaskoMeasures, lasko_measures, predictions
 from anonpipe.methods.masking import mask
 from tests.benchmarks.masker_table import METHODS, coded, population, spectral_rhs
 

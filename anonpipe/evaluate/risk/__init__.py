@@ -15,38 +15,14 @@ from anonpipe.evaluate.risk import (
     _singling_out,
     _tails,
 )
-from anonpipe.evaluate.risk._class_disclosure import RandomGroups, class_risk
-from anonpipe.evaluate.risk._closest_record import closest_record
-from anonpipe.evaluate.risk._conditional_privacy import ConditionalPrivacy, conditional_privacy
 from anonpipe.evaluate.risk._guesses import Guesses, guess_nearest
-from anonpipe.evaluate.risk._inference import (
-    AttributeInference,
-    AttributeRisk,
-    StratumInference,
-    attribute_inference,
-    least_shown,
-    stratum_inference,
-)
-from anonpipe.evaluate.risk._known_attribute import RecoveredValues, collusion, known_attribute
-from anonpipe.evaluate.risk._lasko import LaskoMeasures, Predictions, lasko_measures, predictions
-from anonpipe.evaluate.risk._linkage import (
-    ASSIGNED,
-    Linkage,
-    assigned_cells,
-    assignment,
-    drawn_cells,
-    expected_links,
-    joined,
-    linkability,
-    rows_of,
-    score_linkage,
-)
+from anonpipe.evaluate.risk._inference import least_shown
+from anonpipe.evaluate.risk._linkage import ASSIGNED, assigned_cells, drawn_cells, joined, rows_of
 from anonpipe.evaluate.risk._measure import (
     AttackData,
     ClassShares,
     EquivalenceClasses,
     InferenceTask,
-    Link,
     Matches,
     Measure,
     Measured,
@@ -59,32 +35,19 @@ from anonpipe.evaluate.risk._measure import (
     Width,
     width_of,
 )
-from anonpipe.evaluate.risk._membership import (
-    membership,
-    rows_that_tell_no_more,
-    told_by_moments,
-    trained_membership,
-)
-from anonpipe.evaluate.risk._nearest import Nearest, Ranks, Scale, Whitened, merge_nearest, nearest
-from anonpipe.evaluate.risk._probabilistic import (
-    ProbabilisticBound,
-    fewest_alike,
-    link_by,
-    link_of,
-    probabilistic_bound,
-)
+from anonpipe.evaluate.risk._membership import rows_that_tell_no_more, told_by_moments
+from anonpipe.evaluate.risk._nearest import Nearest, Ranks, Whitened, merge_nearest, nearest
+from anonpipe.evaluate.risk._probabilistic import fewest_alike, link_by
 from anonpipe.evaluate.risk._scenario import (
     KeyMatches,
     ScenarioRisk,
     Tolerances,
     around,
-    individual_risk,
     key_matches,
     reaches,
     scenario_risk,
 )
-from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, outermost, singling_out
-from anonpipe.evaluate.risk._tails import TailLinkage, tail_linkage
+from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, outermost
 
 # All measures of risk, in the order of a report; a new one is a line here
 MEASURES: tuple[Measure, ...] = (
@@ -113,18 +76,12 @@ __all__ = [
     "ASSIGNED",
     "MEASURES",
     "AttackData",
-    "AttributeInference",
-    "AttributeRisk",
     "ClassShares",
     "Coding",
-    "ConditionalPrivacy",
     "EquivalenceClasses",
     "Guesses",
     "InferenceTask",
     "KeyMatches",
-    "LaskoMeasures",
-    "Link",
-    "Linkage",
     "Matches",
     "Measure",
     "Measured",
@@ -134,58 +91,31 @@ __all__ = [
     "Pairs",
     "PredicateMatches",
     "Predicates",
-    "Predictions",
-    "ProbabilisticBound",
-    "RandomGroups",
     "Ranks",
-    "RecoveredValues",
-    "Scale",
     "Scenario",
     "ScenarioRisk",
     "StratumGuesses",
-    "StratumInference",
-    "TailLinkage",
     "Tolerances",
     "Whitened",
     "WholeGroups",
     "Width",
     "around",
     "assigned_cells",
-    "assignment",
-    "attribute_inference",
     "candidates",
-    "class_risk",
-    "closest_record",
-    "collusion",
-    "conditional_privacy",
     "drawn_cells",
-    "expected_links",
     "fewest_alike",
     "guess_nearest",
-    "individual_risk",
     "joined",
     "key_matches",
-    "known_attribute",
-    "lasko_measures",
     "least_shown",
     "link_by",
-    "link_of",
-    "linkability",
-    "membership",
     "merge_nearest",
     "nearest",
     "outermost",
-    "predictions",
-    "probabilistic_bound",
     "reaches",
     "rows_of",
     "rows_that_tell_no_more",
     "scenario_risk",
-    "score_linkage",
-    "singling_out",
-    "stratum_inference",
-    "tail_linkage",
     "told_by_moments",
-    "trained_membership",
     "width_of",
 ]

@@ -104,14 +104,6 @@ def class_risk(
     - `column`: name of the class column.
     - `shares`, `sizes`: share of each class in the whole table, shape (n_classes,), and records of each group, shape
       (n_groups,), which add up to the table's; both, or neither for no baseline.
-
-    Examples
-    --------
-    >>> from anonpipe.methods.grouping import class_disclosure
-    >>> disclosed = class_disclosure(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1]))
-    >>> homogeneity = class_risk(disclosed, shares=[0.5, 0.5], sizes=[2, 2])[0]
-    >>> homogeneity.value, round(homogeneity.baseline, 4)
-    (1.0, 0.3333)
     """
     if (shares is None) != (sizes is None):
         raise InputError("only one of shares and sizes was given; give both for a baseline, or neither")
@@ -155,13 +147,7 @@ def _expected(disclosed: ClassDisclosure, shares: npt.ArrayLike, sizes: npt.Arra
 
 
 def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGroups:
-    """Expected disclosure of groups drawn without replacement from the table (hypergeometric).
-
-    Examples
-    --------
-    >>> random_groups(np.array([1, 1]), np.array([0.5, 0.5])).homogeneous_share
-    1.0
-    """
+    """Expected disclosure of groups drawn without replacement from the table (hypergeometric)."""
     from scipy.stats import hypergeom  # only where it is measured: it takes a second
 
     n = int(sizes.sum())

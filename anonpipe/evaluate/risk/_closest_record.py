@@ -59,12 +59,6 @@ def closest_record(
     -----
     Percentiles are order statistics (the lower one at a fraction). The interval of the 5th percentile is that of order
     statistics: binomial ranks. Where both distances are 0 their ratio is taken as 1, as neither stands out.
-
-    Examples
-    --------
-    >>> tail, ratio, *_, nearness = closest_record([[1.0, 2.0], [3.0, 3.0]], [[2.0, 4.0]], reference_is="a hold-out")
-    >>> tail.value, ratio.value, nearness.value
-    (1.0, 0.5, 0.75)
     """
     near, other = _checked(distances, "distances"), _checked(reference, "reference distances")
     records, total = len(near), records_of(of, len(near), "records searched")

@@ -178,17 +178,6 @@ def conditional_privacy(
     Gal, Chen, Gangopadhyay & Chen (2014), J. Biomedical Informatics 50, doi:10.1016/j.jbi.2014.05.001, eqs. 9, 10;
     Agrawal & Aggarwal (2001), PODS, doi:10.1145/375551.375602; Kraskov, Stögbauer & Grassberger (2004), Physical Review
     E 69:066138, doi:10.1103/PhysRevE.69.066138; Miller (1955), Note on the bias of information estimates.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> column = rng.normal(size=(2_000, 1))
-    >>> found = conditional_privacy(column, column + 0.1 * rng.normal(size=(2_000, 1)))
-    >>> round(found.mean, 1), round(found.numbers.alone, 1), round(found.linear[0], 1)
-    (0.4, 4.1, 0.4)
-    >>> stage = rng.integers(0, 4, (2_000, 1))
-    >>> round(conditional_privacy(stage, rng.permutation(stage), categories=[0]).categories.value, 1)
-    4.0
     """
     old, new = _checked(original, released, neighbours)
     count, width = old.shape

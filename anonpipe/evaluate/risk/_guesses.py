@@ -39,12 +39,6 @@ def guess_nearest(released: FloatArray, asked: FloatArray, coding: Coding) -> Gu
     """Guess each column of the records asked from all others by the closest released records, or those of a part.
 
     Ties go to the lower row. Time n_rows · n_asked · features.
-
-    Examples
-    --------
-    >>> table = np.array([[0.0, 5.0], [1.0, 7.0]])
-    >>> guess_nearest(table, np.array([[0.9, 5.1]]), Coding.of(table, table)).values[:, :, 0]
-    array([[0., 7.]])
     """
     of_released, of_asked = coding.compact(released), coding.compact(asked)
     ends = np.cumsum([features.shape[1] for features in of_released])

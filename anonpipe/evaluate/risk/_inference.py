@@ -299,13 +299,6 @@ def attribute_inference(
     ----------
     Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055; Donner & Zou (2012), Stat. Methods Med.
     Res. 21:347-359 (ratios of shares).
-
-    Examples
-    --------
-    >>> table = np.column_stack([np.arange(40.0), np.arange(40) % 2])
-    >>> outcome = attribute_inference(table[:20], table[:20], table[20:], categories=[1], columns=[1])
-    >>> outcome.columns[0].members, outcome.columns[0].controls
-    (1.0, 0.5)
     """
     if guess not in get_args(Guess):
         raise JobError(f"unknown guess {guess!r}; known are: {', '.join(get_args(Guess))}")
@@ -538,15 +531,6 @@ def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> Stratum
     References
     ----------
     Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> half = np.arange(40) % 2 == 0
-    >>> told = StratumGuesses(members=np.ones(40, bool), controls=half, linked=half, commonest=0.5, held=False)
-    >>> found = stratum_inference({"status": told}, 40)
-    >>> found.columns[0].risk, found.linked, found.linked_right
-    (1.0, 0.5, (1.0,))
     """
     if not guesses:
         raise JobError("no column makes strata; give one or more")

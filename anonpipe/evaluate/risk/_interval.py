@@ -35,11 +35,6 @@ def wilson(successes: float, trials: float) -> tuple[float, float]:
     References
     ----------
     Wilson (1927), doi:10.1080/01621459.1927.10502953.
-
-    Examples
-    --------
-    >>> [round(end, 4) for end in wilson(0, 10)]
-    [0.0, 0.2775]
     """
     if trials <= 0:
         return 0.0, 1.0
@@ -58,11 +53,6 @@ def exact(successes: float, trials: float, tail: float = 0.025) -> tuple[float, 
     References
     ----------
     Clopper & Pearson (1934), doi:10.1093/biomet/26.4.404.
-
-    Examples
-    --------
-    >>> [round(end, 4) for end in exact(0, 10)]
-    [0.0, 0.3085]
     """
     from statsmodels.stats.proportion import proportion_confint
 
@@ -134,13 +124,6 @@ def beyond(share: float, low: float | None, high: float | None, baseline: float)
     """Of what a baseline does not give the share that is had, and its interval where the share has one.
 
     The baseline is taken as it was measured; NaN where it gives everything.
-
-    Examples
-    --------
-    >>> beyond(0.75, 0.5, 1.0, 0.5)
-    (0.5, (0.0, 1.0))
-    >>> beyond(0.75, None, None, 0.5)
-    (0.5, (None, None))
     """
     if baseline == 1.0:
         return math.nan, (None, None)
@@ -157,11 +140,6 @@ def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, 
     References
     ----------
     Newcombe (1998), Statistics in Medicine 17:873-890, method 10.
-
-    Examples
-    --------
-    >>> [round(end, 4) for end in difference((56, 70), (48, 80))]
-    [0.0524, 0.3339]
     """
     from statsmodels.stats.proportion import confint_proportions_2indep
 
@@ -177,11 +155,6 @@ def grouped_share(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[float, fl
     most the number of trials, and the number of groups where all or none hit.
 
     Shapes: hits, trials (n_groups,).
-
-    Examples
-    --------
-    >>> [round(x, 3) for x in grouped_share([2, 0, 2, 0], [2, 2, 2, 2])]
-    [0.5, 0.125, 0.875]
     """
     hit, tried = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     groups, total = len(tried), float(tried.sum())

@@ -169,12 +169,6 @@ def known_attribute(
     recover.
 
     Time n · width² and, for moments, n · width · min(group, width); memory a few times the features.
-
-    Examples
-    --------
-    >>> old = np.array([[0.0, 1.0], [1.0, -1.0], [5.0, 0.0], [7.0, 2.0]])
-    >>> known_attribute(old, old[[1, 0, 3, 2]], [0, 0, 1, 1], rng=np.random.default_rng(0)).share
-    1.0
     """
     if guess not in get_args(Guess):
         raise JobError(f"unknown guess {guess!r}; known are: {', '.join(get_args(Guess))}")
@@ -269,13 +263,6 @@ def collusion(
     error is the change of the group's sum: nothing where sums are kept exactly, whatever the group's size, and n times
     the error of the mean otherwise. Where the sum is noisy a more careful attacker would lean towards the released
     mean, which is the baseline here.
-
-    Examples
-    --------
-    >>> old = np.array([[0.0], [1.0], [5.0]])
-    >>> found = collusion(old, np.full((3, 1), 2.0), [0, 0, 0])
-    >>> found.share, found.from_mean
-    (1.0, 0.0)
     """
     given = attacked(original, released, labels, tolerance, names, of)
     changed = np.abs(given.sums(given.released) - given.sums(given.original))[given.group]

@@ -94,13 +94,6 @@ def predictions(found: Nearest, k: int = 5) -> Predictions:
     distance, both 0, tell the rest.
 
     *Variance* is over k: the k nearest are all there is, no sample.
-
-    Examples
-    --------
-    >>> from anonpipe.evaluate.risk import nearest
-    >>> found = nearest([[1.0], [4.0], [5.0]], [[0.0]], 2, values=True)
-    >>> [float(part[0]) for part in predictions(found, 2)]
-    [1.0, 0.25, 2.25]
     """
     if k < 2:
         raise JobError(f"k is {k}; give 2 or more")
@@ -217,16 +210,6 @@ def lasko_measures(
     References
     ----------
     Lasko & Vinterbo (2010), IEEE TKDE 22(3):437-446, doi:10.1109/TKDE.2009.88, sections II.A, IV.C and V.
-
-    Examples
-    --------
-    >>> from anonpipe.evaluate.risk import nearest
-    >>> old = np.arange(20.0)[:, None]
-    >>> found = nearest(old + 0.1, old, 5, values=True)
-    >>> others = nearest(old, old, 5, without=np.arange(20), values=True)
-    >>> measures = lasko_measures(found, others, records=20, own_row=np.arange(20))
-    >>> measures.excesses[0].value, measures.right, measures.sufficient
-    (1.0, 20, False)
     """
     if not 0 <= margin <= 1:
         raise JobError(f"margin is {margin}; give a share from 0 to 1")
@@ -364,12 +347,6 @@ def excess(values: FloatArray, reference: FloatArray, margin: float, title: str 
     ----------
     Conover (1999), Practical Nonparametric Statistics, 3rd ed., section 6.3; Massart (1990), Annals of Probability
     18:1269-1283, doi:10.1214/aop/1176990746.
-
-    Examples
-    --------
-    >>> found = excess(np.array([0.0, 1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0, 4.0]), 0.05)
-    >>> found.value, found.p > 0.5
-    (0.25, True)
     """
     from scipy.stats import ecdf, ks_2samp
 

@@ -124,14 +124,6 @@ def score_linkage(
     Pagliuca & Seri (1999), Some results of individual ranking method on the system of enterprise accounts annual
     survey, Esprit SDC project; Domingo- Ferrer & Torra (2001), in Confidentiality, Disclosure and Data Access, ch. 6;
     Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 6.1.
-
-    Examples
-    --------
-    >>> from anonpipe.evaluate.risk import nearest
-    >>> found = nearest([[0.1], [5.0], [2.2]], [[0.0], [1.0], [2.0]], 2)
-    >>> linkage = score_linkage(found, own_row=[0, 1, 2], released=3)
-    >>> linkage.first, linkage.either
-    (2, 2)
     """
     queries = len(found.rows)
     if queries == 0 or released < 1:
@@ -209,12 +201,6 @@ def surest_links(
     -----
     Sure is a link where the nearest records are of one group, and then where the nearest is nearer than the second, as
     a share of its distance.
-
-    Examples
-    --------
-    >>> apart = np.column_stack([np.arange(1.0, 11.0), np.full(10, 20.0)])
-    >>> surest_links(np.tile(np.arange(10) < 1, 6), np.tile(apart, (6, 1)), None, of=60)[0].value
-    1.0
     """
     hits, apart = np.asarray(chances, dtype=np.float64), np.asarray(distances, dtype=np.float64)
     agree = np.ones(len(hits), dtype=np.int64)
@@ -320,13 +306,6 @@ def expected_links(alike: EquivalenceClasses, *, records: int) -> Measurement:
     ----------
     Li and Sarkar (2013), Manage. Sci. 59:796-812, doi:10.1287/mnsc.1120.1584, section 6.1; Oganian and Domingo-Ferrer
     (2017), Definition 1.
-
-    Examples
-    --------
-    >>> from anonpipe.evaluate.risk import Nearest, NearestMatches
-    >>> found = NearestMatches(Nearest(np.zeros((2, 1)), np.array([[0], [3]])), np.array([[0], [1]]))
-    >>> expected_links(EquivalenceClasses(found, own=np.array([0, 0]), sizes=np.array([4, 4])), records=2).value
-    0.125
     """
     assert alike.found.groups is not None
     hits = (alike.found.groups[:, 0] == alike.own) / alike.sizes
@@ -478,13 +457,7 @@ def assigned_cells(
 
 
 def assignment(cells: npt.ArrayLike, *, of: int) -> Measurement:
-    """The share of persons, of so many, to whom their own record is assigned; `cells`: of `assigned_cells`.
-
-    Examples
-    --------
-    >>> assignment([[3.0, 2.0, 10], [5.0, 4.0, 10]], of=20).value
-    0.4
-    """
+    """The share of persons, of so many, to whom their own record is assigned; `cells`: of `assigned_cells`."""
     table = np.asarray(cells, dtype=np.float64)
     if table.ndim != 2 or not len(table):
         raise JobError("no cell was assigned; give one or more")
@@ -530,13 +503,7 @@ _LINKABILITY = Figure(
 
 
 def joined(one: IntArray, other: IntArray) -> BoolArray:
-    """Whether the nearest rows by one half of the columns, shape (n, count), and those by the other share one.
-
-    Examples
-    --------
-    >>> joined(np.array([[4, 7], [1, -1]]), np.array([[7, 5], [2, -1]])).tolist()
-    [True, False]
-    """
+    """Whether the nearest rows by one half of the columns, shape (n, count), and those by the other share one."""
     return np.asarray(((one[:, :, None] == other[:, None, :]) & (one[:, :, None] >= 0)).any(axis=(1, 2)))
 
 

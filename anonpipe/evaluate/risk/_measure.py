@@ -254,12 +254,6 @@ def width_of(numbers: int, attributes: Iterable[FloatArray]) -> Width:
     -----
     A normal number adds 1 to the mean of the squared distance and 2 to its variance. An attribute of q categories adds
     1 / s - 1 for who is in a category of share s: q - 1 on average, with a variance of the sum of 1 / s less q².
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> width_of(3, [np.array([0.5, 0.5]), np.array([0.9, 0.1])])
-    Width(columns=5, spread=13.11111111111111)
     """
     there = [shares[shares > 0] for shares in attributes]
     columns = numbers + sum(len(shares) - 1 for shares in there)

@@ -90,12 +90,6 @@ def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | Non
     The best threshold on the same persons would promise an advantage where there is none, so it is learnt on every
     second one of each side and used on the others, then the other way round (of equally good ones the smallest
     distance).
-
-    Examples
-    --------
-    >>> area, advantage, _ = membership([0.0, 0.1, 0.2, 0.1], [2.0, 1.5, 3.0, 2.5])
-    >>> area.value, advantage.value
-    (1.0, 1.0)
     """
     inside, outside = _checked(members, "members"), _checked(held_out, "held-out records")
     taken, alarms = 0, 0
@@ -297,15 +291,6 @@ def told_by_moments(rows: int, width: Width) -> float:
     References
     ----------
     Hotelling (1931), doi:10.1214/aoms/1177732979; Tracy, Young & Mason (1992), Journal of Quality Technology 24:88-95.
-
-    Examples
-    --------
-    >>> from anonpipe.evaluate.risk import width_of
-    >>> [round(told_by_moments(rows, width_of(64, [])), 2) for rows in (66, 200, 1_000, 10_000)]
-    [1.0, 0.93, 0.61, 0.51]
-    >>> rare = [np.array([0.9, 0.08, 0.02])] * 32
-    >>> round(told_by_moments(1_000, width_of(0, rare)), 2)
-    0.53
     """
     columns = width.columns
     if rows < 2 or columns < 1:

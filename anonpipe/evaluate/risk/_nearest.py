@@ -36,11 +36,6 @@ class Nearest:
         """Euclidean distances, shape (n_queries, count)."""
         return np.sqrt(self.squared)
 
-    def first(self, count: int) -> Nearest:
-        """The `count` nearest alone."""
-        values = None if self.values is None else self.values[:, :count]
-        return Nearest(self.squared[:, :count], self.rows[:, :count], values)
-
 
 def nearest(
     features: npt.ArrayLike,
@@ -74,12 +69,6 @@ def nearest(
     All are compared with all where queries are few; otherwise a tree is built and given up where it does not pay, as
     with many columns. Both find the same. Time grows with n_rows · n_queries · width, or with less. Memory beside the
     result: a few hundred kilobytes, or with a tree twice that of the points.
-
-    Examples
-    --------
-    >>> found = nearest([[0.0], [3.0], [5.0]], [[3.0], [4.0]], 2)
-    >>> found.rows.tolist(), found.distances.tolist()
-    ([[1, 2], [1, 2]], [[0.0, 2.0], [1.0, 1.0]])
     """
     features, queries = table(features, "records"), table(queries, "queries")
     if features.shape[1] != queries.shape[1]:
@@ -112,13 +101,6 @@ def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest
 
     - `parts`: results for the same queries, found with offsets so that no row number is in two of them.
     - `count`: how many to keep; as many as the longest part has where not given.
-
-    Examples
-    --------
-    >>> left = nearest([[0.0], [3.0]], [[2.0]], 2)
-    >>> right = nearest([[1.0]], [[2.0]], 2, offset=2)
-    >>> merge_nearest([left, right]).rows.tolist()
-    [[1, 2]]
     """
     if not parts:
         raise JobError("no parts were given to merge; give one or more")
@@ -135,37 +117,6 @@ def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest
         np.take_along_axis(rows, order, axis=1),
         np.take_along_axis(np.concatenate(kept, axis=1), order[..., None], axis=1) if kept else None,
     )
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Where a column's zero and unit lie, for distances in standard deviations."""
-
-    # means, deviations: of each column, shape (width,); a deviation of 0 counts as 1
-    means: FloatArray
-    deviations: FloatArray
-
-    @classmethod
-    def of(cls, features: npt.ArrayLike) -> Scale:
-        """Means and standard deviations (over n) of a table; exactly 0 for a constant column.
-
-        Examples
-        --------
-        >>> Scale.of([[1.0, 7.0], [3.0, 7.0]]).apply([[2.0, 8.0]]).tolist()
-        [[0.0, 1.0]]
-        """
-        features = table(features, "records")
-        if not len(features):
-            raise InputError("there are 0 records to take a scale from; give one or more")
-        constant = (features == features[0]).all(axis=0)
-        return cls(features.mean(axis=0), np.where(constant, 0.0, features.std(axis=0)))
-
-    def apply(self, features: npt.ArrayLike) -> FloatArray:
-        """Numbers of the same columns as z-scores on this scale."""
-        features = table(features, "records")
-        if features.shape[1] != len(self.means):
-            raise InputError(f"there are {features.shape[1]} columns for a scale of {len(self.means)}; give the same")
-        return (features - self.means) / np.where(self.deviations > 0, self.deviations, 1.0)
 
 
 def table(features: npt.ArrayLike, name: str) -> FloatArray:
@@ -359,13 +310,7 @@ class Ranks:
         return cls(np.sort(features, axis=0))
 
     def apply(self, features: npt.ArrayLike) -> FloatArray:
-        """Share of the table's records below each value, those that equal it counting half, 0 to 1.
-
-        Examples
-        --------
-        >>> Ranks.of([[5.0], [1.0], [5.0], [9.0]]).apply([[5.0], [0.0], [9.0]]).tolist()
-        [[0.5], [0.0], [0.875]]
-        """
+        """Share of the table's records below each value, those that equal it counting half, 0 to 1."""
         features = table(features, "records")
         if features.shape[1] != self.ordered.shape[1]:
             raise InputError(
@@ -404,16 +349,7 @@ class Whitened:
 
     @classmethod
     def of(cls, original: npt.ArrayLike, released: npt.ArrayLike) -> Whitened:
-        """From random samples of both tables.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> one = rng.normal(size=500); both = np.column_stack([one, one + 0.2 * rng.normal(size=500)])
-        >>> across, along = Whitened.of(both, both).apply([[0.3, -0.3], [0.3, 0.3]])
-        >>> bool(across @ across > 3 * along @ along)
-        True
-        """
+        """From random samples of both tables."""
         tables = [table(each, "records") for each in (original, released)]
         if not min(map(len, tables)) or tables[0].shape[1] != tables[1].shape[1]:
             raise InputError(f"tables of {len(tables[0])} and {len(tables[1])} records cannot be compared; give both")

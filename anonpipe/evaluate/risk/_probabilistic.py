@@ -13,9 +13,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._measure import AttackData, Link, Measure, Measured
-from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Masker, Synthesizer
-from anonpipe.methods.synthesis import METHODS
 
 Answer = Literal["holds", "does not hold", "cannot be said"]
 
@@ -48,28 +46,12 @@ class ProbabilisticBound:
         return (figure.measured(self.bound, self.records, baseline=1.0 / self.k, note=note),)
 
 
-def link_of(method: str) -> Link:
-    """What ties a released record to one person, by the name of a synthesizer or masker.
-
-    Returns
-    -------
-    str
-        `none`: it is made from its group (or the whole table) and from draws.
-        `own`: it is made from one record. `unknown`: neither can be said.
-
-    Examples
-    --------
-    >>> link_of("gaussian"), link_of("noise"), link_of("generalize"), link_of("data_shuffle")
-    ('none', 'own', 'none', 'unknown')
-    """
-    record = METHODS.get(method) or MASKERS.get(method)
-    if record is None:
-        raise JobError(f"unknown method {method!r}; known are: {', '.join([*METHODS, *MASKERS])}")
-    return link_by(record)
-
-
 def link_by(record: Synthesizer | Masker) -> Link:
-    """The same by the method's record."""
+    """What ties a released record to one person, by the record of a synthesizer or masker.
+
+    `none`: it is made from its group (or the whole table) and from draws. `own`: it is made from one record.
+    `unknown`: neither can be said.
+    """
     masker = record if isinstance(record, Masker) else None
     # Records that are alike cannot be told apart, whoever they were made from.
     if record.link == "person" and not (masker and masker.identical_rows):
@@ -83,11 +65,6 @@ def fewest_alike(labels: npt.ArrayLike, own_cells: npt.ArrayLike) -> int:
 
     - `labels`: whole numbers, shape (n_rows,), one row or more.
     - `own_cells`: those columns, numbers or codes with NaN for null, shape (n_rows, n_columns).
-
-    Examples
-    --------
-    >>> fewest_alike([0, 0, 0, 1, 1], [[1.0], [1.0], [2.0], [2.0], [2.0]])
-    1
     """
     groups, cells = np.asarray(labels), np.asarray(own_cells, dtype=np.float64)
     if groups.ndim != 1 or not len(groups) or cells.ndim != 2 or len(cells) != len(groups):
@@ -120,7 +97,7 @@ def probabilistic_bound(
 
     - `k`: links may be right with a probability of 1/k.
     - `smallest_group`: records of the smallest group that records were made from; None for the whole table.
-    - `link`: what ties a released record to one person; see `link_of`.
+    - `link`: what ties a released record to one person; see `link_by`.
     - `records`: records of the release.
     - `exact_moments`: whether mean and scatter of every group were kept exactly.
     - `width`: columns that were synthesized together; needed with exact moments.

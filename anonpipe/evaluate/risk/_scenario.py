@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
 import numba as nb
@@ -19,7 +19,7 @@ from scipy.special import hyp2f1
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Better, Measurement
+from anonpipe.evaluate.measurement import Better, Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
@@ -61,19 +61,40 @@ def around(values: FloatArray, places: Sequence[int], tolerances: Tolerances) ->
     return Predicates(columns, filled - far, filled + far)
 
 
-FIGURES = (
-    "original_uniques",
-    "original_below_3",
-    "original_below_k",
-    "original_smallest",
-    "prosecutor_max",
-    "marketer",
-    "journalist_max",
-    "journalist_mean",
-    "population_uniques",
-    "linked",
-    "linked_uniques",
+def _original(
+    name: str, title: str, source: str = _KEYS, unit: str = "share", better: Better = "lower", baseline_is: str = ""
+) -> Figure:
+    return Figure(f"scenarios.*.{name}", title, unit, source, Audience.STEWARD, better, baseline_is)
+
+
+def _limited(name: str, title: str, source: str = _KEYS) -> Figure:
+    return _original(name, title, source, baseline_is="the European Medicines Agency's threshold")
+
+
+def _link(name: str, title: str) -> Figure:
+    return _original(name, title, _LINKS, baseline_is="the original itself, released as it is")
+
+
+# `*` stands for the scenario, `{who}` for its name and `{k}` for the smallest permissible group
+_OF_CLASSES = (
+    _original("original_uniques", "Persons of the original who are single {who}"),
+    _original("original_below_3", "Persons in classes of fewer than 3 {who}"),
+    _original("original_below_k", "Persons in classes of fewer than k = {k} {who}"),
+    _original("original_smallest", "Persons of the smallest class {who}", unit="persons", better="higher"),
+    _limited("prosecutor_max", "Prosecutor risk of the original {who}, maximum"),
+    _limited("marketer", "Prosecutor risk of the original {who}, mean (the marketer's risk)"),
 )
+_OF_POPULATION = (
+    _limited("journalist_max", "Journalist risk of the original {who}, maximum", _POPULATION),
+    _limited("journalist_mean", "Journalist risk of the original {who}, mean", _POPULATION),
+    _original(
+        "population_uniques",
+        "Persons who are single in the original and in the population {who}, expected",
+        _POPULATION,
+    ),
+)
+_LINKED = _link("linked", "Persons linked rightly {who}")
+_LINKED_UNIQUES = _link("linked_uniques", "Of the persons who are single in the original, linked rightly {who}")
 
 
 def individual_risk(sizes: npt.ArrayLike, fraction: float) -> FloatArray:
@@ -92,11 +113,6 @@ def individual_risk(sizes: npt.ArrayLike, fraction: float) -> FloatArray:
     References
     ----------
     Franconi & Polettini (2004), doi:10.1007/978-3-540-25955-8_20, equation 4.
-
-    Examples
-    --------
-    >>> individual_risk([1, 2], 1.0).tolist(), round(float(individual_risk(1, 0.1)), 4)
-    ([1.0, 0.5], 0.2558)
     """
     of_class, which = np.unique(np.asarray(sizes, dtype=np.float64), return_inverse=True)
     summed = np.ones_like(of_class)
@@ -139,99 +155,41 @@ class ScenarioRisk:
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Of the original what its classes say; of the release who is linked rightly by these columns."""
-        who = f"in scenario {self.name!r}"
+        knows = f"The intruder knows {', '.join(map(repr, self.knows))} of a person, as they are in the original."
+        sample = "Counted in a random share of the classes (or persons), each of them whole."
+        note = f"{knows} Of the original, not of the release." + (f" {sample}" if self.persons < self.of else "")
+        values = (self.uniques, self.below_3, self.below_k, self.smallest, 1.0 / self.smallest, self.average)
+        pairs = [*zip(_OF_CLASSES, values, strict=True), *zip(_OF_POPULATION, self.journalist or (), strict=False)]
         found = [
-            self._original("original_uniques", f"Persons of the original who are single {who}", self.uniques),
-            self._original("original_below_3", f"Persons in classes of fewer than 3 {who}", self.below_3),
-            self._original("original_below_k", f"Persons in classes of fewer than k = {self.k} {who}", self.below_k),
-            self._original(
-                "original_smallest",
-                f"Persons of the smallest class {who}",
-                self.smallest,
-                unit="persons",
-                better="higher",
-            ),
-            self._original(
-                "prosecutor_max", f"Prosecutor risk of the original {who}, maximum", 1.0 / self.smallest, limited=True
-            ),
-            self._original(
-                "marketer",
-                f"Prosecutor risk of the original {who}, mean (the marketer's risk)",
-                self.average,
-                limited=True,
-            ),
+            self._named(figure).measured(
+                value, self.persons, self.of, baseline=ALLOWED if figure.baseline_is else None, note=note
+            )
+            for figure, value in pairs
         ]
-        if self.journalist is not None:
-            highest, mean, single = self.journalist
-            title = f"Journalist risk of the original {who}"
-            of_population = f"Persons who are single in the original and in the population {who}, expected"
-            found += [
-                self._original("journalist_max", f"{title}, maximum", highest, source=_POPULATION, limited=True),
-                self._original("journalist_mean", f"{title}, mean", mean, source=_POPULATION, limited=True),
-                self._original("population_uniques", of_population, single, source=_POPULATION),
-            ]
-        if self.looked:
-            found.append(self._link("linked", f"Persons linked rightly {who}", self.linked, self.looked))
-        if self.uniques_looked:
-            title = f"Of the persons who are single in the original, linked rightly {who}"
-            found.append(self._link("linked_uniques", title, self.linked_uniques, self.uniques_looked))
+        links = (
+            (_LINKED, self.linked, self.looked, self.average),
+            (_LINKED_UNIQUES, self.linked_uniques, self.uniques_looked, 1.0),
+        )
+        for figure, hits, count, baseline in links:
+            if not count:
+                continue
+            found.append(
+                self._named(figure).measured(
+                    hits / count,
+                    count,
+                    self.of,
+                    interval=(None, None) if self.looked >= self.of else wilson(hits, count),
+                    baseline=baseline,
+                    note=f"{knows} Of the released records that are nearest in these columns (equal in those that are "
+                    f"released unchanged) one is drawn; in the person's group of n it counts 1/n. {ALLOWED} is the "
+                    "European Medicines Agency's threshold for what is published.",
+                )
+            )
         return tuple(found)
 
-    @property
-    def _known(self) -> str:
-        return f"The intruder knows {', '.join(map(repr, self.knows))} of a person, as they are in the original."
-
-    def _original(
-        self,
-        name: str,
-        title: str,
-        value: float,
-        *,
-        source: str = _KEYS,
-        unit: str = "share",
-        better: Better = "lower",
-        limited: bool = False,
-    ) -> Measurement:
-        part = (
-            ""
-            if self.persons >= self.of
-            else " Counted in a random share of the classes (or persons), each of them whole."
-        )
-        return Measurement(
-            name=f"scenarios.{self.name}.{name}",
-            title=title,
-            value=value,
-            unit=unit,
-            better=better,
-            source=source,
-            records=self.persons,
-            of=self.of,
-            audience=Audience.STEWARD,
-            note=f"{self._known} Of the original, not of the release.{part}",
-            baseline=ALLOWED if limited else None,
-            baseline_is="the European Medicines Agency's threshold" if limited else "",
-        )
-
-    def _link(self, name: str, title: str, hits: float, count: int) -> Measurement:
-        low, high = (None, None) if self.looked >= self.of else wilson(hits, count)
-        return Measurement(
-            name=f"scenarios.{self.name}.{name}",
-            title=title,
-            value=hits / count,
-            unit="share",
-            better="lower",
-            source=_LINKS,
-            records=count,
-            of=self.of,
-            audience=Audience.STEWARD,
-            low=low,
-            high=high,
-            baseline=self.average if name == "linked" else 1.0,
-            baseline_is="the original itself, released as it is",
-            note=f"{self._known} Of the released records that are nearest in these columns (equal in those that are "
-            f"released unchanged) one is drawn; in the person's group of n it counts 1/n. {ALLOWED} is the European "
-            "Medicines Agency's threshold for what is published.",
-        )
+    def _named(self, figure: Figure) -> Figure:
+        title = figure.title.format(who=f"in scenario {self.name!r}", k=self.k)
+        return replace(figure, key=figure.key.replace("*", self.name), title=title)
 
 
 def scenario_risk(
@@ -262,12 +220,6 @@ def scenario_risk(
     Notes
     -----
     A person with several rows counts once in each class that has one of them.
-
-    Examples
-    --------
-    >>> found = scenario_risk("neighbour", ["age", "sex"], [1, 3], k=3, own=[1, 3], chances=[0.5, 0.0])
-    >>> found.uniques, found.below_k, found.average, found.linked, found.linked_uniques
-    (0.25, 0.25, 0.5, 0.5, 0.5)
     """
     classes, of_asked = np.asarray(sizes, dtype=np.int64), np.asarray(own, dtype=np.int64)
     hits = None if chances is None else np.asarray(chances, dtype=np.float64)
@@ -380,7 +332,7 @@ def _of_release(data: AttackData) -> Measured | Reason:
 MEASURE = Measure(
     key="scenarios",
     title="disclosure scenarios on key variables",
-    figures=tuple(f"scenarios.*.{name}" for name in FIGURES),
+    figures=tuple(figure.key for figure in (*_OF_CLASSES, *_OF_POPULATION, _LINKED, _LINKED_UNIQUES)),
     function=_of_release,
     counts_units=True,
 )

@@ -58,14 +58,7 @@ class Predicates:
     high: FloatArray
 
     def matches(self, records: Ordered, most: int = MANY, offset: int = 0) -> Matches:
-        """Which of some records meet each, no further than one more than `most`; `offset`: number of the first record.
-
-        Examples
-        --------
-        >>> young = Predicates(np.array([[0]]), np.array([[0.0]]), np.array([[30.0]]))
-        >>> young.matches(Ordered.of(np.array([[31.0], [25.0], [np.nan]])))
-        Matches(counts=array([1]), rows=array([1]))
-        """
+        """Which of some records meet each, counted to one more than `most`; `offset`: number of the first record."""
         begins, ends = np.empty_like(self.columns), np.empty_like(self.columns)
         for column in np.unique(self.columns):
             values, here = records.cells[column, records.orders[column]], self.columns == column
@@ -234,14 +227,6 @@ def singling_out(met: PredicateMatches) -> SinglingOut:
     ----------
     Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055; Cohen & Nissim (2020),
     doi:10.1073/pnas.1914598117.
-
-    Examples
-    --------
-    >>> alone = Matches(np.ones(500, dtype=np.int64), np.arange(500))
-    >>> nobody = Matches(np.zeros(500, dtype=np.int64), np.zeros(500, dtype=np.int64))
-    >>> found = singling_out(PredicateMatches(alone, alone, nobody, 1000, 100, 500))
-    >>> found.risk, round(found.low, 3)
-    (1.0, 0.992)
     """
     from scipy.stats import hypergeom
 

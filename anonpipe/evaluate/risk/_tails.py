@@ -108,13 +108,6 @@ def tail_linkage(
     ones is at or beyond: with equal values these are fewer, and none where the outermost value is that of many (zeros).
     In all columns together a record is as far from the middle as the sum of the squared normal scores of its ranks says
     (mean ranks for equal values, nulls in the middle).
-
-    Examples
-    --------
-    >>> values = np.arange(100.0)[:, None]
-    >>> found = tail_linkage(values, values[:, 0] > 97, ["income"])
-    >>> found.tails[0].any_column, found.tails[1].any_column, found.everyone
-    ((1.0, 2), (2.0, 10), 0.02)
     """
     told, hits = np.asarray(values, dtype=np.float64), np.asarray(chances, dtype=np.float64)
     if told.ndim != 2 or not told.size or hits.shape != (len(told),) or len(names) != told.shape[1]:

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.risk import _linkage, assigned_cells, assignment, drawn_cells, rows_of
+from anonpipe.evaluate.risk import _linkage, assigned_cells, drawn_cells, rows_of
+from anonpipe.evaluate.risk._linkage import assignment
 from tests.naive import assignment as naive
 
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import Coding, Guesses, attribute_inference, guess_nearest
+from anonpipe.evaluate.risk import Coding, Guesses, guess_nearest
 from anonpipe.evaluate.risk._guesses import nearest_but_one
-from anonpipe.evaluate.risk._inference import risk_of_column
+from anonpipe.evaluate.risk._inference import attribute_inference, risk_of_column
 from anonpipe.evaluate.risk._interval import difference
 from tests.naive import attacks as naive
 

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError
-from anonpipe.evaluate.risk import class_risk
-from anonpipe.evaluate.risk._class_disclosure import random_groups
+from anonpipe.evaluate.risk._class_disclosure import class_risk, random_groups
 from anonpipe.methods.grouping import class_disclosure
 from anonpipe.verify.output_control import disclosive
 from tests.naive import attacks as naive

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import closest_record, nearest
+from anonpipe.evaluate.risk import nearest
+from anonpipe.evaluate.risk._closest_record import closest_record
 
 
 def figures(distances, reference, **options):

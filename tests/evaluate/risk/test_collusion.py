@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from anonpipe.evaluate.risk import collusion
-from anonpipe.evaluate.risk._known_attribute import _GAINED_TOGETHER
+from anonpipe.evaluate.risk._known_attribute import _GAINED_TOGETHER, collusion
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.synthesis import synthesize
 from tests.evaluate.risk.test_known_attribute import grouped

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import conditional_privacy
+from anonpipe.evaluate.risk._conditional_privacy import conditional_privacy
 from tests.benchmarks.conditional_privacy import LAWS, figure
 from tests.naive import finding as naive
 

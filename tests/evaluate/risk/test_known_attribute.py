@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import collusion, known_attribute
-from anonpipe.evaluate.risk._known_attribute import closest_in_group
+from anonpipe.evaluate.risk._known_attribute import closest_in_group, collusion, known_attribute
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.synthesis import synthesize
 from tests.naive import attacks as naive

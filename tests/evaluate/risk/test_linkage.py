@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import Ranks, Whitened, nearest, score_linkage
+from anonpipe.evaluate.risk import Nearest, Ranks, Whitened, nearest
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._linkage import surest_links
+from anonpipe.evaluate.risk._linkage import score_linkage, surest_links
 from tests.naive import finding as naive
 
 
@@ -114,7 +114,7 @@ def test_refusals():
         with pytest.raises(JobError, match=words):
             score_linkage(found, released=2, **given_)
     with pytest.raises(JobError, match="two or more"):
-        score_linkage(found.first(1), [0, 1], released=2)
+        score_linkage(Nearest(found.squared[:, :1], found.rows[:, :1]), [0, 1], released=2)
     with pytest.raises(JobError, match="among 0"):
         score_linkage(found, [0, 1], released=0)
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import membership, nearest
+from anonpipe.evaluate.risk import nearest
+from anonpipe.evaluate.risk._membership import membership
 
 
 def test_a_copy_is_recognised_and_a_fresh_sample_is_not():

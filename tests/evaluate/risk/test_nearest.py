@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import Scale, merge_nearest, nearest
+from anonpipe.evaluate.risk import merge_nearest, nearest
 from anonpipe.evaluate.risk._nearest import scan_nearest, search_nearest
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import finding as naive
@@ -101,7 +101,6 @@ def test_fewer_records_than_asked_for():
     found = nearest([[4.0], [6.0]], [[5.0]], 3, offset=10, without=[11], values=True)
     assert found.rows.tolist() == [[10, -1, -1]]
     assert found.values[0, 0, 0] == 4.0 and np.isnan(found.values[0, 1:]).all()
-    assert found.first(1).rows.tolist() == [[10]]
 
 
 @pytest.mark.parametrize(
@@ -124,13 +123,3 @@ def test_parts_that_do_not_fit_together():
     for parts in ([], [found, nearest([[1.0]], [[1.0], [2.0]], 1)], [found, nearest([[1.0]], [[1.0]], 1, values=True)]):
         with pytest.raises(JobError, match="parts"):
             merge_nearest(parts)
-
-
-def test_scale():
-    scale = Scale.of([[1.0, 5.0, 0.1], [3.0, 9.0, 0.1], [2.0, 7.0, 0.1]])
-    assert scale.apply([[2.0, 7.0, 0.6]]) == pytest.approx(np.array([[0.0, 0.0, 0.5]]))
-    assert scale.deviations[2] == 0.0 and scale.apply([[4.0, 7.0, 0.1]])[0, 0] == pytest.approx(2 / (2 / 3) ** 0.5)
-    with pytest.raises(InputError, match="2 columns for a scale of 3"):
-        scale.apply([[1.0, 2.0]])
-    with pytest.raises(InputError, match="0 records"):
-        Scale.of(np.empty((0, 2)))

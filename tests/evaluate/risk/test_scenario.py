@@ -13,15 +13,8 @@ from hypothesis import strategies as st
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk import (
-    MEASURES,
-    Ordered,
-    Scenario,
-    around,
-    individual_risk,
-    key_matches,
-    scenario_risk,
-)
+from anonpipe.evaluate.risk import MEASURES, Ordered, Scenario, around, key_matches, scenario_risk
+from anonpipe.evaluate.risk._scenario import individual_risk
 from tests.naive import scenario as naive
 
 MEASURE = next(each for each in MEASURES if each.key == "scenarios")

@@ -17,12 +17,11 @@ from anonpipe.evaluate.risk import (
     Predicates,
     candidates,
     joined,
-    linkability,
     outermost,
-    singling_out,
 )
 from anonpipe.evaluate.risk._interval import exact, weighted_share
-from anonpipe.evaluate.risk._singling_out import FEWEST
+from anonpipe.evaluate.risk._linkage import linkability
+from anonpipe.evaluate.risk._singling_out import FEWEST, singling_out
 from anonpipe.verify.catalogue import GATES
 from tests.naive import singling_out as naive
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.risk import StratumGuesses, stratum_inference
+from anonpipe.evaluate.risk import StratumGuesses
+from anonpipe.evaluate.risk._inference import stratum_inference
 from anonpipe.evaluate.risk._interval import exact
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.risk import tail_linkage
-from anonpipe.evaluate.risk._tails import SHARES
+from anonpipe.evaluate.risk._tails import SHARES, tail_linkage
 
 
 def outer(column, share):

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from anonpipe.evaluate.risk import Coding, guess_nearest, membership, nearest, trained_membership
-from anonpipe.evaluate.risk._membership import signs
+from anonpipe.evaluate.risk import Coding, guess_nearest, nearest
+from anonpipe.evaluate.risk._membership import membership, signs, trained_membership
 from tests.naive import forest as naive
 
 

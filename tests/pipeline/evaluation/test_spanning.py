@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.audience import Audience
-from anonpipe.evaluate.risk import Ordered, attribute_inference
+from anonpipe.evaluate.risk import Ordered
+from anonpipe.evaluate.risk._inference import attribute_inference
 from anonpipe.evaluate.risk._singling_out import MANY
 from anonpipe.methods.grouping import class_disclosure
 from anonpipe.pipeline import run as pipeline

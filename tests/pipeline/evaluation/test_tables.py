@@ -7,7 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from anonpipe.evaluate.risk import EquivalenceClasses, Nearest, NearestMatches, expected_links
+from anonpipe.evaluate.risk import EquivalenceClasses, Nearest, NearestMatches
+from anonpipe.evaluate.risk._linkage import expected_links
 from anonpipe.evaluate.utility import Analysis
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.evaluation.measures import load_assessment
