@@ -39,7 +39,7 @@ def test_an_input_that_is_rewritten_between_the_passes_is_refused(tmp_path, chan
             inputs.rewrite(Path(given.input), change, np.random.default_rng(1))
             changed.append(change)
 
-    with pytest.raises(InputError, match=r"the input changed while it was read: .* other rows than in the first pass"):
+    with pytest.raises(InputError, match=r"the input changed while it was read: .* other rows than before"):
         execute(given, cluster=False, on_progress=on_progress)
     assert changed and small.left_behind(tmp_path) == []
 

@@ -141,6 +141,15 @@ def _add(lanes: HashArray, name: str, array: pa.Array, column: Column) -> None:
     add_column(lanes, *value_words(as_dictionary(array) if column.staged_as_codes else array), _seeds(name))
 
 
+def identifier_lanes(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
+    """Two numbers of each row's identifiers, shape (n_rows, 2)."""
+    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
+    for field_ in batch.schema:
+        if field_.name in columns and columns[field_.name].role.names_persons and is_supported(field_.type):
+            lanes += column_lanes(field_.name, batch, columns)
+    return lanes
+
+
 def _seeds(name: str) -> HashArray:
     """One number for each lane, from the column's name."""
     return np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype="<u8").astype(np.uint64)
@@ -459,6 +468,7 @@ class Tracer:
     columns: Mapping[str, Column]  # The job's
     key: bytes  # Of the steward's secret
     sketches: dict[str, Sketch] = field(default_factory=dict)
+    fingerprint: tuple[int, int] = (0, 0)  # Of released columns and identifiers
 
     @classmethod
     def of(cls, schema: pa.Schema, columns: Mapping[str, Column], key: bytes) -> Tracer:
@@ -466,9 +476,9 @@ class Tracer:
         names = [f.name for f in schema if f.name in columns and is_supported(f.type)]
         return cls(names, columns, key)
 
-    def add(self, batch: pa.RecordBatch) -> HashArray:
+    def add(self, batch: pa.RecordBatch, first_row: int = 0) -> HashArray:
         """Count rows of the input; returns the lanes of their released content, shape (n_rows, 2)."""
-        released, everything = (np.zeros((batch.num_rows, 2), dtype=np.uint64) for _ in range(2))
+        released, identifiers, everything = (np.zeros((batch.num_rows, 2), dtype=np.uint64) for _ in range(3))
         parts: dict[str, HashArray] = {}
         dropped: list[str] = []
         for name in self.names:
@@ -476,6 +486,7 @@ class Tracer:
             if role.names_persons:
                 there = present(batch.column(name))
                 self._count(_subject("identifier", [name]), lanes[there], _MOST_OF_RECORDS)
+                identifiers += lanes
                 continue
             everything += lanes
             if role.released:
@@ -489,6 +500,8 @@ class Tracer:
             self._count(_subject("record", [*parts, *dropped]), everything, _MOST_OF_RECORDS)
         for name, lanes in parts.items() if len(parts) > 1 else ():
             self._count(_subject("record", [each for each in parts if each != name]), released - lanes, most)
+        for lanes in (released, identifiers):
+            self.fingerprint = add_fingerprints(self.fingerprint, fingerprint(lanes, first_row))
         return released
 
     def _count(self, subject: str, lanes: HashArray, most: int) -> None:

@@ -32,6 +32,7 @@ from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.procedure.record import Draws
 from anonpipe.pipeline.tasks.scan import (
+    CHANGED,
     comparable_cells,
     drawn_held,
     held_in,
@@ -70,7 +71,7 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
                 held.clear()
         read += batch.num_rows
     if fingerprints != work.staging.results("scan").read(index)["fingerprint"]:
-        raise InputError(_CHANGED.format(path=unit.path))
+        raise InputError(CHANGED.format(path=unit.path))
     aside.keep(index)
     if fitted.unit is not None:
         work.staging.write_record(_UNITS.format(index), leaf_units)
@@ -90,12 +91,6 @@ def leaf_units(work: Work, fitted: Fitted) -> UnitSets | None:
         return None
     parts = (work.staging.read_record(_UNITS.format(at), UnitSets) for at in range(len(work.source.units)))
     return reduce(UnitSets.merge, parts, UnitSets.none(fitted.job.k))
-
-
-_CHANGED = (
-    "the input changed while it was read: {path} holds other rows than in the first pass; "
-    "run again when nobody writes to it"
-)
 
 
 class KeptRows(NamedTuple):

@@ -11,15 +11,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonpipe.encoding.identifiers import FOLDER, DigestWriter, Save, digest_writers, joined, unit_numbers
-from anonpipe.encoding.row_hash import LUMP, Contents, Tracer, UnitTracer, canonical_order, column_keys, contents_of
+from anonpipe.encoding.row_hash import (
+    LUMP,
+    Contents,
+    Tracer,
+    UnitTracer,
+    add_fingerprints,
+    canonical_order,
+    column_keys,
+    contents_of,
+    fingerprint,
+    identifier_lanes,
+)
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.values import plain
+from anonpipe.errors import InputError
 from anonpipe.job.model import Job
 from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.rng import keyed, number_keys
 from anonpipe.source import read_batches
 from anonpipe.types import BoolArray, FloatArray
+
+CHANGED = "the input changed while it was read: {path} holds other rows than before; run again when nobody writes to it"
 
 # Files in the staging, by partition or input split
 _CONTENTS = "contents/{}.npz"
@@ -30,13 +44,15 @@ _HELD = "held/{}.npy"
 def scan_unit(work: Work, index: int) -> dict[str, Any]:
     """Read an input split twice: keyed contents, then counts, moments, identifiers and a sample."""
     unit, job = work.source.units[index], work.job
-    contents = _first_pass(work, index)
+    contents, first_reading = _first_pass(work, index)
+    identifiers = (0, 0)
     writers = digest_writers(work.staging.write_array, job.identifiers, work.start_key, index)
     in_strata = unit_in_strata(work.staging.write_array, job, work.start_key, index)
     scans: list[Scan] = []
     sample, keys = [], []
     tracer = unit_tracer(job, bytes(work.staging.read("records.key")))
     for first_row, full_batch in read_batches(work.source, unit, [*job.released, *writers]):
+        identifiers = add_fingerprints(identifiers, fingerprint(identifier_lanes(full_batch, job.columns), first_row))
         for name, writer in writers.items():
             writer.add(full_batch.column(name))
         if in_strata is not None:
@@ -57,6 +73,8 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         sample.append(batch.filter(pa.array(chosen)))
         keys.append(route_keys(work, part)[chosen])
     scan = merge_scans(scans)
+    if add_fingerprints(scan.fingerprint, identifiers) != first_reading:
+        raise InputError(CHANGED.format(path=unit.path))
     work.staging.write_record(f"scans/{index}.npz", scan)
     work.staging.write_record(_SAMPLES.format(index), (sample, np.concatenate(keys)))
     if tracer is not None:
@@ -90,15 +108,15 @@ def units_in(job: Job, start_key: bytes, batch: pa.RecordBatch) -> Units | None:
     return unit_numbers(name, batch.column(name), keyed(start_key, "units"))
 
 
-def _first_pass(work: Work, index: int) -> Contents:
-    """Write the keyed contents of an input split, and the sketches for the release logs."""
+def _first_pass(work: Work, index: int) -> tuple[Contents, tuple[int, int]]:
+    """Write the keyed contents of an input split and the sketches for the logs; returns its fingerprint too."""
     unit = work.source.units[index]
     tracer = Tracer.of(work.source.schema, work.job.columns, bytes(work.staging.read("records.key")))
-    lanes = (tracer.add(batch) for _, batch in read_batches(work.source, unit, tracer.names))
+    lanes = (tracer.add(batch, first_row) for first_row, batch in read_batches(work.source, unit, tracer.names))
     contents = contents_of(lanes, work.start_key)
     work.staging.write_record(_CONTENTS.format(index), contents)
     work.staging.write_record(f"sketches/{index}.npz", tracer.sketches)
-    return contents
+    return contents, tracer.fingerprint
 
 
 def unit_contents(work: Work, index: int) -> Contents:

@@ -1,0 +1,154 @@
+"""An input that is replaced while a run reads it: refused, or released as one of the two tables alone would be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from anonpipe.errors import InputError
+from anonpipe.pipeline.tasks import route, scan
+from anonpipe.storage import release
+from tests import small
+
+COLUMNS = {
+    "person": {"kind": "integer", "role": "identifier"},
+    "age": {"kind": "integer", "transform": "none"},
+    "income": {"kind": "continuous", "transform": "none"},
+    "place": {"kind": "categorical"},
+}
+WAYS = ("rename", "in place")
+ROWS = 3_000
+
+
+def table(seed):
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "person": np.arange(ROWS) + 10_000 * seed,
+            "age": rng.integers(18, 90, ROWS),
+            "income": rng.normal(30.0, 5.0, ROWS).round(2),
+            "place": rng.choice(["north", "south"], ROWS),
+        }
+    )
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANONPIPE_SECRET", "ab" * 32)
+    for name, seed in (("old", 1), ("new", 2)):
+        # Without compression and dictionaries both files have the same size
+        pq.write_table(table(seed), tmp_path / name, compression="none", use_dictionary=False)
+    assert (tmp_path / "old").stat().st_size == (tmp_path / "new").stat().st_size
+    return tmp_path
+
+
+def replace(world, name, way):
+    """Put a table where the job reads, with the size and the time of change of the other."""
+    to, times = world / "input.parquet", (1_700_000_000, 1_700_000_000)
+    if way == "rename" or not to.exists():
+        shutil.copy(world / name, world / "coming")
+        os.utime(world / "coming", times)
+        (world / "coming").replace(to)
+        return
+    with to.open("r+b") as handle:
+        handle.write((world / name).read_bytes())
+    os.utime(to, times)
+
+
+def job(world):
+    gates = {"mean": 9, "covariance": 9, "category_share": 1, "unchanged_record_rate": 1}
+    return small.job(
+        world,
+        table(1),
+        COLUMNS,
+        input=str(world / "input.parquet"),
+        cluster={"method": "kd_tree"},
+        synthesize={"method": "centroid"},
+        gates=gates,
+        repeat={"allow": "both tables are invented"},
+    )
+
+
+def released_sums(world):
+    """The sums of the released files, or None where the run refused its input."""
+    try:
+        outcome = small.run(job(world))
+    except InputError as error:
+        assert "changed while it was read" in str(error)
+        return None
+    assert outcome.version is not None
+    return [file["sha256"] for file in release.read_manifest(release.resolve(job(world).output))["files"]]
+
+
+def allowed(world):
+    sums = []
+    for name in ("old", "new"):
+        replace(world, name, "rename")
+        sums.append(released_sums(world))
+    assert None not in sums and sums[0] != sums[1]
+    return [*sums, None]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("reading", [0, 1, 2])
+@pytest.mark.parametrize("batches", [0, 1, 2])
+def test_replacement_in_any_reading_is_noticed(world, monkeypatch, way, reading, batches):
+    """Two readings of the scan and one of the routing; the table is replaced before a reading or in it."""
+    expected = allowed(world)
+    replace(world, "old", "rename")
+    count = 0
+
+    def replacing(read):
+        def batches_of(*given):
+            nonlocal count
+            count, own = count + 1, count
+            if own == reading and batches == 0:
+                replace(world, "new", way)
+            for at, batch in enumerate(read(*given, rows=1_000)):
+                if own == reading and batches == at + 1:
+                    replace(world, "new", way)
+                yield batch
+
+        return batches_of
+
+    for module in (scan, route):
+        monkeypatch.setattr(module, "read_batches", replacing(module.read_batches))
+    assert released_sums(world) in expected
+    assert count >= reading + 1
+
+
+def test_identifiers_alone_are_compared_too(world, monkeypatch):
+    """A table with other persons behind the same records: their sketches would be of one, their units of the other."""
+    other = table(1).set_column(0, "person", pa.array(np.arange(ROWS) + 77_000))
+    pq.write_table(other, world / "new", compression="none", use_dictionary=False)
+    replace(world, "old", "rename")
+    first_pass = scan._first_pass
+
+    def then_replaced(*given):
+        result = first_pass(*given)
+        replace(world, "new", "rename")
+        return result
+
+    monkeypatch.setattr(scan, "_first_pass", then_replaced)
+    assert released_sums(world) is None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_replacement_at_fifty_moments(world, way):
+    expected = allowed(world)
+    begin = time.perf_counter()
+    released_sums(world)
+    length = time.perf_counter() - begin
+    for moment in range(25):  # of each way
+        replace(world, "old", "rename")
+        timer = threading.Timer(length * moment / 25, replace, (world, "new", way))
+        timer.start()
+        assert released_sums(world) in expected, moment
+        timer.join()
