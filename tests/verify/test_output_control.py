@@ -12,6 +12,7 @@ import pytest
 
 import anonpipe
 from anonpipe.audience import Audience
+from anonpipe.evaluate import utility
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.risk import MEASURES
 from anonpipe.job import model
@@ -40,6 +41,13 @@ def calls(*names: str) -> list[ast.Call]:
     """Every call of a function, or method, of one of these names in the package."""
     every = [node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [node for node in every if getattr(node.func, "id", getattr(node.func, "attr", None)) in names]
+
+
+def declared_figures() -> list[ast.Call]:
+    """The words of figures that measures declare; pictures and reports have figures of other kinds."""
+    trees = [tree for path, tree in TREES.items() if "evaluate" in path.parts]
+    every = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [node for node in every if getattr(node.func, "id", None) == "Figure"]
 
 
 def texts(node: ast.AST) -> set[str]:
@@ -75,25 +83,30 @@ def test_every_record_is_of_a_check_that_the_code_makes():
 
 def test_every_measure_says_who_may_see_it():
     """A measure without an audience is withheld; that nobody forgets it, this test fails."""
-    made_ones = calls("Measurement", "mean_of_terms")
-    assert len(made_ones) > 25
+    figures = [figure for measure in utility.MEASURES for figure in measure.figures]
+    assert all(isinstance(figure.audience, Audience) for figure in figures)
+    made_ones = calls("Measurement")
+    declared = declared_figures()
+    assert len(figures) + len(made_ones) + len(declared) > 55
     for path, tree in TREES.items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and node in made_ones:
+            if isinstance(node, ast.Call) and node in [*made_ones, *declared]:
                 given_names = {keyword.arg for keyword in node.keywords}
                 whole = None in given_names and path.name == "assessment.py"  # read from a file with all its fields
-                assert "audience" in given_names or whole, f"{path}:{node.lineno}"
+                fifth = node in declared and len(node.args) >= 5
+                assert "audience" in given_names or fifth or whole, f"{path}:{node.lineno}"
 
 
 def test_a_gate_is_told_to_nobody_who_may_not_see_its_measure():
     """The verdict holds the same figure: a gate on one for the steward must be for the steward."""
-    audiences = {}
-    for call in calls("Measurement", "mean_of_terms"):
+    audiences = {figure.key: figure.audience for measure in utility.MEASURES for figure in measure.figures}
+    for call in [*calls("Measurement"), *declared_figures()]:
         given = {keyword.arg: keyword.value for keyword in call.keywords}
-        name = given.get("name") or (call.args or [None])[0]
-        if isinstance(name, ast.Constant) and isinstance(given.get("audience"), ast.Attribute):
-            audiences[name.value] = Audience[given["audience"].attr]
-    assert len(audiences) > 15
+        name = given.get("name") or given.get("key") or (call.args or [None])[0]
+        audience = given.get("audience") or (call.args[4] if len(call.args) > 4 else None)
+        if isinstance(name, ast.Constant) and isinstance(audience, ast.Attribute):
+            audiences[name.value] = Audience[audience.attr]
+    assert len(audiences) > len(utility.MEASURES) + 15
     kinds = {name: kind for kind in KINDS.values() if kind.gate is not None for name in kind.gate.figures}
     limited = audiences.keys() & kinds.keys()
     assert limited

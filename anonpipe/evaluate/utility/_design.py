@@ -71,7 +71,7 @@ def _plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
     return values.where(column.notna(), None)
 
 
-def levels_of(column: pd.Series[Any]) -> pd.Index[Any] | None:
+def _levels_of(column: pd.Series[Any]) -> pd.Index[Any] | None:
     """The categories that records have, in their order; None for numbers and truths."""
     import pandas as pd
     from pandas.api import types
@@ -98,7 +98,7 @@ def coded(part: pd.DataFrame, levels: Mapping[str, pd.Index[Any]]) -> pd.DataFra
     return part.assign(**new)
 
 
-def refuse_dates(frame: pd.DataFrame, analysis: Analysis, columns: Iterable[str]) -> None:
+def _refuse_dates(frame: pd.DataFrame, analysis: Analysis, columns: Iterable[str]) -> None:
     """A formula would take dates for categories."""
     from pandas.api import types
 
@@ -148,7 +148,7 @@ INTERCEPT = "Intercept"
 MOST_COEFFICIENTS = 1_000
 
 
-MOST_NAMES = 100_000  # More columns than this are not even named; patsy counts those of fewer exactly
+_MOST_NAMES = 100_000  # More columns than this are not even named; patsy counts those of fewer exactly
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,12 +197,12 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> FormulaCoding:
     names = [str(name) for name in original.columns]
     columns = columns_used(analysis, names)
     predicting = factor_columns(analysis, codes, names)
-    refuse_dates(original, analysis, predicting)
+    _refuse_dates(original, analysis, predicting)
     part = met(plain(original, columns), analysis)
     patsy, culprit, levels, sides = patsy_module(), None, {}, None
     try:
         with _quiet():
-            levels = {name: categories for name in predicting if (categories := levels_of(part[name])) is not None}
+            levels = {name: categories for name in predicting if (categories := _levels_of(part[name])) is not None}
             part = coded(part, levels)
             _refuse_too_wide(analysis, {name: len(categories) for name, categories in levels.items()})
             sides = patsy.incr_dbuilders(analysis.formula, lambda: iter([part]), eval_env=environment())
@@ -287,7 +287,7 @@ def _refuse_too_wide(analysis: Analysis, categories: Mapping[str, int]) -> None:
     """Categories multiply in interactions, and patsy would make all columns before they can be counted."""
     for term in patsy_module().ModelDesc.from_formula(analysis.formula).rhs_termlist:
         wide = prod(most_columns(read_factor(factor.code), categories) for factor in term.factors)
-        if wide > MOST_NAMES:
+        if wide > _MOST_NAMES:
             raise _too_wide(analysis, wide, term.name())
 
 

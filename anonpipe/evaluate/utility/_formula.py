@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Of one argument, with or without `np.` before them
-FUNCTIONS = ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "abs")
-CONTRASTS = ("Treatment", "Sum", "Diff", "Helmert", "Poly")
-SCALINGS = {"center": (), "standardize": ("center", "rescale", "ddof"), "scale": ("center", "rescale", "ddof")}
-SPLINES = {
+_FUNCTIONS = ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "abs")
+_CONTRASTS = ("Treatment", "Sum", "Diff", "Helmert", "Poly")
+_SCALINGS = {"center": (), "standardize": ("center", "rescale", "ddof"), "scale": ("center", "rescale", "ddof")}
+_SPLINES = {
     "bs": ("df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound"),
     "cr": ("df", "knots", "lower_bound", "upper_bound", "constraints"),
     "cc": ("df", "knots", "lower_bound", "upper_bound", "constraints"),
 }
 
-MOST_CHARACTERS = 4_000
-MOST_TERMS = 500
-DEEPEST = 100
-LARGEST_POWER = 10
-WIDEST_SPLINE = 50
-MOST_LISTED = 1_000
+_MOST_CHARACTERS = 4_000
+_MOST_TERMS = 500
+_DEEPEST = 100
+_LARGEST_POWER = 10
+_WIDEST_SPLINE = 50
+_MOST_LISTED = 1_000
 
-IN_FORMULAS = (
+_IN_FORMULAS = (
     "columns (those that are no words as Q('their name')), numbers, + - * / : ** between terms, in I(...) also "
-    f"arithmetic, comparisons and & | ~, the functions {', '.join(FUNCTIONS)}, {', '.join(SCALINGS)}, "
-    f"{', '.join(SPLINES)}, te, and C(column, {' or '.join(CONTRASTS)})"
+    f"arithmetic, comparisons and & | ~, the functions {', '.join(_FUNCTIONS)}, {', '.join(_SCALINGS)}, "
+    f"{', '.join(_SPLINES)}, te, and C(column, {' or '.join(_CONTRASTS)})"
 )
-IN_CONDITIONS = (
+_IN_CONDITIONS = (
     "columns (those that are no words in backticks), numbers, 'texts', arithmetic, == != < <= > >=, in [...], "
-    f"and, or, not, & | ~, and the functions {', '.join(FUNCTIONS)}"
+    f"and, or, not, & | ~, and the functions {', '.join(_FUNCTIONS)}"
 )
 _SHOWN = 80
 _REMEDY = "compute anything else as a column of the input"
@@ -84,15 +84,15 @@ def read_condition(code: str) -> ast.expr:
     return _read(_QUOTED.sub(lambda hit: hit[1] or f"Q({hit[2]!r})", code), _CONDITION)
 
 
-def check_terms(tree: Any) -> None:
-    """Refuse a formula that multiplies out to more than `MOST_TERMS` terms."""
+def _check_terms(tree: Any) -> None:
+    """Refuse a formula that multiplies out to more than `_MOST_TERMS` terms."""
     try:
-        many = _count_terms(tree, MOST_TERMS) > MOST_TERMS
+        many = _count_terms(tree, _MOST_TERMS) > _MOST_TERMS
     except RecursionError:
         many = True
     if many:
         raise RefusedError(
-            f"the formula multiplies out to more than {MOST_TERMS} terms, and so many are allowed; name those that "
+            f"the formula multiplies out to more than {_MOST_TERMS} terms, and so many are allowed; name those that "
             "are meant one by one"
         )
 
@@ -110,7 +110,7 @@ def columns_in(tree: ast.expr) -> set[str]:
     return set[str]().union(*(columns_in(child) for child in ast.iter_child_nodes(tree) if isinstance(child, ast.expr)))
 
 
-def columns_calculated(tree: ast.expr) -> set[str]:
+def _columns_calculated(tree: ast.expr) -> set[str]:
     """Columns that arithmetic or a function is applied to: text times a number would be repeated text."""
     if isinstance(tree, ast.BinOp) and not isinstance(tree.op, _BITWISE):
         return columns_in(tree)
@@ -119,7 +119,7 @@ def columns_calculated(tree: ast.expr) -> set[str]:
     columns = set[str]()
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.expr):
-            columns |= columns_calculated(child)
+            columns |= _columns_calculated(child)
     return columns
 
 
@@ -127,14 +127,14 @@ def most_columns(tree: ast.expr, categories: Mapping[str, int]) -> int:
     """The most columns of numbers that a factor can become, given the categories of each column that has some."""
     if isinstance(tree, ast.Call):
         name = _called(tree)
-        if name in SPLINES or name == "te":
+        if name in _SPLINES or name == "te":
             return _width(tree)
     return prod(categories.get(name, 1) for name in columns_in(tree))
 
 
 def _read(code: str, rules: _Rules) -> ast.expr:
-    if len(code) > MOST_CHARACTERS:
-        raise RefusedError(f"{len(code):,} characters were given, and {MOST_CHARACTERS:,} are allowed; {_REMEDY}")
+    if len(code) > _MOST_CHARACTERS:
+        raise RefusedError(f"{len(code):,} characters were given, and {_MOST_CHARACTERS:,} are allowed; {_REMEDY}")
     tree = None
     try:
         tree = ast.parse(code.strip(), mode="eval").body
@@ -156,8 +156,8 @@ def _refuse(node: ast.expr, rules: _Rules, why: str = "is not allowed") -> Refus
 
 
 def _check(node: ast.expr, rules: _Rules, depth: int) -> None:
-    if depth > DEEPEST:
-        raise RefusedError(f"more than {DEEPEST} parentheses or operations inside each other; {_REMEDY}")
+    if depth > _DEEPEST:
+        raise RefusedError(f"more than {_DEEPEST} parentheses or operations inside each other; {_REMEDY}")
     check = _CHECKS.get(type(node))
     if check is None:
         raise _refuse(node, rules)
@@ -186,8 +186,8 @@ def _check_operation(node: Any, rules: _Rules, depth: int) -> None:
     if isinstance(node.op, ast.Pow):
         power: Any = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
         small = isinstance(power, ast.Constant) and isinstance(power.value, (int, float))
-        if not small or abs(power.value) > LARGEST_POWER:
-            raise _refuse(node, rules, f"has an exponent that is no number up to {LARGEST_POWER}")
+        if not small or abs(power.value) > _LARGEST_POWER:
+            raise _refuse(node, rules, f"has an exponent that is no number up to {_LARGEST_POWER}")
     elif not isinstance(node.op, (*_ARITHMETIC, *_BITWISE)):
         raise _refuse(node, rules)
     _check(node.left, rules, depth)
@@ -221,8 +221,8 @@ def _check_comparison(node: Any, rules: _Rules, depth: int) -> None:
 
 
 def _check_listed(node: Any, rules: _Rules) -> None:
-    if len(node.elts) > MOST_LISTED:
-        raise RefusedError(f"a list of {len(node.elts):,}, and {MOST_LISTED:,} are allowed; {_REMEDY}")
+    if len(node.elts) > _MOST_LISTED:
+        raise RefusedError(f"a list of {len(node.elts):,}, and {_MOST_LISTED:,} are allowed; {_REMEDY}")
     for item in node.elts:
         if not _is_text(item):
             _check_value(item, rules)
@@ -245,12 +245,12 @@ def _check_call(node: Any, rules: _Rules, depth: int) -> None:
 
 
 def _called(node: ast.Call) -> str:
-    """The name of the function that is called; empty for anything but NAME and np.NAME of `FUNCTIONS`."""
+    """The name of the function that is called; empty for anything but NAME and np.NAME of `_FUNCTIONS`."""
     function = node.func
     if isinstance(function, ast.Name):
         return function.id
     numpy = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "np"
-    return function.attr if numpy and isinstance(function, ast.Attribute) and function.attr in FUNCTIONS else ""
+    return function.attr if numpy and isinstance(function, ast.Attribute) and function.attr in _FUNCTIONS else ""
 
 
 def _one_argument(node: ast.Call, rules: _Rules, depth: int) -> None:
@@ -265,25 +265,25 @@ def _quoted_name(node: ast.Call, rules: _Rules, depth: int) -> None:
 
 
 def _scaled(node: ast.Call, rules: _Rules, depth: int) -> None:
-    _with_options(node, rules, depth, SCALINGS[_called(node)], 1)
+    _with_options(node, rules, depth, _SCALINGS[_called(node)], 1)
 
 
 def _spline(node: ast.Call, rules: _Rules, depth: int) -> None:
-    _with_options(node, rules, depth, SPLINES[_called(node)], 1 + len(SPLINES[_called(node)]))
-    if _width(node) > WIDEST_SPLINE:
-        raise _refuse(node, rules, f"has more than {WIDEST_SPLINE} degrees of freedom")
+    _with_options(node, rules, depth, _SPLINES[_called(node)], 1 + len(_SPLINES[_called(node)]))
+    if _width(node) > _WIDEST_SPLINE:
+        raise _refuse(node, rules, f"has more than {_WIDEST_SPLINE} degrees of freedom")
 
 
 def _tensor(node: ast.Call, rules: _Rules, depth: int) -> None:
-    splines = all(isinstance(part, ast.Call) and _called(part) in SPLINES for part in node.args)
+    splines = all(isinstance(part, ast.Call) and _called(part) in _SPLINES for part in node.args)
     if not node.args or not splines or {keyword.arg for keyword in node.keywords} - {"constraints"}:
         raise _refuse(node, rules, "takes bs(...), cr(...) or cc(...)")
     for part in node.args:
         _check(part, rules, depth)
     for option in node.keywords:
         _check_option(option.value, rules)
-    if _width(node) > MOST_TERMS:
-        raise _refuse(node, rules, f"has more than {MOST_TERMS} degrees of freedom")
+    if _width(node) > _MOST_TERMS:
+        raise _refuse(node, rules, f"has more than {_MOST_TERMS} degrees of freedom")
 
 
 def _with_options(node: ast.Call, rules: _Rules, depth: int, options: tuple[str, ...], places: int) -> None:
@@ -319,11 +319,11 @@ def _coded(node: ast.Call, rules: _Rules, depth: int) -> None:
     _check(node.args[0], rules, depth)
     for option in [*node.args[1:], *(keyword.value for keyword in node.keywords)]:
         if isinstance(option, ast.Call):
-            if _called(option) not in CONTRASTS or len(option.args) + len(option.keywords) > 1:
+            if _called(option) not in _CONTRASTS or len(option.args) + len(option.keywords) > 1:
                 raise _refuse(option, rules)
             for value in [*option.args, *(keyword.value for keyword in option.keywords)]:
                 _check_option(value, rules)
-        elif not (isinstance(option, ast.Name) and option.id in CONTRASTS):
+        elif not (isinstance(option, ast.Name) and option.id in _CONTRASTS):
             _check_option(option, rules)
 
 
@@ -341,8 +341,8 @@ def _count_terms(node: Any, most: int) -> int:
         return 1
     if node.type == "**":
         power = node.args[1].token.extra if node.args[1].token is not None else ""
-        if power not in map(str, range(1, LARGEST_POWER + 1)):
-            raise RefusedError(f"terms have an exponent that is no number from 1 to {LARGEST_POWER}; name the terms")
+        if power not in map(str, range(1, _LARGEST_POWER + 1)):
+            raise RefusedError(f"terms have an exponent that is no number from 1 to {_LARGEST_POWER}; name the terms")
         base = _count_terms(node.args[0], most)
         return min(sum(comb(base, size) for size in range(1, int(power) + 1)), most + 1)
     parts = [_count_terms(part, most) for part in node.args]
@@ -360,7 +360,7 @@ _CHECKS: dict[type, Callable[[Any, _Rules, int], None]] = {
     ast.Call: _check_call,
 }
 _OF_BOTH: dict[str, Callable[[ast.Call, _Rules, int], None]] = {
-    **dict.fromkeys(FUNCTIONS, _one_argument),
+    **dict.fromkeys(_FUNCTIONS, _one_argument),
     "Q": _quoted_name,
 }
 _OF_FORMULAS: dict[str, Callable[[ast.Call, _Rules, int], None]] = {
@@ -368,11 +368,11 @@ _OF_FORMULAS: dict[str, Callable[[ast.Call, _Rules, int], None]] = {
     "I": _one_argument,
     "C": _coded,
     "te": _tensor,
-    **dict.fromkeys(SCALINGS, _scaled),
-    **dict.fromkeys(SPLINES, _spline),
+    **dict.fromkeys(_SCALINGS, _scaled),
+    **dict.fromkeys(_SPLINES, _spline),
 }
-_FORMULA = _Rules(IN_FORMULAS, False, _OF_FORMULAS)
-_CONDITION = _Rules(IN_CONDITIONS, True, _OF_BOTH)
+_FORMULA = _Rules(_IN_FORMULAS, False, _OF_FORMULAS)
+_CONDITION = _Rules(_IN_CONDITIONS, True, _OF_BOTH)
 
 
 # --- Conditions on columns, evaluated piece by piece: nothing of the text is ever run as Python -----------------------
@@ -396,7 +396,7 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 
 def evaluate(tree: ast.expr, part: pd.DataFrame) -> BoolArray:
     """Where a condition is met, shape (n_rows,)."""
-    for name in columns_calculated(tree):
+    for name in _columns_calculated(tree):
         if part[name].dtype.kind not in "biuf":
             raise TypeError("arithmetic with texts, categories or dates")
     met = _truth(_value(tree, part))
@@ -536,7 +536,7 @@ def patsy_module() -> Any:
 
 def environment() -> Any:
     """What a formula may use besides columns: functions of numpy, nothing of the caller's, no built-in of Python."""
-    functions = {name: getattr(np, name) for name in FUNCTIONS}
+    functions = {name: getattr(np, name) for name in _FUNCTIONS}
     return _sealed()([{"np": SimpleNamespace(**functions), **functions}])
 
 
@@ -592,16 +592,16 @@ def _described(analysis: Analysis) -> Any:
     patsy = patsy_module()
     from patsy.parse_formula import parse_formula
 
-    if len(analysis.formula) > MOST_CHARACTERS:
+    if len(analysis.formula) > _MOST_CHARACTERS:
         raise JobError(
             f"analysis {analysis.name!r}: the formula has {len(analysis.formula):,} characters, and "
-            f"{MOST_CHARACTERS:,} are allowed; leave out predictors"
+            f"{_MOST_CHARACTERS:,} are allowed; leave out predictors"
         )
     try:
         tree = parse_formula(analysis.formula)
     except Exception:  # what the library says is of no use
         return None
-    _permitted(analysis, "formula", check_terms, tree)
+    _permitted(analysis, "formula", _check_terms, tree)
     try:
         return patsy.ModelDesc.from_formula(analysis.formula)
     except Exception:
@@ -625,11 +625,11 @@ def _permitted(analysis: Analysis, what: str, read: Callable[[Any], Any], conten
 def check_analysis(analysis: Analysis) -> None:
     """Refuse an analysis whose formula or conditions hold anything that is not allowed; columns are not looked up."""
     factors_of(analysis)
-    for what, text in conditions_of(analysis):
+    for what, text in _conditions_of(analysis):
         condition_of(analysis, what, text)
 
 
-def conditions_of(analysis: Analysis) -> tuple[tuple[str, str], ...]:
+def _conditions_of(analysis: Analysis) -> tuple[tuple[str, str], ...]:
     """`event` and `subset` with their texts, where given."""
     return tuple((what, text) for what in ("event", "subset") if (text := getattr(analysis, what)) is not None)
 
@@ -642,7 +642,7 @@ def factor_columns(analysis: Analysis, codes: Iterable[str], columns: Sequence[s
 def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = True) -> tuple[str, ...]:
     """Columns of a formula and, with `conditions`, of event and subset, in the order of the table's `columns`."""
     named = set[str]().union(*(columns_in(read_factor(code)) for code in factors_of(analysis)))
-    for what, text in conditions_of(analysis) if conditions else ():
+    for what, text in _conditions_of(analysis) if conditions else ():
         named |= columns_in(condition_of(analysis, what, text))
     return _known(analysis, named, columns)
 

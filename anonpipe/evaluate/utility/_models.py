@@ -19,7 +19,7 @@ from anonpipe.types import FloatArray, IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
-SIGNIFICANT = 0.05  # p below which a coefficient is significant; intervals are of 1 minus this
+_SIGNIFICANT = 0.05  # p below which a coefficient is significant; intervals are of 1 minus this
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Estimate:
     @property
     def significant(self) -> bool:
         """Whether p is below 0.05."""
-        return self.p < SIGNIFICANT
+        return self.p < _SIGNIFICANT
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _estimates(names: Sequence[str], solution: Solution) -> dict[str, Estimate |
     from scipy.stats import norm, t
 
     law = t(solution.degrees) if np.isfinite(solution.degrees) else norm()
-    reach = float(law.ppf(1 - SIGNIFICANT / 2))
+    reach = float(law.ppf(1 - _SIGNIFICANT / 2))
     estimates: dict[str, Estimate | None] = {}
     for name, value, error in zip(names, solution.coefficients.tolist(), solution.errors.tolist(), strict=True):
         if np.isnan(value):
@@ -249,16 +249,17 @@ def _estimates(names: Sequence[str], solution: Solution) -> dict[str, Estimate |
 
 # --- Cox's model of survival times, with Efron's terms for ties -------------------------------------------------------
 
-MOST_STEPS = 50
-MOST_HALVINGS = 40
+_MOST_STEPS = 50
+_MOST_HALVINGS = 40
 
 # Log-likelihood that a further step could gain; in standard errors a distance of 1e-4, of which a step leaves 1e-8
-REACHED = 1e-8
+_REACHED = 1e-8
 
 # A step this long, in units of the linear predictor, that gains nothing: the likelihood is flat to infinity
-STILL_MOVING = 0.1
+_STILL_MOVING = 0.1
 
-TOLERANCE = 1e-2  # Part of the spread of a direction by which rounding and the other coefficients may blur a comparison
+# Part of the spread of a direction by which rounding and the other coefficients may blur a comparison
+_TOLERANCE = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,23 +301,23 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
     Johnson (1981), Technometrics 23:381-383,
     doi:10.1080/00401706.1981.10487683 (monotone likelihood).
     """
-    risks = Risks.of(times, events, columns)
+    risks = _Risks.of(times, events, columns)
     values = np.zeros(columns.shape[1])
     here = risks.likelihood(values)
-    for taken in range(1, MOST_STEPS + 1):
+    for taken in range(1, _MOST_STEPS + 1):
         gradient, information = risks.derivatives(values)
         step = _solved(information, gradient)
         gain = float(gradient @ step) / 2
-        if gain < REACHED:
+        if gain < _REACHED:
             return _finished(risks, values, step, taken)
         values, here, grown = _onward(risks, values, step, here)
         if not grown:
-            return CoxFit(values, _inverse(information), here, taken, None, gain < np.sqrt(REACHED))
-    return CoxFit(values, _inverse(risks.derivatives(values)[1]), here, MOST_STEPS, _monotone(risks, step), False)
+            return CoxFit(values, _inverse(information), here, taken, None, gain < np.sqrt(_REACHED))
+    return CoxFit(values, _inverse(risks.derivatives(values)[1]), here, _MOST_STEPS, _monotone(risks, step), False)
 
 
 @dataclass(frozen=True, eq=False)
-class Risks:
+class _Risks:
     """The records that are at risk at some event, in the order of their times."""
 
     columns: FloatArray  # Predictors, shape (n_at_risk, n_columns)
@@ -327,7 +328,7 @@ class Risks:
     gone: FloatArray
 
     @classmethod
-    def of(cls, times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArray) -> Risks:
+    def of(cls, times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArray) -> _Risks:
         """Sort; records censored before the first event say nothing and are left out."""
         distinct, counts = np.unique(times[events], return_counts=True)
         order = np.argsort(times, kind="stable")
@@ -377,7 +378,7 @@ class Risks:
         furthest = np.full(int(self.last[-1]) + 1, -np.inf)
         np.maximum.at(furthest, self.last, scores)
         furthest = np.maximum.accumulate(furthest[::-1])[::-1]
-        return spread > 0 and bool((scores >= furthest[self.last] - TOLERANCE * spread)[self.died].all())
+        return spread > 0 and bool((scores >= furthest[self.last] - _TOLERANCE * spread)[self.died].all())
 
     def _denominators(self, hazards: FloatArray) -> tuple[FloatArray, int]:
         """Of each event the hazards at risk, less what Efron takes for gone; and the number of event times."""
@@ -404,9 +405,9 @@ def _from_the_end(sums: FloatArray) -> FloatArray:
     return np.cumsum(sums[::-1])[::-1]
 
 
-def _onward(risks: Risks, values: FloatArray, step: FloatArray, here: float) -> tuple[FloatArray, float, bool]:
+def _onward(risks: _Risks, values: FloatArray, step: FloatArray, here: float) -> tuple[FloatArray, float, bool]:
     """The step, or the first half of it, or of that, which does not lose."""
-    for _ in range(MOST_HALVINGS):
+    for _ in range(_MOST_HALVINGS):
         there = risks.likelihood(values + step)
         if there >= here:  # false of NaN, too
             return values + step, there, True
@@ -414,10 +415,10 @@ def _onward(risks: Risks, values: FloatArray, step: FloatArray, here: float) -> 
     return values, here, False
 
 
-def _finished(risks: Risks, values: FloatArray, step: FloatArray, taken: int) -> CoxFit:
+def _finished(risks: _Risks, values: FloatArray, step: FloatArray, taken: int) -> CoxFit:
     """The last step, unless it leads on for ever."""
     monotone = None
-    if float(np.abs(risks.columns @ step).max()) > STILL_MOVING:
+    if float(np.abs(risks.columns @ step).max()) > _STILL_MOVING:
         monotone = _monotone(risks, step)
     else:
         values = values + step
@@ -425,7 +426,7 @@ def _finished(risks: Risks, values: FloatArray, step: FloatArray, taken: int) ->
     return CoxFit(values, covariance, risks.likelihood(values), taken, monotone, monotone is None)
 
 
-def _monotone(risks: Risks, step: FloatArray) -> FloatArray | None:
+def _monotone(risks: _Risks, step: FloatArray) -> FloatArray | None:
     return step if risks.orders(step) else None
 
 
@@ -440,11 +441,11 @@ def _inverse(information: FloatArray) -> FloatArray:
 
 # --- Linear and logistic models of arrays, fitted by statsmodels, and Cox models --------------------------------------
 
-DEPENDENT = 1e-9  # A predictor of which the others leave no more than this share of its size is a sum of them
+_DEPENDENT = 1e-9  # A predictor of which the others leave no more than this share of its size is a sum of them
 
-LARGE = 10.0  # A logistic coefficient, times its predictor's root mean square, that is on its way to infinity
+_LARGE = 10.0  # A logistic coefficient, times its predictor's root mean square, that is on its way to infinity
 
-MOVING = 0.05  # Part of the largest change that a coefficient has in a direction to infinity, to be named
+_MOVING = 0.05  # Part of the largest change that a coefficient has in a direction to infinity, to be named
 
 
 @dataclass(frozen=True, eq=False)
@@ -476,7 +477,7 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
     if model == "cox" and (below := int(np.count_nonzero(response < 0))):
         remedy = "declare bounds" if table == "released" else "leave such records out by a subset"
         raise NoFitError(f"{below:,} {table} times are below 0; {remedy}")
-    basis = Basis.of(design.predictors, centred=model == "cox")
+    basis = _Basis.of(design.predictors, centred=model == "cox")
     if not basis.determined.any():
         raise NoFitError("the predictors are constant, or add up to each other; widen the subset, or analyse others")
     if len(response) <= basis.rank + (model == "cox"):
@@ -498,7 +499,7 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
 
 
 @dataclass(frozen=True, eq=False)
-class Basis:
+class _Basis:
     """Orthogonal columns that span the predictors."""
 
     columns: FloatArray  # Shape (n_rows, rank), each of root mean square 1
@@ -514,7 +515,7 @@ class Basis:
         return len(self.places)
 
     @classmethod
-    def of(cls, predictors: FloatArray, *, centred: bool) -> Basis:
+    def of(cls, predictors: FloatArray, *, centred: bool) -> _Basis:
         """By a QR decomposition that takes the predictor of which most is left first."""
         used = predictors
         if centred:
@@ -523,10 +524,10 @@ class Basis:
         scaled = used / np.where(sizes > 0, sizes, 1.0)
         columns, triangle, order = qr(scaled, mode="economic", pivoting=True, check_finite=False)
         diagonal = np.abs(np.diag(triangle))
-        rank = int(np.count_nonzero(diagonal > DEPENDENT * diagonal.max(initial=0.0)))
+        rank = int(np.count_nonzero(diagonal > _DEPENDENT * diagonal.max(initial=0.0)))
         determined = np.zeros(predictors.shape[1], dtype=np.bool_)
         shares = solve_triangular(triangle[:rank, :rank], triangle[:rank, rank:], check_finite=False)
-        determined[order[:rank]] = (np.abs(shares) < np.sqrt(DEPENDENT)).all(axis=1)
+        determined[order[:rank]] = (np.abs(shares) < np.sqrt(_DEPENDENT)).all(axis=1)
         root = np.sqrt(len(predictors))
         places = order[:rank].astype(np.int64)
         return cls(
@@ -547,12 +548,12 @@ class Basis:
         return coefficients, errors
 
 
-def _cox(times: FloatArray, events: npt.NDArray[np.bool_], basis: Basis, terms: Sequence[str]) -> Solution:
+def _cox(times: FloatArray, events: npt.NDArray[np.bool_], basis: _Basis, terms: Sequence[str]) -> Solution:
     """A Cox model's coefficients, or why there are none."""
     fit = fit_cox(times, events, basis.columns)
     if fit.monotone is not None:
         moved = np.abs(np.nan_to_num(basis.turned_back(fit.monotone, fit.covariance)[0] * basis.sizes))
-        raise NoFitError(_apart(_named(moved > MOVING * moved.max(), terms)))
+        raise NoFitError(_apart(_named(moved > _MOVING * moved.max(), terms)))
     if not fit.converged:
         raise NoFitError(
             "the fit did not converge, though no predictor tells the outcomes apart; leave out predictors that nearly "
@@ -579,19 +580,19 @@ def _fitted(model: Model, response: FloatArray, columns: FloatArray) -> tuple[An
             if model == "linear":
                 fitted = OLS(response, columns).fit()
             else:
-                fitted = Logit(response, columns).fit(method="newton", maxiter=MOST_STEPS, disp=False)
+                fitted = Logit(response, columns).fit(method="newton", maxiter=_MOST_STEPS, disp=False)
         except Exception:  # what the library says may quote values
             fitted = None
     failures = ("ConvergenceWarning", "PerfectSeparationWarning", "HessianInversionWarning")
     return fitted, not any(item.category.__name__ in failures for item in warned)
 
 
-def _growing(values: FloatArray | None, basis: Basis, terms: Sequence[str]) -> list[str]:
+def _growing(values: FloatArray | None, basis: _Basis, terms: Sequence[str]) -> list[str]:
     """Which predictors of a logistic model have coefficients on their way to infinity."""
     if values is None or not np.isfinite(values).all():
         return []
     coefficients = basis.turned_back(values, np.zeros((basis.rank, basis.rank)))[0]
-    return _named(np.abs(np.nan_to_num(coefficients * basis.sizes)) > LARGE, terms)
+    return _named(np.abs(np.nan_to_num(coefficients * basis.sizes)) > _LARGE, terms)
 
 
 def _named(chosen: npt.NDArray[np.bool_], terms: Sequence[str]) -> list[str]:

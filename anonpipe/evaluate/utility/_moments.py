@@ -98,7 +98,7 @@ def moment_changes(
     width = old.shape[1]
     if not 1 <= order <= _MOST_ORDER:
         raise JobError(f"moments of order {order} were asked for; give 1 to {_MOST_ORDER}")
-    if too_many_moments(width, order):
+    if _too_many_moments(width, order):
         terms = comb(width + order - 1, order)
         raise JobError(
             f"{width} columns have {terms} moments of order {order}, and {_MOST_TERMS} are the most; "
@@ -155,7 +155,7 @@ def _places(chosen: IntArray, width: int) -> IntArray:
     return np.asarray(np.searchsorted(choices(width, order) @ weights, chosen @ weights), dtype=np.int64)
 
 
-def too_many_moments(width: int, order: int) -> bool:
+def _too_many_moments(width: int, order: int) -> bool:
     """Whether so many columns have more moments of an order than are measured."""
     return comb(width + order - 1, order) > _MOST_TERMS
 
@@ -183,7 +183,7 @@ def _higher_moments(tables: TypedTables) -> list[Measurement]:
             note = f"Not defined: {'all numbers are mostly null' if mostly_null else NO_NUMBERS}."
         elif min(len(before), len(after)) < 2:
             note = "Not defined: no two records of a table are without nulls in all numbers."
-        elif too_many_moments(width, order):
+        elif _too_many_moments(width, order):
             note = f"Not measured: {width} columns have too many moments of this order."
         else:
             changes = moment_changes(before[:most], after[:most], order, central=True)

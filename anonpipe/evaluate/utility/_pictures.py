@@ -27,9 +27,9 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_BINS = 40
+_MOST_BINS = 40
 
-OTHER = "(other)"
+_OTHER = "(other)"
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _distribution(column: BothColumns, binning: Binning) -> Distribution:
         labels, counts = _by_category(np.array(by_level), column.levels, column.kind, binning)
     elif enough:
         whole = column.kind in (Kind.INTEGER, Kind.DATE)
-        inner = round_edges(sides[1] if binning.from_release else np.concatenate(sides), whole)
+        inner = _round_edges(sides[1] if binning.from_release else np.concatenate(sides), whole)
         inner, counts = joined(inner, binned(sides, inner), binning)
         edges = (None, *inner.tolist(), None)
 
@@ -162,7 +162,7 @@ def _distribution(column: BothColumns, binning: Binning) -> Distribution:
     return Distribution.of(column.name, column.kind, counts, records, nulls, binning, edges, labels, note)
 
 
-def round_edges(values: FloatArray, whole: bool) -> FloatArray:
+def _round_edges(values: FloatArray, whole: bool) -> FloatArray:
     """Multiples of a round step, up to 37 about the outer quantiles; half a unit below them for whole numbers."""
     low, high = np.quantile(values, [0.01, 0.99])
     if low == high:
@@ -170,7 +170,7 @@ def round_edges(values: FloatArray, whole: bool) -> FloatArray:
     span = float(high) / 2 - float(low) / 2  # halves, as the difference may overflow
     if span == 0:
         return np.empty(0)
-    step = _round_step(span / (MOST_BINS - 4) * 2)
+    step = _round_step(span / (_MOST_BINS - 4) * 2)
     step = max(1.0, step) if whole else step
     first, last = math.floor(low / step), math.ceil(high / step)
     edges = np.array([float(f"{place * step:.12g}") for place in range(first, last + 1)])
@@ -178,7 +178,7 @@ def round_edges(values: FloatArray, whole: bool) -> FloatArray:
         edges = np.append(edges, edges[-1] + step) - 0.5
         # Outer edges with nothing beyond them are no edges.
         edges = edges[(edges > values.min()) & (edges < values.max())]
-    return np.unique(edges)[: MOST_BINS - 1]
+    return np.unique(edges)[: _MOST_BINS - 1]
 
 
 def _round_step(least: float) -> float:
@@ -235,7 +235,7 @@ def _by_category(
     Are these too few, the rarest of those that are shown joins them, or without `join` they are left out.
     """
     order = np.argsort(-counts[1 if binning.from_release else 0], kind="stable")
-    shown = [int(place) for place in order if binning.enough(counts[:, place])][: MOST_BINS - 1]
+    shown = [int(place) for place in order if binning.enough(counts[:, place])][: _MOST_BINS - 1]
     other = counts.sum(axis=1) - counts[:, shown].sum(axis=1)
     while join and shown and other.any() and not binning.enough(other):
         other = other + counts[:, shown.pop()]
@@ -243,7 +243,7 @@ def _by_category(
         shown.sort()
     labels = tuple(_label(levels[place]) for place in shown)
     if other.any() and (join or binning.enough(other)):
-        return (*labels, OTHER), np.column_stack([counts[:, shown], other])
+        return (*labels, _OTHER), np.column_stack([counts[:, shown], other])
     return labels, counts[:, shown]
 
 
@@ -287,7 +287,7 @@ def correlation_changes(
 
 # --- Survival curves of both tables for pictures: no point of them rests on fewer events than asked -------------------
 
-MOST_PANELS = 24  # Groups of an endpoint that are drawn
+_MOST_PANELS = 24  # Groups of an endpoint that are drawn
 
 
 @dataclass(frozen=True)
@@ -357,7 +357,7 @@ def _picture(tables: TypedTables, endpoint: Endpoint, binning: Binning) -> Survi
             panel = _panel(column, labels[at] if column else "", *sides, binning, whole)
             if panel is not None:
                 panels.append(panel)
-    return SurvivalPicture(endpoint, tuple(panels[: MOST_PANELS + 1]), max(0, len(panels) - MOST_PANELS - 1))
+    return SurvivalPicture(endpoint, tuple(panels[: _MOST_PANELS + 1]), max(0, len(panels) - _MOST_PANELS - 1))
 
 
 def _not_by_difference(old: Followed, groups: IntArray, count: int, least: int) -> list[int]:
@@ -386,7 +386,7 @@ def _panel(
     if not binning.enough(np.array([len(times_of_side) for times_of_side in happened])) or not len(new.times):
         return None
     placed = happened[1] if binning.from_release and len(happened[1]) else np.concatenate(happened)
-    edges = round_edges(placed, whole)
+    edges = _round_edges(placed, whole)
     inner, _ = joined(edges, binned(happened, edges), binning)
     times = np.concatenate([[0.0], inner[inner > 0]])
     if len(times) < 2:

@@ -29,7 +29,7 @@ All these differences have tails like exp(-x²) or lighter ones (normal variable
 Gaussian processes: Borell's inequality), so that squares have exponential tails, and the
 largest of several is near Gumbel's law. The limit of T² is
 
-    mean + sd · sqrt(6) / pi · (-ln(-ln(1 - CHANCE)) - 0.5772)
+    mean + sd · sqrt(6) / pi · (-ln(-ln(1 - _CHANCE)) - 0.5772)
 
 and the figure is T over the root of it. Another sample of the population is above 1 once in
 1,600 (three correlations) to 5,000 times (twenty distribution functions), with the upper end
@@ -65,29 +65,29 @@ SPLITS = 99  # Random halvings of the original
 
 MOST_ROWS = 20_000  # Records of either table that differences and splits are counted on
 
-CHANCE = 1e-4  # Nominal probability that another sample of the same population is beyond the limit
+_CHANCE = 1e-4  # Nominal probability that another sample of the same population is beyond the limit
 
-LEAST_CELL = 5  # Records that a cell of a table of shares has, or is joined with others
+_LEAST_CELL = 5  # Records that a cell of a table of shares has, or is joined with others
 
-_FACTOR = math.sqrt(6) / math.pi * (-math.log(-math.log1p(-CHANCE)) - float(np.euler_gamma))
+_FACTOR = math.sqrt(6) / math.pi * (-math.log(-math.log1p(-_CHANCE)) - float(np.euler_gamma))
 _SKEWNESS, _KURTOSIS = 1.1395, 5.4
 _Z = 1.959964
 
-LEAST_ROWS = 4  # Records of the original that can be halved
+_LEAST_ROWS = 4  # Records of the original that can be halved
 
 
 @dataclass(frozen=True, eq=False)
 class Splits:
     """Random halves of the original."""
 
-    # Whether a record is in the first half, shape (SPLITS, n_rows), or (0, n_rows) of fewer than `LEAST_ROWS`
+    # Whether a record is in the first half, shape (SPLITS, n_rows), or (0, n_rows) of fewer than `_LEAST_ROWS`
     first: BoolArray
     scale: float  # From a difference between halves to one between the tables compared
 
     @classmethod
     def draw(cls, rows: int, released: int, rng: np.random.Generator) -> Splits:
         """Halves of so many original records, for a comparison with so many released ones."""
-        if rows < LEAST_ROWS:
+        if rows < _LEAST_ROWS:
             return cls(np.empty((0, rows), dtype=np.bool_), 1.0)
         half = rows // 2
         first = np.zeros((SPLITS, rows), dtype=np.bool_)
@@ -294,7 +294,7 @@ def _column_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measur
     part = tables.sample(MOST_ROWS, rng)
     columns = [places_of(column) for column in part.columns]
     differences = np.array([column.distance() for column in columns])
-    pooled = [column if column.ordered else column.pooled(max(part.least, LEAST_CELL)) for column in columns]
+    pooled = [column if column.ordered else column.pooled(max(part.least, _LEAST_CELL)) for column in columns]
     splits = Splits.draw(part.rows, part.released, rng)
     ratio = split_half_ratio(
         np.array([column.distance() for column in pooled]),
@@ -324,7 +324,7 @@ COLUMN_SHAPES = UtilityMeasure((_SIMILAR_COLUMNS, _WORST_COLUMN), _column_shapes
 
 # --- Whether each pair of columns goes together as in the original, held against two random halves of it --------------
 
-BINS = 10  # Of equal width, into which a number is cut where it is crossed with a category: as sdmetrics does
+_BINS = 10  # Of equal width, into which a number is cut where it is crossed with a category: as sdmetrics does
 
 MOST_TABLES = 200  # Cross tables that are counted; of more columns a keyed choice
 
@@ -361,7 +361,7 @@ def _pair_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurem
     plain, plain_halves = _of_pairs(*part.number_arrays(), splits)
     graded, graded_halves = _of_pairs(*grades(part), splits)
     cells = [_cells(left, right) for left, right in crossed]
-    pooled = [table.pooled(max(part.least, LEAST_CELL)) for table in cells]
+    pooled = [table.pooled(max(part.least, _LEAST_CELL)) for table in cells]
     differences = np.concatenate([plain / 2, [table.distance() for table in cells]])
     halves = [graded_halves, *(table.between_halves(splits.first)[:, None] for table in pooled)]
     ratio = split_half_ratio(
@@ -433,9 +433,9 @@ def _codes(column: BothColumns) -> tuple[IntArray, int]:
     """A column of both tables one below the other as codes from 0 on, nulls the last, and how many there are."""
     both, size = np.concatenate([column.old, column.new]), len(column.levels)
     if not column.kind.coded:
-        values, size = column.known[0], BINS
+        values, size = column.known[0], _BINS
         varies = len(values) > 0 and values.min() < values.max()
-        edges = np.histogram_bin_edges(values, BINS)[1:-1] if varies else np.empty(0)
+        edges = np.histogram_bin_edges(values, _BINS)[1:-1] if varies else np.empty(0)
         # digitize: a value at an edge is in the upper bin, as there
         both = np.where(np.isnan(both), np.nan, np.digitize(both, edges))
     return np.where(np.isnan(both), size, both).astype(np.int64), size + 1

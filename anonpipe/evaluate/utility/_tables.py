@@ -237,7 +237,7 @@ def _codes(old: pd.Series[Any], new: pd.Series[Any]) -> tuple[FloatArray, tuple[
 # --- Typed tables as the matrices that regressions and trees take -----------------------------------------------------
 
 # Categories of a column that stay separate, the most frequent in both tables; the others are one more
-MOST_LEVELS = 10
+_MOST_LEVELS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,6 +256,6 @@ def encoded(tables: TypedTables) -> Encoded:
     old = np.column_stack([column.old for column in tables.columns])
     new = np.column_stack([column.new for column in tables.columns])
     both, coded = np.concatenate([old, new]), [at for at, column in enumerate(tables.columns) if column.kind.coded]
-    coding = Coding.of(both, both, coded, MOST_LEVELS)
+    coding = Coding.of(both, both, coded, _MOST_LEVELS)
     old, new = (np.hstack(coding.compact(side)) for side in (old, new))
     return Encoded(old, new, coding.compact_categories)

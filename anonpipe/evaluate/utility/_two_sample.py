@@ -196,7 +196,9 @@ def interaction_terms(columns: Sequence[int], order: int, *, powers: Sequence[in
     )
 
 
-def checked_terms(terms: Sequence[Sequence[int]], width: int, categories: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+def _checked_terms(
+    terms: Sequence[Sequence[int]], width: int, categories: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
     """The same terms, if each is a choice of columns that exist, and categories are in it once."""
     checked = tuple(tuple(int(column) for column in term) for term in terms)
     for term in checked:
@@ -209,7 +211,7 @@ def checked_terms(terms: Sequence[Sequence[int]], width: int, categories: Sequen
     return checked
 
 
-def column_codes(table: FloatArray, categories: Sequence[int]) -> list[FloatArray]:
+def _column_codes(table: FloatArray, categories: Sequence[int]) -> list[FloatArray]:
     """For each column the numbers that stand for it: a z-score, or a dummy for each category but the commonest."""
     coded = []
     for place in range(table.shape[1]):
@@ -228,14 +230,14 @@ def column_codes(table: FloatArray, categories: Sequence[int]) -> list[FloatArra
     return coded
 
 
-def numbers_of(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> int:
+def _numbers_of(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> int:
     """Columns that the terms come to."""
     return sum(int(np.prod([coded[column].shape[1] for column in term])) for term in terms)
 
 
 def design(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> FloatArray:
     """The constant, then the products of the numbers of each term's columns, in z-scores; 0 where constant."""
-    out = np.empty((len(coded[0]), 1 + numbers_of(terms, coded)), order="F")
+    out = np.empty((len(coded[0]), 1 + _numbers_of(terms, coded)), order="F")
     out[:, 0] = 1.0
     at = 1
     for term in terms:
@@ -352,10 +354,10 @@ def propensity(
         numbers = [column for column in range(width) if column not in categories]
         chosen = interaction_terms(range(width), order, powers=numbers if powers else ())
     else:
-        chosen = checked_terms(terms, width, categories)
+        chosen = _checked_terms(terms, width, categories)
     both = np.concatenate([old, new])
-    coded = column_codes(both, categories)
-    total, wide = len(both), numbers_of(chosen, coded)
+    coded = _column_codes(both, categories)
+    total, wide = len(both), _numbers_of(chosen, coded)
     if wide + 1 >= total:
         raise InputError(
             f"the terms come to {wide} columns for {total} records of both tables, which would all be told apart; "
@@ -487,7 +489,7 @@ def _places(table: FloatArray) -> npt.NDArray[np.float32]:
 
 # --- How well a boosted forest, trained on some records, tells the others of the release from those of the original ---
 
-LEAST_RECORDS = 20  # Of either table: half of them to train on, half to judge by
+_LEAST_RECORDS = 20  # Of either table: half of them to train on, half to judge by
 
 _MOST_CODES = 250
 
@@ -533,7 +535,7 @@ def discriminator(
     >>> discriminator(old, old + 5, rng=rng).value > 0.99
     True
     """
-    old, new = checked_tables(original, released, least_rows=LEAST_RECORDS)
+    old, new = checked_tables(original, released, least_rows=_LEAST_RECORDS)
     width = old.shape[1]
     if rounds < 1 or any(not 0 <= place < width for place in categories):
         raise JobError(
@@ -665,8 +667,8 @@ def _classifiers(tables: TypedTables, rng: np.random.Generator) -> list[Measurem
         ),
     ]
 
-    if records < LEAST_RECORDS:
-        note = f"Not defined: it takes {LEAST_RECORDS} records of either table."
+    if records < _LEAST_RECORDS:
+        note = f"Not defined: it takes {_LEAST_RECORDS} records of either table."
         return [*measurements, _BOOSTED.measured(math.nan, records, baseline=0.5, note=note, columns=columns)]
     area = discriminator(both.old, both.new, rng=rng, categories=both.categories, paired=part.paired)
     interval = (area.low, area.high)
@@ -678,7 +680,7 @@ def _fitted(both: Encoded) -> tuple[Propensity | None, str]:
     width = both.old.shape[1]
     numbers = [place for place in range(width) if place not in both.categories]
     stacked = np.concatenate([both.old, both.new])
-    coded = column_codes(stacked, both.categories)
+    coded = _column_codes(stacked, both.categories)
     mains = interaction_terms(range(width), 1)
     pairs = interaction_terms(numbers, 2, powers=numbers) if numbers else ()
     choices: list[tuple[Sequence[tuple[int, ...]], str]] = [
@@ -687,7 +689,7 @@ def _fitted(both: Encoded) -> tuple[Propensity | None, str]:
         (mains, "Main effects only."),
     ]
     for terms, what in choices:
-        wide = numbers_of(terms, coded)
+        wide = _numbers_of(terms, coded)
         if wide * _RECORDS_A_TERM > len(stacked) or (wide > _MOST_REGRESSION_TERMS and terms is not mains):
             continue
         try:
