@@ -100,8 +100,12 @@ def plain_table(title: str) -> Table:
 
 
 def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None:
-    """The summary of a run, or with `details` all checks; warnings; where report and release are."""
-    for warning in outcome.warnings:
+    """The summary of a run, or with `details` all checks; warnings; where report and release are.
+
+    Warnings on a release are a count, as they are in its report: in full by `details`, or where it is alone.
+    """
+    in_full = details or form is Form.QUIET or outcome.version is None
+    for warning in outcome.warnings if in_full else ():
         warn(warning)
     if form is Form.QUIET:
         if outcome.version is not None:
@@ -115,9 +119,9 @@ def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None
     if outcome.report is not None:
         line(f"report   {_short(outcome.report)}")
     if not details:
-        notes = len(outcome.verdict.notes)
-        also = f" and {counted(notes, 'note')}" if notes else ""
-        line(f"details  all checks{also}: in this internal report, or with --details")
+        notes, warnings = len(outcome.verdict.notes), 0 if in_full else len(outcome.warnings)
+        parts = [counted(number, what) for number, what in ((warnings, "warning"), (notes, "note")) if number]
+        line(f"details  {', '.join([*parts, 'all checks'])}: in this internal report, or with --details")
 
 
 def show_summary(lines: Sequence[str]) -> None:

@@ -138,7 +138,7 @@ def test_from_init_to_verify(call, tmp_path):
     assert answer.code == 0, answer.err
     assert answer.out.startswith("RELEASED ") and f"{tmp_path}/out/versions/" in answer.out
     assert "\x1b" not in answer.out + answer.err and "scan" not in answer.err
-    assert all(line.startswith("warning: ") for line in answer.err.splitlines())
+    assert answer.err == "" and re.search(r"^details  (\d+ warnings?, )?\d+ notes, all checks: ", answer.out, re.M)
     assert "groups (smallest " in answer.out and "not evaluated" in answer.out
 
     answer = call("verify", tmp_path / "out")
@@ -336,7 +336,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are(call, tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text(yaml.safe_dump(small.content(tmp_path, data, columns)))
     assert "[red]age[/red]: integer" in call("plan", job).out
-    answer = call("run", job)
+    answer = call("run", job, "--details")
     assert answer.code == 0 and "'income [EUR]'" in answer.err
     answer = call("summary", job)
     assert "[red]age[/red]" in answer.out and "income [EUR]" in answer.out

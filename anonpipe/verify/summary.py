@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from anonpipe.verify.verdict import Verdict
 
 RISKS = ("reidentification_rate", "membership_auc", "attribute_inference", "singling_out")
 UTILITIES = ("column_shapes", "pair_shapes", "survival_curves", "distinguishability")
+WIDTH = 80
 _LABEL = 38  # characters of the first column; the table has 78
+_MOST_FAILURES = 12  # lines of a refusal below the first three: with places and next command 20 in all
 _NAMED = ("attribute_inference", "stratum_inference")  # figures of one column, which the summary names
 
 
@@ -132,14 +135,37 @@ def table(verdict: Verdict) -> list[str]:
     return lines
 
 
-def failures(verdict: Verdict, remedies: Sequence[str]) -> list[str]:
-    """Each failed check with figure and limit, then the remedies."""
-    lines = [
+def failures(verdict: Verdict, remedies: Sequence[str], most: int = _MOST_FAILURES) -> list[str]:
+    """Failed checks with figure and limit, then remedies, wrapped; the rest of more than `most` lines as a count."""
+    failed = [
         f"failed: {words.name(check)} {words.measured(check)} ({words.limit(check)}){_columns(check)}"
         for check in verdict.failed
     ]
-    only = len(verdict.failed) == 1
-    return lines + [f"remedy: {remedy.partition(': ')[2] if only else remedy}" for remedy in remedies]
+    only = len(failed) == 1
+    advice = [f"remedy: {remedy.partition(': ')[2] if only else remedy}" for remedy in remedies]
+    entries = [
+        textwrap.wrap(text, WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False) for text in failed + advice
+    ]
+    if sum(map(len, entries)) <= most:
+        return [line for entry in entries for line in entry]
+    room = max(1, (most - 1 - 2 * len(failed)) // max(1, len(advice)))  # lines of a remedy
+    lines: list[str] = []
+    for shown, entry in enumerate(entries):
+        short = _shortened(entry, 2 if shown < len(failed) else room)
+        if len(lines) + len(short) > most - 1:
+            return [*lines, f"more     {len(entries) - shown} failures and remedies: --details, or the report"]
+        lines += short
+    return [*lines, "more     remedies in full: --details, or the report"]
+
+
+def _shortened(lines: list[str], most: int) -> list[str]:
+    """The first lines, with dots where more follow."""
+    return lines if len(lines) <= most else [*lines[: most - 1], f"{lines[most - 1][: WIDTH - 1]}…"]
+
+
+def _end_cut(text: str) -> str:
+    """A text that fits beside a label of nine characters."""
+    return text if len(text) <= WIDTH - 9 else f"{text[: WIDTH - 10]}…"
 
 
 def _columns(check: Check) -> str:
@@ -150,7 +176,7 @@ def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequen
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
     head = [
         headline(verdict, rows, facts.held_out),
-        f"method   {method_line(verdict, facts)}",
+        f"method   {_end_cut(method_line(verdict, facts))}",
         f"checks   {counts(verdict)}",
     ]
     return head + (table(verdict) if verdict.passed else failures(verdict, remedies))

@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
+import pytest
+
 from anonpipe.verify.check import held
 from anonpipe.verify.summary import RISKS, UTILITIES, RunFacts, summary_lines
 from anonpipe.verify.verdict import Verdict
 
 PLACES = 6  # lines that `demo` prints besides: table, release, report, details, picture, next command
+ADVICE = "mean: for a column with many values at a bound that it cannot cross, " + "transform it, or " * 30 + "drop it"
+
+
+def lines_of(checks, facts=None, remedies=()):
+    lines = summary_lines(Verdict(tuple(checks)), 123_456_789, facts or RunFacts("mdav + pca"), remedies)
+    places = PLACES if lines[0].startswith("RELEASED") else 4  # table, report, details, error
+    assert len(lines) + places <= 20 and max(map(len, lines)) <= 80
+    return lines
+
+
+def figures():
+    keys = [*(f"risk.{name}" for name in RISKS), *(f"utility.{name}" for name in UTILITIES)]
+    checks = [held(key, 0.123456, 0.6, point=0.0123456, columns=("a long name of a column",)) for key in keys]
+    return [*checks, held("group.smallest", 123_456, 5, about={"groups": 1_234})]
 
 
 def test_summary_is_one_screen():
-    keys = [*(f"risk.{name}" for name in RISKS), *(f"utility.{name}" for name in UTILITIES)]
-    checks = [held(key, 0.123456, 0.6, point=0.0123456, columns=("a long name of a column",)) for key in keys]
-    checks.append(held("group.smallest", 123_456, 5, about={"groups": 1_234}))
-    facts = RunFacts("local_synthesis", ("vital_status",), 0.05)
-    lines = summary_lines(Verdict(tuple(checks)), 123_456_789, facts)
-    assert lines[0].startswith("RELEASED") and len(lines) == 13 and len(lines) + PLACES <= 20
-    assert max(map(len, lines)) <= 80
+    lines = lines_of(figures(), RunFacts("local_synthesis", ("vital_status",), 0.05))
+    assert lines[0].startswith("RELEASED") and len(lines) == 13
+
+
+def test_long_method_line_is_cut():
+    lines = lines_of(figures(), RunFacts("additive_cluster_recursive + local_synthesis", ("a_long_stratum",) * 9))
+    assert lines[1].endswith("…") and len(lines) == 13
+
+
+@pytest.mark.parametrize("failures", [1, 2, 5, 12, 40])
+@pytest.mark.parametrize("remedies", [0, 1, 3, 9])
+def test_refusal_is_one_screen(failures, remedies):
+    names = ("a long name of a column", "another long name of a column")
+    checks = [held("mean", 0.3, 0.1, columns=names), *[held("category_share", 0.2, 0.005)] * (failures - 1)]
+    lines = lines_of(checks, remedies=[ADVICE] * remedies)
+    assert lines[0] == f"NOT RELEASED: {failures} of {failures} checks failed"
+    assert lines[3].startswith("failed: mean 0.3 sd (at most 0.1 sd), worst: a long name of a column")
+    shown = [line for line in lines if line.startswith("failed: ")]
+    assert len(shown) == failures or lines[-1].startswith("more     ")
+    assert sum(line.startswith("remedy: ") for line in lines) == remedies or lines[-1].startswith("more     ")
+
+
+def test_short_refusal_is_shown_whole():
+    lines = lines_of([held("mean", 0.3, 0.1)], remedies=["mean: declare a finer step"])
+    assert lines[3:] == ["failed: mean 0.3 sd (at most 0.1 sd)", "remedy: declare a finer step"]

@@ -120,6 +120,9 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, width: 
     _check_membership(job, width, rows, what)
 
 
+_MOST_RECORDS = 10**10  # More than there are persons: no table has so many
+
+
 def _check_membership(job: Job, width: Width, rows: int, what: str) -> None:
     """Refuse a table with so few records for its columns that the preserved moments disclose membership."""
     limit = job.limits["membership_auc"]
@@ -128,10 +131,12 @@ def _check_membership(job: Job, width: Width, rows: int, what: str) -> None:
     expected = told_by_moments(rows, width)
     if expected <= limit:
         return
+    enough = rows_that_tell_no_more(width, limit)
+    needs = "No number of records suffices" if enough > _MOST_RECORDS else f"At least {enough:,} records are needed"
     raise JobError(
         f"{what} has {rows:,} records and {width.columns} independent feature columns. Means and covariances, which "
         f"mask.method {job.replacing.name} preserves, then disclose membership: expected AUC {expected:.2f}, and "
-        f"gates.membership_auc is {limit:g}. {rows_that_tell_no_more(width, limit):,} records would do. Drop columns, "
+        f"gates.membership_auc is {limit:g}. {needs}. Drop columns, "
         "join categories, declare ordered ones kind: ordinal, or take fewer strata (strata.small: merge). "
         "gates.membership_auc: null removes the limit"
     )
