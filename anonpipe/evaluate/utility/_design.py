@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -336,14 +336,11 @@ def _response(analysis: Analysis, values: FloatArray) -> FloatArray:
 
 def _without_intercept(design: Design) -> Design:
     kept = [place for place, name in enumerate(design.names) if name != INTERCEPT]
-    return Design(
-        design.response,
-        design.predictors[:, kept],
-        tuple(design.names[place] for place in kept),
-        tuple(design.terms[place] for place in kept),
-        design.events,
-        design.left_out,
-        design.learnt,
+    return replace(
+        design,
+        predictors=design.predictors[:, kept],
+        names=tuple(design.names[place] for place in kept),
+        terms=tuple(design.terms[place] for place in kept),
     )
 
 

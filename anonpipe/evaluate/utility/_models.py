@@ -306,7 +306,8 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
     here = risks.likelihood(values)
     for taken in range(1, _MOST_STEPS + 1):
         gradient, information = risks.derivatives(values)
-        step = _solved(information, gradient)
+        # Newton's step; the shortest where the information is singular to rounding
+        step = np.asarray(np.linalg.lstsq(information, gradient, rcond=None)[0], dtype=np.float64)
         gain = float(gradient @ step) / 2
         if gain < _REACHED:
             return _finished(risks, values, step, taken)
@@ -428,11 +429,6 @@ def _finished(risks: _Risks, values: FloatArray, step: FloatArray, taken: int) -
 
 def _monotone(risks: _Risks, step: FloatArray) -> FloatArray | None:
     return step if risks.orders(step) else None
-
-
-def _solved(information: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Newton's step; the shortest where the information is singular to rounding."""
-    return np.asarray(np.linalg.lstsq(information, gradient, rcond=None)[0], dtype=np.float64)
 
 
 def _inverse(information: FloatArray) -> FloatArray:
