@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from anonpipe.columns import Role
-from anonpipe.evaluate.risk import Width, least_shown, rows_that_tell_no_more, told_by_moments, width_of
+from anonpipe.evaluate.risk import (
+    EffectiveDimension,
+    effective_dimension,
+    least_shown,
+    membership_from_moments,
+    rows_for_membership,
+)
 from anonpipe.job.model import HELD_OUT, HELD_OUT_OF, Measure
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.looks import Floats, Look
@@ -41,7 +47,7 @@ class Road:
 
     With `merge`, strata that are too small for it join another; `told` is whether what they give away can be
     measured (`tells_strata`). `enough` is how many records it would take for their columns not to tell who is in
-    the table (`anonpipe.evaluate.risk.told_by_moments`), 0 where there are as many.
+    the table (`anonpipe.evaluate.risk.membership_from_moments`), 0 where there are as many.
     """
 
     mask: str | None
@@ -85,20 +91,22 @@ def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int 
         return Road(None, few, _can_join(strata, k, k))
     kept = _kept(masked, guesses)
     smallest = int(strata[strata >= least].min()) if (strata >= least).any() else rows
-    crowded = kept.columns > 0 and told_by_moments(max(2, smallest), kept) > TOLD
-    enough = rows_that_tell_no_more(kept, TOLD) if crowded else 0
+    crowded = kept.columns > 0 and membership_from_moments(max(2, smallest), kept) > TOLD
+    enough = rows_for_membership(kept, TOLD) if crowded else 0
     if all(guesses[look.name].kind.coded for look in masked):
         why = "no masked column is a number or a date, and local_synthesis forms groups by these"
         return Road("spectral_swap", why, merge, enough=enough)
     return Road("local_synthesis", merge=merge, enough=enough)
 
 
-def _kept(masked: Sequence[Look], guesses: Mapping[str, Guess]) -> Width:
+def _kept(masked: Sequence[Look], guesses: Mapping[str, Guess]) -> EffectiveDimension:
     """Of the masked columns what decides how much their moments tell, as the sample has them."""
     shares = [np.bincount(look.codes + 1) / max(1, len(look.codes)) for look in masked]
     coded = [guesses[look.name].kind.coded for look in masked]
     nulls = [np.array([each[0], 1.0 - each[0]]) for each, one in zip(shares, coded, strict=True) if not one]
-    return width_of(coded.count(False), [*nulls, *(each for each, one in zip(shares, coded, strict=True) if one)])
+    return effective_dimension(
+        coded.count(False), [*nulls, *(each for each, one in zip(shares, coded, strict=True) if one)]
+    )
 
 
 def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: int, k: int = 5) -> dict[str, Guess]:

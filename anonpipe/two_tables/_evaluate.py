@@ -552,11 +552,11 @@ def _check_types(first: Named, other: Named, columns: Mapping[str, Column]) -> N
     for name, column in columns.items():
         if name not in other.source.schema.names:
             raise InputError(f"{other.url} does not have column {name!r}; give a table of the same columns")
-        told, found = (_what(table.type(name)) for table in (first, other))
-        if told != found or (told in _CODED and not column.kind.coded and (told, column.kind) != _DAYS):
+        expected, actual = (_what(table.type(name)) for table in (first, other))
+        if expected != actual or (expected in _CODED and not column.kind.coded and (expected, column.kind) != _DAYS):
             raise InputError(
-                f"column {name!r} holds {told} in {first.url} and {found} in {other.url}, as kind {column.kind.value}; "
-                "write both tables with one type, or correct the job"
+                f"column {name!r} holds {expected} in {first.url} and {actual} in {other.url}, as kind "
+                f"{column.kind.value}; write both tables with one type, or correct the job"
             )
 
 

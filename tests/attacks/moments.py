@@ -15,7 +15,7 @@ import pandas as pd
 
 from anonpipe import anonymize
 from anonpipe.errors import JobError
-from anonpipe.evaluate.risk import told_by_moments, width_of
+from anonpipe.evaluate.risk import effective_dimension, membership_from_moments
 from tests.benchmarks.beside_chance import OPEN
 
 TABLES = ((200, 150), (200, 60), (700, 120), (700, 40), (1_000, 20), (3_000, 120))
@@ -48,7 +48,7 @@ def main() -> None:
         both = table(2 * rows, columns)
         members, others = both[:rows].reset_index(drop=True), both[rows:]
         job = {"k": 5, "columns": {name: {"kind": "continuous", "transform": "none"} for name in both}}
-        told = told_by_moments(rows, width_of(columns, []))
+        told = membership_from_moments(rows, effective_dimension(columns, []))
         for mask in MASKS:
             asked = job | {"mask": {"method": mask}, "measure": {"utility": False}}
             made = anonymize(members, asked | {"gates": OPEN})

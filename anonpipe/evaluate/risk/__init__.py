@@ -21,6 +21,7 @@ from anonpipe.evaluate.risk._linkage import ASSIGNED, assigned_cells, drawn_cell
 from anonpipe.evaluate.risk._measure import (
     AttackData,
     ClassShares,
+    EffectiveDimension,
     EquivalenceClasses,
     InferenceTask,
     Matches,
@@ -32,10 +33,9 @@ from anonpipe.evaluate.risk._measure import (
     Scenario,
     StratumGuesses,
     WholeGroups,
-    Width,
-    width_of,
+    effective_dimension,
 )
-from anonpipe.evaluate.risk._membership import rows_that_tell_no_more, told_by_moments
+from anonpipe.evaluate.risk._membership import membership_from_moments, rows_for_membership
 from anonpipe.evaluate.risk._nearest import Nearest, Ranks, Whitened, merge_nearest, nearest
 from anonpipe.evaluate.risk._probabilistic import fewest_alike, link_by
 from anonpipe.evaluate.risk._scenario import (
@@ -78,6 +78,7 @@ __all__ = [
     "AttackData",
     "ClassShares",
     "Coding",
+    "EffectiveDimension",
     "EquivalenceClasses",
     "Guesses",
     "InferenceTask",
@@ -98,24 +99,23 @@ __all__ = [
     "Tolerances",
     "Whitened",
     "WholeGroups",
-    "Width",
     "around",
     "assigned_cells",
     "candidates",
     "drawn_cells",
+    "effective_dimension",
     "fewest_alike",
     "guess_nearest",
     "joined",
     "key_matches",
     "least_shown",
     "link_by",
+    "membership_from_moments",
     "merge_nearest",
     "nearest",
     "outermost",
     "reaches",
+    "rows_for_membership",
     "rows_of",
-    "rows_that_tell_no_more",
     "scenario_risk",
-    "told_by_moments",
-    "width_of",
 ]

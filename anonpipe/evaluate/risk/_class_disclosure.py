@@ -170,7 +170,7 @@ def _of_columns(data: AttackData) -> Measured | Reason:
     found: list[Measurement] = []
     for name, column in columns.items():
         given = {"shares": column.shares, "sizes": column.sizes} if column.sizes is not None else {}
-        found.extend(class_risk(column.told, column=name, **given))
+        found.extend(class_risk(column.disclosed, column=name, **given))
     return found
 
 

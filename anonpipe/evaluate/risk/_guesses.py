@@ -49,14 +49,14 @@ def guess_nearest(released: FloatArray, asked: FloatArray, coding: Coding) -> Gu
 
 def best_constant(values: FloatArray, allowed: float) -> float:
     """The value around which most released ones lie, or null if there are more of those."""
-    told = np.sort(values[~np.isnan(values)])
-    if not len(told):
+    present = np.sort(values[~np.isnan(values)])
+    if not len(present):
         return math.nan
     # The window of twice the allowed error that starts at each value.
-    inside = np.searchsorted(told, told + 2 * allowed * (1 + 1e-9), side="right") - np.arange(len(told))
+    inside = np.searchsorted(present, present + 2 * allowed * (1 + 1e-9), side="right") - np.arange(len(present))
     first = int(np.argmax(inside))
     last = first + int(inside[first]) - 1
-    return float(told[[first, last]].mean()) if inside[first] >= len(values) - len(told) else math.nan
+    return float(present[[first, last]].mean()) if inside[first] >= len(values) - len(present) else math.nan
 
 
 def by_trees(

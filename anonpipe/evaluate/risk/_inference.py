@@ -433,7 +433,7 @@ def _of_release(data: AttackData) -> Measured | Reason:
     if isinstance(guessed, Reason):
         return guessed
     found = attribute_inference(
-        guessed.told,
+        guessed.released,
         guessed.members,
         guessed.controls,
         categories=guessed.categories,

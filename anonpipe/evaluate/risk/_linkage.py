@@ -122,7 +122,7 @@ def score_linkage(
     References
     ----------
     Pagliuca & Seri (1999), Some results of individual ranking method on the system of enterprise accounts annual
-    survey, Esprit SDC project; Domingo- Ferrer & Torra (2001), in Confidentiality, Disclosure and Data Access, ch. 6;
+    survey, Esprit SDC project; Domingo-Ferrer & Torra (2001), in Confidentiality, Disclosure and Data Access, ch. 6;
     Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 6.1.
     """
     queries = len(found.rows)
@@ -416,7 +416,7 @@ def assigned_cells(
     released: FloatArray,
     cells: Sequence[Cell],
     own: IntArray,
-    told: IntArray,
+    owners: IntArray,
     sizes: IntArray,
     rng: np.random.Generator,
 ) -> FloatArray:
@@ -424,8 +424,8 @@ def assigned_cells(
 
     - `original`, `released`: features, shapes (n, width) and (m, width).
     - `cells`: of rows of these.
-    - `own`, `told`: of each original its own number, or that of its group, and of each released record the same; shapes
-      (n,), (m,).
+    - `own`, `owners`: of each original its own number, or that of its group, and of each released record the same;
+      shapes (n,), (m,).
     - `sizes`: records that are alike to each original, shape (n,).
     - `rng`: draws the order of the released records, in which equal distances are told apart.
 
@@ -451,7 +451,7 @@ def assigned_cells(
         hits = []
         for ours, chosen in ((rows, columns), nearest):
             persons = cell.originals[ours]
-            hits.append(float(((own[persons] == told[theirs[chosen]]) / sizes[persons]).sum()))
+            hits.append(float(((own[persons] == owners[theirs[chosen]]) / sizes[persons]).sum()))
         found[at] = *hits, len(cell.originals)
     return found
 

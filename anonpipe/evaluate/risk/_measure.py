@@ -115,7 +115,7 @@ class WholeGroups:
 class ClassShares:
     """What groups tell of a class column, the shares of its classes, and the sizes of the groups (None: unknown)."""
 
-    told: ClassDisclosure
+    disclosed: ClassDisclosure
     shares: FloatArray
     sizes: IntArray | None
 
@@ -124,7 +124,7 @@ class ClassShares:
 class InferenceTask:
     """Records whose columns are guessed from the release."""
 
-    told: FloatArray  # Values of some released records, which the scale is taken of
+    released: FloatArray  # Values of some released records, which the scale is taken of
     # members, controls: values of original records that are looked for, and of held-out ones
     members: FloatArray
     controls: FloatArray
@@ -229,7 +229,9 @@ class AttackData:
     classes: Mapping[str, ClassShares] | Reason  # What groups tell of the class columns
     strata: Mapping[str, StratumGuesses] | Reason  # Guesses of the columns that make the strata
     scenarios: Mapping[str, Scenario] | Reason
-    moments: tuple[int, Width] | Reason  # Records whose moments are kept, of the smallest such part, and their columns
+    moments: (
+        tuple[int, EffectiveDimension] | Reason
+    )  # Records whose moments are kept, of the smallest such part, and their columns
     smallest_group: int | Reason | None  # Its records; None where the whole table is one group
     link: Link  # What ties a released record to one person; see `link_by`
     exact_moments: bool = False  # Whether mean and scatter of every group are kept exactly
@@ -240,14 +242,14 @@ class AttackData:
 # --- How many columns there are for what their moments tell, and how unequally far from the mean records lie in them --
 
 
-class Width(NamedTuple):
+class EffectiveDimension(NamedTuple):
     """Of a table's columns what decides how much their moments tell."""
 
     columns: int  # How many are linearly independent
     spread: float  # Variance of the records' squared Mahalanobis distances
 
 
-def width_of(numbers: int, attributes: Iterable[FloatArray]) -> Width:
+def effective_dimension(numbers: int, attributes: Iterable[FloatArray]) -> EffectiveDimension:
     """Of so many numbers, and of attributes the shares of whose categories these are, all taken for independent.
 
     Notes
@@ -257,4 +259,6 @@ def width_of(numbers: int, attributes: Iterable[FloatArray]) -> Width:
     """
     there = [shares[shares > 0] for shares in attributes]
     columns = numbers + sum(len(shares) - 1 for shares in there)
-    return Width(columns, 2.0 * numbers + sum(float((1.0 / shares).sum()) - len(shares) ** 2 for shares in there))
+    return EffectiveDimension(
+        columns, 2.0 * numbers + sum(float((1.0 / shares).sum()) - len(shares) ** 2 for shares in there)
+    )

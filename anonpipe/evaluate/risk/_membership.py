@@ -16,7 +16,7 @@ from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._interval import difference, wilson
-from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, Width, records_of
+from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measure, Measured, records_of
 from anonpipe.evaluate.utility import Auc, auc
 from anonpipe.types import FloatArray
 
@@ -166,7 +166,7 @@ _FOLDS, _TREES = 5, 40
 _WIDER = 1.5  # Square root of (1/5 + 1/4) / (1/5): how much wider intervals are as folds learn from each other
 
 
-def signs(told: FloatArray, asked: FloatArray, found: Guesses, categories: Sequence[int]) -> FloatArray:
+def signs(released: FloatArray, asked: FloatArray, found: Guesses, categories: Sequence[int]) -> FloatArray:
     """What the release shows of each record, as numbers for a classifier; shape (n_asked, 3 · n_columns).
 
     Of each column: how far its closest released record in all other columns is, by itself and as a share of the last of
@@ -180,7 +180,7 @@ def signs(told: FloatArray, asked: FloatArray, found: Guesses, categories: Seque
         if at in categories:
             off = (own != guess).astype(np.float64)
         else:
-            off = np.abs(own - guess) / (spread(told[:, at]) or 1.0)
+            off = np.abs(own - guess) / (spread(released[:, at]) or 1.0)
         off = np.where(np.isnan(own) & np.isnan(guess), 0.0, np.where(np.isnan(off), 1.0, off))
         near, last = found.squared[:, at, 0], found.squared[:, at, -1]
         last = np.where(np.isfinite(last), last, near)
@@ -189,7 +189,7 @@ def signs(told: FloatArray, asked: FloatArray, found: Guesses, categories: Seque
 
 
 def trained_membership(
-    told: FloatArray,
+    released: FloatArray,
     members: FloatArray,
     controls: FloatArray,
     found: Guesses,
@@ -200,7 +200,7 @@ def trained_membership(
 ) -> Measurement:
     """Tell members from held-out records by a forest, which has seen others of both.
 
-    - `told`: cells of some released records, which the scale is taken of.
+    - `released`: cells of some released records, which the scale is taken of.
     - `members`, `controls`: cells of records that the release was made from, and of held-out ones; five or more each.
     - `found`: what the closest released records say of each column of members, then of controls.
     - `categories`: numbers of the columns that hold codes.
@@ -226,7 +226,7 @@ def trained_membership(
     inside = np.arange(len(asked)) < len(members)
     forest = ExtraTreesClassifier(_TREES, min_samples_leaf=5, class_weight="balanced", random_state=seed)
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
-    features = signs(told, asked, found, categories)
+    features = signs(released, asked, found, categories)
     scores = cross_val_predict(forest, features, inside, cv=folds, method="predict_proba")[:, 1]
     area = auc(scores[inside], scores[~inside])
     return _TRAINED.measured(
@@ -254,7 +254,7 @@ def trained_on(data: AttackData) -> Sequence[Measurement]:
     guessed = data.guessed
     if isinstance(guessed, Reason):
         return ()
-    given = guessed.told, guessed.members, guessed.controls, guessed.found, guessed.categories
+    given = guessed.released, guessed.members, guessed.controls, guessed.found, guessed.categories
     return (trained_membership(*given, of=data.rows),)
 
 
@@ -265,7 +265,7 @@ def trained_on(data: AttackData) -> Sequence[Measurement]:
 _GRID = 2_000  # Quantiles of the members' distances over which their chance is averaged: exact to 0.0002
 
 
-def told_by_moments(rows: int, width: Width) -> float:
+def membership_from_moments(rows: int, width: EffectiveDimension) -> float:
     """Chance that a member is nearer to the mean of the table, in its covariance, than a person who is not in it.
 
     - `rows`: records that the moments are of, 2 or more.
@@ -314,21 +314,21 @@ def _overlap(mean: float, variance: float) -> float:
     return math.log(scale) + math.lgamma(2 * shape + 1) - (2 * shape + 1) * math.log(2) - 2 * math.lgamma(shape)
 
 
-def rows_that_tell_no_more(width: Width, most: float) -> int:
+def rows_for_membership(width: EffectiveDimension, most: float) -> int:
     """The fewest records whose moments tell members from others by no more than `most`, above 0.5.
 
     Examples
     --------
-    >>> from anonpipe.evaluate.risk import width_of
-    >>> rows_that_tell_no_more(width_of(64, []), 0.6)
+    >>> from anonpipe.evaluate.risk import effective_dimension
+    >>> rows_for_membership(effective_dimension(64, []), 0.6)
     1054
     """
     low, high = width.columns + 1, width.columns + 2
-    while told_by_moments(high, width) > most:
+    while membership_from_moments(high, width) > most:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if told_by_moments(middle, width) > most else (low, middle)
+        low, high = (middle, high) if membership_from_moments(middle, width) > most else (low, middle)
     return high
 
 
@@ -342,7 +342,7 @@ def _from_moments(data: AttackData) -> Measured | Reason:
         f"Expected, not attacked: of {width.columns} independent columns and {rows} records, whose means and "
         "covariances are kept. Of several strata that are masked by themselves, the smallest."
     )
-    return (_EXPECTED.measured(told_by_moments(max(2, rows), width), data.rows, baseline=0.5, note=note),)
+    return (_EXPECTED.measured(membership_from_moments(max(2, rows), width), data.rows, baseline=0.5, note=note),)
 
 
 MOMENTS = Measure(

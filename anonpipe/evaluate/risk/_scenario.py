@@ -286,7 +286,7 @@ class KeyMatches:
 def key_matches(
     points: FloatArray,
     blocks: IntArray,
-    told: IntArray,
+    owners: IntArray,
     queries: FloatArray,
     own_blocks: IntArray,
     own: tuple[IntArray, IntArray, FloatArray],
@@ -296,7 +296,7 @@ def key_matches(
     - `points`, `queries`: features of the masked columns known, shapes (n, width) and (m, width).
     - `blocks`, `own_blocks`: a number of what the unchanged columns known hold, equal where these are; shapes (n,) and
       (m,).
-    - `told`: what is told of each released record: its own number, or one of its group, shape (n,).
+    - `owners`: what is told of each released record: its own number, or one of its group, shape (n,).
     - `own`: starts, places and weights as of `nearest_of_block`: what counts as the own record of each.
     """
     order = np.argsort(blocks, kind="stable")
@@ -304,7 +304,7 @@ def key_matches(
     begins, ends = (np.searchsorted(ordered, own_blocks, side=side) for side in ("left", "right"))
     sorted_points = np.ascontiguousarray(points[order], dtype=np.float64)
     asked = np.ascontiguousarray(queries, dtype=np.float64)
-    found = nearest_of_block(sorted_points, told[order], begins, ends, asked, *own)
+    found = nearest_of_block(sorted_points, owners[order], begins, ends, asked, *own)
     return KeyMatches(*found)
 
 
@@ -358,7 +358,7 @@ def reach(squared: Squared) -> Squared:
 @nb.njit(cache=True, nogil=True)
 def nearest_of_block(
     points: FloatArray,
-    told: IntArray,
+    owners: IntArray,
     begins: IntArray,
     ends: IntArray,
     queries: FloatArray,
@@ -391,7 +391,7 @@ def nearest_of_block(
                 best, ties[q], own[q] = distance, 0, 0.0
             ties[q] += 1
             for at in range(starts[q], starts[q + 1]):
-                if places[at] == told[i]:
+                if places[at] == owners[i]:
                     own[q] += weights[at]
         squared[q] = best
     return squared, ties, own

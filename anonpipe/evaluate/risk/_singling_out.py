@@ -96,10 +96,10 @@ def on_one_column(released: FloatArray, categories: Sequence[int], wanted: int, 
     rare: list[tuple[int, float, float]] = []
     for at, column in enumerate(_filled(released).T):
         values, counts = np.unique(column, return_counts=True)
-        told = values[np.isfinite(values)]
-        if at not in categories and len(told):
-            ends += [(at, -_LARGEST, told[0]), (at, told[-1], _LARGEST)]
-        if len(told) < len(values):
+        finite = values[np.isfinite(values)]
+        if at not in categories and len(finite):
+            ends += [(at, -_LARGEST, finite[0]), (at, finite[-1], _LARGEST)]
+        if len(finite) < len(values):
             ends.append((at, np.inf, np.inf))
         rare += [(at, value, value) for value in values[(counts == 1) & np.isfinite(values)].tolist()]
     chosen = [rare[place] for place in rng.permutation(len(rare))[:wanted]]
@@ -129,7 +129,7 @@ def on_several_columns(
 
 
 def _medians(cells: FloatArray) -> FloatArray:
-    return np.array([np.median(told) if len(told := column[~np.isnan(column)]) else 0.0 for column in cells.T])
+    return np.array([np.median(finite) if len(finite := column[~np.isnan(column)]) else 0.0 for column in cells.T])
 
 
 def outermost(released: FloatArray) -> FloatArray:

@@ -109,23 +109,23 @@ def tail_linkage(
     In all columns together a record is as far from the middle as the sum of the squared normal scores of its ranks says
     (mean ranks for equal values, nulls in the middle).
     """
-    told, hits = np.asarray(values, dtype=np.float64), np.asarray(chances, dtype=np.float64)
-    if told.ndim != 2 or not told.size or hits.shape != (len(told),) or len(names) != told.shape[1]:
+    numbers, hits = np.asarray(values, dtype=np.float64), np.asarray(chances, dtype=np.float64)
+    if numbers.ndim != 2 or not numbers.size or hits.shape != (len(numbers),) or len(names) != numbers.shape[1]:
         raise JobError(
-            f"values of shape {told.shape} for {hits.shape[0] if hits.ndim else 0} records and {len(names)} names; "
+            f"values of shape {numbers.shape} for {hits.shape[0] if hits.ndim else 0} records and {len(names)} names; "
             "give one row a record and one column a name"
         )
-    far = np.stack([_squared_scores(column) for column in told.T]).sum(axis=0)
+    far = np.stack([_squared_scores(column) for column in numbers.T]).sum(axis=0)
     tails = []
     for share in SHARES:
-        outer = np.stack([_outermost(column, share) | _outermost(-column, share) for column in told.T])
+        outer = np.stack([_outermost(column, share) | _outermost(-column, share) for column in numbers.T])
         each = tuple((name, *_counted(hits, which)) for name, which in zip(names, outer, strict=True))
         both = np.asarray(outer.any(axis=0)), _outermost(far, share)
         any_column, together = (_counted(hits, which) for which in both)
         led = tuple(float((hits[which] > 0).mean()) if which.any() else math.nan for which in both)
         tails.append(Tail(share, each, any_column, together, (led[0], led[1])))
     everyone, found = float(hits.mean()), float((hits > 0).mean())
-    return TailLinkage(tuple(tails), everyone, found, len(told), records_of(of, len(told), "records"))
+    return TailLinkage(tuple(tails), everyone, found, len(numbers), records_of(of, len(numbers), "records"))
 
 
 def _outermost(values: FloatArray, share: float) -> BoolArray:

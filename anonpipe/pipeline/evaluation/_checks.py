@@ -50,12 +50,12 @@ def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
     0.09
     """
 
-    def told(name: str) -> bool:
+    def is_sure(name: str) -> bool:
         found = gated(name, assessment.measured)
         return found is not None and not isnan(_judged(name, found)) and not _of_few_held(found)
 
     at_default = job.gates.at_default
-    return {name: limit if name not in at_default or told(name) else None for name, limit in job.limits.items()}
+    return {name: limit if name not in at_default or is_sure(name) else None for name, limit in job.limits.items()}
 
 
 def _of_few_held(found: Measurement) -> bool:

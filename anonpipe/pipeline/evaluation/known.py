@@ -83,11 +83,11 @@ class KeyColumns:
         for at, values in self.numbers.items():
             if at not in beside.positions:  # of too many values to count in distances
                 continue
-            which, told = beside.positions.index(at), ~np.isnan(known[:, at])
+            which, present = beside.positions.index(at), ~np.isnan(known[:, at])
             scores = beside.tables[which][: len(values), 0] * scale[begins[which]]
             order = np.argsort(values[~np.isnan(values)])
             place = owners.index(fitted.cells.names[at])
-            found[told, place] = np.interp(known[told, at], values[order], scores[order])
+            found[present, place] = np.interp(known[present, at], values[order], scores[order])
         return found[:, self.masked]
 
     def classes(self, cells: FloatArray) -> IntArray:
@@ -145,11 +145,11 @@ def with_numbers(cells: FloatArray, values: Mapping[int, FloatArray]) -> FloatAr
     >>> with_numbers(np.array([[1.0, 7.0], [2.0, 8.0]]), {0: np.array([30.0, 40.0, np.nan])}).tolist()
     [[40.0, 7.0], [nan, 8.0]]
     """
-    told = cells.copy()
+    decoded = cells.copy()
     for at, each in values.items():
         codes = np.nan_to_num(cells[:, at], nan=len(each) - 1).astype(np.int64)
-        told[:, at] = each[codes]
-    return told
+        decoded[:, at] = each[codes]
+    return decoded
 
 
 def _owners(fitted: Fitted) -> list[str]:

@@ -252,7 +252,7 @@ class _RunReader:
             fewest_alike=fewest_alike(work, fitted, cut) if fitted.own_positions and self.grouped else None,
         )
 
-    def _moments(self) -> tuple[int, risk.Width] | Reason:
+    def _moments(self) -> tuple[int, risk.EffectiveDimension] | Reason:
         """Where a hold-out was asked for and is too small, nothing stands in for what it should have measured."""
         if self.no_control is Reason.FEW_HELD:
             return self.no_control
@@ -294,7 +294,7 @@ class _RunReader:
         if cells is None:
             raise EngineError("records to guess were not kept; go on with --resume")
         return risk.InferenceTask(
-            cells.told,
+            cells.released,
             cells.members,
             cells.controls,
             found_guesses(self.work, self.cut),
@@ -349,8 +349,8 @@ class _RunReader:
             return Reason.NO_CLASS
         shares = {column.name: np.asarray(column.shares) for column in self.fitted.classes}
         if self.counted is None:
-            told = spanning_disclosures(self.work, self.fitted, self.cut)
-            return {name: risk.ClassShares(one, shares[name], sizes) for name, (one, sizes) in told.items()}
+            disclosures = spanning_disclosures(self.work, self.fitted, self.cut)
+            return {name: risk.ClassShares(one, shares[name], sizes) for name, (one, sizes) in disclosures.items()}
         sizes = self.counted.tallied_sizes if self.grouped else None
         pairs = zip(shares.items(), self.counted.whole.classes, strict=True)
         return {name: risk.ClassShares(one, share, sizes) for (name, share), one in pairs}

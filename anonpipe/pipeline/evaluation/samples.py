@@ -245,12 +245,12 @@ def _assigned(work: Work, fitted: Fitted, rows: Rows, index: int, of: int) -> Fl
     cells = drawn_cells(*_on_one_scale(fitted, rows), blocks, min(1.0, ASSIGNED / of), rng)
     ours, theirs, cells = rows_of(cells)
     if links_own(fitted):
-        own, told, sizes = ours, theirs, np.ones(len(ours), dtype=np.int64)
+        own, owners, sizes = ours, theirs, np.ones(len(ours), dtype=np.int64)
     else:
         alike = alike_numbers(fitted, rows.original, rows.labels)
-        own, told, sizes = alike[ours], alike[theirs], looked_up(*counted(alike), alike[ours])
+        own, owners, sizes = alike[ours], alike[theirs], looked_up(*counted(alike), alike[ours])
     original, released = (masked_features(fitted, part) for part in (rows.original[ours], rows.released[theirs]))
-    return assigned_cells(original, released, cells, own, told, sizes, rng)
+    return assigned_cells(original, released, cells, own, owners, sizes, rng)
 
 
 def _on_one_scale(fitted: Fitted, rows: Rows) -> tuple[FloatArray, FloatArray]:
@@ -315,9 +315,9 @@ def spanning_counts(fitted: Fitted, rows: Rows) -> dict[str, npt.NDArray[Any]]:
     if own := fitted.own_positions:
         kept |= dict(zip(("alike", "alike_sizes"), counted(row_numbers(cells[:, own], labels)), strict=True))
     # Sets of equal rows are told apart by unchanged columns too, which any reader sees.
-    told = alike_numbers(fitted, cells, labels) if fitted.procedure.members == "alike" else labels
+    groups = alike_numbers(fitted, cells, labels) if fitted.procedure.members == "alike" else labels
     for at, column in enumerate(fitted.classes):
-        both, counts = np.unique(np.stack([told, column.codes(cells)]), axis=1, return_counts=True)
+        both, counts = np.unique(np.stack([groups, column.codes(cells)]), axis=1, return_counts=True)
         kept |= {f"class_{at}": np.concatenate([both, counts[None]]).T}
     return kept
 
@@ -428,8 +428,8 @@ def spanning_disclosures(work: Work, fitted: Fitted, cut: Cut) -> dict[str, tupl
     """Of each class column what groups that span partitions tell of it, and their sizes."""
     found = {}
     for at, column in enumerate(fitted.classes):
-        (told,) = read_samples(work, cut, f"class_{at}")
-        labels, codes = (np.repeat(told[:, place], told[:, 2]) for place in (0, 1))
+        (counts,) = read_samples(work, cut, f"class_{at}")
+        labels, codes = (np.repeat(counts[:, place], counts[:, 2]) for place in (0, 1))
         found[column.name] = class_disclosure(labels, codes, column.shares), counted(labels)[1]
     return found
 
@@ -465,10 +465,10 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
     step = -(-len(original) // RANKED_ROWS)
     if len(held := held_cells(work, fitted)) >= FEWEST_HELD:
         members = own[:: -(-len(own) // wanted_queries(fitted.job, cut.rows))]
-        guessed = {"told": released[::step, : len(fitted.cells.names)], "members": members, "controls": held}
+        guessed = {"released": released[::step, : len(fitted.cells.names)], "members": members, "controls": held}
         work.staging.write_record(_GUESSED, guessed)
         if fitted.unit is None:
-            _keep_predicates(work, fitted, np.concatenate([guessed["told"], *read_samples(work, cut, "outermost")]))
+            _keep_predicates(work, fitted, np.concatenate([guessed["released"], *read_samples(work, cut, "outermost")]))
     ranked = {"ranked_original": known_features(fitted, original[::step])}
     ranked |= {"ranked_released": known_features(fitted, released[::step])}
     work.staging.write_record(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)
@@ -505,7 +505,7 @@ def read_units(work: Work) -> AskedUnits:
 class GuessedCells:
     """Records whose columns are guessed from the release."""
 
-    told: FloatArray  # Cells of some released records, which the scale is taken of
+    released: FloatArray  # Cells of some released records, which the scale is taken of
     # members, controls: cells of original records that are looked for, and of held-out ones
     members: FloatArray
     controls: FloatArray

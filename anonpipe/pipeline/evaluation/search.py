@@ -98,12 +98,12 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     ranks = Ranks.of(before), Ranks.of(after)
     targets = SearchTargets(queries.features, control, first_half(fitted), ranks, axes)
     found = search_release(released, targets, begin)
-    told: Told = {"release": of_groups, "ranks": of_groups}
+    row_labels: RowLabels = {"release": of_groups, "ranks": of_groups}
     if apart is not None:
         by_strata = _knowing_no_stratum(released, queries, control, apart, begin)
         found |= by_strata
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
-        told |= {name: of_strata for name in by_strata}
+        row_labels |= {name: of_strata for name in by_strata}
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
     arrays |= _by_keys(work, fitted, queries, cells, released, alike, begin)
     predicates = read_predicates(work)
@@ -113,12 +113,12 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     arrays |= _meeting(predicates, "original", cells, begin) | _within(fitted, queries, cells)
     found |= _in_original(known_features(fitted, cells), queries, apart if control is None else None, begin)
     if "strata_original" in found:
-        told["strata_original"] = stratum_numbers(fitted, cells)
-    _save(work, index, found, told, begin, arrays)
+        row_labels["strata_original"] = stratum_numbers(fitted, cells)
+    _save(work, index, found, row_labels, begin, arrays)
     return {"rows": len(cells)}
 
 
-Told = dict[str, Mapping[str, IntArray]]  # Of what was found under a name, what is told of each of the partition's rows
+RowLabels = dict[str, Mapping[str, IntArray]]  # Of what was found under a name, labels of each of the partition's rows
 
 
 def _control(work: Work, fitted: Fitted) -> FloatArray | None:
@@ -187,7 +187,7 @@ def _by_keys(
     scenarios = key_columns(fitted)
     if not scenarios or not links_persons(fitted):
         return {}
-    told = begin + np.arange(len(cells)) if links_own(fitted) else alike
+    owners = begin + np.arange(len(cells)) if links_own(fitted) else alike
     own = _own_of(work, fitted, queries)
     arrays: dict[str, npt.NDArray[Any]] = {}
     begins = np.cumsum([columns.masked.sum() for columns in scenarios])[:-1]
@@ -196,7 +196,7 @@ def _by_keys(
         found = key_matches(
             released[:, columns.masked],
             columns.blocks(cells),
-            told,
+            owners,
             known[at],
             queries.own_blocks[:, at],
             own,
@@ -256,23 +256,23 @@ def found_by_keys(work: Work, fitted: Fitted, cut: Cut, at: int) -> FloatArray:
 
 def coding_of(fitted: Fitted, given: GuessedCells) -> Coding:
     """The scale on which closest records are looked for when columns are guessed."""
-    return Coding.of(given.told, given.asked, coded_positions(fitted))
+    return Coding.of(given.released, given.asked, coded_positions(fitted))
 
 
 def _save(
     work: Work,
     index: int,
     found: dict[str, Nearest],
-    told: Told,
+    row_labels: RowLabels,
     begin: int,
     arrays: dict[str, npt.NDArray[Any]],
 ) -> None:
-    """Keep what was found, with what is told of each of the partition's rows, and other arrays."""
+    """Keep what was found, with labels of each of the partition's rows, and other arrays."""
     for name, one in found.items():
         arrays |= {f"{name}.squared": one.squared, f"{name}.rows": one.rows}
         if one.values is not None:
             arrays[f"{name}.values"] = one.values
-        for what, values in told.get(name, {}).items():
+        for what, values in row_labels.get(name, {}).items():
             of_rows = values[np.maximum(one.rows - begin, 0)]
             arrays[f"{name}.{what}"] = np.where(one.rows >= 0, of_rows, -1)
     work.staging.write_record(_file(index), arrays)
@@ -282,23 +282,23 @@ def _file(index: int) -> str:
     return f"{FOLDER}/found-{index}.npz"
 
 
-def found_in(work: Work, cut: Cut, name: str, told: str | None = None) -> NearestMatches:
+def found_in(work: Work, cut: Cut, name: str, label: str | None = None) -> NearestMatches:
     """Merge what a search found in the partitions, one after the other."""
     whole: Nearest | None = None
     own: IntArray = np.empty((0, 0), dtype=np.int64)
     for index in range(len(cut.partitions)):
         file = work.staging.read_record(_file(index))
         part = Nearest(file[f"{name}.squared"], file[f"{name}.rows"], file.get(f"{name}.values"))
-        of_part = file[f"{name}.{told}"] if told else np.full(part.rows.shape, -1)
+        of_part = file[f"{name}.{label}"] if label else np.full(part.rows.shape, -1)
         merged = part if whole is None else merge_nearest([whole, part], part.rows.shape[1])
         if whole is None:
             own = of_part
-        elif told:
+        elif label:
             own = _groups_of(merged.rows, [(whole.rows, own), (part.rows, of_part)])
         whole = merged
     if whole is None:
         raise EngineError("nothing was searched; go on with --resume")
-    return NearestMatches(whole, own if told else None)
+    return NearestMatches(whole, own if label else None)
 
 
 def own_alike(work: Work, cut: Cut) -> IntArray:

@@ -9,7 +9,7 @@ from typing import Any
 from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.rounding import PartShares
 from anonpipe.errors import JobError
-from anonpipe.evaluate.risk import Width, rows_that_tell_no_more, told_by_moments
+from anonpipe.evaluate.risk import EffectiveDimension, membership_from_moments, rows_for_membership
 from anonpipe.job.model import Job
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Features, Masker
@@ -100,7 +100,7 @@ def _intervals(job: Job, encoders: Encoders, masker: Masker) -> IntervalDecoder 
 _IN_GROUPS = "cluster: {method: mdav} in place of any mask"
 
 
-def _check(job: Job, masker: Masker, features: Features, strata: Strata, width: Width) -> None:
+def _check(job: Job, masker: Masker, features: Features, strata: Strata, width: EffectiveDimension) -> None:
     """Refuse options that the columns or the strata do not allow."""
     # With fewer records than feature columns (and two more) a regression fits each record exactly, and permuted
     # components stay in the span of the originals: "synthetic" records would be original ones.
@@ -123,15 +123,15 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, width: 
 _MOST_RECORDS = 10**10  # More than there are persons: no table has so many
 
 
-def _check_membership(job: Job, width: Width, rows: int, what: str) -> None:
+def _check_membership(job: Job, width: EffectiveDimension, rows: int, what: str) -> None:
     """Refuse a table with so few records for its columns that the preserved moments disclose membership."""
     limit = job.limits["membership_auc"]
     if limit is None or width.columns < 1:
         return
-    expected = told_by_moments(rows, width)
+    expected = membership_from_moments(rows, width)
     if expected <= limit:
         return
-    enough = rows_that_tell_no_more(width, limit)
+    enough = rows_for_membership(width, limit)
     needs = "No number of records suffices" if enough > _MOST_RECORDS else f"At least {enough:,} records are needed"
     raise JobError(
         f"{what} has {rows:,} records and {width.columns} independent feature columns. Means and covariances, which "
@@ -154,7 +154,7 @@ EXCHANGED = 5.0
 
 
 def needed(
-    masker: Masker, features: Features, covariance: float, width: Width, membership: float | None
+    masker: Masker, features: Features, covariance: float, width: EffectiveDimension, membership: float | None
 ) -> tuple[int, str] | None:
     """Records that a stratum needs, with a text; None where k is enough, as records belong to persons."""
     # The most of three numbers: for moments (of fewer records part of one discloses the rest, see `small_groups`), for
@@ -163,7 +163,7 @@ def needed(
         return None
     least = max(_least(features), math.ceil(EXCHANGED / covariance))
     if membership is not None and width.columns:
-        least = max(least, rows_that_tell_no_more(width, membership))
+        least = max(least, rows_for_membership(width, membership))
     return least, f"{least}, which {masker.name} needs for covariances of {_least(features) - 2} feature columns"
 
 

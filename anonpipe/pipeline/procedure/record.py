@@ -23,7 +23,7 @@ from anonpipe.encoding.scan import Scan
 from anonpipe.environment import one_thread
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk import Width, width_of
+from anonpipe.evaluate.risk import EffectiveDimension, effective_dimension
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.executor import Pass, RowsPass, passes
 from anonpipe.methods.options import MethodOptions
@@ -48,14 +48,14 @@ class Encoders:
     rounded: RoundedColumns | None = None  # How counts of categories are rounded; None where they are kept
 
     @property
-    def dimension(self) -> Width:
+    def dimension(self) -> EffectiveDimension:
         """The effective number of variables whose moments are preserved."""
         numbers = len(self.features.numbers) + self.conditioning.width
         nulls = [block.null_share for block in self.features.numbers if block.stop - block.start == 2]
         shares = [np.array([share, 1.0 - share]) for share in nulls] + [
             block.shares for block in self.features.categories
         ]
-        return width_of(numbers, shares)
+        return effective_dimension(numbers, shares)
 
     def describe_features(self, k: int, rows: int) -> Features:
         """The description of the features that methods get."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import rows_that_tell_no_more, told_by_moments, width_of
+from anonpipe.evaluate.risk import effective_dimension, membership_from_moments, rows_for_membership
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
 from tests import small
@@ -37,18 +37,18 @@ TABLES = {
 def test_what_is_expected_is_what_an_attack_finds(name):
     rows, numbers, attributes, within = TABLES[name]
     found = np.mean([attacked(rows, numbers, attributes, seed) for seed in range(8)])
-    assert told_by_moments(rows, width_of(numbers, attributes)) == pytest.approx(found, abs=within)
+    assert membership_from_moments(rows, effective_dimension(numbers, attributes)) == pytest.approx(found, abs=within)
     assert found > 0.52  # there is something to be told
 
 
 def test_more_records_tell_less_and_as_few_as_columns_tell_all():
-    width = width_of(12, [np.array([0.7, 0.2, 0.1])])
-    told = [told_by_moments(rows, width) for rows in (15, 16, 40, 400, 40_000)]
+    width = effective_dimension(12, [np.array([0.7, 0.2, 0.1])])
+    told = [membership_from_moments(rows, width) for rows in (15, 16, 40, 400, 40_000)]
     assert told[0] == 1.0 and told == sorted(told, reverse=True) and told[-1] < 0.501
-    enough = rows_that_tell_no_more(width, 0.55)
-    assert told_by_moments(enough, width) <= 0.55 < told_by_moments(enough - 1, width)
+    enough = rows_for_membership(width, 0.55)
+    assert membership_from_moments(enough, width) <= 0.55 < membership_from_moments(enough - 1, width)
     with pytest.raises(InputError, match="moments of 1 records"):
-        told_by_moments(1, width)
+        membership_from_moments(1, width)
 
 
 def wide(rows, columns, seed=1):

@@ -92,7 +92,8 @@ def test_it_sees_what_a_single_distance_does_not():
     released = blurred(rng, members)
     one = trained_membership(released, members, controls, guesses(released, members, controls, [3]), [3], of=9_000)
     scale = released.std(axis=0)
-    plain, *_ = membership(*(nearest(released / scale, each / scale, 2).distances[:, 0] for each in (members, controls)))
+    near = [nearest(released / scale, each / scale, 2).distances[:, 0] for each in (members, controls)]
+    plain, *_ = membership(*near)
     assert one.value > plain.value + 0.03 and one.low > 0.55
     assert (one.records, one.of, one.baseline) == (700, 9_000, 0.5)
     again = trained_membership(released, members, controls, guesses(released, members, controls, [3]), [3], of=9_000)

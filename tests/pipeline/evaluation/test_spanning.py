@@ -117,7 +117,7 @@ def test_columns_are_guessed_from_the_whole_release(tmp_path, monkeypatch):
     found, assessment = seen(monkeypatch, given)
     released = np.concatenate(found["released"])
     guessed = found["guessed"]
-    assert len(guessed.told) == len(released) and len(guessed.members) <= 60 and len(guessed.controls) > 30
+    assert len(guessed.released) == len(released) and len(guessed.members) <= 60 and len(guessed.controls) > 30
     whole = attribute_inference(
         released,
         guessed.members,
