@@ -83,7 +83,7 @@ def entropy(counts: FloatArray, total: float) -> float:
 MOST_CODES = 100_000  # Counts are kept for every code up to the largest: codes beyond are meant for something else
 
 
-def class_shares_of(classes: IntArray) -> FloatArray:
+def _class_shares_of(classes: IntArray) -> FloatArray:
     """Share of each class among the records, shape (n_classes,)."""
     return np.bincount(classes) / len(classes)
 
@@ -109,7 +109,7 @@ def checked_classes(
             "for example by np.unique(classes, return_inverse=True)[1]"
         )
     if shares is None:
-        shares = class_shares_of(classes)
+        shares = _class_shares_of(classes)
     shares = np.ascontiguousarray(shares, dtype=np.float64)
     if shares.ndim != 1 or not (shares >= 0).all() or abs(float(shares.sum()) - 1.0) > 1e-6:
         raise ValueError("class_shares are not the shares of the classes; give numbers from 0 that sum to 1")
@@ -136,11 +136,11 @@ def diagonal(features: FloatArray) -> float:
 
 # --- Figures of every group's classes ---------------------------------------------------------------------------------
 
-CHI_SQUARE, DIVERGENCE, DISTINCT, SINGLES, ENTROPY, VARIATION, ORDERED = range(7)  # Rows of what `class_figures` gives
+CHI_SQUARE, DIVERGENCE, DISTINCT, SINGLES, ENTROPY, VARIATION, ORDERED = range(7)  # Rows of what `_class_figures` gives
 
 
 @nb.njit(cache=True, nogil=True)
-def class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares: FloatArray) -> FloatArray:
+def _class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares: FloatArray) -> FloatArray:
     """Figures of every group, shape (7, n_groups), for records sorted by group.
 
     Chi-square (Li and Sarkar 2013, one term of eq. 13), Jensen-Shannon
@@ -249,7 +249,7 @@ def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArr
         )
     classes, shares = checked_classes(classes, class_shares, len(labels), "class_disclosure")
     order, starts = sort_groups(np.unique(labels, return_inverse=True)[1].reshape(-1))
-    of_groups = class_figures(order, starts, classes, shares)
+    of_groups = _class_figures(order, starts, classes, shares)
     weights = np.diff(starts) / len(labels)
     return ClassDisclosure(
         n_rows=len(labels),

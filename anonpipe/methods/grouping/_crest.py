@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.points import gather_columns, squared_distances
+from anonpipe.kernels.points import gather_columns, squared_distance, squared_distances
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
 from anonpipe.methods.grouping._options import ClassGroupingOptions
 from anonpipe.methods.grouping._spanning_tree import cut_by_ratio, drop_outside, shortest_tree, smallest
@@ -160,7 +160,7 @@ def class_tree(
     the same or alpha = 0. Memory O(n·(width + b + n_classes)).
     """
     n = features.shape[0]
-    tree = empty_tree(features, classes, shares, b)
+    tree = _empty_tree(features, classes, shares, b)
     length = np.zeros(n)
     joined = np.zeros(n, dtype=np.int64)
     ids = np.arange(1, n)
@@ -173,32 +173,32 @@ def class_tree(
     changed = np.empty(n, dtype=np.int64)
     lower = np.empty(shares.shape[0], dtype=np.bool_)
     inside[:, 0] = features[0]
-    divergences(tree, 0, lower)
+    _divergences(tree, 0, lower)
     lower[:] = True
-    offer(tree, 0, lower, alpha, unit, outside, ids, n - 1, key, link, room)
+    _offer(tree, 0, lower, alpha, unit, outside, ids, n - 1, key, link, room)
     for step in range(1, n):
         left = n - step
         at = smallest(key, left, ids)
-        while key[at] != composite(tree, link[at], ids[at], alpha, unit):
-            key[at], link[at] = least_composite(tree, ids[at], inside, joined, step, alpha, unit, room)
+        while key[at] != _composite(tree, link[at], ids[at], alpha, unit):
+            key[at], link[at] = _least_composite(tree, ids[at], inside, joined, step, alpha, unit, room)
             at = smallest(key, left, ids)
         v = ids[at]
         u = link[at]
         joined[step] = v
-        length[v] = np.sqrt(between(features, u, v))
+        length[v] = np.sqrt(squared_distance(features[u], features[v]))
         inside[:, step] = features[v]
         left -= 1
         drop_outside(outside, ids, key, link, at, left)
-        hang(tree, u, v)
-        count = meet(tree, v, queue, changed)
+        _hang(tree, u, v)
+        count = _meet(tree, v, queue, changed)
         for i in range(count):
-            if divergences(tree, changed[i], lower) and left > 0:
-                offer(tree, changed[i], lower, alpha, unit, outside, ids, left, key, link, room)
+            if _divergences(tree, changed[i], lower) and left > 0:
+                _offer(tree, changed[i], lower, alpha, unit, outside, ids, left, key, link, room)
     return tree.parent, length, joined
 
 
 @nb.njit(cache=True, nogil=True)
-def empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: int) -> Partial:
+def _empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: int) -> Partial:
     """A tree of row 0 alone; every vertex has its own class counted already."""
     n = features.shape[0]
     # A hood cannot have more vertices than there are others.
@@ -223,24 +223,14 @@ def empty_tree(features: FloatArray, classes: IntArray, shares: FloatArray, b: i
 
 
 @nb.njit(cache=True, nogil=True)
-def between(features: FloatArray, a: int, b: int) -> float:
-    """Squared distance of two records, the same bits as `squared_distances` gives."""
-    total = 0.0
-    for j in range(features.shape[1]):
-        step = features[a, j] - features[b, j]
-        total += step * step
-    return total
-
-
-@nb.njit(cache=True, nogil=True)
-def composite(tree: Partial, u: int, v: int, alpha: float, unit: float) -> float:
+def _composite(tree: Partial, u: int, v: int, alpha: float, unit: float) -> float:
     """Composite distance of the edge from u to v as the tree is now."""
-    length = np.sqrt(between(tree.features, u, v)) / unit
+    length = np.sqrt(squared_distance(tree.features[u], tree.features[v])) / unit
     return float(alpha * length + (1.0 - alpha) * tree.divergence[u, tree.classes[v]])
 
 
 @nb.njit(cache=True, nogil=True)
-def offer(
+def _offer(
     tree: Partial,
     u: int,
     lower: BoolArray,
@@ -265,7 +255,7 @@ def offer(
 
 
 @nb.njit(cache=True, nogil=True)
-def least_composite(
+def _least_composite(
     tree: Partial,
     v: int,
     inside: FloatArray,
@@ -290,7 +280,7 @@ def least_composite(
 
 
 @nb.njit(cache=True, nogil=True)
-def hang(tree: Partial, u: int, v: int) -> None:
+def _hang(tree: Partial, u: int, v: int) -> None:
     """Make v the last child of u."""
     tree.parent[v] = u
     tree.sibling[v] = tree.child[u]
@@ -298,7 +288,7 @@ def hang(tree: Partial, u: int, v: int) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def divergences(tree: Partial, u: int, lower: BoolArray) -> bool:
+def _divergences(tree: Partial, u: int, lower: BoolArray) -> bool:
     """Compute the divergences of u's candidate edges again; whether any fell, and in `lower` which."""
     total = 2.0 + tree.filled[u]
     counts = tree.counts[u]
@@ -314,7 +304,7 @@ def divergences(tree: Partial, u: int, lower: BoolArray) -> bool:
 
 
 @nb.njit(cache=True, nogil=True)
-def meet(tree: Partial, v: int, queue: IntArray, changed: IntArray) -> int:
+def _meet(tree: Partial, v: int, queue: IntArray, changed: IntArray) -> int:
     """Enter the new vertex v into the hoods around it, and their owners into its own.
 
     A breadth-first search from v that stops where neither side can take
@@ -337,11 +327,11 @@ def meet(tree: Partial, v: int, queue: IntArray, changed: IntArray) -> int:
         head += 1
         # Beyond u, hoods already hold all vertices of u's hood that are nearer to u than v is.
         closed = tree.filled[u] == most and tree.degree[u, most - 1] < degree
-        distance = between(tree.features, u, v)
-        if enter(tree, u, v, degree, distance):
+        distance = squared_distance(tree.features[u], tree.features[v])
+        if _enter(tree, u, v, degree, distance):
             changed[count] = u
             count += 1
-        enter(tree, v, u, degree, distance)
+        _enter(tree, v, u, degree, distance)
         sated = tree.filled[v] == most and tree.degree[v, most - 1] <= degree
         if closed and sated:
             continue
@@ -359,13 +349,13 @@ def meet(tree: Partial, v: int, queue: IntArray, changed: IntArray) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def enter(tree: Partial, owner: int, v: int, degree: int, distance: float) -> bool:
+def _enter(tree: Partial, owner: int, v: int, degree: int, distance: float) -> bool:
     """Put v in its place in the hood of `owner`, if it has one; whether class counts changed by it."""
     most = tree.hood.shape[1]
     filled = tree.filled[owner]
     hood, degrees, distances = tree.hood[owner], tree.degree[owner], tree.distance[owner]
     place = filled
-    while place > 0 and comes_before(degree, distance, v, degrees[place - 1], distances[place - 1], hood[place - 1]):
+    while place > 0 and _comes_before(degree, distance, v, degrees[place - 1], distances[place - 1], hood[place - 1]):
         place -= 1
     if place == most:
         return False
@@ -385,7 +375,7 @@ def enter(tree: Partial, owner: int, v: int, degree: int, distance: float) -> bo
 
 
 @nb.njit(cache=True, nogil=True)
-def comes_before(degree: int, distance: float, v: int, other_degree: int, other_distance: float, other: int) -> bool:
+def _comes_before(degree: int, distance: float, v: int, other_degree: int, other_distance: float, other: int) -> bool:
     """Whether a vertex stands before another in a hood."""
     if degree != other_degree:
         return degree < other_degree

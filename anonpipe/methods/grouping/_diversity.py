@@ -10,6 +10,7 @@ import numpy as np
 from anonpipe.errors import InfeasibleError
 from anonpipe.kernels.points import checked_features, squared_distances
 from anonpipe.methods.grouping._classes import checked_classes, entropy, ordered_distance, rounded, total_variation
+from anonpipe.methods.grouping._units import unit_codes
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 HELP = 0.1  # A merger that only helps is taken where it costs less than this share of the cheapest that mends
@@ -26,7 +27,7 @@ class Limits(NamedTuple):
 
 
 @nb.njit(cache=True, nogil=True)
-def shortfall(counts: FloatArray, total: float, limits: Limits) -> float:
+def _shortfall(counts: FloatArray, total: float, limits: Limits) -> float:
     """By how much class counts of `total` records break the limits, added up; 0 where they keep them."""
     short = 0.0
     if limits.distinct > 1.0:
@@ -45,19 +46,19 @@ def shortfall(counts: FloatArray, total: float, limits: Limits) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def fulfils(counts: FloatArray, total: float, limits: Limits) -> bool:
+def _fulfils(counts: FloatArray, total: float, limits: Limits) -> bool:
     """Whether class counts of `total` records keep the limits."""
-    return bool(shortfall(counts, total, limits) <= 0.0)
+    return bool(_shortfall(counts, total, limits) <= 0.0)
 
 
 @nb.njit(cache=True, nogil=True)
-def merge_groups(means: FloatArray, sizes: FloatArray, counts: FloatArray, limits: Limits) -> IntArray:
+def _merge_groups(means: FloatArray, sizes: FloatArray, counts: FloatArray, limits: Limits) -> IntArray:
     """For each group the lowest number among those it is merged with, shape (n_groups,).
 
     `means` (width, n_groups), `sizes` (n_groups,) and `counts`
     (n_groups, n_classes) are overwritten. The smallest group that breaks the
     limits, of equals the one of lowest number, is merged with another until
-    none is left; `partner` says with which.
+    none is left; `_partner` says with which.
     """
     n_groups = sizes.shape[0]
     ids = np.arange(n_groups)
@@ -66,28 +67,28 @@ def merge_groups(means: FloatArray, sizes: FloatArray, counts: FloatArray, limit
     union = np.empty(counts.shape[1])
     wrong = np.empty(n_groups, dtype=np.bool_)
     for g in range(n_groups):
-        wrong[g] = not fulfils(counts[g], sizes[g], limits)
+        wrong[g] = not _fulfils(counts[g], sizes[g], limits)
     left = n_groups
-    a = smallest_wrong(wrong, sizes, ids, left)
+    a = _smallest_wrong(wrong, sizes, ids, left)
     while a >= 0 and left > 1:
-        b = partner(means, sizes, counts, ids, left, a, limits, costs, union)
+        b = _partner(means, sizes, counts, ids, left, a, limits, costs, union)
         if ids[b] < ids[a]:
             a, b = b, a
         into[ids[b]] = ids[a]
-        take_in(means, sizes, counts, a, b)
-        wrong[a] = not fulfils(counts[a], sizes[a], limits)
+        _take_in(means, sizes, counts, a, b)
+        wrong[a] = not _fulfils(counts[a], sizes[a], limits)
         left -= 1
         ids[b], sizes[b], wrong[b] = ids[left], sizes[left], wrong[left]
         counts[b] = counts[left]
         means[:, b] = means[:, left]
-        a = smallest_wrong(wrong, sizes, ids, left)
+        a = _smallest_wrong(wrong, sizes, ids, left)
     for g in range(n_groups):
         into[g] = into[into[g]]
     return into
 
 
 @nb.njit(cache=True, nogil=True)
-def smallest_wrong(wrong: BoolArray, sizes: FloatArray, ids: IntArray, left: int) -> int:
+def _smallest_wrong(wrong: BoolArray, sizes: FloatArray, ids: IntArray, left: int) -> int:
     """Place of the smallest of the groups that break the limits, or -1."""
     at = -1
     for g in range(left):
@@ -97,7 +98,7 @@ def smallest_wrong(wrong: BoolArray, sizes: FloatArray, ids: IntArray, left: int
 
 
 @nb.njit(cache=True, nogil=True)
-def partner(
+def _partner(
     means: FloatArray,
     sizes: FloatArray,
     counts: FloatArray,
@@ -118,27 +119,27 @@ def partner(
     squared_distances(means, left, means[:, a].copy(), costs)
     for g in range(left):
         costs[g] *= sizes[a] * sizes[g] / (sizes[a] + sizes[g])
-    short = shortfall(counts[a], sizes[a], limits)
+    short = _shortfall(counts[a], sizes[a], limits)
     mending, helping, other = -1, -1, -1
     for g in range(left):
         if g == a:
             continue
         for c in range(union.shape[0]):
             union[c] = counts[a, c] + counts[g, c]
-        after = shortfall(union, sizes[a] + sizes[g], limits)
+        after = _shortfall(union, sizes[a] + sizes[g], limits)
         if after <= 0.0:
-            mending = cheaper(mending, g, costs, ids)
+            mending = _cheaper(mending, g, costs, ids)
         elif after < short:
-            helping = cheaper(helping, g, costs, ids)
+            helping = _cheaper(helping, g, costs, ids)
         else:
-            other = cheaper(other, g, costs, ids)
+            other = _cheaper(other, g, costs, ids)
     if helping >= 0 and (mending < 0 or costs[helping] < HELP * costs[mending]):
         return helping
     return mending if mending >= 0 else other
 
 
 @nb.njit(cache=True, nogil=True)
-def cheaper(best: int, g: int, costs: FloatArray, ids: IntArray) -> int:
+def _cheaper(best: int, g: int, costs: FloatArray, ids: IntArray) -> int:
     """The one of lower cost, of equals the one of lower number; g where there is no best yet."""
     if best < 0 or costs[g] < costs[best] or (costs[g] == costs[best] and ids[g] < ids[best]):
         return g
@@ -146,7 +147,7 @@ def cheaper(best: int, g: int, costs: FloatArray, ids: IntArray) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def take_in(means: FloatArray, sizes: FloatArray, counts: FloatArray, a: int, b: int) -> None:
+def _take_in(means: FloatArray, sizes: FloatArray, counts: FloatArray, a: int, b: int) -> None:
     """Give group a the records of group b."""
     total = sizes[a] + sizes[b]
     for j in range(means.shape[0]):
@@ -208,23 +209,17 @@ def constrain_classes(
     [0, 0, 0, 0, 1, 1]
     """
     features = checked_features(features)
-    labels = np.asarray(labels)
-    if labels.shape != features.shape[:1] or not len(features) or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(
-            f"labels has shape {labels.shape} and type {labels.dtype} for {len(features)} records; "
-            f"give one whole number a record, for 1 record or more"
-        )
+    groups = unit_codes(labels, "labels", len(features))
     classes, shares = checked_classes(classes, class_shares, len(features), "constrain_classes")
     limits = _limits(l_diversity, diversity, t_closeness, distance, shares)
     problem = _broken(np.bincount(classes, minlength=len(shares)).astype(np.float64), limits)
     if problem:
         raise InfeasibleError(problem)
-    groups = np.unique(labels, return_inverse=True)[1].reshape(-1)
     sizes = np.bincount(groups).astype(np.float64)
     means = np.stack([np.bincount(groups, weights=column) / sizes for column in features.T])
     counts = np.zeros((len(sizes), len(shares)))
     np.add.at(counts, (groups, classes), 1.0)
-    into = merge_groups(means, sizes, counts, limits)
+    into = _merge_groups(means, sizes, counts, limits)
     return np.unique(into[groups], return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
@@ -281,13 +276,13 @@ def unreachable(
 def _broken(counts: FloatArray, limits: Limits) -> str | None:
     """Which limit one group of all records breaks."""
     total = float(counts.sum())
-    if fulfils(counts, total, limits):
+    if _fulfils(counts, total, limits):
         return None
     found = int((counts > 0).sum())
     if found < limits.distinct:
         return f"l_diversity is {limits.distinct:g} for records of {found} classes; give at most {found}"
     most = float(np.exp(entropy(counts, total)))
-    if not fulfils(counts, total, limits._replace(t=1.0)):
+    if not _fulfils(counts, total, limits._replace(t=1.0)):
         return (
             f"l_diversity is {np.exp(limits.entropy):g} by entropy, and all records together reach {most:.4g}; "
             f"give less than that"

@@ -16,10 +16,10 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def median_groups(features: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float) -> IntArray:
+def _median_groups(features: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float) -> IntArray:
     """Part of each record when parts of 2k or more are split by rank, shape (n,), from low to high.
 
-    `split_column` chooses the column; records that tie at the median go to
+    `_split_column` chooses the column; records that tie at the median go to
     the lower half in row order. Time O(n·width·log n).
     """
     n = features.shape[0]
@@ -36,7 +36,7 @@ def median_groups(features: FloatArray, k: int, classes: IntArray, shares: Float
                 labels[i] = label
             label += 1
             continue
-        column = split_column(features, rows, classes, shares, alpha, values[low:high])
+        column = _split_column(features, rows, classes, shares, alpha, values[low:high])
         for i in range(low, high):
             values[i] = features[order[i], column]
         half = (high - low) // 2
@@ -47,7 +47,7 @@ def median_groups(features: FloatArray, k: int, classes: IntArray, shares: Float
 
 
 @nb.njit(cache=True, nogil=True)
-def split_column(
+def _split_column(
     features: FloatArray, rows: IntArray, classes: IntArray, shares: FloatArray, alpha: float, values: FloatArray
 ) -> int:
     """Column of least alpha·(1 - spread / widest spread) + (1 - alpha)·(divergence of its halves).
@@ -58,7 +58,7 @@ def split_column(
     width = features.shape[1]
     spreads = np.empty(width)
     for j in range(width):
-        spreads[j] = spread(features, rows, j)
+        spreads[j] = _spread(features, rows, j)
     widest = np.argmax(spreads)
     if alpha >= 1.0:
         return int(widest)
@@ -67,7 +67,7 @@ def split_column(
     least = np.inf
     for j in range(width):
         cost = alpha * (1.0 - spreads[j] / unit)
-        cost += (1.0 - alpha) * halves_divergence(features, rows, j, classes, shares, values)
+        cost += (1.0 - alpha) * _halves_divergence(features, rows, j, classes, shares, values)
         if cost < least:
             best = j
             least = cost
@@ -75,7 +75,7 @@ def split_column(
 
 
 @nb.njit(cache=True, nogil=True)
-def spread(features: FloatArray, rows: IntArray, j: int) -> float:
+def _spread(features: FloatArray, rows: IntArray, j: int) -> float:
     """Standard deviation of column j among `rows`."""
     mean = 0.0
     for i in rows:
@@ -88,7 +88,7 @@ def spread(features: FloatArray, rows: IntArray, j: int) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def halves_divergence(
+def _halves_divergence(
     features: FloatArray, rows: IntArray, j: int, classes: IntArray, shares: FloatArray, values: FloatArray
 ) -> float:
     """Weighted divergence (Li and Sarkar, eq. 7) of the halves by rank of column j."""
@@ -134,7 +134,7 @@ def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
     The authors scale the columns first; here the variance is that of the
     points as given.
     """
-    labels: IntArray = median_groups(features, k, np.zeros(len(features), dtype=np.int64), np.ones(1), 1.0)
+    labels: IntArray = _median_groups(features, k, np.zeros(len(features), dtype=np.int64), np.ones(1), 1.0)
     return labels
 
 
@@ -194,7 +194,7 @@ def class_kd_tree(
     >>> class_kd_tree(features, 2, classes=np.array([0, 0, 1, 1]), alpha=0.2, **options).tolist()
     [0, 1, 0, 1]
     """
-    labels: IntArray = median_groups(features, k, classes, class_shares, checked_alpha(alpha))
+    labels: IntArray = _median_groups(features, k, classes, class_shares, checked_alpha(alpha))
     return labels
 
 
@@ -204,9 +204,7 @@ _CLASS_KD_TREE = Grouping(
     published="kd-tree partitioning with regard to classes",
     reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
     cost="time O(n·w·log n), memory O(n·w)",
-    about={
-        "alpha": "weight of the spread against the divergence of the classes, 0.5 by default; 1 is kd_tree",
-    },
+    about={"alpha": "weight of the spread against the divergence of the classes, 0.5 by default; 1 is kd_tree"},
     sizes="k to 2k-1",
     largest=under_2k,
     classes=True,

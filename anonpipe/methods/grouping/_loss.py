@@ -135,7 +135,7 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
     total = float(np.square(features - features.mean(axis=0)).sum())
     if total <= 0.0:
         return 0.0
-    inside = float(nearest_sums(features, k).sum())
+    inside = float(_nearest_sums(features, k).sum())
     # Every term is rounded about 3 + width times, and then added in two sums of
     # at most 64 + log2(n) and k + 64 + log2(n) levels. A mean that is rounded
     # makes `total` larger and so the bound lower.
@@ -148,7 +148,7 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def nearest_sums(features: FloatArray, k: int) -> FloatArray:
+def _nearest_sums(features: FloatArray, k: int) -> FloatArray:
     """Sum of the squared distances of each record to its k - 1 nearest others, shape (n_rows,).
 
     A record is at distance zero from itself, so that the k smallest distances
@@ -183,7 +183,7 @@ def smallest_distances(features: FloatArray, queries: FloatArray, count: int) ->
     Shapes: features (n_rows, width); queries (n_queries, width).
     """
     found = np.full((len(queries), count), np.inf)
-    keep_smallest(np.ascontiguousarray(features), np.ascontiguousarray(queries), found)
+    _keep_smallest(np.ascontiguousarray(features), np.ascontiguousarray(queries), found)
     return found
 
 
@@ -200,12 +200,9 @@ class LossBound:
 def bound_from_distances(distances: FloatArray, k: int, n_rows: int, total_scatter: float) -> LossBound:
     """The lower bound from the k smallest squared distances of records to all records, themselves included.
 
-    A group of m >= k records has the scatter (1/2m) Σ_ij |x_i - x_j|², and
-    each record at least (m-1)/(k-1) times its k - 1 smallest squared
-    distances in it, hence Σ_i (1/2k) Σ (k - 1 smallest of record i) bounds the
-    scatter within any groups of k or more. The sum over all records is
-    estimated from a random sample of them; missing a rare outlier makes the
-    bound smaller, not wrong.
+    That of `information_loss_bound`, whose sum over all records is estimated
+    from a random sample of them; missing a rare outlier makes the bound
+    smaller, not wrong.
 
     Examples
     --------
@@ -229,7 +226,7 @@ _TILE = 512  # Records whose columns are turned at a time; with their distances 
 
 
 @nb.njit(cache=True, nogil=True)
-def keep_smallest(features: FloatArray, queries: FloatArray, kept: FloatArray) -> None:
+def _keep_smallest(features: FloatArray, queries: FloatArray, kept: FloatArray) -> None:
     """Write the smallest squared distances of each query to all points, ascending."""
     columns, out = np.empty((features.shape[1], _TILE)), np.empty(_TILE)
     last = kept.shape[1] - 1

@@ -25,7 +25,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def first_bounds(features: FloatArray) -> FloatArray:
+def _first_bounds(features: FloatArray) -> FloatArray:
     """More than the squared distance of each record to any other: (own distance to the mean + the largest)²."""
     n = features.shape[0]
     mean = mean_of(sum_rows(features, np.arange(n)), n)
@@ -39,7 +39,7 @@ def first_bounds(features: FloatArray) -> FloatArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def most_distant(
+def _most_distant(
     features: FloatArray,
     tree: Remaining,
     heap: IntArray,
@@ -69,7 +69,7 @@ def most_distant(
 
 
 @nb.njit(cache=True, nogil=True)
-def maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
+def _maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
     """Form two groups a round, around the two most distant records, while 2k or more remain.
 
     Labels from 0 in the order of forming, -1 for the records that remain.
@@ -79,14 +79,14 @@ def maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
     every = np.arange(n)
     sums = sum_rows(features, every)
     tree = remaining_records(features, every)
-    bounds, partners, heap, size = first_bounds(features), np.full(n, -1, dtype=np.int64), every.copy(), n
+    bounds, partners, heap, size = _first_bounds(features), np.full(n, -1, dtype=np.int64), every.copy(), n
     for at in range(n // 2 - 1, -1, -1):
         sink(heap, at, bounds, -every)
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
     label = 0
     for left in range(n, 2 * k - 1, -2 * k):
         tree = tidied(features, tree)
-        size = most_distant(features, tree, heap, size, bounds, partners, -every)
+        size = _most_distant(features, tree, heap, size, bounds, partners, -every)
         first, second = heap[0], partners[heap[0]]
         mean = mean_of(sums, left)
         if squared_distance(features[second], mean) > squared_distance(features[first], mean):
@@ -99,7 +99,7 @@ def maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def join_together(features: FloatArray, labels: IntArray) -> None:
+def _join_together(features: FloatArray, labels: IntArray) -> None:
     """Give all records with label -1 the group whose mean is nearest to theirs, ties to the lower label."""
     remaining = np.flatnonzero(labels < 0)
     if remaining.shape[0] == 0:
@@ -147,12 +147,12 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     Here each record keeps an upper bound of its distance to the others, and
     only those whose bound leads are looked at again: the groups are the same.
     """
-    labels = maximum_distance_groups(features, k)
+    labels = _maximum_distance_groups(features, k)
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= k:
         labels[remaining] = labels.max() + 1
     else:
-        join_together(features, labels)
+        _join_together(features, labels)
     return labels
 
 
@@ -180,7 +180,7 @@ def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) ->
     the group whose mean is nearest to it. The means do not move when records
     join, so that their order decides nothing.
     """
-    labels = maximum_distance_groups(features, k)
+    labels = _maximum_distance_groups(features, k)
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= k:
         labels[remaining] = labels.max() + 1
@@ -236,7 +236,7 @@ def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generato
     for column in features.T:
         # One column after the other: the same bits whatever the table's layout.
         key += column - column.mean()
-    return systematic_groups(features, k, np.argsort(key, kind="stable"))
+    return _systematic_groups(features, k, np.argsort(key, kind="stable"))
 
 
 _PAIRWISE_SYSTEMATIC = Grouping(
@@ -254,7 +254,7 @@ _PAIRWISE_SYSTEMATIC = Grouping(
 
 
 @nb.njit(cache=True, nogil=True)
-def systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArray:
+def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArray:
     """Form groups around the first and the last remaining record of `order` in turn.
 
     Two groups a round while 3k or more records remain, one around the first of

@@ -52,7 +52,7 @@ def pairs_of_groups(features: FloatArray, k: int, least: int) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def single_groups(features: FloatArray, k: int) -> IntArray:
+def _single_groups(features: FloatArray, k: int) -> IntArray:
     """Form one group a round, around the record furthest from the mean of the remaining, while k remain.
 
     Labels from 0 in the order of forming, -1 for the records that remain.
@@ -127,7 +127,7 @@ def furthest(distances: FloatArray, count: int, ids: IntArray) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def nearer(distances: FloatArray, ids: IntArray, a: int, b: int) -> bool:
+def _nearer(distances: FloatArray, ids: IntArray, a: int, b: int) -> bool:
     """Whether place `a` comes before place `b` by (distance, id)."""
     return bool(distances[a] < distances[b] or (distances[a] == distances[b] and ids[a] < ids[b]))
 
@@ -138,9 +138,9 @@ def sink(heap: IntArray, at: int, distances: FloatArray, ids: IntArray) -> None:
     size = heap.shape[0]
     while 2 * at + 1 < size:
         child = 2 * at + 1
-        if child + 1 < size and nearer(distances, ids, heap[child], heap[child + 1]):
+        if child + 1 < size and _nearer(distances, ids, heap[child], heap[child + 1]):
             child += 1
-        if not nearer(distances, ids, heap[at], heap[child]):
+        if not _nearer(distances, ids, heap[at], heap[child]):
             return
         heap[at], heap[child] = heap[child], heap[at]
         at = child
@@ -156,7 +156,7 @@ def k_nearest(distances: FloatArray, count: int, ids: IntArray, nearest: IntArra
         sink(nearest, i, distances, ids)
     border = distances[nearest[0]]
     for i in range(k, count):
-        if distances[i] <= border and nearer(distances, ids, i, nearest[0]):
+        if distances[i] <= border and _nearer(distances, ids, i, nearest[0]):
             nearest[0] = i
             sink(nearest, 0, distances, ids)
             border = distances[nearest[0]]
@@ -325,7 +325,7 @@ def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: flo
     """
     if not (gamma >= 0.0 and math.isfinite(gamma)):
         raise ValueError(f"gamma is {gamma}; give a number from 0 on, 0.2 for scattered and 1.1 for clustered data")
-    labels = variable_groups(features, k, float(gamma))
+    labels = _variable_groups(features, k, float(gamma))
     join_nearest(features, labels)
     return labels
 
@@ -348,7 +348,7 @@ _V_MDAV = Grouping(
 
 
 @nb.njit(cache=True, nogil=True)
-def variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
+def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     """Form a group around the record furthest from the mean of all, and extend it, while k records remain.
 
     Labels from 0 in the order of forming, -1 for the records that remain.
@@ -424,7 +424,7 @@ def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     nothing. Ties go to the lower row number, of groups to the one formed
     earlier.
     """
-    labels = single_groups(features, k)
+    labels = _single_groups(features, k)
     join_nearest(features, labels)
     return labels
 
@@ -487,7 +487,7 @@ def class_mdav(
     [0, 2, 0, 2, 1, 1]
     """
     alpha = checked_alpha(alpha)
-    labels: IntArray = mixed_groups(features, k, classes, class_shares, alpha, diagonal(features))
+    labels: IntArray = _mixed_groups(features, k, classes, class_shares, alpha, diagonal(features))
     return labels
 
 
@@ -497,9 +497,7 @@ _CLASS_MDAV = Grouping(
     published="MDAV with the composite distance of CREST",
     reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
     cost="time O(n²·w/k + n²), memory O(n·w)",
-    about={
-        "alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is mdav_generic",
-    },
+    about={"alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is mdav_generic"},
     sizes="k, and k to 2k-1 for the last group",
     largest=under_2k,
     classes=True,
@@ -510,7 +508,7 @@ _CLASS_MDAV = Grouping(
 
 
 @nb.njit(cache=True, nogil=True)
-def mixed_groups(
+def _mixed_groups(
     features: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float, unit: float
 ) -> IntArray:
     """Group of each record, shape (n,); `anonpipe.methods.grouping.METHODS["class_mdav"]` says by which rule.
@@ -529,18 +527,18 @@ def mixed_groups(
     left = n
     label = 0
     while left >= 2 * k:
-        squared_distances(columns, left, column_means(columns, left), distances)
+        squared_distances(columns, left, _column_means(columns, left), distances)
         r = columns[:, furthest(distances, left, ids)].copy()
         squared_distances(columns, left, r, distances)
         s = columns[:, furthest(distances, left, ids)].copy()
         pair = left >= 3 * k
-        choose_mixed(distances, left, ids, classes, shares, alpha, unit, front, counts, places)
-        left = take_places(columns, ids, left, places, labels, label)
+        _choose_mixed(distances, left, ids, classes, shares, alpha, unit, front, counts, places)
+        left = _take_places(columns, ids, left, places, labels, label)
         label += 1
         if pair:
             squared_distances(columns, left, s, distances)
-            choose_mixed(distances, left, ids, classes, shares, alpha, unit, front, counts, places)
-            left = take_places(columns, ids, left, places, labels, label)
+            _choose_mixed(distances, left, ids, classes, shares, alpha, unit, front, counts, places)
+            left = _take_places(columns, ids, left, places, labels, label)
             label += 1
     for i in range(left):
         labels[ids[i]] = label
@@ -548,7 +546,7 @@ def mixed_groups(
 
 
 @nb.njit(cache=True, nogil=True)
-def column_means(columns: FloatArray, left: int) -> FloatArray:
+def _column_means(columns: FloatArray, left: int) -> FloatArray:
     """Mean of the first `left` records, shape (width,)."""
     mean = np.empty(columns.shape[0])
     for j in range(columns.shape[0]):
@@ -560,7 +558,7 @@ def column_means(columns: FloatArray, left: int) -> FloatArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def choose_mixed(
+def _choose_mixed(
     distances: FloatArray,
     left: int,
     ids: IntArray,
@@ -582,7 +580,7 @@ def choose_mixed(
         front[c] = -1
     for i in range(left):
         c = classes[ids[i]]
-        if front[c] < 0 or nearer(distances, ids, i, front[c]):
+        if front[c] < 0 or _nearer(distances, ids, i, front[c]):
             front[c] = i
     for m in range(places.shape[0]):
         best = -1
@@ -603,22 +601,22 @@ def choose_mixed(
         distances[best] = np.inf
         c = classes[ids[best]]
         counts[c] += 1.0
-        front[c] = next_of_class(distances, left, ids, classes, c)
+        front[c] = _next_of_class(distances, left, ids, classes, c)
     places[:] = np.sort(places)[::-1]
 
 
 @nb.njit(cache=True, nogil=True)
-def next_of_class(distances: FloatArray, left: int, ids: IntArray, classes: IntArray, c: int) -> int:
+def _next_of_class(distances: FloatArray, left: int, ids: IntArray, classes: IntArray, c: int) -> int:
     """Place of the nearest record of class c that is not taken, or -1."""
     at = -1
     for i in range(left):
-        if classes[ids[i]] == c and distances[i] < np.inf and (at < 0 or nearer(distances, ids, i, at)):
+        if classes[ids[i]] == c and distances[i] < np.inf and (at < 0 or _nearer(distances, ids, i, at)):
             at = i
     return at
 
 
 @nb.njit(cache=True, nogil=True)
-def take_places(columns: FloatArray, ids: IntArray, left: int, places: IntArray, labels: IntArray, label: int) -> int:
+def _take_places(columns: FloatArray, ids: IntArray, left: int, places: IntArray, labels: IntArray, label: int) -> int:
     """Give the records at `places` (descending) their label and remove them; how many are left."""
     for place in places:
         left -= 1

@@ -67,7 +67,7 @@ def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntA
     parent, tree = grow_forest(ordered, k)
     found = np.empty(len(features), dtype=np.int64)
     cut_trees(parent, tree, k, found)
-    split_large_parts(ordered, k, found)
+    _split_large_parts(ordered, k, found)
     labels = np.empty_like(found)
     labels[by_value] = found
     return labels
@@ -94,7 +94,7 @@ METHOD = Grouping(
 class Links(NamedTuple):
     """How vertices hang together, an entry a vertex.
 
-    `root_at` keeps all but `inside`, which tells the two parts of a cut apart.
+    `_root_at` keeps all but `inside`, which tells the two parts of a cut apart.
     `sizes` counts the records in the branch of a vertex, itself included.
     """
 
@@ -110,7 +110,7 @@ def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int
     """Write the part of every record to `labels`; the number of parts.
 
     `parent` and `tree` are those of `grow_forest`. Trees of up to
-    max(2k - 1, 3k - 5) records are parts; so are larger ones for which `cut`
+    max(2k - 1, 3k - 5) records are parts; so are larger ones for which `_cut`
     finds nothing.
     """
     n = tree.shape[0]
@@ -128,7 +128,7 @@ def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int
         while len(stack) > 0:
             part = stack.pop()
             records = int(np.searchsorted(part, n))
-            added = cut(part, records, n, k, links, vertices) if records > most else -1
+            added = _cut(part, records, n, k, links, vertices) if records > most else -1
             if added < 0:
                 labels[part[:records]] = label
                 label += records > 0
@@ -141,43 +141,43 @@ def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int
 
 
 @nb.njit(cache=True, nogil=True)
-def cut(part: IntArray, records: int, n: int, k: int, links: Links, steiner: int) -> int:
+def _cut(part: IntArray, records: int, n: int, k: int, links: Links, steiner: int) -> int:
     """Cut the tree of `part` into two of k or more records, told apart by `inside`.
 
     The four ways are tried in the order of the paper. A Steiner vertex that
     is needed is called `steiner`.
     """
-    u = candidate(part, records, n, k, links)
-    root_at(part, u, n, links)
-    v = largest_child(u, links)
+    u = _candidate(part, records, n, k, links)
+    _root_at(part, u, n, links)
+    v = _largest_child(u, links)
     branch = links.sizes[v]
     links.inside[part] = False
     if branch >= k and records - branch >= k:
-        take_branch(v, links)
+        _take_branch(v, links)
         links.parent[v] = -1
         return 0
     if records - branch == k - 1 and v < n:
-        take_branch(v, links)
+        _take_branch(v, links)
         links.inside[v] = False
-        return move_children(v, steiner, links, True)
+        return _move_children(v, steiner, links, True)
     if branch == k - 1 and u < n:
-        take_branch(v, links)
+        _take_branch(v, links)
         links.inside[u] = True
-        return move_children(u, steiner, links, False)
-    return share_branches(u, records, n, k, links, steiner)
+        return _move_children(u, steiner, links, False)
+    return _share_branches(u, records, n, k, links, steiner)
 
 
 @nb.njit(cache=True, nogil=True)
-def candidate(part: IntArray, records: int, n: int, k: int, links: Links) -> int:
+def _candidate(part: IntArray, records: int, n: int, k: int, links: Links) -> int:
     """The vertex to cut at: from the highest one on, into the largest branch while too little lies beside it.
 
     k - 1 records beside the branch are enough where its top vertex is a record
     and can join them.
     """
     u = int(part[-1])
-    root_at(part, u, n, links)
+    _root_at(part, u, n, links)
     while True:
-        v = largest_child(u, links)
+        v = _largest_child(u, links)
         beside = records - links.sizes[v]
         if beside >= k or (beside == k - 1 and v < n):
             return u
@@ -185,7 +185,7 @@ def candidate(part: IntArray, records: int, n: int, k: int, links: Links) -> int
 
 
 @nb.njit(cache=True, nogil=True)
-def root_at(part: IntArray, root: int, n: int, links: Links) -> None:
+def _root_at(part: IntArray, root: int, n: int, links: Links) -> None:
     """Turn the tree so that it hangs from `root`, children in ascending order."""
     below, at = -1, root
     while at >= 0:
@@ -214,7 +214,7 @@ def root_at(part: IntArray, root: int, n: int, links: Links) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def largest_child(u: int, links: Links) -> int:
+def _largest_child(u: int, links: Links) -> int:
     """The child with the most records in its branch; of equals the lowest."""
     best = links.first_child[u]
     child = links.sibling[best]
@@ -226,7 +226,7 @@ def largest_child(u: int, links: Links) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def take_branch(top: int, links: Links) -> None:
+def _take_branch(top: int, links: Links) -> None:
     """Set `inside` for `top` and all below it."""
     stack = [top]
     while len(stack) > 0:
@@ -239,7 +239,7 @@ def take_branch(top: int, links: Links) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def move_children(old: int, steiner: int, links: Links, inside: bool) -> int:
+def _move_children(old: int, steiner: int, links: Links, inside: bool) -> int:
     """Hang the children of `old` that lie in the part `inside` on the new root `steiner`; how many it is: one."""
     links.parent[steiner] = -1
     links.inside[steiner] = inside
@@ -252,8 +252,8 @@ def move_children(old: int, steiner: int, links: Links, inside: bool) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def share_branches(u: int, records: int, n: int, k: int, links: Links, steiner: int) -> int:
-    """Share the small branches of the root `u` out between two parts; `cut` says what comes back.
+def _share_branches(u: int, records: int, n: int, k: int, links: Links, steiner: int) -> int:
+    """Share the small branches of the root `u` out between two parts; `_cut` says what comes back.
 
     Branches join the first part in ascending order until it has k - 1
     records. `u` then goes to a part that has no more than k - 1. A Steiner
@@ -263,7 +263,7 @@ def share_branches(u: int, records: int, n: int, k: int, links: Links, steiner: 
     count = 0
     child = links.first_child[u]
     while child >= 0 and count < k - own:
-        take_branch(child, links)
+        _take_branch(child, links)
         count += links.sizes[child]
         child = links.sibling[child]
     rest = records - own - count
@@ -271,7 +271,7 @@ def share_branches(u: int, records: int, n: int, k: int, links: Links, steiner: 
         return -1
     first = own == 0 or count == k - 1 or rest >= k
     links.inside[u] = first
-    return move_children(u, steiner, links, not first)
+    return _move_children(u, steiner, links, not first)
 
 
 # --- A forest of near records with at least k to a tree ---------------------------------------------------------------
@@ -317,7 +317,7 @@ def grow_forest(features: FloatArray, k: int) -> tuple[IntArray, IntArray]:
 
 
 @nb.njit(cache=True, nogil=True)
-def split_large_parts(features: FloatArray, k: int, labels: IntArray) -> None:
+def _split_large_parts(features: FloatArray, k: int, labels: IntArray) -> None:
     """From each part of 2k or more take the record furthest from its centroid and its k - 1 nearest, in place.
 
     New groups have new labels; what is left keeps the old one.

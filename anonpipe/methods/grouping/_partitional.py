@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.environment import one_thread
-from anonpipe.kernels.points import gather_columns, sort_groups, squared_distances
+from anonpipe.kernels.points import gather_columns, sort_groups, squared_distance, squared_distances
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
@@ -31,21 +31,21 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
     sizes = np.zeros(centres.shape[0], dtype=np.int64)
     for c in assigned:
         sizes[c] += 1
-    centre_on_means(columns, assigned, sizes, centres)
+    _centre_on_means(columns, assigned, sizes, centres)
     distances = np.empty(rows.shape[0])
     for c in np.argsort(sizes, kind="mergesort"):
         if sizes[c] >= k:
             continue
         squared_distances(columns, rows.shape[0], centres[c], distances)
         while sizes[c] < k:
-            i = nearest_to_spare(distances, assigned, sizes, k, rows)
+            i = _nearest_to_spare(distances, assigned, sizes, k, rows)
             sizes[assigned[i]] -= 1
             assigned[i] = c
             sizes[c] += 1
 
 
 @nb.njit(cache=True, nogil=True)
-def centre_on_means(columns: FloatArray, assigned: IntArray, sizes: IntArray, centres: FloatArray) -> None:
+def _centre_on_means(columns: FloatArray, assigned: IntArray, sizes: IntArray, centres: FloatArray) -> None:
     """Write the mean of every cluster that has records to `centres`."""
     for c in range(sizes.shape[0]):
         if sizes[c] > 0:
@@ -60,7 +60,7 @@ def centre_on_means(columns: FloatArray, assigned: IntArray, sizes: IntArray, ce
 
 
 @nb.njit(cache=True, nogil=True)
-def nearest_to_spare(distances: FloatArray, assigned: IntArray, sizes: IntArray, k: int, rows: IntArray) -> int:
+def _nearest_to_spare(distances: FloatArray, assigned: IntArray, sizes: IntArray, k: int, rows: IntArray) -> int:
     """The nearest record whose cluster has more than k; of equals, that of the lowest row."""
     at = -1
     for i in range(distances.shape[0]):
@@ -130,9 +130,7 @@ _KMEANS = Grouping(
     published="Improved condensation: k-means with small clusters filled up",
     reference="Gal et al. 2014, doi:10.1016/j.jbi.2014.01.001, Algorithm 2, steps 2a to 2c",
     cost="time O(iterations·n²·w/k), memory O(n·w)",
-    about={
-        "iterations": "most iterations of Lloyd's algorithm, 10 by default, the limit that the authors name",
-    },
+    about={"iterations": "most iterations of Lloyd's algorithm, 10 by default, the limit that the authors name"},
     sizes="k or more, without an upper limit",
     largest=None,
     draws=True,
@@ -166,7 +164,7 @@ def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     of nearly all its records again and again would make it cubic.
     """
     labels = np.empty(len(features), dtype=np.int64)
-    ward_recursively(features, k, labels)
+    _ward_recursively(features, k, labels)
     return labels
 
 
@@ -185,7 +183,7 @@ _K_WARD = Grouping(
 
 
 @nb.njit(cache=True, nogil=True)
-def ward_recursively(features: FloatArray, k: int, labels: IntArray) -> None:
+def _ward_recursively(features: FloatArray, k: int, labels: IntArray) -> None:
     """Write the group of every record to `labels`: sets of 2k and more are grouped again, smaller ones are groups."""
     order = np.arange(features.shape[0])
     label = 0
@@ -197,14 +195,14 @@ def ward_recursively(features: FloatArray, k: int, labels: IntArray) -> None:
             label += 1
             continue
         rows = order[low:high].copy()
-        inside, starts = sort_groups(ward_once(features, rows, k))
+        inside, starts = sort_groups(_ward_once(features, rows, k))
         order[low:high] = rows[inside]
         for g in range(starts.shape[0] - 2, -1, -1):
             stack.append((low + starts[g], low + starts[g + 1]))
 
 
 @nb.njit(cache=True, nogil=True)
-def ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
+def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     """Group of each of `rows` (2k or more) after two seed groups and merging, 0 to n_groups - 1.
 
     A group is called by its lowest place in `rows`; `into` leads from a name
@@ -212,7 +210,7 @@ def ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     """
     n = rows.shape[0]
     columns = gather_columns(features, rows)
-    into = seed_groups(columns, furthest_pair(features, rows), k)
+    into = _seed_groups(columns, furthest_pair(features, rows), k)
     names = np.flatnonzero(into == np.arange(n))
     sizes = np.zeros(n, dtype=np.int64)
     for i in range(n):
@@ -261,9 +259,7 @@ def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
             # The slack covers the rounding of the roots.
             if (radius[i] + radius[j]) ** 2 * (1.0 + 1e-9) < best:
                 break
-            distance = 0.0
-            for c in range(width):
-                distance += (features[rows[i], c] - features[rows[j], c]) ** 2
+            distance = squared_distance(features[rows[i]], features[rows[j]])
             found = (min(i, j), max(i, j))
             if distance > best or (distance == best and found < pair):
                 best = distance
@@ -274,7 +270,7 @@ def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
 
 
 @nb.njit(cache=True, nogil=True)
-def seed_groups(columns: FloatArray, seeds: tuple[int, int], k: int) -> IntArray:
+def _seed_groups(columns: FloatArray, seeds: tuple[int, int], k: int) -> IntArray:
     """Name of each record's group: each seed with the k - 1 records nearest to it, the others alone.
 
     The lower seed chooses first; it cannot take the other one.
@@ -313,12 +309,12 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
     length = 0
     while small > 0:
         if length == 0:
-            chain[0] = first_small(sizes, names, count, k)
+            chain[0] = _first_small(sizes, names, count, k)
             at[chain[0]] = 0
             length = 1
         top = chain[length - 1]
         before = chain[length - 2] if length > 1 else -1
-        near = cheapest(centres, sizes, names, count, k, top, before, at, costs)
+        near = _cheapest(centres, sizes, names, count, k, top, before, at, costs)
         if near != before:
             chain[length] = near
             at[near] = length
@@ -345,7 +341,7 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
 
 
 @nb.njit(cache=True, nogil=True)
-def first_small(sizes: IntArray, names: IntArray, count: int, k: int) -> int:
+def _first_small(sizes: IntArray, names: IntArray, count: int, k: int) -> int:
     """Place of the group under k with the lowest name."""
     found = -1
     for p in range(count):
@@ -355,7 +351,7 @@ def first_small(sizes: IntArray, names: IntArray, count: int, k: int) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def cheapest(
+def _cheapest(
     centres: FloatArray,
     sizes: IntArray,
     names: IntArray,
@@ -447,7 +443,7 @@ def fuzzy_c_means(
         raise ValueError(f"iterations is {iterations}; give 1 or more")
     order = rng.permutation(len(features)).astype(np.int64)
     labels = np.empty(len(features), dtype=np.int64)
-    fuzzy_recursively(features, k, order, float(fuzziness), float(step), float(shrink), iterations, labels)
+    _fuzzy_recursively(features, k, order, float(fuzziness), float(step), float(shrink), iterations, labels)
     return labels
 
 
@@ -476,7 +472,7 @@ SAME = 1e-9
 
 
 @nb.njit(cache=True, nogil=True)
-def fuzzy_recursively(
+def _fuzzy_recursively(
     features: FloatArray,
     k: int,
     order: IntArray,
@@ -499,7 +495,7 @@ def fuzzy_recursively(
             label += 1
             continue
         rows = order[low:high].copy()
-        inside, starts = sort_groups(divide(features, rows, k, fuzziness, step, shrink, iterations))
+        inside, starts = sort_groups(_divide(features, rows, k, fuzziness, step, shrink, iterations))
         order[low:high] = rows[inside]
         for g in range(starts.shape[0] - 2, -1, -1):
             if starts[g] < starts[g + 1]:
@@ -507,7 +503,7 @@ def fuzzy_recursively(
 
 
 @nb.njit(cache=True, nogil=True)
-def divide(
+def _divide(
     features: FloatArray, rows: IntArray, k: int, fuzziness: float, step: float, shrink: float, iterations: int
 ) -> IntArray:
     """Cluster of each of `rows` (2k or more); two clusters or more are in use, and each of these has k records.
@@ -517,12 +513,12 @@ def divide(
     """
     count = rows.shape[0] // k
     found: IntArray = np.minimum(np.arange(rows.shape[0]) // k, count - 1)
-    if all_equal(features, rows):
+    if _all_equal(features, rows):
         return found
     while True:
         centres = gather_columns(features, rows[:count])
         fuzzy_centres(features, rows, centres, fuzziness, iterations)
-        assign(features, rows, centres, found)
+        _assign(features, rows, centres, found)
         sizes = np.zeros(count, dtype=np.int64)
         for c in found:
             sizes[c] += 1
@@ -536,7 +532,7 @@ def divide(
 
 
 @nb.njit(cache=True, nogil=True)
-def all_equal(features: FloatArray, rows: IntArray) -> bool:
+def _all_equal(features: FloatArray, rows: IntArray) -> bool:
     """Whether `rows` are equal records."""
     for row in rows:
         for j in range(features.shape[1]):
@@ -561,7 +557,7 @@ def fuzzy_centres(features: FloatArray, rows: IntArray, centres: FloatArray, fuz
     shares = np.empty(count)
     weights = np.empty(count)
     sums = np.empty((width, count))
-    limit = 1e-6 * spread(features, rows)
+    limit = 1e-6 * _spread(features, rows)
     for _ in range(iterations):
         weights[:] = 0.0
         sums[:] = 0.0
@@ -588,7 +584,7 @@ def fuzzy_centres(features: FloatArray, rows: IntArray, centres: FloatArray, fuz
 
 
 @nb.njit(cache=True, nogil=True)
-def spread(features: FloatArray, rows: IntArray) -> float:
+def _spread(features: FloatArray, rows: IntArray) -> float:
     """Mean squared distance of `rows` to their mean."""
     total = 0.0
     for j in range(features.shape[1]):
@@ -624,7 +620,7 @@ def memberships(distances: FloatArray, power: float, shares: FloatArray) -> None
 
 
 @nb.njit(cache=True, nogil=True)
-def assign(features: FloatArray, rows: IntArray, centres: FloatArray, found: IntArray) -> None:
+def _assign(features: FloatArray, rows: IntArray, centres: FloatArray, found: IntArray) -> None:
     """Write the cluster of largest membership, which is the nearest centre, to `found`; of equals the first."""
     distances = np.empty(centres.shape[1])
     for i in range(rows.shape[0]):

@@ -106,7 +106,7 @@ class Effort(NamedTuple):
 EFFORTS = {"quick": Effort(4, 20, 400_000, 12), "normal": Effort(40, 200, 4_000_000, 16)}
 
 
-def lay_out(features: FloatArray, labels: IntArray, k: int) -> tuple[FloatArray, IntArray, IntArray]:
+def _lay_out(features: FloatArray, labels: IntArray, k: int) -> tuple[FloatArray, IntArray, IntArray]:
     """Records in an order that keeps near groups together, all groups under 2k."""
     order, starts = sort_groups(labels)
     if np.diff(starts).max() >= 2 * k:
@@ -120,7 +120,7 @@ def lay_out(features: FloatArray, labels: IntArray, k: int) -> tuple[FloatArray,
     return features[order] - features.mean(axis=0), home[order], order
 
 
-def near_groups(groups: Groups, count: int, block_rows: int) -> tuple[IntArray, ListArray]:
+def _near_groups(groups: Groups, count: int, block_rows: int) -> tuple[IntArray, ListArray]:
     """For each group the `count` groups of nearest centroid, and those that have it among theirs (`both_ways`)."""
     alive = np.flatnonzero(groups.sizes)
     block = block_rows * len(alive) // len(groups.home)
@@ -132,38 +132,38 @@ def near_groups(groups: Groups, count: int, block_rows: int) -> tuple[IntArray, 
 
 def _search(features: FloatArray, labels: IntArray, k: int, effort: Effort, block_rows: int) -> IntArray:
     """The groups found; see `refine`."""
-    x, home, order = lay_out(features, labels, k)
+    x, home, order = _lay_out(features, labels, k)
     groups = open_groups(x, home.copy(), k)
     first = group_scatter(groups)
     least = LEAST * float(np.square(x).sum()) / len(x)
     runs = min(effort.many, max(effort.few, effort.trials // (len(x) * SWEEPS)))
     for key in np.arange(runs, dtype=np.uint64):
         _run_hot_and_down(groups, effort, key, least, block_rows)
-    reopen(groups, combine(home, first, groups.home, group_scatter(groups)))
+    _reopen(groups, combine(home, first, groups.home, group_scatter(groups)))
     for _ in range(SETTLING):
-        if not run_down(groups, *near_groups(groups, effort.near, block_rows), least):
+        if not _run_down(groups, *_near_groups(groups, effort.near, block_rows), least):
             break
     found = np.empty(len(x), dtype=np.int64)
     found[order] = groups.home
-    return by_first_record(found)
+    return _by_first_record(found)
 
 
-def reopen(groups: Groups, home: IntArray) -> None:
+def _reopen(groups: Groups, home: IntArray) -> None:
     """Go over to the groups of `home`."""
     groups.home[:] = home
-    settle(groups)
+    _settle(groups)
 
 
 def _run_hot_and_down(groups: Groups, effort: Effort, key: np.uint64, least: float, block_rows: int) -> None:
     """One run: anneal, descend, and keep the better groups of before and after in every region."""
     before, parts = groups.home.copy(), group_scatter(groups)
-    near = near_groups(groups, effort.near, block_rows)
+    near = _near_groups(groups, effort.near, block_rows)
     anneal(groups, *near, temperatures(groups), np.geomspace(HOT, COLD, SWEEPS), EVERY, key)
-    run_down(groups, *near, least)
-    reopen(groups, combine(before, parts, groups.home, group_scatter(groups)))
+    _run_down(groups, *near, least)
+    _reopen(groups, combine(before, parts, groups.home, group_scatter(groups)))
 
 
-def run_down(groups: Groups, starts: IntArray, others: ListArray, least: float) -> int:
+def _run_down(groups: Groups, starts: IntArray, others: ListArray, least: float) -> int:
     """Descend by steps, by changes of whole groups, and by steps again; how many whole groups were changed."""
     changed = np.ones(len(groups.sizes), dtype=np.int64)
     descend(groups, starts, others, changed, least)
@@ -173,7 +173,7 @@ def run_down(groups: Groups, starts: IntArray, others: ListArray, least: float) 
     return int(reformed)
 
 
-def by_first_record(labels: IntArray) -> IntArray:
+def _by_first_record(labels: IntArray) -> IntArray:
     """The same groups, numbered in the order of their first records."""
     _, firsts, labels = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(firsts))[labels]
@@ -197,7 +197,7 @@ def temperatures(groups: Groups) -> FloatArray:
     heat = np.full(groups.sizes.shape[0], mean)
     for g in range(groups.sizes.shape[0]):
         if groups.sizes[g] > 0:
-            heat[g] = max(COLDEST * mean, scatter_of(groups, g) / groups.sizes[g])
+            heat[g] = max(COLDEST * mean, _scatter_of(groups, g) / groups.sizes[g])
     return heat
 
 
@@ -215,69 +215,62 @@ def mixed(number: np.uint64) -> np.uint64:
 
 
 @nb.njit(cache=True, nogil=True)
-def below(bits: np.uint64, limit: int) -> int:
+def _below(bits: np.uint64, limit: int) -> int:
     """One of 0 to limit - 1, from the lower half of the bits."""
     return int(((bits & np.uint64(0xFFFFFFFF)) * np.uint64(limit)) >> np.uint64(32))
 
 
 @nb.njit(cache=True, nogil=True)
-def allowance(bits: np.uint64) -> float:
+def _allowance(bits: np.uint64) -> float:
     """-log of a number in (0, 1], from the upper half of the bits: exponential of mean 1."""
     return -math.log((float(bits >> np.uint64(32)) + 1.0) / 4294967296.0)
 
 
 @nb.njit(cache=True, nogil=True)
-def anneal_steps(
+def _anneal_steps(
     groups: Groups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
-) -> int:
+) -> None:
     """One sweep: every group takes its best step with one near group, if that adds less than allowed.
 
     The allowance is exponential with mean `factor` times the group's `heat`,
     so that a step that adds x is taken with the probability exp(-x/mean) of
-    Metropolis. How many steps were taken.
+    Metropolis.
     """
-    taken = 0
     for a in range(groups.sizes.shape[0]):
         if groups.sizes[a] == 0 or starts[a] == starts[a + 1]:
             continue
         bits = mixed(key + np.uint64(a))
-        b = others[starts[a] + below(bits, starts[a + 1] - starts[a])]
+        b = others[starts[a] + _below(bits, starts[a + 1] - starts[a])]
         if groups.sizes[b] == 0:
             continue
-        _, i, partner = best_step(groups, a, b, factor * heat[a] * allowance(bits))
+        _, i, partner = best_step(groups, a, b, factor * heat[a] * _allowance(bits))
         if partner != NONE:
             take(groups, a, b, i, partner)
-            taken += 1
-    return taken
 
 
 @nb.njit(cache=True, nogil=True)
-def anneal_groups(
+def _anneal_groups(
     groups: Groups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
-) -> int:
-    """One sweep: every other group is dissolved, the rest begin one beside them, where allowed as in `anneal_steps`."""
+) -> None:
+    """One sweep: every other group is dissolved, the rest begin one beside them, where `_anneal_steps` would."""
     moved = np.empty(2 * groups.k, dtype=np.int64)
     partners = np.empty(2 * groups.k, dtype=np.int64)
-    free = free_groups(groups)
-    taken = 0
+    free = _free_groups(groups)
     for a in range(groups.sizes.shape[0]):
         size = groups.sizes[a]
         if size == 0:
             continue
         bits = mixed(key + np.uint64(a))
-        limit = factor * heat[a] * allowance(bits)
+        limit = factor * heat[a] * _allowance(bits)
         near = others[starts[a] : starts[a + 1]]
-        choice = below(bits, 2 * size)
+        choice = _below(bits, 2 * size)
         if choice >= size:
             if dissolve(groups, a, near, limit, moved, partners) > 0:
                 free.append(a)
-                taken += 1
         elif size > groups.k and len(free) > 0:
             seed = groups.members[a, choice]
             if create(groups, seed, free[-1], near, limit, moved, partners) > 0:
                 heat[free.pop()] = heat[a]
-                taken += 1
-    return taken
 
 
 @nb.njit(cache=True, nogil=True)
@@ -289,18 +282,16 @@ def anneal(
     schedule: FloatArray,
     every: int,
     key: np.uint64,
-) -> int:
+) -> None:
     """One sweep of steps for each factor of `schedule`, and after every `every`-th one of whole groups.
 
-    The same key gives the same groups. How many steps were taken.
+    The same key gives the same groups.
     """
-    taken = 0
     for at in range(schedule.shape[0]):
         number = np.uint64(at)
-        taken += anneal_steps(groups, starts, others, heat, schedule[at], mixed(key ^ mixed(number)))
+        _anneal_steps(groups, starts, others, heat, schedule[at], mixed(key ^ mixed(number)))
         if at % every == every - 1:
-            taken += anneal_groups(groups, starts, others, heat, schedule[at], mixed(~key ^ mixed(number)))
-    return taken
+            _anneal_groups(groups, starts, others, heat, schedule[at], mixed(~key ^ mixed(number)))
 
 
 # --- Groups that end and groups that begin ----------------------------------------------------------------------------
@@ -311,7 +302,7 @@ def anneal(
 
 
 @nb.njit(cache=True, nogil=True)
-def cheapest_host(groups: Groups, i: int, near: ListArray) -> tuple[float, int]:
+def _cheapest_host(groups: Groups, i: int, near: ListArray) -> tuple[float, int]:
     """The group of `near` with room that record i adds least to, and what it adds; inf and -1 where all are full."""
     best, host = np.inf, -1
     for b in near:
@@ -330,25 +321,25 @@ def dissolve(groups: Groups, a: int, near: ListArray, limit: float, moved: IntAr
 
     How many went, 0 if none; who and where to is in `moved` and `hosts`.
     """
-    credit = scatter_of(groups, a)
+    credit = _scatter_of(groups, a)
     # A host that takes several records asks less for each, but no less than this share.
     discount = groups.k / (groups.k + 1.0)
     alone = 0.0
     for at in range(groups.sizes[a]):
-        alone += cheapest_host(groups, groups.members[a, at], near)[0]
+        alone += _cheapest_host(groups, groups.members[a, at], near)[0]
         if not discount * alone < credit + limit:
             return 0
     added = -credit
     count = 0
     while groups.sizes[a] > 0:
         i = groups.members[a, groups.sizes[a] - 1]
-        cost, host = cheapest_host(groups, i, near)
+        cost, host = _cheapest_host(groups, i, near)
         added += cost
         if not added < limit:
-            take_back(groups, moved[:count], np.full(count, a))
+            _take_back(groups, moved[:count], np.full(count, a))
             return 0
-        put(groups, i, host)
-        recentre(groups, host)
+        _put(groups, i, host)
+        _recentre(groups, host)
         moved[count], hosts[count] = i, host
         count += 1
     return count
@@ -367,27 +358,27 @@ def create(groups: Groups, seed: int, g: int, near: ListArray, limit: float, mov
     i, added = seed, -size / (size - 1.0) * groups.reach[seed] ** 2
     for count in range(1, groups.k + 1):
         moved[count - 1], donors[count - 1] = i, groups.home[i]
-        put(groups, i, g)
-        recentre(groups, donors[count - 1])
-        recentre(groups, g)
+        _put(groups, i, g)
+        _recentre(groups, donors[count - 1])
+        _recentre(groups, g)
         if count == groups.k and added < limit:
             return count
         cost, i = np.inf, -1
         for at in range(-1, near.shape[0]):
             b = home if at < 0 else near[at]
             if count < groups.k and groups.sizes[b] > groups.k:
-                least, record = cheapest_guest(groups, b, g, cost)
+                least, record = _cheapest_guest(groups, b, g, cost)
                 if least < cost:
                     cost, i = least, record
         if i < 0:
-            take_back(groups, moved[:count], donors[:count])
+            _take_back(groups, moved[:count], donors[:count])
             return 0
         added += cost
     return 0
 
 
 @nb.njit(cache=True, nogil=True)
-def cheapest_guest(groups: Groups, b: int, g: int, limit: float) -> tuple[float, int]:
+def _cheapest_guest(groups: Groups, b: int, g: int, limit: float) -> tuple[float, int]:
     """The record of b whose move to g adds least, if less than `limit`: (what it adds, record or -1)."""
     leaving = groups.sizes[b] / (groups.sizes[b] - 1.0)
     joining = groups.sizes[g] / (groups.sizes[g] + 1.0)
@@ -401,13 +392,13 @@ def cheapest_guest(groups: Groups, b: int, g: int, limit: float) -> tuple[float,
 
 
 @nb.njit(cache=True, nogil=True)
-def take_back(groups: Groups, moved: IntArray, homes: IntArray) -> None:
+def _take_back(groups: Groups, moved: IntArray, homes: IntArray) -> None:
     """Return the `moved` records, last first, to the groups they came from."""
     for at in range(moved.shape[0] - 1, -1, -1):
         left, home = groups.home[moved[at]], int(homes[at])
-        put(groups, moved[at], home)
-        recentre(groups, left)
-        recentre(groups, home)
+        _put(groups, moved[at], home)
+        _recentre(groups, left)
+        _recentre(groups, home)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -419,7 +410,7 @@ def reform(groups: Groups, starts: IntArray, others: ListArray, changed: IntArra
     """
     moved = np.empty(2 * groups.k, dtype=np.int64)
     partners = np.empty(2 * groups.k, dtype=np.int64)
-    free = free_groups(groups)
+    free = _free_groups(groups)
     steps = 0
     for a in range(groups.sizes.shape[0]):
         if groups.sizes[a] == 0:
@@ -443,7 +434,7 @@ def reform(groups: Groups, starts: IntArray, others: ListArray, changed: IntArra
 
 
 @nb.njit(cache=True, nogil=True)
-def free_groups(groups: Groups) -> list[int]:
+def _free_groups(groups: Groups) -> list[int]:
     """Numbers of the groups without records, the lowest last."""
     free = [0 for _ in range(0)]
     for g in range(groups.sizes.shape[0] - 1, -1, -1):
@@ -486,12 +477,12 @@ def open_groups(x: FloatArray, home: IntArray, k: int) -> Groups:
         reach=np.zeros(n),
         radius=np.zeros(count),
     )
-    settle(groups)
+    _settle(groups)
     return groups
 
 
 @nb.njit(cache=True, nogil=True)
-def settle(groups: Groups) -> None:
+def _settle(groups: Groups) -> None:
     """Set everything from `home`."""
     groups.sizes[:] = 0
     for i in range(groups.home.shape[0]):
@@ -500,11 +491,11 @@ def settle(groups: Groups) -> None:
         groups.members[g, groups.sizes[g]] = i
         groups.sizes[g] += 1
     for g in range(groups.sizes.shape[0]):
-        recentre(groups, g)
+        _recentre(groups, g)
 
 
 @nb.njit(cache=True, nogil=True)
-def recentre(groups: Groups, g: int) -> None:
+def _recentre(groups: Groups, g: int) -> None:
     """Compute a group's centroid and the distances to it afresh."""
     size = groups.sizes[g]
     centroid = groups.centroids[g]
@@ -525,7 +516,7 @@ def recentre(groups: Groups, g: int) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def put(groups: Groups, i: int, b: int) -> None:
+def _put(groups: Groups, i: int, b: int) -> None:
     """Take record i out of its group and put it into group b; the centroids stay where they were."""
     a = groups.home[i]
     last = groups.members[a, groups.sizes[a] - 1]
@@ -539,7 +530,7 @@ def put(groups: Groups, i: int, b: int) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def exchange(groups: Groups, i: int, j: int) -> None:
+def _exchange(groups: Groups, i: int, j: int) -> None:
     """Let records i and j trade groups; the centroids stay where they were."""
     a, b = groups.home[i], groups.home[j]
     groups.members[a, groups.place[i]], groups.members[b, groups.place[j]] = j, i
@@ -557,7 +548,7 @@ def scatter(groups: Groups) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def scatter_of(groups: Groups, g: int) -> float:
+def _scatter_of(groups: Groups, g: int) -> float:
     """The part of `scatter` that lies in group g."""
     total = 0.0
     for at in range(groups.sizes[g]):
@@ -571,7 +562,7 @@ def group_scatter(groups: Groups) -> FloatArray:
     """The part of `scatter` that lies in each group, shape (n_groups,)."""
     parts = np.empty(groups.sizes.shape[0])
     for g in range(parts.shape[0]):
-        parts[g] = scatter_of(groups, g)
+        parts[g] = _scatter_of(groups, g)
     return parts
 
 
@@ -606,20 +597,20 @@ def best_step(groups: Groups, a: int, b: int, limit: float) -> tuple[float, int,
     # No |x_j - y| is longer than this, whatever i.
     longest = abs(h - 1.0) * apart + groups.radius[a] + groups.radius[b]
     if longest * longest > h * (h * apart * apart - best):
-        best, i, partner = best_swap(groups, a, b, apart, best)
+        best, i, partner = _best_swap(groups, a, b, apart, best)
     if n_a > groups.k and n_b < groups.members.shape[1]:
-        added, mover = best_move(groups, a, b, apart, best)
+        added, mover = _best_move(groups, a, b, apart, best)
         if added < best:
             best, i, partner = added, mover, MOVE
     if n_b > groups.k and n_a < groups.members.shape[1]:
-        added, mover = best_move(groups, b, a, apart, best)
+        added, mover = _best_move(groups, b, a, apart, best)
         if added < best:
             best, i, partner = added, mover, MOVE
     return best, i, partner
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
-def best_move(groups: Groups, a: int, b: int, apart: float, limit: float) -> tuple[float, int]:
+def _best_move(groups: Groups, a: int, b: int, apart: float, limit: float) -> tuple[float, int]:
     """The move from a to b that adds least, if less than `limit`: (what it adds, record)."""
     leaving = groups.sizes[a] / (groups.sizes[a] - 1.0)
     joining = groups.sizes[b] / (groups.sizes[b] + 1.0)
@@ -636,7 +627,7 @@ def best_move(groups: Groups, a: int, b: int, apart: float, limit: float) -> tup
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
-def best_swap(groups: Groups, a: int, b: int, apart: float, limit: float) -> tuple[float, int, int]:
+def _best_swap(groups: Groups, a: int, b: int, apart: float, limit: float) -> tuple[float, int, int]:
     """The swap between a and b that adds least, if less than `limit`: (what it adds, record of a, record of b)."""
     h = groups.sizes[a] * groups.sizes[b] / (groups.sizes[a] + groups.sizes[b])
     best, i, j = limit, NONE, NONE
@@ -657,7 +648,7 @@ def best_swap(groups: Groups, a: int, b: int, apart: float, limit: float) -> tup
             longest = middle + groups.reach[there]
             if longest * longest <= border:
                 continue
-            added = swap_adds(groups, here, there, h)
+            added = _swap_adds(groups, here, there, h)
             if added < best:
                 best, i, j = added, here, there
                 border = h * (h * apart * apart - best)
@@ -665,7 +656,7 @@ def best_swap(groups: Groups, a: int, b: int, apart: float, limit: float) -> tup
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
-def swap_adds(groups: Groups, i: int, j: int, h: float) -> float:
+def _swap_adds(groups: Groups, i: int, j: int, h: float) -> float:
     """What the swap of i and j adds to the scatter."""
     here, there = groups.x[i], groups.x[j]
     c_a, c_b = groups.centroids[groups.home[i]], groups.centroids[groups.home[j]]
@@ -681,18 +672,18 @@ def swap_adds(groups: Groups, i: int, j: int, h: float) -> float:
 def take(groups: Groups, a: int, b: int, i: int, partner: int) -> None:
     """Take a step between a and b that `best_step` found."""
     if partner != MOVE:
-        exchange(groups, i, partner)
+        _exchange(groups, i, partner)
     elif groups.home[i] == a:
-        put(groups, i, b)
+        _put(groups, i, b)
     else:
-        put(groups, i, a)
-    recentre(groups, a)
-    recentre(groups, b)
+        _put(groups, i, a)
+    _recentre(groups, a)
+    _recentre(groups, b)
 
 
 @nb.njit(cache=True, nogil=True)
-def descend(groups: Groups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> int:
-    """Take steps between near groups until none lowers the scatter; how many were taken.
+def descend(groups: Groups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> None:
+    """Take steps between near groups until none lowers the scatter.
 
     Groups wait in a queue, those with `changed` set at first. Each looks at
     its near groups in turn, takes the best step with each, calls the other one
@@ -734,7 +725,6 @@ def descend(groups: Groups, starts: IntArray, others: ListArray, changed: IntArr
                 length += 1
                 waiting[b] = True
         seen[a] = now
-    return now - 1
 
 
 # --- Near points of every point, in time linear in the points ---------------------------------------------------------
@@ -762,17 +752,17 @@ def near_records(features: FloatArray, count: int, block: int) -> ListArray:
     if count == 0:
         return near
     if n <= EXACT:
-        compare_in_blocks(features, np.arange(n), np.array([0, n]), near, distances)
+        _compare_in_blocks(features, np.arange(n), np.array([0, n]), near, distances)
         return near
     for turned in (False, True):
         # A block never has fewer points than a list can hold.
-        compare_in_blocks(features, *block_order(features, max(block, 2 * count + 2), turned=turned), near, distances)
-    ask_neighbours(features, near, distances)
+        _compare_in_blocks(features, *block_order(features, max(block, 2 * count + 2), turned=turned), near, distances)
+    _ask_neighbours(features, near, distances)
     return near
 
 
 @nb.njit(cache=True, nogil=True)
-def offer(near: ListArray, distances: FloatArray, other: int, distance: float) -> None:
+def _offer(near: ListArray, distances: FloatArray, other: int, distance: float) -> None:
     """Put `other` into one point's sorted list if it belongs there and is not in it."""
     at = near.shape[0] - 1
     if distance > distances[at] or (distance == distances[at] and other >= near[at] >= 0):
@@ -789,7 +779,7 @@ def offer(near: ListArray, distances: FloatArray, other: int, distance: float) -
 
 
 @nb.njit(cache=True, nogil=True)
-def compare_in_blocks(
+def _compare_in_blocks(
     features: FloatArray, order: IntArray, starts: IntArray, near: ListArray, distances: FloatArray
 ) -> None:
     """Offer every point all others of its block."""
@@ -802,11 +792,11 @@ def compare_in_blocks(
             squared_distances(columns, rows.shape[0], features[i], out)
             for at in range(rows.shape[0]):
                 if out[at] <= distances[i, last] and rows[at] != i:
-                    offer(near[i], distances[i], rows[at], out[at])
+                    _offer(near[i], distances[i], rows[at], out[at])
 
 
 @nb.njit(cache=True, nogil=True)
-def ask_neighbours(features: FloatArray, near: ListArray, distances: FloatArray) -> None:
+def _ask_neighbours(features: FloatArray, near: ListArray, distances: FloatArray) -> None:
     """Offer every point the near points of its near points, and itself to them."""
     asked = np.full(features.shape[0], -1, dtype=np.int64)
     last = near.shape[1] - 1
@@ -820,13 +810,11 @@ def ask_neighbours(features: FloatArray, near: ListArray, distances: FloatArray)
                 if asked[h] == i:
                     continue
                 asked[h] = i
-                distance = 0.0
-                for t in range(features.shape[1]):
-                    distance += (features[h, t] - features[i, t]) ** 2
+                distance = squared_distance(features[h], features[i])
                 if distance <= distances[i, last]:
-                    offer(near[i], distances[i], h, distance)
+                    _offer(near[i], distances[i], h, distance)
                 if distance <= distances[h, last]:
-                    offer(near[h], distances[h], i, distance)
+                    _offer(near[h], distances[h], i, distance)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -837,7 +825,7 @@ def both_ways(near: ListArray) -> tuple[IntArray, ListArray]:
     for i in range(n):
         starts[i + 1] += near.shape[1]
         for j in near[i]:
-            if not names(near[j], i):
+            if not _names(near[j], i):
                 starts[j + 1] += 1
     starts = np.cumsum(starts)
     others = np.empty(starts[n], dtype=np.int32)
@@ -845,14 +833,14 @@ def both_ways(near: ListArray) -> tuple[IntArray, ListArray]:
     for i in range(n):
         others[starts[i] : starts[i] + near.shape[1]] = near[i]
         for j in near[i]:
-            if not names(near[j], i):
+            if not _names(near[j], i):
                 others[ends[j]] = i
                 ends[j] += 1
     return starts, others
 
 
 @nb.njit(cache=True, nogil=True)
-def names(numbers: ListArray, i: int) -> bool:
+def _names(numbers: ListArray, i: int) -> bool:
     """Whether i is among the few `numbers`."""
     for j in numbers:  # noqa: SIM110 - compiled
         if j == i:
@@ -897,7 +885,7 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
 
 
 @nb.njit(cache=True, nogil=True)
-def root_of(parent: IntArray, node: int) -> int:
+def _root_of(parent: IntArray, node: int) -> int:
     """The root of a node's tree; the path to it is halved on the way."""
     while parent[node] != node:
         parent[node] = parent[parent[node]]
@@ -920,18 +908,18 @@ def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second
     offset = first_scatter.shape[0]
     parent = np.arange(offset + second_scatter.shape[0])
     for i in range(first.shape[0]):
-        a, b = root_of(parent, first[i]), root_of(parent, offset + second[i])
+        a, b = _root_of(parent, first[i]), _root_of(parent, offset + second[i])
         parent[max(a, b)] = min(a, b)
     gain = np.zeros(parent.shape[0])
     for g in range(offset):
-        gain[root_of(parent, g)] += first_scatter[g]
+        gain[_root_of(parent, g)] += first_scatter[g]
     for g in range(second_scatter.shape[0]):
-        gain[root_of(parent, offset + g)] -= second_scatter[g]
+        gain[_root_of(parent, offset + g)] -= second_scatter[g]
     number = np.full(parent.shape[0], -1, dtype=np.int64)
     labels = np.empty_like(first)
     count = 0
     for i in range(first.shape[0]):
-        g = offset + second[i] if gain[root_of(parent, first[i])] > 0.0 else first[i]
+        g = offset + second[i] if gain[_root_of(parent, first[i])] > 0.0 else first[i]
         if number[g] < 0:
             number[g] = count
             count += 1

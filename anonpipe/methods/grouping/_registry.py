@@ -91,7 +91,7 @@ def cluster(
         raise ValueError(f"{method} does not use classes; leave them out")
     labels = np.empty(len(features), dtype=np.int64)
     label = 0
-    for rows in blocks_of_at_least(features, k, block_rows):
+    for rows in _blocks_of_at_least(features, k, block_rows):
         if classes is not None:
             given["classes"] = classes[rows]
         found = entry.function(features[rows], k, rng=rng, **given)
@@ -101,7 +101,7 @@ def cluster(
     return labels
 
 
-def blocks_of_at_least(features: FloatArray, k: int, block_rows: int | None) -> list[IntArray]:
+def _blocks_of_at_least(features: FloatArray, k: int, block_rows: int | None) -> list[IntArray]:
     """Row numbers of each block; an error where a block is under k."""
     if block_rows is None or block_rows >= len(features):
         return [np.arange(len(features))]

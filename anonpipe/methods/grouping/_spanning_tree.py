@@ -78,7 +78,7 @@ def drop_outside(outside: FloatArray, ids: IntArray, key: FloatArray, link: IntA
 
 
 @nb.njit(cache=True, nogil=True)
-def cut_longest(
+def _cut_longest(
     parent: IntArray,
     length: FloatArray,
     joined: IntArray,
@@ -95,7 +95,8 @@ def cut_longest(
     walks up to the root of its group: O(depth) for each edge whose lower part
     is large enough, never more than the tree cost to build.
     """
-    below, size = subtree_counts(parent, joined, classes, shares.shape[0])
+    below, size = np.zeros((parent.shape[0], shares.shape[0])), np.zeros(parent.shape[0])
+    _count_stretch(parent, joined, classes, below, size)
     t = rounded(t)
     cut = np.zeros(parent.shape[0], dtype=np.bool_)
     above = np.empty(shares.shape[0])
@@ -120,29 +121,11 @@ def cut_longest(
             size[u] -= size[v]
             for c in range(above.shape[0]):
                 below[u, c] -= below[v, c]
-    return label_parts(parent, joined, cut)
+    return _label_parts(parent, joined, cut)
 
 
 @nb.njit(cache=True, nogil=True)
-def subtree_counts(
-    parent: IntArray, joined: IntArray, classes: IntArray, n_classes: int
-) -> tuple[FloatArray, FloatArray]:
-    """Class counts (n, n_classes) and sizes (n,) of the subtree of each vertex."""
-    n = parent.shape[0]
-    below = np.zeros((n, n_classes))
-    size = np.ones(n)
-    for v in range(n):
-        below[v, classes[v]] = 1.0
-    for i in range(n - 1, 0, -1):
-        v = joined[i]
-        size[parent[v]] += size[v]
-        for c in range(n_classes):
-            below[parent[v], c] += below[v, c]
-    return below, size
-
-
-@nb.njit(cache=True, nogil=True)
-def label_parts(parent: IntArray, joined: IntArray, cut: BoolArray) -> IntArray:
+def _label_parts(parent: IntArray, joined: IntArray, cut: BoolArray) -> IntArray:
     """Labels of the parts that stay when the edges of `cut` vertices are gone, in the order of their lowest rows."""
     top = np.empty(parent.shape[0], dtype=np.int64)
     for v in joined:
@@ -187,20 +170,20 @@ def cut_by_ratio(
         if high - low < 2 * k:
             continue
         group = members[low:high]
-        count_stretch(parent, group, classes, below, size)
-        best = least_ratio(length, group, k, shares, below, size, above)
+        _count_stretch(parent, group, classes, below, size)
+        best = _least_ratio(length, group, k, shares, below, size, above)
         if best < 0:
             continue
         cut[best] = True
-        middle = low + part_stretch(parent, group, best, inside, behind)
+        middle = low + _part_stretch(parent, group, best, inside, behind)
         stretches.append((low, middle))
         stretches.append((middle, high))
-    return label_parts(parent, joined, cut)
+    return _label_parts(parent, joined, cut)
 
 
 @nb.njit(cache=True, nogil=True)
-def count_stretch(parent: IntArray, group: IntArray, classes: IntArray, below: FloatArray, size: FloatArray) -> None:
-    """Write class counts and sizes of the subtrees inside one group."""
+def _count_stretch(parent: IntArray, group: IntArray, classes: IntArray, below: FloatArray, size: FloatArray) -> None:
+    """Write class counts and sizes of the subtrees inside one group, parents before their children."""
     for v in group:
         size[v] = 1.0
         below[v] = 0.0
@@ -214,7 +197,7 @@ def count_stretch(parent: IntArray, group: IntArray, classes: IntArray, below: F
 
 
 @nb.njit(cache=True, nogil=True)
-def least_ratio(
+def _least_ratio(
     length: FloatArray,
     group: IntArray,
     k: int,
@@ -253,7 +236,7 @@ def least_ratio(
 
 
 @nb.njit(cache=True, nogil=True)
-def part_stretch(parent: IntArray, group: IntArray, top: int, inside: BoolArray, behind: IntArray) -> int:
+def _part_stretch(parent: IntArray, group: IntArray, top: int, inside: BoolArray, behind: IntArray) -> int:
     """Move the subtree of `top` to the end of `group`, both parts in their old order; where it begins."""
     front = 0
     back = 0
@@ -295,7 +278,7 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     one_class = np.zeros(len(features), dtype=np.int64)
     if len(features) < 2 * k:
         return one_class
-    labels: IntArray = cut_longest(*shortest_tree(features), k, one_class, np.ones(1), 1.0)
+    labels: IntArray = _cut_longest(*shortest_tree(features), k, one_class, np.ones(1), 1.0)
     return labels
 
 
@@ -395,7 +378,7 @@ def mst_t_close(
         raise ValueError(f"t is {t}; give a number from 0 to 1")
     if len(features) < 2 * k:
         return np.zeros(len(features), dtype=np.int64)
-    labels: IntArray = cut_longest(*shortest_tree(features), k, classes, class_shares, t)
+    labels: IntArray = _cut_longest(*shortest_tree(features), k, classes, class_shares, t)
     return labels
 
 
@@ -405,9 +388,7 @@ _MST_T_CLOSE = Grouping(
     published="Minimum spanning tree partitioning with t-closeness (benchmark of CREST)",
     reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6",
     cost="time O(n²·w), memory O(n·(w + classes))",
-    about={
-        "t": "largest distance of a group's classes from the table's, 0.25 by default; below 1/k groups grow large",
-    },
+    about={"t": "largest distance of a group's classes from the table's, 0.25 by default; below 1/k groups grow large"},
     sizes="k or more, without an upper limit",
     largest=None,
     classes=True,

@@ -27,7 +27,7 @@ def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None
     while len(stack) > 0:
         low, high = stack.pop()
         if high - low > 2 * k:
-            borders = split_cell(features, order[low:high])
+            borders = _split_cell(features, order[low:high])
             if borders.shape[0] > 2:
                 for cell in range(borders.shape[0] - 2, -1, -1):
                     stack.append((low + borders[cell], low + borders[cell + 1]))
@@ -37,7 +37,7 @@ def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None
 
 
 @nb.njit(cache=True, nogil=True)
-def split_cell(features: FloatArray, rows: IntArray) -> IntArray:
+def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
     """Sort `rows` by the halves of all columns they lie in; where the cells begin, and the number of rows."""
     count, width = rows.shape[0], features.shape[1]
     values = np.empty(count)
@@ -45,7 +45,7 @@ def split_cell(features: FloatArray, rows: IntArray) -> IntArray:
     for j in range(width):
         for i in range(count):
             values[i] = features[rows[i], j]
-        medians[j] = highest_of_lower_half(values)
+        medians[j] = _highest_of_lower_half(values)
     borders = np.array([0, count])
     for j in range(width):
         cut = np.empty(2 * borders.shape[0] - 1, dtype=np.int64)
@@ -54,7 +54,7 @@ def split_cell(features: FloatArray, rows: IntArray) -> IntArray:
             low, high = borders[cell], borders[cell + 1]
             cut[used] = low
             used += 1
-            below = move_lower_first(features, rows[low:high], j, medians[j])
+            below = _move_lower_first(features, rows[low:high], j, medians[j])
             if 0 < below < high - low:
                 cut[used] = low + below
                 used += 1
@@ -64,7 +64,7 @@ def split_cell(features: FloatArray, rows: IntArray) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def highest_of_lower_half(values: FloatArray) -> float:
+def _highest_of_lower_half(values: FloatArray) -> float:
     """The median, of an even number of values the lower one; the next lower value where none lies above it."""
     median = np.partition(values, (values.shape[0] - 1) // 2)[(values.shape[0] - 1) // 2]
     highest = -np.inf
@@ -77,7 +77,7 @@ def highest_of_lower_half(values: FloatArray) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
+def _move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
     """Move the rows of values up to `border` to the front, both parts in their old order; how many there are."""
     behind = np.empty(rows.shape[0], dtype=np.int64)
     front, back = 0, 0
@@ -112,7 +112,7 @@ def split_widest(columns: FloatArray, k: int, labels: IntArray) -> None:
             label += 1
             continue
         rows = order[low:high]
-        column = columns[widest_column(columns, rows)]
+        column = columns[_widest_column(columns, rows)]
         for i in range(low, high):
             values[i] = column[order[i]]
         half = (high - low) // 2
@@ -122,7 +122,7 @@ def split_widest(columns: FloatArray, k: int, labels: IntArray) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def widest_column(columns: FloatArray, rows: IntArray) -> int:
+def _widest_column(columns: FloatArray, rows: IntArray) -> int:
     """Number of the column in which `rows` have the largest range; of equals the first."""
     best, widest = 0, -1.0
     for j in range(columns.shape[0]):

@@ -18,10 +18,10 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def group_by_reference_points(features: FloatArray, k: int) -> IntArray:
+def _group_by_reference_points(features: FloatArray, k: int) -> IntArray:
     """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.tfrp_1`)."""
     n = features.shape[0]
-    orders = (from_furthest(features, float(features.min())), from_furthest(features, float(features.max())))
+    orders = (_from_furthest(features, float(features.min())), _from_furthest(features, float(features.max())))
     at = np.zeros(2, dtype=np.int64)
     nearest = np.empty(k, dtype=np.int64)
     distances = np.empty(k)
@@ -43,7 +43,7 @@ def group_by_reference_points(features: FloatArray, k: int) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def from_furthest(features: FloatArray, value: float) -> IntArray:
+def _from_furthest(features: FloatArray, value: float) -> IntArray:
     """Rows from the one furthest from the point with `value` in all columns; of equals, the lower first."""
     distances = np.zeros(features.shape[0])
     for i in range(features.shape[0]):
@@ -58,7 +58,7 @@ KNOWN = 2  # Nearest records known of each, in units of k: the more, the fewer s
 
 
 @nb.njit(cache=True, nogil=True)
-def group_by_density(features: FloatArray, k: int) -> IntArray:
+def _group_by_density(features: FloatArray, k: int) -> IntArray:
     """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.dba_1`).
 
     `near[i, :known[i]]` are the records nearest to i, nearest first; the first
@@ -87,9 +87,9 @@ def group_by_density(features: FloatArray, k: int) -> IntArray:
             break
         tree = tidied(features, tree)
         for i in range(n):
-            if labels[i] >= 0 or not has_lost(near[i, :k], labels):
+            if labels[i] >= 0 or not _has_lost(near[i, :k], labels):
                 continue
-            known[i] = keep_free(near[i, : known[i]], labels)
+            known[i] = _keep_free(near[i, : known[i]], labels)
             if known[i] < k:
                 known[i] = min(most, left)
                 nearest_records(tree, features[i], near[i, : known[i]], distances[: known[i]])
@@ -99,7 +99,7 @@ def group_by_density(features: FloatArray, k: int) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def has_lost(neighbours: IntArray, labels: IntArray) -> bool:
+def _has_lost(neighbours: IntArray, labels: IntArray) -> bool:
     """Whether one of the neighbours has a group by now."""
     lost = False
     for row in neighbours:
@@ -108,7 +108,7 @@ def has_lost(neighbours: IntArray, labels: IntArray) -> bool:
 
 
 @nb.njit(cache=True, nogil=True)
-def keep_free(neighbours: IntArray, labels: IntArray) -> int:
+def _keep_free(neighbours: IntArray, labels: IntArray) -> int:
     """Move the neighbours without a group to the front, in their order; how many they are."""
     free = 0
     for row in neighbours:
@@ -137,7 +137,7 @@ def decompose(features: FloatArray, labels: IntArray, turn: IntArray, *, most: i
     Shapes: features (n_rows, width).
     """
     order, starts = sort_groups(labels)
-    labels = decompose_groups(features, order, starts, turn, most)
+    labels = _decompose_groups(features, order, starts, turn, most)
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
@@ -173,14 +173,14 @@ def group_large_again(
 
 def by_falling_scatter(features: FloatArray, labels: IntArray) -> IntArray:
     """Numbers of the groups from the largest sum of squared distances to the mean down, ties by number."""
-    return np.argsort(-group_scatters(features, *sort_groups(labels)), kind="stable")
+    return np.argsort(-_group_scatters(features, *sort_groups(labels)), kind="stable")
 
 
 TOLERANCE = 1e-12  # Smallest gain that counts, in units of the mean squared distance to the mean of all records
 
 
 @nb.njit(cache=True, nogil=True)
-def decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, turn: IntArray, most: int) -> IntArray:
+def _decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, turn: IntArray, most: int) -> IntArray:
     """Labels after each group, in `turn`, has been given up if that lowers the scatter.
 
     A group that is given up keeps its number, unused. `anonpipe.methods.grouping._two_phase`
@@ -189,8 +189,8 @@ def decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, tu
     """
     n, width = features.shape
     groups = starts.shape[0] - 1
-    scatter = group_scatters(features, order, starts)
-    least = TOLERANCE * group_scatters(features, np.arange(n), np.array([0, n]))[0] / n
+    scatter = _group_scatters(features, order, starts)
+    least = TOLERANCE * _group_scatters(features, np.arange(n), np.array([0, n]))[0] / n
     sizes = np.diff(starts)
     sums = np.zeros((width, groups))
     labels = np.empty(n, dtype=np.int64)
@@ -208,13 +208,13 @@ def decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, tu
     for g in turn:
         if alive == 1:
             break
-        members = records_from(heads[g], after, sizes[g])
-        hosts = nearest_hosts(features, members, g, centres, sizes, coming, most, distances)
+        members = _records_from(heads[g], after, sizes[g])
+        hosts = _nearest_hosts(features, members, g, centres, sizes, coming, most, distances)
         if hosts[-1] < 0:
             continue
         by_host = np.argsort(hosts, kind="mergesort")
         members, hosts = members[by_host], hosts[by_host]
-        added = added_scatter(features, members, hosts, centres, sizes)
+        added = _added_scatter(features, members, hosts, centres, sizes)
         if not added.sum() < scatter[g] - least:
             continue
         alive -= 1
@@ -234,7 +234,7 @@ def decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, tu
 
 
 @nb.njit(cache=True, nogil=True)
-def records_from(head: int, after: IntArray, size: int) -> IntArray:
+def _records_from(head: int, after: IntArray, size: int) -> IntArray:
     """The `size` records of a list."""
     members = np.empty(size, dtype=np.int64)
     for at in range(size):
@@ -244,7 +244,7 @@ def records_from(head: int, after: IntArray, size: int) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def nearest_hosts(
+def _nearest_hosts(
     features: FloatArray,
     members: IntArray,
     group: int,
@@ -276,7 +276,7 @@ def nearest_hosts(
 
 
 @nb.njit(cache=True, nogil=True)
-def added_scatter(
+def _added_scatter(
     features: FloatArray, members: IntArray, hosts: IntArray, centres: FloatArray, sizes: IntArray
 ) -> FloatArray:
     """What each member adds to its host's scatter, after those before it; `hosts` ascend.
@@ -327,7 +327,7 @@ def scatter_times_size(features: FloatArray, members: IntArray, offsets: FloatAr
 
 
 @nb.njit(cache=True, nogil=True)
-def group_scatters(features: FloatArray, order: IntArray, starts: IntArray) -> FloatArray:
+def _group_scatters(features: FloatArray, order: IntArray, starts: IntArray) -> FloatArray:
     """Sum of squared distances to the mean of each group, shape (n_groups,)."""
     scatter = np.empty(starts.shape[0] - 1)
     offsets = np.empty(features.shape[1])
@@ -360,7 +360,7 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     scale. The two points change places by turns down to the last group,
     and the means that leftovers look at are those before any of them joins.
     """
-    return np.asarray(group_by_reference_points(features, k))
+    return np.asarray(_group_by_reference_points(features, k))
 
 
 _TFRP_1 = Grouping(
@@ -445,7 +445,7 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     remains: on most tables MDAV loses less. The second phase, `dba_2`, mends
     that in part.
     """
-    return np.asarray(group_by_density(features, k))
+    return np.asarray(_group_by_density(features, k))
 
 
 _DBA_1 = Grouping(

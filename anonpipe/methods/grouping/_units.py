@@ -53,10 +53,10 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
             "fewer strata, or join strata (strata.small: merge)"
         )
     order, starts = sort_groups(labels)
-    into = merge_until(features, order, starts, units, k)
+    into = _merge_until(features, order, starts, units, k)
     joined, kept = into[labels], np.flatnonzero(into == np.arange(len(into)))
     merged = np.bincount(into, minlength=len(into))[kept] > 1
-    return np.asarray(cut_merged(features, *sort_groups(np.searchsorted(kept, joined)), units, merged, k))
+    return np.asarray(_cut_merged(features, *sort_groups(np.searchsorted(kept, joined)), units, merged, k))
 
 
 def units_in_groups(labels: IntArray, units: IntArray) -> IntArray:
@@ -132,7 +132,7 @@ NO_UNIT = -1
 
 
 @nb.njit(cache=True, nogil=True)
-def merge_until(features: FloatArray, order: IntArray, starts: IntArray, units: IntArray, k: int) -> IntArray:
+def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units: IntArray, k: int) -> IntArray:
     """For each group the lowest number among those it is merged with, shape (n_groups,).
 
     The group of fewest units under k, of equals the one of fewest records, of
@@ -250,7 +250,7 @@ def _partner(
 
 
 @nb.njit(cache=True, nogil=True)
-def most_groups(counts: IntArray, k: int) -> int:
+def _most_groups(counts: IntArray, k: int) -> int:
     """Most groups with a record of each of k units, by the records of units: most g of sum(min(counts, g)) >= k g."""
     most, last = int(counts.sum()) // k, 1
     for g in range(2, most + 1):
@@ -270,10 +270,10 @@ def _places(counts: IntArray, groups: int) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) -> IntArray:
+def _cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) -> IntArray:
     """Groups of k or more units inside one group of records, shape (n_rows,): numbers from 0.
 
-    There are `most_groups`. For each, the record that is furthest from the
+    There are `_most_groups`. For each, the record that is furthest from the
     mean of the rest, and of the k - 1 other units whose nearest records are
     nearest to it these records, make a group; of units with fewer records than there are groups
     to be made only so many as leave enough for the others. What is left joins the group with fewest
@@ -284,7 +284,7 @@ def cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) -> 
     codes = np.unique(units[rows])
     unit = np.searchsorted(codes, units[rows])
     counts, group = np.bincount(unit), np.full(len(rows), -1, dtype=np.int64)
-    groups = most_groups(counts, k)
+    groups = _most_groups(counts, k)
     means, total = np.zeros((groups, inside.shape[1])), inside.sum(axis=0)
     nearest, closest = np.empty(len(codes)), np.empty(len(codes), dtype=np.int64)
     for made in range(groups):
@@ -361,15 +361,15 @@ def _nearest_of_units(
 
 
 @nb.njit(cache=True, nogil=True)
-def cut_merged(
+def _cut_merged(
     features: FloatArray, order: IntArray, starts: IntArray, units: IntArray, merged: BoolArray, k: int
 ) -> IntArray:
-    """Group of each record after `cut_again` of the groups that were merged, shape (n_rows,): numbers from 0."""
+    """Group of each record after `_cut_again` of the groups that were merged, shape (n_rows,): numbers from 0."""
     labels = np.empty(len(order), dtype=np.int64)
     label = 0
     for g in range(len(starts) - 1):
         rows = order[starts[g] : starts[g + 1]]
-        inside = cut_again(features, rows, units, k) if merged[g] else np.zeros(len(rows), dtype=np.int64)
+        inside = _cut_again(features, rows, units, k) if merged[g] else np.zeros(len(rows), dtype=np.int64)
         for i in range(len(rows)):
             labels[rows[i]] = label + inside[i]
         label += int(inside.max()) + 1

@@ -27,7 +27,7 @@ def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> Int
     group. Ties go to the lower row.
     """
     path = np.empty(features.shape[0], dtype=np.int64)
-    here = furthest_from_mean(features, order[starts[0] : starts[1]])
+    here = _furthest_from_mean(features, order[starts[0] : starts[1]])
     nearest, distance = np.empty(1, dtype=np.int64), np.empty(1)
     for g in range(starts.shape[0] - 1):
         rows = order[starts[g] : starts[g + 1]]
@@ -43,7 +43,7 @@ def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> Int
 
 
 @nb.njit(cache=True, nogil=True)
-def furthest_from_mean(features: FloatArray, rows: IntArray) -> FloatArray:
+def _furthest_from_mean(features: FloatArray, rows: IntArray) -> FloatArray:
     """The point among `rows` furthest from the mean of all points; of equals, the first."""
     n, width = features.shape
     mean = np.zeros(width)
@@ -98,11 +98,11 @@ def cut_path(features: FloatArray, path: IntArray, k: int) -> IntArray:
             if total <= least[i + size]:
                 least[i + size] = total
                 before[i + size] = i
-    return label_runs(path, before)
+    return _label_runs(path, before)
 
 
 @nb.njit(cache=True, nogil=True)
-def label_runs(path: IntArray, before: IntArray) -> IntArray:
+def _label_runs(path: IntArray, before: IntArray) -> IntArray:
     """Labels from 0, along the path, of the runs that end at n, before[n], before[before[n]] ..."""
     labels = np.zeros(path.shape[0], dtype=np.int64)
     groups = 0
@@ -221,13 +221,13 @@ def mhm(
     if order == "npn":
         walk, starts = np.arange(len(features)), np.array([0, len(features)])
     elif order in GROUPED:
-        walk, starts = chained(features, *sort_groups(GROUPED[order](features, k, rng=rng)))
+        walk, starts = _chained(features, *sort_groups(GROUPED[order](features, k, rng=rng)))
     else:
         raise ValueError(f"order is {order!r}; allowed are npn, {', '.join(GROUPED)}")
     return np.asarray(cut_path(features, nearest_next(features, walk, starts), k))
 
 
-def chained(features: FloatArray, order: IntArray, starts: IntArray) -> tuple[IntArray, IntArray]:
+def _chained(features: FloatArray, order: IntArray, starts: IntArray) -> tuple[IntArray, IntArray]:
     """The same groups in another order: always on to the nearest centroid that is left."""
     sizes = np.diff(starts)
     centroids = np.add.reduceat(features[order], starts[:-1], axis=0) / sizes[:, None]
