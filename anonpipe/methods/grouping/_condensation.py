@@ -40,13 +40,6 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     Aggarwal and Yu 2004, doi:10.1007/978-3-540-24741-8_12, static
     condensation; Gal et al. 2014, doi:10.1016/j.jbi.2014.01.001, Algorithm 1,
     steps 1 to 4.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0], [8.0]])
-    >>> labels = condensation(features, 2, rng=np.random.default_rng(0))
-    >>> sorted(np.bincount(labels).tolist())
-    [2, 3]
     """
     # The first free record of a random order is any free one with the same chance.
     seeds = rng.permutation(len(features)).astype(np.int64)

@@ -203,12 +203,6 @@ def bound_from_distances(distances: FloatArray, k: int, n_rows: int, total_scatt
     That of `information_loss_bound`, whose sum over all records is estimated
     from a random sample of them; missing a rare outlier makes the bound
     smaller, not wrong.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [10.0], [12.0]])
-    >>> bound_from_distances(smallest_distances(features, features, 2), 2, 4, 113.75)
-    LossBound(percent=2.197802197802198, sampled=None)
     """
     if total_scatter <= 0.0 or k < 2:
         return LossBound(0.0, None)

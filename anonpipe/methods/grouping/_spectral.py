@@ -229,13 +229,7 @@ def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
 
 def principal_axes(features: FloatArray) -> FloatArray:
-    """Unit vectors in columns, in descending order of the singular values of the centred points.
-
-    Examples
-    --------
-    >>> principal_axes(np.array([[0.0, 0.0], [2.0, -1.0], [0.0, 0.0], [-2.0, 1.0]])).round(3).tolist()
-    [[0.894, 0.447], [-0.447, 0.894]]
-    """
+    """Unit vectors in columns, in descending order of the singular values of the centred points."""
     largest = np.abs(features).max()
     scaled = features / largest if largest > 0 else features
     axes: FloatArray = np.linalg.eigh(covariance(scaled, np.arange(len(features)), 1))[1][:, ::-1]

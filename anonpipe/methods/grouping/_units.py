@@ -36,13 +36,6 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
     Domingo-Ferrer & Torra 2005, doi:10.1007/s10618-005-0007-5 (MDAV); Ward
     1963, doi:10.1080/01621459.1963.10500845; of units with several records
     Hundepool et al. 2012, section 3.2 (households).
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [0.2], [1.0], [1.2], [9.0], [9.2], [9.4], [9.6]])
-    >>> units = np.array([0, 0, 1, 1, 2, 2, 3, 3])
-    >>> hold_units(features, np.array([0, 0, 1, 1, 2, 2, 3, 3]), units, 2).tolist()
-    [0, 1, 0, 1, 2, 3, 2, 3]
     """
     features = checked_features(features)
     labels, units = (unit_codes(each, name, len(features)) for each, name in ((labels, "labels"), (units, "units")))
@@ -107,12 +100,6 @@ def unit_points(features: FloatArray, units: IntArray) -> tuple[FloatArray, IntA
     References
     ----------
     Hundepool et al. 2012, section 3.2 (households), doi:10.1002/9781118348239.
-
-    Examples
-    --------
-    >>> points, own = unit_points(np.array([[0.0], [9.0], [2.0]]), np.array([4, 7, 4]))
-    >>> points.tolist(), own.tolist()
-    ([[1.0, 1.0], [9.0, -1.0]], [0, 1, 0])
     """
     features = checked_features(features)
     own = unit_codes(units, "units", len(features))
