@@ -460,6 +460,9 @@ def export(
         typer.Option(help="Columns released unchanged, by commas: Parquet in a folder for each of their values"),
     ] = None,
     key: Annotated[Path | None, typer.Option("--key", help="The steward's public key, as for verify")] = None,
+    quote_formulas: Annotated[
+        bool, typer.Option("--quote-formulas", help="CSV: an apostrophe before texts that a spreadsheet would run")
+    ] = False,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the path of what was written alone")] = False,
 ) -> None:
@@ -474,8 +477,10 @@ def export(
     names = [] if by is None else [name.strip() for name in by.split(",") if name.strip()]
     if by is not None:
         made = export_folders(*given, names)
+    elif target.suffix.lower() in LABELLED:
+        made = export_labelled(*given)
     else:
-        made = (export_labelled if target.suffix.lower() in LABELLED else export_csv)(*given)
+        made = export_csv(*given, quote_formulas)
     for warning in made.warnings:
         display.warn(warning)
     if form is Form.JSON:

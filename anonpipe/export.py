@@ -72,10 +72,11 @@ def batches(
 # --- A release as one CSV file ----------------------------------------------------------------------------------------
 
 
-def export_csv(where: OutputPlace, manifest: dict[str, Any], target: Path) -> Exported:
+def export_csv(where: OutputPlace, manifest: dict[str, Any], target: Path, quote_formulas: bool = False) -> Exported:
     """Write all rows of a checked release as one CSV, whole or not at all; compressed if the name ends in .gz.
 
-    Nulls are empty fields, and empty texts are quoted. Timestamps at midnight throughout become dates.
+    Nulls are empty fields, and empty texts are quoted. Timestamps at midnight throughout become dates. Texts that a
+    spreadsheet would run as formulas are refused, or with `quote_formulas` begin with an apostrophe.
     """
     check_target(target)
     if not target.name.lower().endswith((".csv", ".csv.gz")):
@@ -84,6 +85,8 @@ def export_csv(where: OutputPlace, manifest: dict[str, Any], target: Path) -> Ex
     rows = 0
     try:
         schema = _schema_of_csv(where, manifest)
+        if not quote_formulas:
+            _refuse_formulas(where, manifest, schema, target)
         with (
             drafted(target, private=False) as draft,
             pa.output_stream(str(draft), compression="gzip" if target.suffix.lower() == ".gz" else None) as out,
@@ -95,6 +98,8 @@ def export_csv(where: OutputPlace, manifest: dict[str, Any], target: Path) -> Ex
                     [plain(column).cast(field.type) for column, field in zip(batch.columns, schema, strict=True)],
                     schema=schema,
                 )
+                if quote_formulas:
+                    values = _with_quoted_formulas(values)
                 like_null |= {name for name in values.schema.names if _like_null(values.column(name))}
                 writer.write_batch(values)
     except OSError as error:
@@ -115,6 +120,40 @@ def _schema_of_csv(where: OutputPlace, manifest: dict[str, Any]) -> pa.Schema:
             if not pc.all(pc.equal(values, pc.floor_temporal(values, unit="day")), min_count=0).as_py():
                 days.discard(name)
     return pa.schema([field.with_type(pa.date32()) if field.name in days else field for field in plainly])
+
+
+def _formulas(values: pa.Array) -> pa.Array:
+    """Which texts a spreadsheet would run; a number with its sign is none, shape (n,)."""
+    begins = pc.match_substring_regex(values, "^[=@\t\r+-]")
+    signed = pc.match_substring_regex(values, r"^[+-][0-9.,]*$")
+    return pc.fill_null(pc.and_not(begins, signed), False)
+
+
+def _refuse_formulas(where: OutputPlace, manifest: dict[str, Any], schema: pa.Schema, target: Path) -> None:
+    """An error where opening the CSV in a spreadsheet would run a text as a formula."""
+    names = [field.name for field in schema if pa.types.is_string(field.type)]
+    counts = Counter({name: int(pc.sum(_formulas(pa.array([name]))).as_py()) for name in schema.names})
+    for batch in batches(where, manifest, names) if names else ():
+        for name in names:
+            counts[name] += pc.sum(_formulas(plain(batch.column(name)).cast(pa.string()))).as_py() or 0
+    if bad := +counts:
+        name, count = bad.most_common(1)[0]
+        raise InputError(
+            f"column {name!r}: {count:,} texts begin with =, +, - or @, and a spreadsheet would run them as formulas; "
+            f"{target.name} was not written: add --quote-formulas to put an apostrophe before them, or export to "
+            ".dta or .sav"
+        )
+
+
+def _with_quoted_formulas(values: pa.RecordBatch) -> pa.RecordBatch:
+    """Texts that a spreadsheet would run begin with an apostrophe."""
+    columns = [
+        pc.if_else(_formulas(column), pc.binary_join_element_wise("'", column, ""), column)
+        if pa.types.is_string(column.type)
+        else column
+        for column in values.columns
+    ]
+    return pa.record_batch(columns, schema=values.schema)
 
 
 def _like_null(values: pa.Array) -> bool:

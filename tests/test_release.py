@@ -163,3 +163,36 @@ def test_memory_pointer_is_the_version_name(staged):
     place = release.place("memory://pointer/out")
     version = release.publish(*staged, place).path
     assert fsspec.filesystem("memory").cat_file("/pointer/out/CURRENT").decode() == version.rsplit("/", 1)[-1]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["part-00000.parquet", "_manifest.json"])
+def test_a_pipe_in_place_of_a_file_is_told(staged, tmp_path, name):
+    """Reading it would never end."""
+    url = str(tmp_path / "out")
+    version = release.publish(*staged, release.place(url)).path
+    os.remove(f"{version}/{name}")
+    os.mkfifo(f"{version}/{name}")
+    if name.endswith(".parquet"):
+        assert release.check(url) == [f"{name}: not a regular file"]
+        return
+    with pytest.raises(InputError, match="manifest of .* cannot be read"):
+        release.check(url)
+
+
+@pytest.mark.parametrize("content", ["[" * 200_000, "{" * 200_000, '{"rows": 1e999, "schema": [], "files": 1}'])
+def test_a_hostile_manifest_is_told(staged, tmp_path, content):
+    url = str(tmp_path / "out")
+    version = release.publish(*staged, release.place(url)).path
+    with open(f"{version}/_manifest.json", "w") as file:
+        file.write(content)
+    with pytest.raises(InputError, match="manifest of .* cannot be read"):
+        release.check(url)
+
+
+def test_an_oversized_manifest_is_not_read(staged, tmp_path, monkeypatch):
+    url = str(tmp_path / "out")
+    version = release.publish(*staged, release.place(url)).path
+    monkeypatch.setattr(release, "MAX_MANIFEST_BYTES", os.path.getsize(f"{version}/_manifest.json") - 1)
+    with pytest.raises(InputError, match="manifest of .* cannot be read"):
+        release.check(url)

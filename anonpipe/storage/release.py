@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -342,15 +343,32 @@ def read_manifest(where: OutputPlace) -> dict[str, Any]:
     return _read_manifest(where)[1]
 
 
+MAX_MANIFEST_BYTES = 2**28  # Of a hundred thousand files it has some 30 million
+
+
+def _is_regular(where: OutputPlace, name: str) -> bool:
+    """Whether a file of a release is one: a pipe or device would never end."""
+    return not where.local or stat.S_ISREG(os.stat(where.path(name)).st_mode)
+
+
+def _read_small(where: OutputPlace, name: str) -> bytes:
+    """A manifest or a signature; a ValueError for what is none by its kind or size."""
+    path = where.path(name)
+    if not _is_regular(where, name) or where.filesystem.size(path) > MAX_MANIFEST_BYTES:
+        raise ValueError
+    content: bytes = where.filesystem.cat_file(path)
+    return content
+
+
 def _read_manifest(where: OutputPlace) -> tuple[bytes, dict[str, Any]]:
     """The manifest as bytes, for its signature, and parsed."""
     try:
-        written: bytes = where.filesystem.cat_file(where.path(MANIFEST))
+        written = _read_small(where, MANIFEST)
         manifest: dict[str, Any] = json.loads(written)
         complete = isinstance(manifest["rows"], int) and isinstance(manifest["schema"], list)
         complete = complete and all({"name", "rows", "sha256"} <= set(entry) for entry in manifest["files"])
         complete = complete and all({"name", "sha256"} <= set(entry) for entry in manifest.get("documents", []))
-    except (FileNotFoundError, NotADirectoryError, ValueError, LookupError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, LookupError, TypeError, RecursionError):
         complete = False
     if complete:
         return written, manifest
@@ -405,6 +423,8 @@ def _check_files(where: OutputPlace, manifest: dict[str, Any]) -> list[str]:
             problems.append(f"{name}: missing")
         elif where.local and os.path.islink(where.path(name)):
             problems.append(f"{name}: a link, not a file")
+        elif not _is_regular(where, name):
+            problems.append(f"{name}: not a regular file")
         elif sha256(where.path(name), where.filesystem) != entry["sha256"]:
             problems.append(f"{name}: SHA-256 differs from the manifest")
         elif entry not in documents:
@@ -419,9 +439,11 @@ def _check_origin(
     if key is None:
         return []
     try:
-        signature = where.filesystem.cat_file(where.path(SIGNATURE))
+        signature = _read_small(where, SIGNATURE)
     except FileNotFoundError:
         return [f"{SIGNATURE}: missing: the release is not signed"]
+    except ValueError:
+        return [f"{SIGNATURE}: not a regular file of a signature's size"]
     if is_signed(written, signature, key):
         return []
     if manifest.get("signed_by") == fingerprint(key):
