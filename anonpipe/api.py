@@ -20,7 +20,7 @@ from anonpipe.pipeline.run import InMemoryRelease, in_memory
 from anonpipe.progress import OnProgress
 from anonpipe.report import Report, cell, render
 from anonpipe.storage.staging import scratch
-from anonpipe.verify import summary
+from anonpipe.verify import words
 from anonpipe.verify.verdict import Verdict
 
 
@@ -87,8 +87,8 @@ class Anonymized:
         return "\n".join(
             [
                 f"Anonymized: {self.verdict.word}, {shape}; {len(self.measures)} measures",
-                f"checks   {summary.counts(self.verdict)}",
-                *(summary.table(self.verdict) if passed else summary.failures(self.verdict, self.remedies)),
+                f"checks   {words.counts(self.verdict)}",
+                *(words.table(self.verdict) if passed else words.failures(self.verdict, self.remedies)),
                 *(f"warning: {warning}" for warning in self.warnings),
             ]
         )

@@ -15,7 +15,7 @@ from anonpipe.columns import Column
 from anonpipe.evaluate.utility import Analysis
 from anonpipe.pipeline.preview import preview
 from anonpipe.storage import release
-from anonpipe.verify.unchanged import rows_without_spread
+from anonpipe.verify.original_values import rows_without_spread
 from tests import small
 from tests.analyses import compare_models
 
@@ -161,7 +161,7 @@ def test_a_lower_bound_that_cuts_the_data_fails_the_mean(tmp_path):
 
 
 def test_only_what_has_no_logarithm_is_lifted():
-    from anonpipe.verify.view import build_view
+    from anonpipe.verify.expectations import build_view
 
     column = Column(kind="integer", bounds=(0, None), transform="log")
     view = build_view({"a": column}, {"a": 0.0}, {"a": 1.0}, {}, log_mean={"a": 0.0}, log_sd={"a": 1.0})

@@ -23,7 +23,7 @@ from anonpipe.rng import generator, keyed
 from anonpipe.source import Source
 from anonpipe.storage.staging import StagedArray, Staging, create_staged_array
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.view import View
+from anonpipe.verify.expectations import View
 
 FILES = "files"  # The folder of the output files; not sealed, as their task results hold their SHA-256
 

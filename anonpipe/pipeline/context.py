@@ -33,7 +33,7 @@ from anonpipe.rng import generator, keyed
 from anonpipe.source import Labels, Source, Unit
 from anonpipe.storage.staging import Staging
 from anonpipe.types import FloatArray
-from anonpipe.verify.view import View, build_view
+from anonpipe.verify.expectations import View, build_view
 
 
 @dataclass(frozen=True)

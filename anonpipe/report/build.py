@@ -51,7 +51,7 @@ from anonpipe.verify.words import limit, line, name
 
 if TYPE_CHECKING:
     from anonpipe.evaluate.utility import CorrelationMatrices, Distribution, SurvivalPicture
-    from anonpipe.verify.assessment import AnalysisOutcome, Assessment
+    from anonpipe.verify.verdict import AnalysisOutcome, Assessment
 
 
 @dataclass(frozen=True)

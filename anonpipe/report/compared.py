@@ -15,7 +15,7 @@ from anonpipe.evaluate.utility import Binning, Distribution, category_distributi
 from anonpipe.moments import PairwiseMoments
 from anonpipe.report.content import Compared, NumberLine, PairLine, ShareLine
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.view import View
+from anonpipe.verify.expectations import View
 
 MOST_CATEGORIES = 12
 MOST_PAIRS = 1_000  # Correlations that a report holds, so that it stays small however many columns there are

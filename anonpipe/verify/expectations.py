@@ -1,18 +1,209 @@
-"""What a method promises of means and covariances, before decoding; and how much of it the written rows may take."""
+"""What is compared, and what is expected of it.
+
+The variables on which original and release are compared, the moments that a
+method promises, what the staging must hold, and groups that span partitions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from anonpipe.columns import Column, Kind
+from anonpipe.encoding.cells import Tally
+from anonpipe.encoding.scores import Scores
+from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.methods.record import Guarantee
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, Moments, covariance_limit, mean_limit, merge_all
-from anonpipe.types import FloatArray
+from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.catalogue import Scope, scoped
-from anonpipe.verify.check import Check, worst_entry, worst_of
+from anonpipe.verify.check import Check, held, worst_entry, worst_of
+
+# --- Variables --------------------------------------------------------------------------------------------------------
+# One variable a number or ordinal (missing stays missing), one a category of a coded column, all in standard deviations
+# of the original, so that means and covariances of any column can be held against one limit.
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One measured variable."""
+
+    column: str  # Name of the table's column
+    position: int  # Its position among the cells
+    category: int | None  # The category's position that the variable indicates, or None for a number
+    # mean, sd: of the original column (for an indicator, of the indicator); where the release's are known, these
+    mean: float
+    sd: float
+    synthesized: bool  # Whether the column's values are replaced
+    # offset, least: of a column that is masked by its logarithm, what is added before it is taken, and the lower bound;
+    # the variable is the logarithm. None, 0 for others. Only values that have no logarithm count as the lower bound:
+    # others that masking lifts to it are measured as they are, so that a bound that cuts the data is seen.
+    offset: float | None = None
+    least: float = 0.0
+    # Whether it is a column on another scale once more, as it is: its mean is compared by a limit of its own
+    own_unit: bool = False
+    # Whether the release tells a probability of the category in each record, not the category
+    probability: bool = False
+    # Whether the column is masked by normal scores. The variable is then the mean score of the records of the value:
+    # what the value says of the score.
+    scored: bool = False
+    # Of such a column as it is, the variance that its release has whatever is drawn, in this unit: 1, or 0 of a
+    # constant; its mean is 0. None for others. Of the original, these differ: by extremes that are drawn in.
+    known_variance: float | None = None
+
+    @property
+    def on_other_scale(self) -> bool:
+        """Whether it is a column that is masked by its logarithm or scores, on that scale."""
+        return self.offset is not None or self.scored
+
+    @property
+    def name(self) -> str:
+        """The column, and for an indicator the category's number (never its value)."""
+        if self.offset is not None:
+            return f"log {self.column}"
+        if self.scored:
+            return f"score of {self.column}"
+        return self.column if self.category is None else f"{self.column}[{self.category}]"
+
+
+@dataclass(frozen=True)
+class View:
+    """All measured variables of a table."""
+
+    variables: tuple[Variable, ...]
+    scores: Scores | None = None
+
+    @property
+    def synthesized(self) -> npt.NDArray[np.bool_]:
+        """Which variables belong to synthesized columns, on the scale that is masked, shape (n_variables,)."""
+        return np.array([variable.synthesized and not variable.own_unit for variable in self.variables], dtype=bool)
+
+    @property
+    def own_unit(self) -> npt.NDArray[np.bool_]:
+        """Which variables are columns as they are that are masked on another scale, shape (n_variables,)."""
+        return np.array([variable.own_unit for variable in self.variables], dtype=bool)
+
+    @property
+    def known_variance(self) -> FloatArray:
+        """The variances that the release has whatever is drawn, NaN where that is not known, shape (n_variables,)."""
+        known = [np.nan if each.known_variance is None else each.known_variance for each in self.variables]
+        return np.array(known, dtype=np.float64)
+
+    @property
+    def probability(self) -> npt.NDArray[np.bool_]:
+        """Which variables are categories that are released as probabilities, shape (n_variables,)."""
+        return np.array([variable.probability for variable in self.variables], dtype=bool)
+
+    @property
+    def indicator(self) -> npt.NDArray[np.bool_]:
+        """Which variables indicate a category, shape (n_variables,)."""
+        return np.array([variable.category is not None for variable in self.variables], dtype=bool)
+
+    @property
+    def of_ordinal(self) -> npt.NDArray[np.bool_]:
+        """Which of these are of a column whose position is a variable too, an ordinal's, shape (n_variables,)."""
+        numbers = {variable.position for variable in self.variables if variable.category is None}
+        positions = [variable.position in numbers for variable in self.variables]
+        return np.asarray(self.indicator & np.array(positions, dtype=bool))
+
+    @property
+    def sd(self) -> FloatArray:
+        """Standard deviations of the original columns, shape (n_variables,)."""
+        return np.array([variable.sd for variable in self.variables])
+
+    def measure(self, cells: FloatArray, probabilities: Mapping[int, FloatArray] | None = None) -> FloatArray:
+        """The variables' values.
+
+        Shapes: probabilities (n_rows, n_codes).
+        """
+        told, scored = probabilities or {}, self._scored(cells)
+        values = np.empty((len(cells), len(self.variables)))
+        for at, variable in enumerate(self.variables):
+            column = cells[:, variable.position]
+            if variable.category is not None and variable.position in told:
+                column = _column(told[variable.position], variable.category)
+            elif variable.category is not None:
+                column = (column == variable.category).astype(np.float64)
+            if variable.scored:
+                column = scored[variable.position]
+            if variable.offset is not None:
+                column = np.log(np.where(column + variable.offset <= 0.0, variable.least, column) + variable.offset)
+            values[:, at] = (column - variable.mean) / variable.sd
+        return values
+
+    def _scored(self, cells: FloatArray) -> dict[int, FloatArray]:
+        """What the values of columns that are masked by scores say of these, by position."""
+        if self.scores is None:
+            return {}
+        stratum = self.scores.strata.assign(cells)
+        return {each.position: each.middles(cells, stratum) for each in self.scores.columns}
+
+
+def _column(probabilities: FloatArray, code: int) -> FloatArray:
+    """The probability of a category; none of one that does not occur."""
+    return probabilities[:, code] if code < probabilities.shape[1] else np.zeros(len(probabilities))
+
+
+def build_view(
+    columns: Mapping[str, Column],
+    mean: Mapping[str, float],
+    sd: Mapping[str, float],
+    counts: Mapping[str, npt.NDArray[np.int64]],
+    most_categories: int = 50,
+    *,
+    log_mean: Mapping[str, float] | None = None,
+    log_sd: Mapping[str, float] | None = None,
+    as_probabilities: Collection[str] = (),
+    scores: Scores | None = None,
+    restored: Collection[int] = (),
+) -> View:
+    """Choose the variables of a table; an ordinal counts as a number and by its categories."""
+    variables: list[Variable] = []
+    released = {} if scores is None else {at: each.released_moments for at, each in scores.by_position().items()}
+    for position, (name, column) in enumerate(columns.items()):
+        synthesized = column.role.synthesized
+        if name not in counts or (column.kind is Kind.ORDINAL and synthesized):
+            by_logarithm = column.offset is not None
+            if by_logarithm:
+                own = (log_mean or {})[name], (log_sd or {})[name] or 1.0
+                least = column.numeric_bounds[0] or 0.0
+                variables.append(Variable(name, position, None, *own, synthesized, column.offset, least))
+            if column.scored:
+                variables.append(Variable(name, position, None, 0.0, 1.0, synthesized, scored=True))
+            known = None if position in restored else released.get(position)
+            centre, spread = (mean[name], sd[name]) if known is None else known
+            variance, own_unit = None if known is None else float(spread > 0.0), by_logarithm or column.scored
+            number = Variable(name, position, None, centre, spread or 1.0, synthesized, own_unit=own_unit)
+            variables.append(replace(number, known_variance=variance))
+        if name in counts and (_dummies(column) or len(counts[name]) <= most_categories):
+            variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
+    return View(tuple(variables), scores)
+
+
+def _dummies(column: Column) -> bool:
+    """Whether the column is coded in dummies, whose number is limited already."""
+    return column.role.synthesized and column.kind is not Kind.ORDINAL
+
+
+def _indicators(
+    name: str, position: int, counts: npt.NDArray[np.int64], synthesized: bool, probability: bool
+) -> Sequence[Variable]:
+    share = counts / max(1, counts.sum())
+    spread = np.sqrt(share * (1.0 - share))
+    first = 1 if len(counts) == 2 else 0  # two categories: one indicator says it all
+    return [
+        Variable(
+            name, position, code, float(share[code]), float(spread[code]) or 1.0, synthesized, probability=probability
+        )
+        for code in range(first, len(counts))
+    ]
+
+
+# --- Moments that a method promises before decoding, and the allowance of the written rows ----------------------------
 
 EXACT = 1e-9  # Relative tolerance of what a method promises exactly, before decoding
 
@@ -100,3 +291,183 @@ def _held(key: str, off: FloatArray, limit: FloatArray, error: FloatArray, scale
 def worst(each: list[list[Check]]) -> list[Check]:
     """Of the same checks in several strata, the worst of each."""
     return [worst_of(same) for same in zip(*each, strict=True)]
+
+
+# --- The staging holds the rows that were scanned: counts, nulls, categories, means and variances ---------------------
+# Everything after the scan sees the staging alone. Where a part of it is lost or
+# another's, originals and release are both made of the damage, and agree.
+
+_EPS = 1e-12  # Of the size of a mean: what sums in another order, and of fixed numbers of digits, may differ by
+
+
+@dataclass(frozen=True)
+class StagingCheck:
+    """What the scan says that the staging holds, and what was found there."""
+
+    table: Tally  # The whole, as the scan has it
+    strata: tuple[Tally, ...]  # Each stratum, as the scan has it
+    read: tuple[tuple[Tally, ...], ...]  # What was found of each stratum, in each stage that read the rows
+    # Of columns carried as codes of which the scan does not tell what records were dropped with small strata, by
+    # position, the records of each code with those; empty where none were dropped
+    before_drop: dict[int, IntArray]
+    filled: tuple[int, ...]  # Positions of columns whose nulls are released as values, being too few
+    # Of each column how far the furthest extreme was drawn in; 0 for none. The moments of a stratum without it are a
+    # difference, and rounded by parts of what it was.
+    reach: FloatArray | float = 0.0
+
+    def checks(self) -> list[Check]:
+        """The lines of the verdict; both are mandatory."""
+        pairs = [(self.table, _merged(read)) for read in self.read]
+        pairs += [pair for read in self.read for pair in zip(self.strata, read, strict=True)]
+        lost = max(_miscounted(known, found) for known, found in pairs)
+        lost = max([lost, *(_beyond_drop(self.before_drop, _merged(read)) for read in self.read)])
+        moments = worst_of([_moments_off(known, found, self.reach) for known, found in pairs])
+        return [held("staging.counts", lost, 0), moments]
+
+
+def _merged(parts: Sequence[Tally]) -> Tally:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.merge(part)
+    return whole
+
+
+def _miscounted(known: Tally, found: Tally) -> int:
+    """Records by which a count differs most: of rows, of a column's values, or of a category."""
+    codes = [found.codes[position] - counts for position, counts in known.codes.items()]
+    return _largest(np.array([known.rows - found.rows]), known.n - found.n, *codes)
+
+
+def _beyond_drop(before: Mapping[int, IntArray], found: Tally) -> int:
+    """The same of codes of which dropped records took some: none may have grown, and all together are the rows."""
+    grown = [np.maximum(found.codes[position] - counts, 0) for position, counts in before.items()]
+    sums = [np.array([found.codes[position].sum() - found.rows]) for position in before]
+    return _largest(*grown, *sums)
+
+
+def _largest(*differences: npt.NDArray[Any]) -> int:
+    return max((int(np.max(np.abs(each), initial=0)) for each in differences), default=0)
+
+
+def _moments_off(known: Tally, found: Tally, reach: FloatArray | float) -> Check:
+    """Means, and squared deviations, in the scan's standard deviations; what rounding may be, is allowed.
+
+    A mean is rounded by parts of its size, which may be many standard
+    deviations of a column that is far from zero; one of a single value has
+    none, and is measured in ten times these parts.
+    """
+    sd = np.sqrt(np.divide(known.m2, known.n, out=np.zeros_like(known.m2), where=known.n > 0))
+    size = np.abs(known.mean) + sd
+    scale = np.maximum(sd, 10.0 * _EPS * size)
+    scale = np.where(scale > 0, scale, 1.0)
+    limit = EXACT + _EPS * (size + reach) / scale
+    mean = np.abs(found.mean - known.mean) / scale
+    variance = np.abs(found.m2 - known.m2) / np.maximum(known.n, 1.0) / scale**2
+    both, limits = (
+        np.concatenate([mean, variance]),
+        np.concatenate([limit, 2.0 * limit + _EPS * np.square(reach / scale)]),
+    )
+    compared = int(np.count_nonzero(known.n))
+    return worst_entry("staging.moments", both, limits, records=known.rows, compared=compared)
+
+
+@dataclass(frozen=True, eq=False)
+class Scanned:
+    """What the scan knows of each variable of the view, on its scale; NaN where it does not."""
+
+    # mean, variance, null_share: shape (n_variables,)
+    mean: FloatArray
+    variance: FloatArray
+    null_share: FloatArray
+
+    @classmethod
+    def of(cls, tally: Tally, view: View, filled: Sequence[int]) -> Scanned:
+        """Translate a tally; logarithms are not known, as the scan takes them of values inside their bounds."""
+        mean, variance, null_share = (np.full(len(view.variables), np.nan) for _ in range(3))
+        rows = max(tally.rows, 1)
+        numbers = {variable.position for variable in view.variables if variable.category is None}
+        for at, variable in enumerate(view.variables):
+            position = variable.position
+            if variable.category is not None:
+                null = variable.category == len(tally.codes.get(position, ())) - 1
+                if position in tally.codes and not (null and position in numbers):  # those are NaN, in no category
+                    share = tally.codes[position][variable.category] / rows
+                    mean[at] = (share - variable.mean) / variable.sd
+                    variance[at] = share * (1.0 - share) * rows / max(rows - 1, 1) / variable.sd**2
+                    null_share[at] = 0.0
+            elif position in tally.codes:
+                counts = tally.codes[position][:-1]
+                null_share[at] = 1.0 - counts.sum() / rows
+                if counts.sum() > 1:
+                    codes, there = np.arange(len(counts)), counts.sum()
+                    centre = float(codes @ counts / there)
+                    mean[at] = (centre - variable.mean) / variable.sd
+                    variance[at] = np.square(codes - centre) @ counts / (there - 1) / variable.sd**2
+            elif tally.n[position] > 1:
+                null_share[at] = 0.0 if position in filled else 1.0 - tally.n[position] / rows
+                if not variable.on_other_scale:
+                    mean[at] = (tally.mean[position] - variable.mean) / variable.sd
+                    variance[at] = tally.m2[position] / (tally.n[position] - 1.0) / variable.sd**2
+        return cls(mean, variance, null_share)
+
+
+# --- Groups that span partitions: sizes and moments, counted again from labels and features ---------------------------
+
+# Deviations count in parts of the group's standard deviation, or of this part of the table's where that is more
+_LEAST = 1e-6
+
+
+@dataclass(frozen=True)
+class KeptGroups:
+    """What was found of the groups of all strata."""
+
+    sizes: tuple[int, ...]  # Records of each group
+    # mean_off, covariance_off: largest differences of a mean and of a covariance between records and synthetic features
+    # of a group, in its standard deviations
+    mean_off: float
+    covariance_off: float
+
+    @property
+    def groups(self) -> int:
+        """How many there are."""
+        return len(self.sizes)
+
+    @property
+    def smallest(self) -> int:
+        """Records of the smallest."""
+        return min(self.sizes)
+
+    @classmethod
+    def of(cls, strata: Sequence[Sequence[RecordsAndDraws]]) -> KeptGroups:
+        """Merge what the partitions of each stratum counted, in their order."""
+        found = []
+        for parts in strata:
+            groups = max(len(part.records.counts) for part in parts)
+            whole = merge_all([part.grown(groups) for part in parts])
+            counts = whole.records.counts
+            spread = np.sqrt(np.diagonal(whole.records.scatters, axis1=1, axis2=2) / counts[:, None])
+            means = whole.records.means
+            between = (counts[:, None] * (means - counts @ means / counts.sum()) ** 2).sum(axis=0)
+            table = np.sqrt((between + (counts[:, None] * spread**2).sum(axis=0)) / counts.sum())
+            scale = np.maximum(spread, _LEAST * np.where(table > 0, table, 1.0))
+            mean = np.abs(whole.draws.means - means) / scale
+            scatter = np.abs(whole.draws.scatters - whole.records.scatters) / counts[:, None, None]
+            covariance = scatter / (scale[:, :, None] * scale[:, None, :])
+            found.append(cls(tuple(map(int, counts)), float(mean.max()), float(covariance.max())))
+        return cls(
+            tuple(size for each in found for size in each.sizes),
+            float(np.max([each.mean_off for each in found])),  # a NaN of any stratum stays one, and fails
+            float(np.max([each.covariance_off for each in found])),
+        )
+
+    def smallest_held(self, k: int) -> Check:
+        """The size of the smallest group against k."""
+        return held("group.smallest", self.smallest, k, about={"groups": self.groups})
+
+    def moments_held(self, columns: int) -> list[Check]:
+        """What is promised of every group, its features being made of so many columns."""
+        whole: dict[str, Any] = {"records": sum(self.sizes), "compared": columns}
+        return [
+            held("expectation.mean.group", self.mean_off, EXACT, **whole),
+            held("expectation.covariance.group", self.covariance_off, EXACT, **whole),
+        ]

@@ -22,13 +22,20 @@ from anonpipe.moments import (
     together,
 )
 from anonpipe.types import BoolArray, FloatArray, IntArray
-from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.catalogue import Scope, scoped
 from anonpipe.verify.check import Check, held, worst_entry
-from anonpipe.verify.expectations import CHANCE, Target, against_expectation, of_groups, worst
-from anonpipe.verify.kept_groups import KeptGroups
+from anonpipe.verify.expectations import (
+    CHANCE,
+    KeptGroups,
+    Scanned,
+    StagingCheck,
+    Target,
+    View,
+    against_expectation,
+    of_groups,
+    worst,
+)
 from anonpipe.verify.verdict import Verdict
-from anonpipe.verify.view import View
 
 # Of the standard deviation of a covariance with categories that are placed blindly, what exchanges leave at most
 PLACED = 0.25
@@ -157,8 +164,8 @@ class Evidence:
 
     `feature_columns` tells of each variable of the view which feature column
     it is released from; None where there is none. `splits_ties` is whether
-    equal values were encoded at random scores. `rounded` is None where counts are kept; `not_kept` are columns whose
-    mean is not the original's, as is known beforehand.
+    equal values were encoded at random scores. `rounded` is None where counts are kept; `unpreserved_moments` are
+    columns whose mean is not the original's, as is known beforehand.
     """
 
     rows_in: int
@@ -183,9 +190,9 @@ class Evidence:
     released: list[PairwiseMoments]
     synthesized: list[Moments]
     by: GroupEvidence | MaskEvidence
-    arrived: Arrived
+    staging_check: StagingCheck
     rounded: Rounded | None = None
-    not_kept: tuple[str, ...] = ()
+    unpreserved_moments: tuple[str, ...] = ()
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -196,18 +203,18 @@ class Evidence:
 
     def scanned(self, scope: int | None = None) -> Scanned:
         """What the scan of the input says of the table's variables, or of those of the strata of a scope."""
-        tally = self.arrived.table
+        tally = self.staging_check.table
         if scope is not None:
-            strata = zip(self.arrived.strata, self.by.scopes, strict=True)
+            strata = zip(self.staging_check.strata, self.by.scopes, strict=True)
             tally = merge_all([stratum for stratum, own in strata if own == scope])
-        return Scanned.of(tally, self.view, self.arrived.filled)
+        return Scanned.of(tally, self.view, self.staging_check.filled)
 
 
 def judge(evidence: Evidence, k: int, limits: Limits) -> Verdict:
     """All checks of a run."""
     checks = [
         *_counts(evidence, k, limits),
-        *evidence.arrived.checks(),
+        *evidence.staging_check.checks(),
         *(_classes(evidence.by) if isinstance(evidence.by, GroupEvidence) else []),
         *_unchanged(evidence, k, limits),
         *_before_decoding(evidence),
@@ -294,7 +301,7 @@ def _written(evidence: Evidence, limits: Limits) -> list[Check]:
     whole = Compared(
         Scope.TABLE, merge_all(evidence.original), merge_all(evidence.released), by.whole, evidence.scanned()
     )
-    checks = _differences(whole, evidence, limits) + _told_only(whole, evidence)
+    checks = _differences(whole, evidence, limits) + _without_limit(whole, evidence)
     if by.strata:
         scopes = sorted(set(by.scopes))
         scanned = [evidence.scanned(scope) for scope in scopes]
@@ -363,7 +370,7 @@ class Compared:
         about = {
             "files": evidence.files,
             "probabilities": bool(evidence.view.probability.any()),
-            "lost": ", ".join(map(repr, evidence.not_kept)),
+            "lost": ", ".join(map(repr, evidence.unpreserved_moments)),
         }
         names = [columns[each].tolist() for each in which]
         return worst_entry(
@@ -598,7 +605,7 @@ def _in_unit(compared: Compared, evidence: Evidence, limits: Limits) -> list[Che
     return found
 
 
-def _told_only(compared: Compared, evidence: Evidence) -> list[Check]:
+def _without_limit(compared: Compared, evidence: Evidence) -> list[Check]:
     """What is measured and held against no limit."""
     view = evidence.view
     if not view.probability.any():

@@ -163,7 +163,7 @@ def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path):
 from types import SimpleNamespace
 from flows import anonymize
 from anonpipe.pipeline.run import RunOutcome
-from anonpipe.verify.summary import RunFacts
+from anonpipe.verify.words import RunFacts
 from anonpipe.verify.verdict import Verdict
 def gone(*_, **__):
     raise ConnectionError

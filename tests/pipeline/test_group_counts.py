@@ -29,7 +29,7 @@ from anonpipe.pipeline.procedure.group_steps import (
     synthesis_steps,
 )
 from anonpipe.storage.records import from_bytes, to_bytes
-from anonpipe.verify import assessment
+from anonpipe.verify import verdict
 
 KEY = b"k" * 16
 K = 3
@@ -141,7 +141,7 @@ def test_small_tables_are_measured_whole_and_of_large_ones_a_share():
 
 
 def test_records_of_two_kinds_have_two_names():
-    for kinds in (RECORDS, COUNTED, SCAN_RECORDS, assessment.RECORDS):
+    for kinds in (RECORDS, COUNTED, SCAN_RECORDS, verdict.RECORDS):
         assert len({kind.__name__ for kind in kinds}) == len(set(kinds))
 
 

@@ -15,8 +15,8 @@ from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, Mod
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated, notes
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.verify import words
-from anonpipe.verify.assessment import RECORDS
 from anonpipe.verify.output_control import released_check, released_measures
+from anonpipe.verify.verdict import RECORDS
 
 NAN = float("nan")
 

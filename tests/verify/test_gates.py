@@ -15,14 +15,12 @@ from anonpipe.methods.masking import MASKERS, mask
 from anonpipe.methods.record import Guarantee
 from anonpipe.methods.synthesis import METHODS, synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_factor, s_delta
-from anonpipe.verify.arrived import Arrived, Scanned
 from anonpipe.verify.catalogue import GATES, MEASURED
 from anonpipe.verify.check import Check, Outcome, held, worst_entry, worst_of
-from anonpipe.verify.expectations import Target
+from anonpipe.verify.expectations import Scanned, StagingCheck, Target, build_view
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
 from anonpipe.verify.gates import judge as judge_evidence
 from anonpipe.verify.verdict import Verdict
-from anonpipe.verify.view import build_view
 from anonpipe.verify.words import line
 
 NOTHING = ClassConditions(None, "distinct", None, "total_variation")
@@ -95,7 +93,7 @@ def evidence(expectation: Expectation, seed: int = 1, n: int = 4000, **changes) 
         spread.append(GroupSpread.of(features[c == at], *groups[at]))
     strata = tuple(tally(cells[c == at]) for at in (0, 1))
     content = {
-        "arrived": Arrived(tally(cells), strata, (strata, strata), {}, ()),
+        "staging_check": StagingCheck(tally(cells), strata, (strata, strata), {}, ()),
         "rows_in": n, "rows_held_out": 0, "rows_dropped": 0, "rows_out": n, "rows_under_k": 0,
         "unchanged_records": 0, "equal_by_chance": 0, "chance_variance": 0,
         "suppressed": (0.0, ""), "handed_on": (0, ""), "unchanged": ("c",),
@@ -127,7 +125,7 @@ def masked(method="spectral_swap", **options):
         honest, view=view, feature_columns=(0, 1), original=[PairwiseMoments.of(features)],
         released=[PairwiseMoments.of(made)], synthesized=[Moments.of(made)],
         by=MaskEvidence(method, [Target(total, expected)], 0 if masker.exact_columns else None, None),
-        arrived=Arrived(tally(features), (tally(features),), ((tally(features),), (tally(features),)), {}, ()),
+        staging_check=StagingCheck(tally(features), (tally(features),), ((tally(features),),) * 2, {}, ()),
     )  # fmt: skip
 
 
@@ -345,17 +343,17 @@ MOVED = "staged data differ from the input: means and variances"
 
 def found(honest, stage, **changes):
     """The same where the first stratum was found otherwise in one stage."""
-    first, *rest = honest.arrived.read[stage]
-    read = list(honest.arrived.read)
+    first, *rest = honest.staging_check.read[stage]
+    read = list(honest.staging_check.read)
     read[stage] = (replace(first, **changes), *rest)
-    return replace(honest, arrived=replace(honest.arrived, read=tuple(read)))
+    return replace(honest, staging_check=replace(honest.staging_check, read=tuple(read)))
 
 
 @pytest.mark.parametrize("stage", [0, 1])
 @pytest.mark.parametrize("mask", [False, True])
 def test_rows_in_the_staging_that_are_not_those_of_the_scan_fail_mandatory_gates(stage, mask):
     honest = masked("data_shuffle") if mask else evidence(EXPECTATIONS[1])
-    first = honest.arrived.read[stage][0]
+    first = honest.staging_check.read[stage][0]
     some = np.array([7.0, 0.0, 0.0])[: len(first.n)]
     assert LOST in failures(found(honest, stage, n=first.n - some))
     assert failures(found(honest, stage, rows=first.rows - 1)) == [LOST]
@@ -370,10 +368,10 @@ def test_rows_in_the_staging_that_are_not_those_of_the_scan_fail_mandatory_gates
 
 def test_two_strata_that_exchange_rows_fail_although_the_table_is_the_same():
     honest = evidence(EXPECTATIONS[1])
-    (a, b), other = honest.arrived.read
+    (a, b), other = honest.staging_check.read
     shift = np.array([0.01, 0.0, 0.0])
     moved = (replace(a, mean=a.mean + shift * b.rows), replace(b, mean=b.mean - shift * a.rows))
-    assert failures(replace(honest, arrived=replace(honest.arrived, read=(moved, other)))) == [MOVED]
+    assert failures(replace(honest, staging_check=replace(honest.staging_check, read=(moved, other)))) == [MOVED]
 
 
 def test_damage_that_originals_and_release_share_fails_the_written_gates_too():
@@ -392,14 +390,16 @@ def test_damage_that_originals_and_release_share_fails_the_written_gates_too():
 def test_of_columns_that_the_scan_counted_alone_dropped_records_leave_no_category_more():
     """Strata of three records were dropped: which categories went with them is not known, but none may have grown."""
     honest = evidence(EXPECTATIONS[1])
-    counts = honest.arrived.table.codes[2]
-    unknown = replace(honest.arrived.table, codes={})
-    strata = tuple(replace(part, codes={}) for part in honest.arrived.strata)
+    counts = honest.staging_check.table.codes[2]
+    unknown = replace(honest.staging_check.table, codes={})
+    strata = tuple(replace(part, codes={}) for part in honest.staging_check.strata)
     before = {2: counts + np.array([2, 1, 0])}
-    dropped = replace(honest, arrived=replace(honest.arrived, table=unknown, strata=strata, before_drop=before))
+    dropped = replace(
+        honest, staging_check=replace(honest.staging_check, table=unknown, strata=strata, before_drop=before)
+    )
     assert failures(dropped) == []
     for change in ([-1, 0, 0], [-4, 0, 4], [0, -3, 3]):
-        codes = {2: dropped.arrived.read[0][0].codes[2] + np.array(change)}
+        codes = {2: dropped.staging_check.read[0][0].codes[2] + np.array(change)}
         assert failures(found(dropped, 0, codes=codes)) == [LOST]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.verify.check import Outcome
-from anonpipe.verify.kept_groups import KeptGroups
+from anonpipe.verify.expectations import KeptGroups
 
 
 def stratum(rng, spoilt=False):

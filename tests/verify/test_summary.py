@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anonpipe.verify.check import held
-from anonpipe.verify.summary import RISKS, UTILITIES, RunFacts, summary_lines
 from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.words import RISKS, UTILITIES, RunFacts, summary_lines
 
 PLACES = 6  # lines that `demo` prints besides: table, release, report, details, picture, next command
 ADVICE = "mean: for a column with many values at a bound that it cannot cross, " + "transform it, or " * 30 + "drop it"

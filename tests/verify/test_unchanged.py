@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.kernels.points import sort_groups
-from anonpipe.verify.unchanged import equal_by_chance, unchanged_records
+from anonpipe.verify.original_values import equal_by_chance, unchanged_records
 
 
 def naive(original, released, labels, k):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from anonpipe.columns import Column
-from anonpipe.verify.view import build_view
+from anonpipe.verify.expectations import build_view
 
 COLUMNS = {
     "age": Column(kind="integer"),

@@ -2,6 +2,6 @@
 
 from anonpipe.pipeline.evaluation._checks import checks, gated, limits_of, notes
 from anonpipe.pipeline.evaluation.known import typed
-from anonpipe.verify.assessment import AnalysisOutcome, Assessment, NotChecked
+from anonpipe.verify.verdict import AnalysisOutcome, Assessment, NotChecked
 
 __all__ = ["AnalysisOutcome", "Assessment", "NotChecked", "checks", "gated", "limits_of", "notes", "typed"]

@@ -9,9 +9,9 @@ from typing import Any
 
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.job.model import Job
-from anonpipe.verify.assessment import AnalysisOutcome, Assessment
 from anonpipe.verify.catalogue import MEASURED, UNMEASURED, kind_of
 from anonpipe.verify.check import Check, held
+from anonpipe.verify.verdict import AnalysisOutcome, Assessment
 
 # Held-out records from which the default limit on membership is held: a default hold-out has some 1,000. With 300 the
 # standard error of the trained classifier's area is 0.028, so that honest releases would reach the limit.

@@ -51,8 +51,8 @@ from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.tasks.passes import learnt_groups
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells
 from anonpipe.types import BoolArray, IntArray
-from anonpipe.verify.assessment import RECORDS, AnalysisOutcome, Assessment, NotChecked
 from anonpipe.verify.catalogue import SAID
+from anonpipe.verify.verdict import RECORDS, AnalysisOutcome, Assessment, NotChecked
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,10 +23,8 @@ from anonpipe.pipeline.tasks.decode import counted_groups, key_units, split_unit
 from anonpipe.pipeline.tasks.passes import PassTask, learnt_groups, stage_name
 from anonpipe.pipeline.tasks.write import compared_names, count_combinations, handed_on, read_combinations
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.arrived import Arrived
-from anonpipe.verify.expectations import Target
+from anonpipe.verify.expectations import KeptGroups, StagingCheck, Target
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence, Rounded
-from anonpipe.verify.kept_groups import KeptGroups
 
 TaskResults = list[dict[str, Any]]
 
@@ -71,8 +69,8 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         released=released_moments(work, fitted, cut),
         synthesized=by_stratum(fitted, decoded, lambda r: r["synthesized"]),
         by=_of_method(work, fitted, cut, encoded, decoded),
-        arrived=_arrived(fitted, encoded, decoded),
-        not_kept=columns_without_sums(fitted),
+        staging_check=_staging_check(fitted, encoded, decoded),
+        unpreserved_moments=columns_without_sums(fitted),
     )
 
 
@@ -99,13 +97,13 @@ def released_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMomen
     ]
 
 
-def _arrived(fitted: Fitted, *stages: TaskResults) -> Arrived:
+def _staging_check(fitted: Fitted, *stages: TaskResults) -> StagingCheck:
     """Expected tallies of the staged rows, from the scan, and the tallies of the stages that read them."""
     table, strata, before_drop = expected_tallies(fitted.scan, fitted.cells, fitted.strata, fitted.job.strata.by)
     read = tuple(tuple(by_stratum(fitted, results, lambda r: r["tally"])) for results in stages)
     filled = tuple(at for at, name in enumerate(fitted.cells.names) if fitted.scan.columns[name].nulls == 0)
     reach = np.array([fitted.extremes.reach.get(name, 0.0) for name in fitted.cells.names])
-    return Arrived(table, tuple(strata), read, before_drop, filled, reach)
+    return StagingCheck(table, tuple(strata), read, before_drop, filled, reach)
 
 
 def _of_method(

@@ -24,9 +24,8 @@ from anonpipe.storage import release_log as release_log
 from anonpipe.storage.release import signing_key
 from anonpipe.storage.release_log import Overlaps
 from anonpipe.storage.staging import remove
-from anonpipe.verify.summary import RunFacts, summary_lines
 from anonpipe.verify.verdict import Verdict
-from anonpipe.verify.words import remedies
+from anonpipe.verify.words import RunFacts, remedies, summary_lines
 
 
 @dataclass(frozen=True)

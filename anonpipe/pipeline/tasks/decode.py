@@ -39,7 +39,7 @@ from anonpipe.pipeline.evaluation.samples import Rows, keep_samples
 from anonpipe.pipeline.procedure.record import Decoded, ScoredRows
 from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.unchanged import ByChance, equal_by_chance, rows_without_spread, unchanged_records
+from anonpipe.verify.original_values import ByChance, equal_by_chance, rows_without_spread, unchanged_records
 
 # Files in the staging, by partition or input split
 _SCORED = FOLDER + "/scored-{}.npz"

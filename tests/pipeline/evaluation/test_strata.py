@@ -18,8 +18,8 @@ from anonpipe.pipeline.evaluation.samples import read_queries
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks.scan import held_cells
 from anonpipe.verify import words
-from anonpipe.verify.assessment import Assessment, NotChecked
 from anonpipe.verify.catalogue import Reason
+from anonpipe.verify.verdict import Assessment, NotChecked
 from tests import small
 from tests.pipeline.evaluation.test_assess import LOOSE, RISK, looked
 
