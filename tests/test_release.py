@@ -176,7 +176,7 @@ def test_a_pipe_in_place_of_a_file_is_told(staged, tmp_path, name):
     if name.endswith(".parquet"):
         assert release.check(url) == [f"{name}: not a regular file"]
         return
-    with pytest.raises(InputError, match="manifest of .* cannot be read"):
+    with pytest.raises(InputError, match=r"manifest of .* cannot be read"):
         release.check(url)
 
 
@@ -186,7 +186,7 @@ def test_a_hostile_manifest_is_told(staged, tmp_path, content):
     version = release.publish(*staged, release.place(url)).path
     with open(f"{version}/_manifest.json", "w") as file:
         file.write(content)
-    with pytest.raises(InputError, match="manifest of .* cannot be read"):
+    with pytest.raises(InputError, match=r"manifest of .* cannot be read"):
         release.check(url)
 
 
@@ -194,5 +194,5 @@ def test_an_oversized_manifest_is_not_read(staged, tmp_path, monkeypatch):
     url = str(tmp_path / "out")
     version = release.publish(*staged, release.place(url)).path
     monkeypatch.setattr(release, "MAX_MANIFEST_BYTES", os.path.getsize(f"{version}/_manifest.json") - 1)
-    with pytest.raises(InputError, match="manifest of .* cannot be read"):
+    with pytest.raises(InputError, match=r"manifest of .* cannot be read"):
         release.check(url)
