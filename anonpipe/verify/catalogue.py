@@ -150,9 +150,9 @@ def _or_mask(on: Collection[str], advice: str) -> str:
 _DAMAGED = "input or staging changed, or was damaged, while the run was at work; run again"
 
 
-def _whom(about: About) -> str:
-    """What k counts."""
-    return str(about.get("whom", "records"))
+def _by_units(text: str, units: str, records: str) -> Callable[[About], str]:
+    """A title whose `{}` says what k counts: units or records."""
+    return lambda about: text.replace("{}", units if about.get("whom") == "units" else records)
 
 
 def _rows_lost(about: About) -> str:
@@ -248,605 +248,249 @@ _EXPECTED_COVARIANCE = Kind(
 )
 
 # Held against a limit of the job, in the order of its `gates`
+# Both tables have a few lines an entry: key, title, rows measured on, audience, gate, remedy. The formatter would give
+# each argument a line of its own.
+# fmt: off
 _GATED = (
     _MEAN,
     _MEAN.within(Scope.STRATUM),
     _COVARIANCE,
     _COVARIANCE.within(Scope.STRATUM),
-    Kind(
-        "covariance.keys",
-        lambda about: f"{_covariance(about)} with key variables",
-        _FILES,
-        Audience.SEVERAL,
+    Kind("covariance.keys", lambda about: f"{_covariance(about)} with key variables", _FILES, Audience.SEVERAL,
         unit="sd x sd",
-        gate=Gate(
-            "covariance_with_keys",
-            0.1,
-            "covariances with key variables",
-            "as covariance, for pairs of a synthetic column and a key variable",
-            above=0,
-        ),
+        gate=Gate("covariance_with_keys", 0.1, "covariances with key variables",
+            "as covariance, for pairs of a synthetic column and a key variable", above=0),
         remedy="put a key variable of few values into strata.by, so that groups do not cross it, make it "
-        "synthetic, or raise gates.covariance_with_keys",
-    ),
-    Kind(
-        "category_share",
-        "category shares",
-        _FILES,
-        Audience.SEVERAL,
-        gate=Gate(
-            "category_share",
-            0.005,
-            "shares of categories",
+        "synthetic, or raise gates.covariance_with_keys"),
+    Kind("category_share", "category shares", _FILES, Audience.SEVERAL,
+        gate=Gate("category_share", 0.005, "shares of categories",
             "difference of a category's shares; of categories that are released as probabilities, of the mean "
-            "probability from the share",
-            above=0,
-        ),
-    ),
-    Kind(
-        "null_share",
-        "null shares",
-        _FILES,
-        Audience.SEVERAL,
-        gate=Gate("null_share", 0.005, "shares of nulls", "difference of the shares of nulls", above=0),
-    ),
-    Kind(
-        "keys.rare",
-        lambda about: (
-            "records below k = {k} on key variables ({names})"
-            + (", counted by units" if _whom(about) == "units" else "")
-        ),
-        _FILES,
-        Audience.OPEN,
-        counts=Counts.ROWS,
-        mandatory=True,
-        gate=Gate(
-            "rows_under_k",
-            0,
-            "records that key variables single out",
-            "records whose combination of key variables (all columns that are released unchanged) may occur "
-            "fewer than k times",
-            least=0,
-        ),
-        remedy="make a column of many values synthetic or dropped, or coarsen it in the input",
-    ),
-    Kind(
-        "records.unchanged",
-        lambda about: (
-            "replicated records (of the same {inside}, "
-            + ("of fewer than {k} units)" if _whom(about) == "units" else "shared by fewer than {k})")
-        ),
-        "all {inside}s, after decoding",
-        Audience.OPEN,
-        counts=Counts.SHARE,
-        gate=Gate(
-            "unchanged_record_rate",
-            0.01,
-            "unchanged records",
+            "probability from the share", above=0)),
+    Kind("null_share", "null shares", _FILES, Audience.SEVERAL,
+        gate=Gate("null_share", 0.005, "shares of nulls", "difference of the shares of nulls", above=0)),
+    Kind("keys.rare",
+        _by_units("records below k = {k} on key variables ({names}){}", ", counted by units", ""),
+        _FILES, Audience.OPEN, counts=Counts.ROWS, mandatory=True,
+        gate=Gate("rows_under_k", 0, "records that key variables single out",
+            "records whose combination of key variables (all columns that are released unchanged) may occur fewer "
+            "than k times", least=0),
+        remedy="make a column of many values synthetic or dropped, or coarsen it in the input"),
+    Kind("records.unchanged",
+        _by_units("replicated records (of the same {inside}, {})", "of fewer than {k} units", "shared by fewer than {k}"),
+        "all {inside}s, after decoding", Audience.OPEN, counts=Counts.SHARE,
+        gate=Gate("unchanged_record_rate", 0.01, "unchanged records",
             "share of records that may equal, in all synthetic columns, an original record of their group that "
-            "fewer than k persons share; of records of no person beyond what another sample would have",
-            least=0,
-        ),
-        remedy=lambda on: (
-            "take coarser steps, at which k persons are alike, drop a column, or raise gates.unchanged_record_rate"
-            if "local_synthesis" in on
-            else "take a larger k, a mask whose records are of no person, or coarser steps, where k persons are alike"
-        ),
-    ),
-    Kind(
-        "local_suppression",
-        "local-suppression rate, worst column",
-        "the input",
-        Audience.OPEN,
-        scope=Scope.COLUMN,
+            "fewer than k persons share; of records of no person beyond what another sample would have", least=0),
+        remedy=lambda on: ("take coarser steps, at which k persons are alike, drop a column, or raise "
+        "gates.unchanged_record_rate" if "local_synthesis" in on else "take a larger k, a mask whose records are of "
+        "no person, or coarser steps, where k persons are alike")),
+    Kind("local_suppression", "local-suppression rate, worst column", "the input", Audience.OPEN, scope=Scope.COLUMN,
         counts=Counts.SHARE,
-        gate=Gate(
-            "local_suppression_rate",
-            0.05,
-            "local suppression",
-            "share of records that suppression of rare categories may change in one column",
-            least=0,
-        ),
+        gate=Gate("local_suppression_rate", 0.05, "local suppression",
+            "share of records that suppression of rare categories may change in one column", least=0),
         remedy="join rare categories in the input, take fewer or coarser columns into strata.by, inside which "
-        "categories are counted, drop the column, or take a smaller k",
-    ),
-    Kind(
-        "mean.own_unit",
-        lambda about: (
-            "mean in original units (transformed columns)"
-            + (f"; {about['lost']}: mean not preserved" if about.get("lost") else "")
-        ),
-        _FILES,
-        Audience.SEVERAL,
-        unit="sd",
-        gate=Gate(
-            "mean_in_unit",
-            0.1,
-            "means of columns that are masked on another scale",
-            "for columns whose logarithms or scores the other limits are held against: how far the mean of the values "
-            "themselves may be from the original's, or of scores from what the quantile function is known to release, "
-            "in standard deviations",
-            above=0,
-        ),
-        remedy="give the column transform: none, or raise gates.mean_in_unit",
-    ),
-    Kind(
-        "variance.own_unit",
-        "variance in original units (columns by normal scores)",
-        _FILES,
-        Audience.SEVERAL,
+        "categories are counted, drop the column, or take a smaller k"),
+    Kind("mean.own_unit",
+        lambda about: ("mean in original units (transformed columns)" + (f"; {about['lost']}: mean not preserved" if
+        about.get("lost") else "")), _FILES, Audience.SEVERAL, unit="sd",
+        gate=Gate("mean_in_unit", 0.1, "means of columns that are masked on another scale",
+            "for columns whose logarithms or scores the other limits are held against: how far the mean of the "
+            "values themselves may be from the original's, or of scores from what the quantile function is known "
+            "to release, in standard deviations", above=0),
+        remedy="give the column transform: none, or raise gates.mean_in_unit"),
+    Kind("variance.own_unit", "variance in original units (columns by normal scores)", _FILES, Audience.SEVERAL,
         unit="sd x sd",
-        gate=Gate(
-            "variance_in_unit",
-            0.1,
-            "variances of columns that are masked by normal scores",
-            "for columns masked by normal scores: how far the variance of the values themselves may be from that which "
-            "the quantile function is known to release, in parts of this",
-            above=0,
-        ),
-        remedy="declare a finer step, give the column transform: none, or raise gates.variance_in_unit",
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "reidentification_rate",
-            0.09,
-            "records linked correctly",
+        gate=Gate("variance_in_unit", 0.1, "variances of columns that are masked by normal scores",
+            "for columns masked by normal scores: how far the variance of the values themselves may be from that "
+            "which the quantile function is known to release, in parts of this", above=0),
+        remedy="declare a finer step, give the column transform: none, or raise gates.variance_in_unit"),
+    _of_measure("risk",
+        Gate("reidentification_rate", 0.09, "records linked correctly",
             "records whose closest released record is their own; of a group of n (of the same key variables) that "
             "has no single sources, each counts 1/n. Of several attackers the worst: by distances, by ranks, by "
-            "Mahalanobis distances where records are changed one by one, and where all are assigned at once. A mask "
-            "after which no record or group stands for one of the original has no such share, and fails the limit",
-            least=0,
-            most=1,
-            figures=("reidentification_rate",),
+            "Mahalanobis distances where records are changed one by one, and where all are assigned at once. A "
+            "mask after which no record or group stands for one of the original has no such share, and fails the "
+            "limit", least=0, most=1, figures=("reidentification_rate",),
             beside=("rank_linkage.first", "mahalanobis_linkage.first", "linkage.assigned"),
-            unmeasured="unmeasured.linkage",
-        ),
-        "re-identification rate",
-        lambda on: _or_mask(on, "a larger k"),
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "group_linkage",
-            None,
-            "records led to their own group",
+            unmeasured="unmeasured.linkage"),
+        "re-identification rate", lambda on: _or_mask(on, "a larger k")),
+    _of_measure("risk",
+        Gate("group_linkage", None, "records led to their own group",
             "records whose closest released record was made from their own group: who finds it has not found the "
-            "person, and knows what the group has in common. By distances or by ranks, the worse of both",
-            least=0,
-            most=1,
-            figures=("linkage.group",),
-            beside=("rank_linkage.group",),
-            unmeasured="unmeasured.linkage",
-            needs=("groups",),
-            example=0.5,
-            told=False,
-        ),
+            "person, and knows what the group has in common. By distances or by ranks, the worse of both", least=0,
+            most=1, figures=("linkage.group",), beside=("rank_linkage.group",), unmeasured="unmeasured.linkage",
+            needs=("groups",), example=0.5, told=False),
         "group linkage rate",
-        "a larger k leads fewer, as does synthesize.method micro_perturbation in place of gaussian or pca",
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "tail_linkage",
-            None,
-            "the most extreme records linked correctly",
-            "the share of the most extreme records (the largest and smallest 1 and 5 % of a masked number or date, and "
-            "the 1 and 5 % furthest out in all of them) whose closest released record is their own; of their own group "
-            "of n each counts 1/n. Of these figures the largest, which few records make uncertain",
-            least=0,
-            most=1,
-            figures=("tails.*",),
-            unmeasured="unmeasured.tails",
-            example=0.2,
-        ),
+        "a larger k leads fewer, as does synthesize.method micro_perturbation in place of gaussian or pca"),
+    _of_measure("risk",
+        Gate("tail_linkage", None, "the most extreme records linked correctly",
+            "the share of the most extreme records (the largest and smallest 1 and 5 % of a masked number or date, "
+            "and the 1 and 5 % furthest out in all of them) whose closest released record is their own; of their "
+            "own group of n each counts 1/n. Of these figures the largest, which few records make uncertain", least=0,
+            most=1, figures=("tails.*",), unmeasured="unmeasured.tails", example=0.2),
         "re-identification rate of extreme records",
-        lambda on: (
-            "a larger k hides extremes among more records"
-            + "; mask.method local_synthesis links hardly any" * ("local_synthesis" not in on)
-        ),
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "scenario_risk",
-            0.09,
-            "persons linked by what a scenario knows",
-            "the share of persons who are linked rightly by who knows the columns of a scenario (measure.scenarios) "
-            "and no others; of a group of n each counts 1/n. Of the worst scenario. For what is published the European "
-            "Medicines Agency allows 0.09",
-            least=0,
-            most=1,
-            figures=("scenarios.*.linked",),
-            unmeasured="unmeasured.scenarios",
-            needs=("scenarios",),
-            example=0.09,
-        ),
+        lambda on: ("a larger k hides extremes among more records" + "; mask.method local_synthesis links hardly "
+        "any" * ("local_synthesis" not in on))),
+    _of_measure("risk",
+        Gate("scenario_risk", 0.09, "persons linked by what a scenario knows",
+            "the share of persons who are linked rightly by who knows the columns of a scenario "
+            "(measure.scenarios) and no others; of a group of n each counts 1/n. Of the worst scenario. For what "
+            "is published the European Medicines Agency allows 0.09", least=0, most=1, figures=("scenarios.*.linked",),
+            unmeasured="unmeasured.scenarios", needs=("scenarios",), example=0.09),
         "re-identification rate, worst scenario",
-        "coarsen or mask a column that the scenario knows and that is released unchanged, or take a larger k",
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "prediction_excess",
-            None,
-            "what the release predicts of its records beyond others",
-            "the standard of Lasko & Vinterbo (2010): by how much more records are predicted nearer, less ambiguously "
-            "or less uncertainly by the release than by the other records of the original, as the largest difference "
-            "of two cumulative shares; of the three measures the worst. They name 0.05 as an example",
-            least=0,
-            most=1,
-            figures=("lasko.distance",),
-            beside=("lasko.ambiguity", "lasko.uncertainty"),
-            unmeasured="unmeasured.lasko",
-            told=False,
-        ),
+        "coarsen or mask a column that the scenario knows and that is released unchanged, or take a larger k"),
+    _of_measure("risk",
+        Gate("prediction_excess", None, "what the release predicts of its records beyond others",
+            "the standard of Lasko & Vinterbo (2010): by how much more records are predicted nearer, less "
+            "ambiguously or less uncertainly by the release than by the other records of the original, as the "
+            "largest difference of two cumulative shares; of the three measures the worst. They name 0.05 as an "
+            "example", least=0, most=1, figures=("lasko.distance",), beside=("lasko.ambiguity", "lasko.uncertainty"),
+            unmeasured="unmeasured.lasko", told=False),
         "prediction excess (Lasko & Vinterbo)",
-        "a larger k, or for a mask more change, predicts less; centroids have no uncertainty by design, and never meet "
-        "a limit below 1",
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "known_attribute",
-            None,
-            "values recovered by who knows group and one attribute",
-            "values of a person that are recovered, within 0.1 standard deviations, by who knows the person's group "
-            "and one attribute, of those that are not recovered without the group: from the closest record, the "
-            "moments or the mean of the group, whichever gains most",
-            least=0,
-            most=1,
-            figures=("known_attribute.gained",),
-            unmeasured="unmeasured.known_attribute",
-            needs=("groups",),
-            example=0.3,
-            told=False,
-        ),
-        "values recovered from group and one attribute",
-        "a larger k gives away fewer",
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "collusion",
-            None,
-            "values recovered by all other members of a group",
-            "values of a person that all other members of the group recover together, within 0.1 standard deviations, "
-            "from the sum of its released records, of those that the group's released mean does not tell",
-            least=0,
-            most=1,
-            figures=("collusion.gained",),
-            unmeasured="unmeasured.collusion",
-            needs=("groups",),
-            example=0.3,
-            told=False,
-        ),
+        "a larger k, or for a mask more change, predicts less; centroids have no uncertainty by design, and never "
+        "meet a limit below 1"),
+    _of_measure("risk",
+        Gate("known_attribute", None, "values recovered by who knows group and one attribute",
+            "values of a person that are recovered, within 0.1 standard deviations, by who knows the person's "
+            "group and one attribute, of those that are not recovered without the group: from the closest record, "
+            "the moments or the mean of the group, whichever gains most", least=0, most=1,
+            figures=("known_attribute.gained",), unmeasured="unmeasured.known_attribute", needs=("groups",),
+            example=0.3, told=False),
+        "values recovered from group and one attribute", "a larger k gives away fewer"),
+    _of_measure("risk",
+        Gate("collusion", None, "values recovered by all other members of a group",
+            "values of a person that all other members of the group recover together, within 0.1 standard "
+            "deviations, from the sum of its released records, of those that the group's released mean does not "
+            "tell", least=0, most=1, figures=("collusion.gained",), unmeasured="unmeasured.collusion",
+            needs=("groups",), example=0.3, told=False),
         "values recovered by colluding group members",
-        "sums that are kept exactly give the last member away, whatever k is: synthesize.form independent, or moments: "
-        "expected, give away fewer",
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "homogeneity",
-            None,
-            "records in groups with one sensitive value",
+        "sums that are kept exactly give the last member away, whatever k is: synthesize.form independent, or "
+        "moments: expected, give away fewer"),
+    _of_measure("risk",
+        Gate("homogeneity", None, "records in groups with one sensitive value",
             "records in groups, or sets of equal rows, with one value of a sensitive column; of the column with most",
-            least=0,
-            most=1,
-            figures=("sensitive.*.homogeneity",),
-            unmeasured="unmeasured.sensitive",
-            needs=("sensitive",),
-        ),
+            least=0, most=1, figures=("sensitive.*.homogeneity",), unmeasured="unmeasured.sensitive",
+            needs=("sensitive",)),
         "homogeneity rate, worst sensitive variable",
-        "a larger k, or sensitive.l_diversity with a method that heeds it, mixes sensitive values",
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "membership_auc",
-            0.6,
-            "membership inference, area under the curve",
+        "a larger k, or sensitive.l_diversity with a method that heeds it, mixes sensitive values"),
+    _of_measure("risk",
+        Gate("membership_auc", 0.6, "membership inference, area under the curve",
             "the area under the curve of telling members from others, by distance, by a trained classifier, or as "
-            "expected by the means and covariances that are kept: the worst",
-            least=0.5,
-            most=1,
+            "expected by the means and covariances that are kept: the worst", least=0.5, most=1,
             figures=("membership.auc", "membership.expected"),
-            beside=("membership.trained_auc", "membership.expected"),
-            unmeasured="unmeasured.membership",
-            needs=("hold_out",),
-            example=0.6,
-        ),
-        "membership inference (AUC)",
-        lambda on: _or_mask(on, "a larger k"),
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "attribute_inference",
-            None,
-            "attribute inference beyond the hold-out",
+            beside=("membership.trained_auc", "membership.expected"), unmeasured="unmeasured.membership",
+            needs=("hold_out",), example=0.6),
+        "membership inference (AUC)", lambda on: _or_mask(on, "a larger k")),
+    _of_measure("risk",
+        Gate("attribute_inference", None, "attribute inference beyond the hold-out",
             "what the release adds to guessing one column from the others, of the column with most; of the surest "
-            "1, 5 or 10 % of the guesses where these certainly give away something, and more",
-            least=0,
-            most=1,
-            figures=("attribute_inference",),
-            unmeasured="unmeasured.attribute_inference",
-            needs=("hold_out",),
-        ),
-        "attribute inference, worst variable",
-        lambda on: _or_mask(on, "a larger k"),
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "singling_out",
-            None,
-            "singling out beyond the hold-out",
-            "the first criterion of the European guidance (WP 216): how much more often what singles out one released "
-            "record singles out one person of the original than it would one who was held out, by one column or by "
-            "several: the worse of both",
-            least=0,
-            most=1,
-            figures=("singling_out.*",),
-            unmeasured="unmeasured.singling_out",
-            needs=("hold_out",),
-            example=0.1,
-        ),
+            "1, 5 or 10 % of the guesses where these certainly give away something, and more", least=0, most=1,
+            figures=("attribute_inference",), unmeasured="unmeasured.attribute_inference", needs=("hold_out",)),
+        "attribute inference, worst variable", lambda on: _or_mask(on, "a larger k")),
+    _of_measure("risk",
+        Gate("singling_out", None, "singling out beyond the hold-out",
+            "the first criterion of the European guidance (WP 216): how much more often what singles out one "
+            "released record singles out one person of the original than it would one who was held out, by one "
+            "column or by several: the worse of both", least=0, most=1, figures=("singling_out.*",),
+            unmeasured="unmeasured.singling_out", needs=("hold_out",), example=0.1),
         "singling out, excess over hold-out",
-        lambda on: _or_mask(on, "a larger k, or coarser steps (fewer rare values)"),
-        audience=Audience.STEWARD,
-        unit="of attacks",
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "linkability",
-            None,
-            "linkability beyond the hold-out",
+        lambda on: _or_mask(on, "a larger k, or coarser steps (fewer rare values)"), audience=Audience.STEWARD,
+        unit="of attacks"),
+    _of_measure("risk",
+        Gate("linkability", None, "linkability beyond the hold-out",
             "the second criterion of the European guidance: of two tables, each with half of the columns, how many "
-            "more records of the original than of the hold-out are joined by way of the release",
-            least=0,
-            most=1,
-            figures=("linkability",),
-            unmeasured="unmeasured.linkability",
-            needs=("hold_out",),
-            example=0.1,
-        ),
-        "linkability, excess over hold-out",
-        lambda on: _or_mask(on, "a larger k"),
-    ),
-    _of_measure(
-        "risk",
-        Gate(
-            "stratum_inference",
-            0.85,
-            "inference of the stratum",
-            "what the release gives away of the stratum (dead or alive, say) to who looks for a person by the other "
-            "columns: of what others' records do not tell anyway, of the column of strata.by with most",
-            least=0,
-            most=1,
-            figures=("stratum_inference",),
-            unmeasured="unmeasured.strata",
-            needs=("strata",),
-            example=0.3,
-        ),
+            "more records of the original than of the hold-out are joined by way of the release", least=0, most=1,
+            figures=("linkability",), unmeasured="unmeasured.linkability", needs=("hold_out",), example=0.1),
+        "linkability, excess over hold-out", lambda on: _or_mask(on, "a larger k")),
+    _of_measure("risk",
+        Gate("stratum_inference", 0.85, "inference of the stratum",
+            "what the release gives away of the stratum (dead or alive, say) to who looks for a person by the "
+            "other columns: of what others' records do not tell anyway, of the column of strata.by with most", least=0,
+            most=1, figures=("stratum_inference",), unmeasured="unmeasured.strata", needs=("strata",), example=0.3),
         "stratum inference, worst variable",
-        lambda on: (
-            "groups lie inside strata, so that who is found is known to be of one stratum: "
-            + (
-                "a larger k"
-                if "local_synthesis" in on
-                else "a larger k or, where no stratum is small, mask.method local_synthesis"
-            )
-            + " finds fewer; a column that is left out of strata.by, with role masked, is synthesised too (a status of "
-            "few persons, say)"
-        ),
-    ),
-    _of_measure(
-        "utility",
-        Gate(
-            "column_shapes",
-            None,
-            "distributions of columns",
-            _BESIDE_CHANCE.format("the distribution of a column"),
-            above=0,
-            figures=("column_shapes",),
-            unmeasured="unmeasured.utility",
-            example=1,
-        ),
+        lambda on: ("groups lie inside strata, so that who is found is known to be of one stratum: " + ("a larger k"
+        if "local_synthesis" in on else "a larger k or, where no stratum is small, mask.method local_synthesis") +
+        " finds fewer; a column that is left out of strata.by, with role masked, is synthesised too (a status of "
+        "few persons, say)")),
+    _of_measure("utility",
+        Gate("column_shapes", None, "distributions of columns", _BESIDE_CHANCE.format("the distribution of a column"),
+            above=0, figures=("column_shapes",), unmeasured="unmeasured.utility", example=1),
         "column distributions, worst column",
-        lambda on: (
-            "transform: normal_scores on a column of numbers keeps its distribution; " * ("normal_scores" not in on)
-            + "a smaller k keeps more of all"
-        ),
-        audience=Audience.SEVERAL,
-        unit=_CHANCE,
-    ),
-    _of_measure(
-        "utility",
-        Gate(
-            "pair_shapes",
-            None,
-            "how pairs of columns go together",
-            _BESIDE_CHANCE.format("a correlation, or the cross table of two columns (numbers in ten bins),"),
-            above=0,
-            figures=("pair_shapes",),
-            unmeasured="unmeasured.utility",
-            example=1,
-        ),
+        lambda on: ("transform: normal_scores on a column of numbers keeps its distribution; " * ("normal_scores"
+        not in on) + "a smaller k keeps more of all"), audience=Audience.SEVERAL, unit=_CHANCE),
+    _of_measure("utility",
+        Gate("pair_shapes", None, "how pairs of columns go together",
+            _BESIDE_CHANCE.format("a correlation, or the cross table of two columns (numbers in ten bins),"), above=0,
+            figures=("pair_shapes",), unmeasured="unmeasured.utility", example=1),
         "pairwise associations, worst pair",
-        lambda on: (
-            "mask.method local_synthesis, " * ("local_synthesis" not in on)
-            + "a smaller k, or strata by the categories that matter keep more of how columns go together"
-        ),
-        audience=Audience.SEVERAL,
-        unit=_CHANCE,
-    ),
-    _of_measure(
-        "utility",
-        Gate(
-            "survival_curves",
-            None,
-            "survival curves",
-            _BESIDE_CHANCE.format("a Kaplan-Meier curve, of all records or of a group with 10 k records and k events,"),
-            above=0,
-            figures=("survival_curves",),
-            unmeasured="unmeasured.utility",
-            needs=("survival",),
-            example=1,
-        ),
+        lambda on: ("mask.method local_synthesis, " * ("local_synthesis" not in on) + "a smaller k, or strata by "
+        "the categories that matter keep more of how columns go together"), audience=Audience.SEVERAL, unit=_CHANCE),
+    _of_measure("utility",
+        Gate("survival_curves", None, "survival curves",
+            _BESIDE_CHANCE.format("a Kaplan-Meier curve, of all records or of a group with 10 k records and k "
+            "events,"), above=0, figures=("survival_curves",), unmeasured="unmeasured.utility", needs=("survival",),
+            example=1),
         "survival curves, worst curve",
-        lambda on: (
-            "transform: normal_scores on the survival time, " * ("normal_scores" not in on)
-            + "strata.by with the status, "
-            + "a larger weight of the column whose curve is furthest (columns.NAME.weight), " * ("groups" in on)
-            + "or a smaller k"
-        ),
-        audience=Audience.SEVERAL,
-        unit=_CHANCE,
-    ),
-    _of_measure(
-        "utility",
-        Gate(
-            "distinguishability",
-            None,
-            "records told from original ones",
+        lambda on: ("transform: normal_scores on the survival time, " * ("normal_scores" not in on) +
+        "strata.by with the status, " + "a larger weight of the column whose curve is furthest "
+        "(columns.NAME.weight), " * ("groups" in on) + "or a smaller k"), audience=Audience.SEVERAL, unit=_CHANCE),
+    _of_measure("utility",
+        Gate("distinguishability", None, "records told from original ones",
             "the area under the curve of telling released records from original ones by boosted trees; 0.5 is chance",
-            least=0.5,
-            most=1,
-            figures=("distinguishability",),
-            unmeasured="unmeasured.utility",
-            example=0.6,
-        ),
+            least=0.5, most=1, figures=("distinguishability",), unmeasured="unmeasured.utility", example=0.6),
         "distinguishability (AUC)",
-        lambda on: (
-            "transform: normal_scores, " * ("normal_scores" not in on)
-            + "mask.method local_synthesis, " * ("local_synthesis" not in on)
-            + "a smaller k, or strata by the categories that matter make records less easy to tell"
-        ),
-        audience=Audience.SEVERAL,
-        unit="AUC",
-    ),
+        lambda on: ("transform: normal_scores, " * ("normal_scores" not in on) + "mask.method local_synthesis, " * (
+        "local_synthesis" not in on) + "a smaller k, or strata by the categories that matter make records less easy "
+        "to tell"), audience=Audience.SEVERAL, unit="AUC"),
 )
+# fmt: on
 
 # Held against a limit that nobody can set, or against none
+# fmt: off
 _FIXED = (
     Kind("rows.lost", _rows_lost, _FILES, Audience.OPEN, counts=Counts.ROWS, mandatory=True),
-    Kind(
-        "group.smallest",
-        lambda about: (
-            "smallest group (persons or other units; {rows:row} or more)" if "rows" in about else "smallest group"
-        ),
-        lambda about: "{groups} groups across partitions" if "groups" in about else "all groups",
-        Audience.OPEN,
-        unit="records",
-        scope=Scope.GROUP,
-        at_least=True,
-        mandatory=True,
-    ),
-    Kind(
-        "units.split",
-        "units (persons, households, enterprises) with rows in more than one group",
-        "all groups",
-        Audience.OPEN,
-        unit="units",
-        remedy="the staging is damaged: run again",
-    ),
-    Kind(
-        "alike.fewest",
-        "smallest set of rows equal in all synthetic columns",
-        "all rows, after decoding",
-        Audience.OPEN,
-        unit="rows",
-        scope=Scope.GROUP,
-        at_least=True,
-        mandatory=True,
-    ),
-    Kind(
-        "columns.forbidden",
-        "identifiers or dropped columns in the release",
-        _FILES,
-        Audience.OPEN,
-        mandatory=True,
-    ),
+    Kind("group.smallest",
+        lambda about: ("smallest group (persons or other units; {rows:row} or more)" if "rows" in about else
+        "smallest group"), lambda about: "{groups} groups across partitions" if "groups" in about else "all groups",
+        Audience.OPEN, unit="records", scope=Scope.GROUP, at_least=True, mandatory=True),
+    Kind("units.split", "units (persons, households, enterprises) with rows in more than one group", "all groups",
+        Audience.OPEN, unit="units", remedy="the staging is damaged: run again"),
+    Kind("alike.fewest", "smallest set of rows equal in all synthetic columns", "all rows, after decoding",
+        Audience.OPEN, unit="rows", scope=Scope.GROUP, at_least=True, mandatory=True),
+    Kind("columns.forbidden", "identifiers or dropped columns in the release", _FILES, Audience.OPEN, mandatory=True),
     Kind("values.beyond", "values outside declared bounds or steps", _FILES, Audience.OPEN, counts=Counts.ROWS),
-    Kind(
-        "staging.counts",
-        "staged data differ from the input: rows, nulls, categories",
-        _STAGING,
-        Audience.OPEN,
-        counts=Counts.ROWS,
-        mandatory=True,
-        remedy=_DAMAGED,
-    ),
-    Kind(
-        "staging.moments",
-        "staged data differ from the input: means and variances",
-        _STAGING,
-        Audience.SEVERAL,
-        unit="sd",
-        mandatory=True,
-        remedy=_DAMAGED,
-    ),
-    Kind(
-        "sensitive.l_diversity",
-        "{diversity} l-diversity of {column!r}, the least diverse group",
-        "all groups",
-        Audience.OPEN,
-        unit="values",
-        scope=Scope.GROUP,
-        at_least=True,
-        mandatory=True,
-    ),
-    Kind(
-        "sensitive.t_closeness",
+    Kind("staging.counts", "staged data differ from the input: rows, nulls, categories", _STAGING, Audience.OPEN,
+        counts=Counts.ROWS, mandatory=True, remedy=_DAMAGED),
+    Kind("staging.moments", "staged data differ from the input: means and variances", _STAGING, Audience.SEVERAL,
+        unit="sd", mandatory=True, remedy=_DAMAGED),
+    Kind("sensitive.l_diversity", "{diversity} l-diversity of {column!r}, the least diverse group", "all groups",
+        Audience.OPEN, unit="values", scope=Scope.GROUP, at_least=True, mandatory=True),
+    Kind("sensitive.t_closeness",
         lambda about: f"t-closeness of {{column!r}} ({str(about['closeness']).replace('_', ' ')}), the furthest group",
-        "all groups",
-        Audience.OPEN,
-        scope=Scope.GROUP,
-        mandatory=True,
-    ),
-    Kind(
-        "values.handed_on",
-        lambda about: (
-            "rare original values reproduced above chance ("
-            + ("of fewer than {k} units)" if _whom(about) == "units" else "in fewer than {k} records)")
-        ),
-        _FILES,
-        Audience.OPEN,
-        scope=Scope.COLUMN,
-        counts=Counts.ROWS,
-        mandatory=True,
-        remedy="take another method, or a form that does not hand on values of persons: decode.jitter_restored_times "
-        "for restored survival times, mask.basis spectral, more noise; where the values are coarse, declare their step",
-    ),
+        "all groups", Audience.OPEN, scope=Scope.GROUP, mandatory=True),
+    Kind("values.handed_on",
+        _by_units("rare original values reproduced above chance ({})", "of fewer than {k} units", "in fewer than {k} records"),
+        _FILES, Audience.OPEN, scope=Scope.COLUMN, counts=Counts.ROWS, mandatory=True,
+        remedy="take another method, or a form that does not hand on values of persons: "
+        "decode.jitter_restored_times for restored survival times, mask.basis spectral, more noise; where the "
+        "values are coarse, declare their step"),
     _EXPECTED_MEAN,
     _EXPECTED_MEAN.within(Scope.STRATUM),
     _EXPECTED_MEAN.within(Scope.GROUP),
     _EXPECTED_COVARIANCE,
     _EXPECTED_COVARIANCE.within(Scope.STRATUM),
     _EXPECTED_COVARIANCE.within(Scope.GROUP),
-    Kind(
-        "expectation.columns",
-        "columns that hold other values than guaranteed",
-        _BEFORE_DECODING,
-        Audience.OPEN,
-        mandatory=True,
-    ),
-    Kind(
-        "covariance.probabilities",
-        "covariance of category probabilities with other columns",
-        _FILES,
-        Audience.SEVERAL,
-        unit="sd x sd",
-    ),
+    Kind("expectation.columns", "columns that hold other values than guaranteed", _BEFORE_DECODING, Audience.OPEN,
+        mandatory=True),
+    Kind("covariance.probabilities", "covariance of category probabilities with other columns", _FILES,
+        Audience.SEVERAL, unit="sd x sd"),
     _of_analysis("changed_significance", "share with changed significance", Audience.ENOUGH),
     _of_analysis("changed_direction", "share with changed direction", Audience.ENOUGH),
     _of_analysis("outside", "share outside the 95 % interval", Audience.ENOUGH),
     # of few coefficients the overlap leads back to the original's intervals
     _of_analysis("overlap", "mean overlap of the intervals", Audience.STEWARD, at_least=True),
 )
+# fmt: on
 
 
 SAID = "said"  # What a measure says that refuses these records
