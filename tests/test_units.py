@@ -15,6 +15,7 @@ from anonpipe.columns import Kind
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility import distributions
+from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.arrays import partition_units, released_labels, released_rows
 from anonpipe.pipeline.evaluation.known import known_features
@@ -152,7 +153,7 @@ def test_of_units_with_more_rows_recipients_see_the_order_of_size_alone():
     told = {line(each).measured for each in released_checks(few, 5, 1000, least=80)}
     assert told == {"rows that may be of fewer than 5 units"}
     ages = pd.DataFrame({"age": np.arange(60)})
-    (shown,) = distributions(ages, ages, {"age": Kind.INTEGER}, bins_for_recipients(5, 80))
+    (shown,) = distributions(typed_tables(ages, ages, {"age": Kind.INTEGER}), bins_for_recipients(5, 80))
     assert shown.note == "values of fewer than 5 units" and not shown.original
 
 

@@ -29,6 +29,7 @@ from anonpipe.evaluate.utility import (
     distributions,
     fit_models,
     survival_pictures,
+    typed_tables,
     utility,
 )
 from anonpipe.job.analyses import endpoints_of
@@ -111,6 +112,7 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     notes = (*evaluation.notes(assessment, limits), _UNTOLD)
     verdict = Verdict(checks, notes)
     warnings = _warnings(tables, job)
+    pictured = typed_tables(*seen.tables)
     report = of_two_tables(
         BothTables(
             original=tables.original.url,
@@ -122,9 +124,9 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
             verdict=verdict,
             assessment=assessment,
             warnings=warnings,
-            distributions=distributions(*seen.tables, bins_for_steward(least)),
-            survival=survival_pictures(*seen.tables, seen.endpoints, bins_for_steward(least)),
-            correlations=correlation_changes(*seen.tables),
+            distributions=distributions(pictured, bins_for_steward(least)),
+            survival=survival_pictures(pictured, seen.endpoints, bins_for_steward(least)),
+            correlations=correlation_changes(pictured),
             pictured=len(before),
         )
     )

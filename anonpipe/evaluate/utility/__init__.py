@@ -38,7 +38,7 @@ from anonpipe.evaluate.utility._pictures import (
     survival_pictures,
 )
 from anonpipe.evaluate.utility._survival import kaplan_meier
-from anonpipe.evaluate.utility._tables import Endpoint
+from anonpipe.evaluate.utility._tables import Endpoint, typed_tables
 from anonpipe.evaluate.utility._two_sample import (
     Auc,
     Propensity,
@@ -96,6 +96,7 @@ __all__ = [
     "tail_changes",
     "total_variation",
     "tree_propensity",
+    "typed_tables",
     "utility",
     "wasserstein_distance",
 ]

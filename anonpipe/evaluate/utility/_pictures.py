@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,11 +21,11 @@ from anonpipe.evaluate.utility._survival import (
     grouped,
     kaplan_meier,
 )
-from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, TypedTables, typed_tables
+from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 _MOST_BINS = 40
 
@@ -115,12 +115,7 @@ class Distribution:
         )
 
 
-def distributions(
-    original: pd.DataFrame,
-    released: pd.DataFrame,
-    columns: Mapping[str, Kind],
-    binning: Binning,
-) -> tuple[Distribution, ...]:
+def distributions(tables: TypedTables, binning: Binning) -> tuple[Distribution, ...]:
     """Counts of every column in common bins, none of them of fewer original records than asked.
 
     Notes
@@ -132,12 +127,12 @@ def distributions(
     Examples
     --------
     >>> import pandas as pd
+    >>> from anonpipe.evaluate.utility._tables import typed_tables
     >>> old, new = pd.DataFrame({"n": [1, 1, 2, 2, 2, 9]}), pd.DataFrame({"n": [1, 1, 1, 2, 2, 2]})
-    >>> shown, = distributions(old, new, {"n": Kind.INTEGER}, Binning(2))
+    >>> shown, = distributions(typed_tables(old, new, {"n": Kind.INTEGER}), Binning(2))
     >>> shown.edges, shown.original, shown.released
     ((None, 1.5, None), (2, 4), (3, 3))
     """
-    tables = typed_tables(original, released, columns)
     return tuple(_distribution(column, binning) for column in tables.columns)
 
 
@@ -264,20 +259,18 @@ class CorrelationMatrices:
     released: FloatArray
 
 
-def correlation_changes(
-    original: pd.DataFrame, released: pd.DataFrame, columns: Mapping[str, Kind]
-) -> CorrelationMatrices:
+def correlation_changes(tables: TypedTables) -> CorrelationMatrices:
     """Correlations of the numbers and dates of both tables, over the records in which neither of a pair is null.
 
     Examples
     --------
     >>> import pandas as pd
+    >>> from anonpipe.evaluate.utility._tables import typed_tables
     >>> old = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [0.0, 2.0, 1.0]})
-    >>> found = correlation_changes(old, -old, {"a": Kind.CONTINUOUS, "b": Kind.CONTINUOUS})
+    >>> found = correlation_changes(typed_tables(old, -old, {"a": Kind.CONTINUOUS, "b": Kind.CONTINUOUS}))
     >>> found.names, found.released.round(6).tolist()
     (('a', 'b'), [[1.0, 0.5], [0.5, 1.0]])
     """
-    tables = typed_tables(original, released, columns)
     old, new = tables.number_arrays()
     names = tuple(column.name for column in tables.numbers)
     if not names:
@@ -315,11 +308,7 @@ class SurvivalPicture:
 
 
 def survival_pictures(
-    original: pd.DataFrame,
-    released: pd.DataFrame,
-    columns: Mapping[str, Kind],
-    endpoints: Sequence[Endpoint],
-    binning: Binning,
+    tables: TypedTables, endpoints: Sequence[Endpoint], binning: Binning
 ) -> tuple[SurvivalPicture, ...]:
     """Kaplan-Meier curves of both tables at common round times.
 
@@ -336,13 +325,14 @@ def survival_pictures(
     Examples
     --------
     >>> import pandas as pd
+    >>> from anonpipe.evaluate.utility._tables import typed_tables
     >>> old = pd.DataFrame({"m": np.arange(1.0, 41.0), "v": ["dead"] * 40})
-    >>> kinds = {"m": Kind.INTEGER, "v": Kind.BINARY}
-    >>> (shown,) = survival_pictures(old, old, kinds, [Endpoint("", "m", "v", ("dead",))], Binning(10))
+    >>> tables = typed_tables(old, old, {"m": Kind.INTEGER, "v": Kind.BINARY})
+    >>> (shown,) = survival_pictures(tables, [Endpoint("", "m", "v", ("dead",))], Binning(10))
     >>> shown.panels[0].times, np.round(shown.panels[0].original, 9).tolist()
     ((0.0, 11.5, 21.5), [1.0, 0.725, 0.475])
     """
-    tables = replace(typed_tables(original, released, columns), least=binning.least)
+    tables = replace(tables, least=binning.least)
     return tuple(_picture(tables, endpoint, binning) for endpoint in compared_endpoints(tables, endpoints))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from anonpipe.columns import TRANSFORMS
 from anonpipe.encoding.values import numbers
 from anonpipe.environment import package_versions
-from anonpipe.evaluate.utility import correlation_changes, distributions, survival_pictures
+from anonpipe.evaluate.utility import correlation_changes, distributions, survival_pictures, typed_tables
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import Job
 from anonpipe.moments import merge_all
@@ -44,16 +44,16 @@ def gather(
     pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
     if tables is not None and len(tables.original):
         kinds = {name: tables.kinds[name] for name in fitted.input.names if name in tables.kinds}
-        samples = (tables.original, tables.released, kinds)
+        samples = typed_tables(tables.original, tables.released, kinds)
         bins = {
             "internal": bins_for_steward(fitted.min_rows),
             "external": bins_for_recipients(job.k, fitted.coarse_min_rows),
         }
         endpoints = endpoints_of(job)
         pictures = {
-            "distributions": {audience: distributions(*samples, limits) for audience, limits in bins.items()},
-            "survival": {audience: survival_pictures(*samples, endpoints, limits) for audience, limits in bins.items()},
-            "correlations": correlation_changes(*samples),
+            "distributions": {audience: distributions(samples, limits) for audience, limits in bins.items()},
+            "survival": {audience: survival_pictures(samples, endpoints, limits) for audience, limits in bins.items()},
+            "correlations": correlation_changes(samples),
             "pictured": len(tables.original),
         }
     return Facts(

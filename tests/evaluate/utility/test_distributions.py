@@ -8,6 +8,7 @@ from anonpipe.columns import Kind
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import correlation_changes, distributions
 from anonpipe.evaluate.utility._pictures import _round_step
+from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.verify.output_control import bins_for_recipients, bins_for_steward
 
 
@@ -34,7 +35,9 @@ def test_no_bin_is_small_and_every_record_is_in_one(seed, rows, others, least, s
         for n in (rows, others)
     )
     kinds = {"x": Kind.CONTINUOUS, "n": Kind.INTEGER, "d": Kind.DATE, "c": Kind.CATEGORICAL}
-    for shown in distributions(old, new, kinds, bins_for_recipients(least) if releasable else bins_for_steward(least)):
+    for shown in distributions(
+        typed_tables(old, new, kinds), bins_for_recipients(least) if releasable else bins_for_steward(least)
+    ):
         values = [frame[shown.name].dropna() for frame in (old, new)]
         enough = len(values[0]) >= least and (not releasable or len(values[1]) >= least)
         assert bool(shown.original) == enough
@@ -71,8 +74,9 @@ def test_no_bin_is_small_and_every_record_is_in_one(seed, rows, others, least, s
 def test_the_releasable_edges_do_not_depend_on_the_original():
     rng = np.random.default_rng(0)
     new = pd.DataFrame({"x": rng.normal(size=2000)})
+    kinds = {"x": Kind.CONTINUOUS}
     first, second = (
-        distributions(pd.DataFrame({"x": old}), new, {"x": Kind.CONTINUOUS}, bins_for_recipients(1))[0].edges
+        distributions(typed_tables(pd.DataFrame({"x": old}), new, kinds), bins_for_recipients(1))[0].edges
         for old in (np.linspace(-3, 3, 5000), np.linspace(-3.1, 3.3, 6001))
     )
     assert first == second and len(first) > 20
@@ -80,27 +84,26 @@ def test_the_releasable_edges_do_not_depend_on_the_original():
 
 def test_whole_numbers_have_bins_of_their_own():
     frame = pd.DataFrame({"n": np.repeat(np.arange(7), 5)})
-    (shown,) = distributions(frame, frame, {"n": Kind.INTEGER}, bins_for_steward(5))
+    (shown,) = distributions(typed_tables(frame, frame, {"n": Kind.INTEGER}), bins_for_steward(5))
     assert shown.edges == (None, 0.5, 1.5, 2.5, 3.5, 4.5, 5.5, None)
     assert shown.original == (5,) * 7
-    (joined,) = distributions(frame, frame, {"n": Kind.INTEGER}, bins_for_steward(6))
+    (joined,) = distributions(typed_tables(frame, frame, {"n": Kind.INTEGER}), bins_for_steward(6))
     assert joined.original == (10, 10, 15)
 
 
 def test_one_value_outliers_and_extremes():
     for values, bins in (([3.0] * 9, 1), ([0.0] * 999 + [1e300], 2), ([-1.7e308, 1.7e308] * 9, 2)):
         frame = pd.DataFrame({"x": values})
-        (shown,) = distributions(frame, frame, {"x": Kind.CONTINUOUS}, bins_for_steward(1))
+        (shown,) = distributions(typed_tables(frame, frame, {"x": Kind.CONTINUOUS}), bins_for_steward(1))
         assert len(shown.original) <= bins and sum(shown.original) == len(values)
 
 
 def test_rare_categories_take_a_common_one_with_them():
     old = pd.DataFrame({"c": ["a"] * 9 + ["b"] * 5 + ["rare"]})
-    (shown,) = distributions(old, old, {"c": Kind.CATEGORICAL}, bins_for_steward(3))
+    (shown,) = distributions(typed_tables(old, old, {"c": Kind.CATEGORICAL}), bins_for_steward(3))
     assert (shown.labels, shown.original) == (("a", "(other)"), (9, 6))
-    (many,) = distributions(
-        *[pd.DataFrame({"c": np.repeat(np.arange(90), 3)})] * 2, {"c": Kind.ORDINAL}, bins_for_steward(3)
-    )
+    levels = pd.DataFrame({"c": np.repeat(np.arange(90), 3)})
+    (many,) = distributions(typed_tables(levels, levels, {"c": Kind.ORDINAL}), bins_for_steward(3))
     assert (len(many.labels), many.original[-1], many.labels[:3]) == (40, 3 * 51, ("0", "1", "2"))
 
 
@@ -113,27 +116,25 @@ def test_correlation_changes():
     old = pd.DataFrame(rng.normal(size=(50, 3)), columns=list("abc")).assign(a=lambda f: f.b + f.a, k="v", one=1.0)
     new = old.assign(a=-old.a)
     kinds = {**dict.fromkeys(["a", "b", "c", "one"], Kind.CONTINUOUS), "k": Kind.CATEGORICAL}
-    found = correlation_changes(old, new, kinds)
+    found = correlation_changes(typed_tables(old, new, kinds))
     assert found.names == ("a", "b", "c", "one")
     assert found.original[:3, :3] == pytest.approx(old[["a", "b", "c"]].corr().to_numpy())
     assert found.released[0, 1] == pytest.approx(-found.original[0, 1])
     assert np.isnan(found.original[3]).all()
-    assert correlation_changes(old, new, {"k": Kind.CATEGORICAL}).names == ()
+    assert correlation_changes(typed_tables(old, new, {"k": Kind.CATEGORICAL})).names == ()
 
 
 def test_what_is_refused():
     frame = pd.DataFrame({"x": [1.0]})
     with pytest.raises(JobError, match="least=0"):
-        distributions(frame, frame, {"x": Kind.CONTINUOUS}, bins_for_steward(0))
+        distributions(typed_tables(frame, frame, {"x": Kind.CONTINUOUS}), bins_for_steward(0))
 
 
 @pytest.mark.parametrize("releasable", [False, True])
 def test_codes_that_are_whole_numbers_have_no_point(releasable):
     old = pd.DataFrame({"code": [7.0, 6.0, 7.0, 6.0, np.nan], "dose": [0.5, 2.0, 0.5, 2.0, 2.0]})
     code, dose = distributions(
-        old,
-        old,
-        {"code": Kind.CATEGORICAL, "dose": Kind.CATEGORICAL},
+        typed_tables(old, old, {"code": Kind.CATEGORICAL, "dose": Kind.CATEGORICAL}),
         bins_for_recipients(2) if releasable else bins_for_steward(2),
     )
     assert set(code.labels) == {"7", "6"} and set(dose.labels) == {"0.5", "2"}

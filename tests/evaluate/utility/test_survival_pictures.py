@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.evaluate.utility import Binning, survival_pictures
+from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.verify.output_control import bins_for_recipients, bins_for_steward
 from tests.evaluate.utility.test_survival_curves import END, KINDS, patients
 from tests.naive import shapes as naive
 
 
 def shown(old, new, binning):
-    (picture,) = survival_pictures(old, new, KINDS, [END], binning)
+    (picture,) = survival_pictures(typed_tables(old, new, KINDS), [END], binning)
     return picture
 
 
@@ -83,5 +84,5 @@ def test_many_groups_are_drawn_in_part():
     rows = 4_000
     frame = pd.DataFrame({"months": np.arange(rows) % 50 + 1.0, "vital": "Dead", "stage": np.arange(rows) % 40})
     kinds = {name: KINDS[name] for name in frame}
-    (picture,) = survival_pictures(frame, frame, kinds, [END], Binning(2))
+    (picture,) = survival_pictures(typed_tables(frame, frame, kinds), [END], Binning(2))
     assert len(picture.panels) == 25 and picture.left_out == 16
