@@ -276,7 +276,8 @@ _GATED = (
             "than k times", least=0),
         remedy="make a column of many values synthetic or dropped, or coarsen it in the input"),
     Kind("records.unchanged",
-        _by_units("replicated records (of the same {inside}, {})", "of fewer than {k} units", "shared by fewer than {k}"),
+        _by_units("replicated records (of the same {inside}, {})", "of fewer than {k} units",
+            "shared by fewer than {k}"),
         "all {inside}s, after decoding", Audience.OPEN, counts=Counts.SHARE,
         gate=Gate("unchanged_record_rate", 0.01, "unchanged records",
             "share of records that may equal, in all synthetic columns, an original record of their group that "
@@ -469,7 +470,8 @@ _FIXED = (
         lambda about: f"t-closeness of {{column!r}} ({str(about['closeness']).replace('_', ' ')}), the furthest group",
         "all groups", Audience.OPEN, scope=Scope.GROUP, mandatory=True),
     Kind("values.handed_on",
-        _by_units("rare original values reproduced above chance ({})", "of fewer than {k} units", "in fewer than {k} records"),
+        _by_units("rare original values reproduced above chance ({})", "of fewer than {k} units",
+            "in fewer than {k} records"),
         _FILES, Audience.OPEN, scope=Scope.COLUMN, counts=Counts.ROWS, mandatory=True,
         remedy="take another method, or a form that does not hand on values of persons: "
         "decode.jitter_restored_times for restored survival times, mask.basis spectral, more noise; where the "
