@@ -26,7 +26,7 @@ from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.run import unpublished, verify
 from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.propose.guesses import guess
-from anonpipe.propose.looks import look_at
+from anonpipe.propose.profile import look_at
 from anonpipe.storage import release
 from anonpipe.verify.check import held
 from anonpipe.verify.output_control import bins_for_recipients, released_checks

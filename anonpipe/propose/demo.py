@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from anonpipe.errors import InputError, OutputError
 from anonpipe.files import drafted
-from anonpipe.propose.roads import BESIDE_CHANCE, LINKED, OF_STRATUM
+from anonpipe.propose.choose_method import BESIDE_CHANCE, LINKED, OF_STRATUM
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int32]

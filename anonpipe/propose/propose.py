@@ -25,11 +25,7 @@ from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
 from anonpipe.job.model import RecipientAnalysis
-from anonpipe.propose.codes import code_for_unknown
-from anonpipe.propose.guesses import Guess, guess, guess_for, seen_by_others
-from anonpipe.propose.looks import MANY_CATEGORIES, Look, look_at, sample_of
-from anonpipe.propose.names import quoted
-from anonpipe.propose.roads import (
+from anonpipe.propose.choose_method import (
     BESIDE_CHANCE,
     IN_GROUPS,
     LINKED,
@@ -41,7 +37,9 @@ from anonpipe.propose.roads import (
     tells_strata,
     without_rare_status,
 )
-from anonpipe.propose.steps import common_step
+from anonpipe.propose.guesses import Guess, common_step, guess, guess_for, seen_by_others
+from anonpipe.propose.names import code_for_unknown, quoted
+from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.source import Source, opened
 
 if TYPE_CHECKING:

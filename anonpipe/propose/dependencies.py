@@ -9,8 +9,8 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.propose.looks import FEW_CODES, MANY_CATEGORIES, Floats, Look
 from anonpipe.propose.names import BIRTH_NAMES, TIME_NAMES, quoted, rank_of, words_of
+from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Floats, Look
 
 CLASS_ROWS = 10  # A class of a number has this many rows in its second largest category at least; less may be chance
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from anonpipe.columns import Scalar
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
-from anonpipe.propose.forms import Form, form_of
+from anonpipe.propose.text_formats import Form, form_of
 from anonpipe.source import Source, Unit, read_batches
 
 Floats = npt.NDArray[np.float64]

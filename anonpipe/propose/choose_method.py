@@ -17,8 +17,8 @@ from anonpipe.evaluate.risk import (
 )
 from anonpipe.job.model import HELD_OUT, HELD_OUT_OF, Measure
 from anonpipe.propose.guesses import Guess
-from anonpipe.propose.looks import Floats, Look
 from anonpipe.propose.names import quoted
+from anonpipe.propose.profile import Floats, Look
 
 # Fewer records than this are not drawn by a mixture: covariances come out 0.1 off, and more (`by_mask.EXCHANGED`)
 FEW_RECORDS = 50
@@ -74,7 +74,7 @@ def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int 
     --------
     >>> import pyarrow as pa
     >>> from anonpipe.propose.guesses import guess
-    >>> from anonpipe.propose.looks import look_at
+    >>> from anonpipe.propose.profile import look_at
     >>> looks = look_at(pa.table({"sex": ["f", "m"] * 300}))
     >>> road(looks, guess(looks), 600).mask, road(looks, guess(looks), 20).mask
     ('spectral_swap', None)
@@ -120,7 +120,7 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
     --------
     >>> import pyarrow as pa
     >>> from anonpipe.propose.guesses import guess
-    >>> from anonpipe.propose.looks import look_at
+    >>> from anonpipe.propose.profile import look_at
     >>> looks = look_at(pa.table({"time": np.arange(800) / 7, "dead": np.arange(800) < 1}))
     >>> [guessed.role.value for guessed in without_rare_status(looks, guess(looks), 800).values()]
     ['masked', 'masked']
