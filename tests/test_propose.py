@@ -22,6 +22,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.pipeline.preview import preview
 from anonpipe.propose import propose
+from anonpipe.propose.choose_method import FEW_RECORDS, road
 from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
 from anonpipe.propose.dependencies import derived
 from anonpipe.propose.guesses import Guess, guess, seen_by_others
@@ -944,3 +945,11 @@ def test_numbers_of_persons_are_the_unit_beside_numbers_of_visits(tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     columns = yaml.safe_load(propose_job(str(tmp_path / "a.parquet"), "out", 5))["columns"]
     assert (columns["person"]["role"], columns["visit_no"]["role"]) == ("unit", "identifier")
+
+
+def test_masks_are_proposed_from_the_fewest_records_on():
+    looks = look_at(pa.table({"sex": ["f", "m"] * 300}))
+    guesses = guess(looks)
+    enough, few = (road(looks, guesses, rows) for rows in (FEW_RECORDS, FEW_RECORDS - 1))
+    assert "has fewer than the" in few.why and few.mask is None
+    assert "has fewer than the" not in enough.why
