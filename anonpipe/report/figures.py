@@ -386,7 +386,8 @@ def dial(shown: Dial) -> Markup:
         return tag("path", d=f"M{point(first, 80)}A80 80 0 0 1 {point(last, 80)}", class_=class_)
 
     limit = most if shown.limit is None else shown.limit
-    parts = [arc(floor, limit, "dial")] + ([arc(limit, most, "dial beyond")] if limit < most else [])
+    parts = [arc(floor, limit, "dial open" if shown.limit is None else "dial")]
+    parts += [arc(limit, most, "dial beyond")] if limit < most else []
     said = f"{shown.title}: {shown.shown}"
     if shown.estimate is not None:
         if shown.upper is not None:
