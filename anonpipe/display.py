@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from anonpipe.compare import Study
     from anonpipe.pipeline.run import RunOutcome
     from anonpipe.report import Report
-    from anonpipe.report.content import Compared, Figure
+    from anonpipe.report.content import Compared, MeasureLine
     from anonpipe.two_tables import Evaluated
     from anonpipe.verify.verdict import Verdict
 
@@ -283,7 +283,7 @@ def show_compared(report: Report, form: Form = Form.TABLES, most_pairs: int = 12
         _show_tables(found, chance, most_pairs)
 
 
-def _show_tables(found: Compared, chance: dict[str, Figure], most_pairs: int) -> None:
+def _show_tables(found: Compared, chance: dict[str, MeasureLine], most_pairs: int) -> None:
     if found.numbers:
         out.print(_number_table(found))
     if found.shares:
@@ -304,7 +304,7 @@ def _show_tables(found: Compared, chance: dict[str, Figure], most_pairs: int) ->
         line(f"not compared, as they have many values and are released unchanged: {', '.join(found.left_out)}")
 
 
-def _split_half_ratios(report: Report) -> dict[str, Figure]:
+def _split_half_ratios(report: Report) -> dict[str, MeasureLine]:
     """What is held against two random halves of the original, where it was measured."""
     titles = {"column_shapes": "columns", "pair_shapes": "pairs of columns", "survival_curves": "survival curves"}
     found = {one.name: one for one in report.utility}
@@ -312,7 +312,7 @@ def _split_half_ratios(report: Report) -> dict[str, Figure]:
     return {title: one for title, one in named.items() if one is not None and one.value is not None}
 
 
-def _largest(found: Compared, chance: dict[str, Figure]) -> list[str]:
+def _largest(found: Compared, chance: dict[str, MeasureLine]) -> list[str]:
     """The largest change of each kind."""
     means = [
         (abs(one.mean_released - one.mean) / one.sd, one.name)
@@ -408,7 +408,7 @@ def show_evaluated(found: Evaluated, form: Form) -> None:
     show_verdict(found.verdict)
 
 
-def _measures_table(title: str, figures: list[Figure]) -> Table:
+def _measures_table(title: str, figures: list[MeasureLine]) -> Table:
     table = plain_table(f"{title}: figure (95 % interval), and what chance or no release would give")
     table.add_column("measure", overflow="fold", min_width=28)
     table.add_column("figure", justify="right", overflow="fold", max_width=32)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from anonpipe import anonymize
 from anonpipe.propose.demo import write_registry
-from anonpipe.verify.catalogue import GATES, KINDS, MEASURED, UNMEASURED, Kind
+from anonpipe.verify.catalogue import GATES, KINDS, MEASURED, UNMEASURED, CheckKind
 
 PAGE = Path(__file__).with_name("measures.md")
 BETWEEN = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
@@ -110,7 +110,7 @@ def as_table(table: list[tuple[str, ...]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _title(kind: Kind) -> str:
+def _title(kind: CheckKind) -> str:
     """The title of a check, with general words in its fields."""
     title = kind.title if isinstance(kind.title, str) else kind.title({"closeness": "equal or ordered"})
     words = {"k": "k", "inside": "group", "column": "a column", "diversity": "distinct or entropy"}

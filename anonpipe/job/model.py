@@ -45,7 +45,7 @@ else:
     Cluster, Synthesize, Mask = (union_of(known) for known in (GROUPINGS, SYNTHESIZERS, MASKERS))
 
 
-class Strata(Options):
+class StrataSettings(Options):
     """Records of different strata are never in one group.
 
     A `mask` has no groups: it masks each stratum as a table of its own, or
@@ -387,7 +387,7 @@ class Release(Options):
     row_group_rows: int = Field(default=131_072, ge=1_000)
 
 
-class Report(Options):
+class ReportSettings(Options):
     """Where internal reports go, which only the data steward may see, and the verdicts of failed runs.
 
     `internal` is a folder or URL outside the output. Without it they lie in
@@ -399,7 +399,7 @@ class Report(Options):
     internal: str | None = None
 
 
-class Run(Options):
+class RunSettings(Options):
     """Where and how it runs; nothing here changes the result.
 
     `scheduler` is the address of a Dask scheduler, `tls://host:port`. At any
@@ -431,7 +431,7 @@ class Run(Options):
         return None if staging is None else _checked_path(staging)
 
     @model_validator(mode="after")
-    def _nobody_listens(self) -> Run:
+    def _nobody_listens(self) -> RunSettings:
         address = self.scheduler
         if address is not None and not address.startswith(_ENCRYPTED) and not self.trust_network:
             raise ValueError(
@@ -534,7 +534,7 @@ class Job(Options):
     k: int = Field(ge=2)
     rows_per_unit: Literal["one", "many"] = "one"
     columns: dict[str, Column]
-    strata: Strata = Strata()
+    strata: StrataSettings = StrataSettings()
     partition: Partition = Partition()
     cluster: Cluster | None = None
     sensitive: Sensitive | None = None
@@ -545,9 +545,9 @@ class Job(Options):
     measure: Measure = Measure()
     analyses: tuple[RecipientAnalysis, ...] = ()
     release: Release = Release()
-    report: Report = Report()
+    report: ReportSettings = ReportSettings()
     repeat: Repeat = Repeat()
-    run: Run = Run()
+    run: RunSettings = RunSettings()
 
     @model_validator(mode="before")
     @classmethod

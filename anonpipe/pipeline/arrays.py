@@ -23,7 +23,7 @@ from anonpipe.rng import generator, keyed
 from anonpipe.source import Source
 from anonpipe.storage.staging import StagedArray, Staging, create_staged_array
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.expectations import View
+from anonpipe.verify.expectations import ReleaseView
 
 FILES = "files"  # The folder of the output files; not sealed, as their task results hold their SHA-256
 
@@ -127,7 +127,7 @@ def released_labels(work: Work, fitted: Fitted, cut: Cut, index: int) -> IntArra
     return labels
 
 
-def verified_moments(view: View, cells: FloatArray) -> PairwiseMoments:
+def verified_moments(view: ReleaseView, cells: FloatArray) -> PairwiseMoments:
     """Moments of the verified variables."""
     parts = [
         PairwiseMoments.of(view.measure(cells[at : at + MEASURE_ROWS])) for at in range(0, len(cells), MEASURE_ROWS)

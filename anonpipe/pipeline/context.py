@@ -33,7 +33,7 @@ from anonpipe.rng import generator, keyed
 from anonpipe.source import Labels, Source, Unit
 from anonpipe.storage.staging import Staging
 from anonpipe.types import FloatArray
-from anonpipe.verify.expectations import View, build_view
+from anonpipe.verify.expectations import ReleaseView, build_view
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class Fitted:
         return class_columns(self.cells, self.scan, self.job.sensitive_columns)
 
     @cached_property
-    def view(self) -> View:
+    def view(self) -> ReleaseView:
         """The variables on which the release is verified."""
         return _view_of(self.cells, self.scan, self.job.as_probabilities, self.scores, self.procedure.decoder.restored)
 
@@ -289,7 +289,7 @@ def _view_of(
     as_probabilities: Collection[str] = (),
     scores: Scores | None = None,
     restored: Collection[int] = (),
-) -> View:
+) -> ReleaseView:
     """The verified variables of a scanned table."""
     columns = dict(zip(encoder.names, encoder.columns, strict=True))
     coded = {name for name, column in columns.items() if column.staged_as_codes}

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from anonpipe.columns import Scalar
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
-from anonpipe.propose.text_formats import Form, form_of
+from anonpipe.propose.text_formats import TextFormat, form_of
 from anonpipe.source import Source, Unit, read_batches
 
 Floats = npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ class Look:
     # distinct, filled: number of distinct values and of rows that are not null
     distinct: int
     filled: int
-    form: Form | None = None  # How its texts are written where they stand for numbers or dates; None elsewhere
+    form: TextFormat | None = None  # How its texts are written where they stand for numbers or dates; None elsewhere
     days: bool = False  # Whether it holds texts of days, as 1990-01-31, and nothing else
     levels: tuple[Scalar, ...] = ()  # See `declared_order`
 

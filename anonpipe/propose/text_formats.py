@@ -12,7 +12,7 @@ _NUMBER = r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?"
 
 
 @dataclass(frozen=True)
-class Form:
+class TextFormat:
     """How texts are written."""
 
     # every, some: patterns: all texts meet the first, one or more the second
@@ -25,7 +25,7 @@ class Form:
 
 
 FORMS = (
-    Form(
+    TextFormat(
         rf"^\s*{_NUMBER}\s*$",
         r"^\s*[+-]?\d{1,3}(,\d{3})+(\.\d+)?\s*$",
         "CHECK: looks like numbers with commas between thousands; take the commas out (in a query: "
@@ -33,38 +33,38 @@ FORMS = (
         "convert them to points",
         never_codes=True,
     ),
-    Form(
+    TextFormat(
         r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$",
         r",",
         "CHECK: looks like numbers with decimal commas; convert them to decimal points and write role: masked, or, if "
         "they are codes, kind: categorical, role: masked",
         never_codes=True,
     ),
-    Form(
+    TextFormat(
         rf"^\s*[€$£]?\s*{_NUMBER}\s*[€$£%]?\s*$",
         r"[€$£%]",
         "CHECK: looks like numbers with a sign of currency or per cent; take the sign out and write kind: continuous, "
         "role: masked",
     ),
-    Form(
+    TextFormat(
         rf"^\s*{_NUMBER}\s*$",
         r"\.",
         f"CHECK: {_AS_TEXT} continuous, role: masked",
     ),
-    Form(
+    TextFormat(
         r"^\s*[+-]?\d+\s*$",
         r"",
         f"CHECK: {_AS_TEXT} integer, role: masked; if they are codes, classify them first",
         whole=True,
     ),
-    Form(
+    TextFormat(
         r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}",
         r"",
         "CHECK: looks like dates with times that are stored as text; cut them to the day (in a query: "
         "SUBSTR(name, 1, 10)) and write kind: date, role: masked",
         date=True,
     ),
-    Form(
+    TextFormat(
         r"^\s*\d{1,4}\s*[./-]\s*\d{1,2}\s*[./-]\s*\d{1,4}\s*$",
         r"",
         "CHECK: looks like dates that are not written as 1990-01-31; convert them and write kind: date, role: masked",
@@ -73,7 +73,7 @@ FORMS = (
 )
 
 
-def form_of(texts: pa.Array) -> Form | None:
+def form_of(texts: pa.Array) -> TextFormat | None:
     """The first form that all of some distinct texts have; None for none.
 
     Examples

@@ -24,9 +24,9 @@ from anonpipe.report.content import (
     Coefficient,
     Compared,
     Correlations,
-    Figure,
     FileLine,
     Interval,
+    MeasureLine,
     Panel,
     Picture,
     Report,
@@ -324,10 +324,10 @@ def _matrix(values: Any) -> tuple[tuple[float | None, ...], ...]:
     )
 
 
-def figure(one: Measurement) -> Figure:
+def figure(one: Measurement) -> MeasureLine:
     """A measure as a report has it."""
-    content = {name: value for name, value in one.to_dict().items() if name in Figure.model_fields}
-    return Figure(**content, disclosive=disclosive(one))
+    content = {name: value for name, value in one.to_dict().items() if name in MeasureLine.model_fields}
+    return MeasureLine(**content, disclosive=disclosive(one))
 
 
 def analysis_part(one: AnalysisOutcome) -> AnalysisPart:

@@ -15,14 +15,14 @@ from anonpipe.evaluate.utility import Binning, Distribution, category_distributi
 from anonpipe.moments import PairwiseMoments
 from anonpipe.report.content import Compared, NumberLine, PairLine, ShareLine
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.expectations import View
+from anonpipe.verify.expectations import ReleaseView
 
 MOST_CATEGORIES = 12
 MOST_PAIRS = 1_000  # Correlations that a report holds, so that it stays small however many columns there are
 
 
 @dataclass(frozen=True, eq=False)
-class Compound:
+class CompoundColumn:
     """A column, or one of its categories, as `constant + weights @ variables`, in units of the verified variables."""
 
     # column, name: the table's column, and what is shown
@@ -37,7 +37,7 @@ class Compound:
 class Measured:
     """What is known of both tables."""
 
-    view: View  # The verified variables
+    view: ReleaseView  # The verified variables
     # original, released: their moments, in the order of the view and on its scales
     original: PairwiseMoments
     released: PairwiseMoments
@@ -59,20 +59,20 @@ class Measured:
         scale = np.outer(self.view.sd, self.view.sd)
         return self.original.covariance * scale, self.released.covariance * scale
 
-    def number(self, name: str) -> Compound | None:
+    def number(self, name: str) -> CompoundColumn | None:
         """A column that is measured as it is."""
         at = self.places.get((name, None))
-        return None if at is None else Compound(name, name, 0.0, self._unit(at))
+        return None if at is None else CompoundColumn(name, name, 0.0, self._unit(at))
 
-    def category(self, name: str, code: int, label: Any) -> Compound | None:
+    def category(self, name: str, code: int, label: Any) -> CompoundColumn | None:
         """A category; of two codes one variable says it all. None where it is not measured."""
         if (name, code) in self.places:
-            return Compound(name, f"{name} = {label}", 0.0, self._unit(self.places[name, code]))
+            return CompoundColumn(name, f"{name} = {label}", 0.0, self._unit(self.places[name, code]))
         if code == 0 and (name, 1) in self.places and (name, 2) not in self.places:
-            return Compound(name, f"{name} = {label}", 1.0, -self._unit(self.places[name, 1]))
+            return CompoundColumn(name, f"{name} = {label}", 1.0, -self._unit(self.places[name, 1]))
         return None
 
-    def from_codes(self, name: str, values: FloatArray) -> Compound | None:
+    def from_codes(self, name: str, values: FloatArray) -> CompoundColumn | None:
         """A column of numbers that is released unchanged, and staged as codes; nulls count as its mean."""
         found = [self.category(name, code, value) for code, value in enumerate(values)]
         known = [one for one in found if one is not None]
@@ -82,9 +82,9 @@ class Measured:
         mean = float(shares @ values / shares.sum())
         constant = mean + sum((value - mean) * one.constant for value, one in zip(values, known, strict=True))
         weights = sum((value - mean) * one.weights for value, one in zip(values, known, strict=True))
-        return Compound(name, name, constant, np.asarray(weights))
+        return CompoundColumn(name, name, constant, np.asarray(weights))
 
-    def means(self, one: Compound) -> tuple[float, float]:
+    def means(self, one: CompoundColumn) -> tuple[float, float]:
         """Of both tables."""
         centre = np.array([variable.mean for variable in self.view.variables])
         used = one.weights != 0
@@ -93,7 +93,7 @@ class Measured:
         )
         return first, second
 
-    def covariance(self, ones: Sequence[Compound]) -> tuple[FloatArray, FloatArray]:
+    def covariance(self, ones: Sequence[CompoundColumn]) -> tuple[FloatArray, FloatArray]:
         """Of both tables, shape (n, n); NaN where not defined."""
         weights = np.array([one.weights for one in ones]).reshape(len(ones), len(self.view.variables))
         used = (weights != 0).astype(np.float64)
@@ -146,7 +146,7 @@ def compared(
     them. The deviations that a correlation is divided by are those of all
     values of either column, also of rows in which the other is null.
     """
-    numbers: dict[str, Compound] = {}
+    numbers: dict[str, CompoundColumn] = {}
     shown: dict[str, list[_Shown]] = {}
     for name, column in columns.items():
         if column.kind.coded:
@@ -182,7 +182,7 @@ def category_pictures(
     }
 
 
-def _line(measured: Measured, one: Compound, column: Column, codes: int) -> NumberLine:
+def _line(measured: Measured, one: CompoundColumn, column: Column, codes: int) -> NumberLine:
     mean, mean_released = map(_finite, measured.means(one))
     nulls, nulls_released = (
         _of_rows(share, side.rows)
@@ -215,7 +215,7 @@ class _Shown:
     """A category that is shown, and its original records."""
 
     label: str
-    compound: Compound
+    compound: CompoundColumn
     records: int
 
 
@@ -244,7 +244,7 @@ def _categories(
     return kept[:MOST_CATEGORIES] if found else None
 
 
-def _pairs(measured: Measured, ones: Sequence[Compound]) -> list[PairLine]:
+def _pairs(measured: Measured, ones: Sequence[CompoundColumn]) -> list[PairLine]:
     """All pairs of different columns whose correlation is defined in both tables, the largest change first."""
     least = np.array([1e-12 * np.sum((one.weights * measured.view.sd) ** 2) for one in ones])
     before, after = (_correlations(table, least) for table in measured.covariance(ones))

@@ -205,7 +205,7 @@ class CurveLine(Part):
     baseline: tuple[float | None, ...] = ()
 
 
-class Figure(Part):
+class MeasureLine(Part):
     """A measure of risk or utility; see `anonpipe.evaluate.measurement.Measurement`, whose fields these are."""
 
     name: str
@@ -323,8 +323,8 @@ class Report(Part):
     # Figures of both tables, of all records; for the steward only, and None in reports of earlier versions
     compared: Compared | None = None
     # utility, risk, analyses: what was measured
-    utility: tuple[Figure, ...] = ()
-    risk: tuple[Figure, ...] = ()
+    utility: tuple[MeasureLine, ...] = ()
+    risk: tuple[MeasureLine, ...] = ()
     analyses: tuple[AnalysisPart, ...] = ()
     not_checked: tuple[Unchecked, ...] = ()  # What was not
     files: tuple[FileLine, ...] = ()  # What was released; empty where nothing was

@@ -27,7 +27,7 @@ from anonpipe.report.content import (
     Correlations,
     CurveLine,
     Dial,
-    Figure,
+    MeasureLine,
     Panel,
     Picture,
     SizeLine,
@@ -355,7 +355,7 @@ def survival(panel: Panel) -> Markup:
     return _drawing(f"survival of {whose}: original and release", 150, parts)
 
 
-def gauge(figure: Figure) -> Markup:
+def gauge(figure: MeasureLine) -> Markup:
     """A figure with its interval beside its baseline."""
     known = [v for v in (figure.value, figure.low, figure.high, figure.baseline) if v is not None]
     low, high = _axis(known, figure.better == "near baseline")

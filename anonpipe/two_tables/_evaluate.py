@@ -103,7 +103,9 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
         )
     both = tuple(_sampled(tables, table, measure.rows) for table in (tables.original, tables.release))
     before, after = (typed(tables.encoder, cells, tables.encoder.names) for cells in both)
-    seen = _Seen(before, after, {name: column.kind for name, column in tables.columns.items()}, _endpoints(tables, job))
+    seen = _SeenValues(
+        before, after, {name: column.kind for name, column in tables.columns.items()}, _endpoints(tables, job)
+    )
     assessment = (
         _utility(tables, job, seen, paired, least) + _risk(tables, job, both, paired, least) + _analyses(tables, job)
     )
@@ -134,7 +136,7 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _SeenValues:
     """A sample of either table, typed, and what is known of the columns."""
 
     original: pd.DataFrame
@@ -161,7 +163,7 @@ _UNTOLD = (
 Both = tuple[FloatArray, ...]
 
 
-def _utility(tables: Tables, job: Job | None, seen: _Seen, paired: bool, least: int) -> Assessment:
+def _utility(tables: Tables, job: Job | None, seen: _SeenValues, paired: bool, least: int) -> Assessment:
     if job is not None and not job.measure.utility:
         return Assessment(not_checked=(NotChecked("unmeasured.utility", Reason.UTILITY_OFF),))
     found = utility(
@@ -294,7 +296,7 @@ def search(tables: Tables, queries: int, original: FloatArray, release: FloatArr
         features=encode(cells),
         control=encode(held) if len(held) >= FEWEST_HELD else None,
         first_half=owners % 2 == 0 if len(places) > 1 else None,
-        ranks=(risk.Ranks.of(encode(original)), risk.Ranks.of(encode(release))),
+        ranks=(risk.RankLinkage.of(encode(original)), risk.RankLinkage.of(encode(release))),
         axes=risk.Whitened.of(encode(original), encode(release)),
     )
     everyone = np.concatenate([cells, held])
@@ -398,7 +400,7 @@ def _matches(
     return matches
 
 
-def _scenarios(tables: Tables, found: SearchResults, measure: Measure) -> dict[str, risk.Scenario] | Reason:
+def _scenarios(tables: Tables, found: SearchResults, measure: Measure) -> dict[str, risk.AttackScenario] | Reason:
     """What the original would give away to an intruder who knows some columns; a run alone tries the links."""
     names, scenarios = list(tables.encoder.names), {}
     for scenario in measure.scenarios:
@@ -415,7 +417,7 @@ def _scenarios(tables: Tables, found: SearchResults, measure: Measure) -> dict[s
         else:
             classes, sizes = added([counted(row_numbers(cells[:, places])) for _, cells in batches])
             own = looked_up(classes, sizes, row_numbers(known))
-        scenarios[scenario.name] = risk.Scenario(
+        scenarios[scenario.name] = risk.AttackScenario(
             scenario.described,
             sizes,
             persons,

@@ -35,7 +35,7 @@ class Scope(StrEnum):
     MODEL = "model"
 
 
-class Counts(StrEnum):
+class Counting(StrEnum):
     """What a figure counts: told to nobody but the steward where it is of fewer than k."""
 
     NOTHING = "nothing"
@@ -72,7 +72,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Kind:
+class CheckKind:
     """What is checked."""
 
     key: str  # Stable between versions; other programs may rely on it
@@ -83,14 +83,14 @@ class Kind:
     unit: str = ""  # Of measured value and limit, where a check has no other
     scope: Scope = Scope.TABLE  # What the figure is the worst of
     at_least: bool = False  # Whether the limit is the least that passes, not the most
-    counts: Counts = Counts.NOTHING  # Whether the figure counts persons
+    counts: Counting = Counting.NOTHING  # Whether the figure counts persons
     mandatory: bool = False  # Whether it may never be "not checked"
     gate: Gate | None = None  # The limit that the job sets; None for a limit that nobody can set
     # What the steward can do where it fails; empty for nothing. Given the name of the mask, or `groups`, and
     # `normal_scores` where all that can be masked by them is.
     remedy: Advice = ""
 
-    def within(self, scope: Scope) -> Kind:
+    def within(self, scope: Scope) -> CheckKind:
         """The same check of the worst stratum or group."""
         return replace(self, key=scoped(self.key, scope), scope=scope)
 
@@ -172,9 +172,9 @@ def _of_measure(
     audience: Audience = Audience.ENOUGH,
     unit: str = "",
     at_least: bool = False,
-) -> Kind:
+) -> CheckKind:
     """A gate on a measure of `risk` or `utility`, whose audience and unit it has; without unit a share of records."""
-    return Kind(
+    return CheckKind(
         f"{part}.{gate.name}",
         title,
         lambda about: (
@@ -184,7 +184,7 @@ def _of_measure(
         unit=unit,
         scope=Scope.RECORD,
         at_least=at_least,
-        counts=Counts.NOTHING if unit else Counts.SHARE,
+        counts=Counting.NOTHING if unit else Counting.SHARE,
         gate=replace(gate, needs=(part, *gate.needs)),
         remedy=remedy,
     )
@@ -198,9 +198,9 @@ _BESIDE_CHANCE = (
 )
 
 
-def _of_analysis(key: str, title: str, audience: Audience, *, at_least: bool = False) -> Kind:
+def _of_analysis(key: str, title: str, audience: Audience, *, at_least: bool = False) -> CheckKind:
     """What became of the coefficients of a recipient's model."""
-    return Kind(
+    return CheckKind(
         f"analysis.{key}",
         "analysis {analysis!r}: " + title,
         "{coefficients} coefficients, " + _RECORDS,
@@ -210,7 +210,7 @@ def _of_analysis(key: str, title: str, audience: Audience, *, at_least: bool = F
     )
 
 
-_MEAN = Kind(
+_MEAN = CheckKind(
     "mean",
     "mean{where}",
     _FILES,
@@ -220,7 +220,7 @@ _MEAN = Kind(
     gate=Gate("mean", 0.02, "means", "standard deviations that decoding may add to a mean's error", above=0),
     remedy=_decoding("mean"),
 )
-_COVARIANCE = Kind(
+_COVARIANCE = CheckKind(
     "covariance",
     lambda about: f"{_covariance(about)}{{where}}",
     _FILES,
@@ -230,7 +230,7 @@ _COVARIANCE = Kind(
     gate=Gate("covariance", 0.05, "covariances", "the same of covariances, in products of two deviations", above=0),
     remedy=_decoding("covariance"),
 )
-_EXPECTED_MEAN = Kind(
+_EXPECTED_MEAN = CheckKind(
     "expectation.mean",
     "mean{where}, deviation from its expected value",
     _BEFORE_DECODING,
@@ -238,7 +238,7 @@ _EXPECTED_MEAN = Kind(
     unit="sd",
     mandatory=True,
 )
-_EXPECTED_COVARIANCE = Kind(
+_EXPECTED_COVARIANCE = CheckKind(
     "expectation.covariance",
     "covariance{where}, deviation from its expected value",
     _BEFORE_DECODING,
@@ -256,42 +256,42 @@ _GATED = (
     _MEAN.within(Scope.STRATUM),
     _COVARIANCE,
     _COVARIANCE.within(Scope.STRATUM),
-    Kind("covariance.keys", lambda about: f"{_covariance(about)} with key variables", _FILES, Audience.SEVERAL,
+    CheckKind("covariance.keys", lambda about: f"{_covariance(about)} with key variables", _FILES, Audience.SEVERAL,
         unit="sd x sd",
         gate=Gate("covariance_with_keys", 0.1, "covariances with key variables",
             "as covariance, for pairs of a synthetic column and a key variable", above=0),
         remedy="put a key variable of few values into strata.by, so that groups do not cross it, make it "
         "synthetic, or raise gates.covariance_with_keys"),
-    Kind("category_share", "category shares", _FILES, Audience.SEVERAL,
+    CheckKind("category_share", "category shares", _FILES, Audience.SEVERAL,
         gate=Gate("category_share", 0.005, "shares of categories",
             "difference of a category's shares; of categories that are released as probabilities, of the mean "
             "probability from the share", above=0)),
-    Kind("null_share", "null shares", _FILES, Audience.SEVERAL,
+    CheckKind("null_share", "null shares", _FILES, Audience.SEVERAL,
         gate=Gate("null_share", 0.005, "shares of nulls", "difference of the shares of nulls", above=0)),
-    Kind("keys.rare",
+    CheckKind("keys.rare",
         _by_units("records below k = {k} on key variables ({names}){}", ", counted by units", ""),
-        _FILES, Audience.OPEN, counts=Counts.ROWS, mandatory=True,
+        _FILES, Audience.OPEN, counts=Counting.ROWS, mandatory=True,
         gate=Gate("rows_under_k", 0, "records that key variables single out",
             "records whose combination of key variables (all columns that are released unchanged) may occur fewer "
             "than k times", least=0),
         remedy="make a column of many values synthetic or dropped, or coarsen it in the input"),
-    Kind("records.unchanged",
+    CheckKind("records.unchanged",
         _by_units("replicated records (of the same {inside}, {})", "of fewer than {k} units",
             "shared by fewer than {k}"),
-        "all {inside}s, after decoding", Audience.OPEN, counts=Counts.SHARE,
+        "all {inside}s, after decoding", Audience.OPEN, counts=Counting.SHARE,
         gate=Gate("unchanged_record_rate", 0.01, "unchanged records",
             "share of records that may equal, in all synthetic columns, an original record of their group that "
             "fewer than k persons share; of records of no person beyond what another sample would have", least=0),
         remedy=lambda on: ("take coarser steps, at which k persons are alike, drop a column, or raise "
         "gates.unchanged_record_rate" if "local_synthesis" in on else "take a larger k, a mask whose records are of "
         "no person, or coarser steps, where k persons are alike")),
-    Kind("local_suppression", "local-suppression rate, worst column", "the input", Audience.OPEN, scope=Scope.COLUMN,
-        counts=Counts.SHARE,
+    CheckKind("local_suppression", "local-suppression rate, worst column", "the input", Audience.OPEN,
+        scope=Scope.COLUMN, counts=Counting.SHARE,
         gate=Gate("local_suppression_rate", 0.05, "local suppression",
             "share of records that suppression of rare categories may change in one column", least=0),
         remedy="join rare categories in the input, take fewer or coarser columns into strata.by, inside which "
         "categories are counted, drop the column, or take a smaller k"),
-    Kind("mean.own_unit",
+    CheckKind("mean.own_unit",
         lambda about: ("mean in original units (transformed columns)" + (f"; {about['lost']}: mean not preserved" if
         about.get("lost") else "")), _FILES, Audience.SEVERAL, unit="sd",
         gate=Gate("mean_in_unit", 0.1, "means of columns that are masked on another scale",
@@ -299,7 +299,7 @@ _GATED = (
             "values themselves may be from the original's, or of scores from what the quantile function is known "
             "to release, in standard deviations", above=0),
         remedy="give the column transform: none, or raise gates.mean_in_unit"),
-    Kind("variance.own_unit", "variance in original units (columns by normal scores)", _FILES, Audience.SEVERAL,
+    CheckKind("variance.own_unit", "variance in original units (columns by normal scores)", _FILES, Audience.SEVERAL,
         unit="sd x sd",
         gate=Gate("variance_in_unit", 0.1, "variances of columns that are masked by normal scores",
             "for columns masked by normal scores: how far the variance of the values themselves may be from that "
@@ -449,30 +449,31 @@ _GATED = (
 # Held against a limit that nobody can set, or against none
 # fmt: off
 _FIXED = (
-    Kind("rows.lost", _rows_lost, _FILES, Audience.OPEN, counts=Counts.ROWS, mandatory=True),
-    Kind("group.smallest",
+    CheckKind("rows.lost", _rows_lost, _FILES, Audience.OPEN, counts=Counting.ROWS, mandatory=True),
+    CheckKind("group.smallest",
         lambda about: ("smallest group (persons or other units; {rows:row} or more)" if "rows" in about else
         "smallest group"), lambda about: "{groups} groups across partitions" if "groups" in about else "all groups",
         Audience.OPEN, unit="records", scope=Scope.GROUP, at_least=True, mandatory=True),
-    Kind("units.split", "units (persons, households, enterprises) with rows in more than one group", "all groups",
+    CheckKind("units.split", "units (persons, households, enterprises) with rows in more than one group", "all groups",
         Audience.OPEN, unit="units", remedy="the staging is damaged: run again"),
-    Kind("alike.fewest", "smallest set of rows equal in all synthetic columns", "all rows, after decoding",
+    CheckKind("alike.fewest", "smallest set of rows equal in all synthetic columns", "all rows, after decoding",
         Audience.OPEN, unit="rows", scope=Scope.GROUP, at_least=True, mandatory=True),
-    Kind("columns.forbidden", "identifiers or dropped columns in the release", _FILES, Audience.OPEN, mandatory=True),
-    Kind("values.beyond", "values outside declared bounds or steps", _FILES, Audience.OPEN, counts=Counts.ROWS),
-    Kind("staging.counts", "staged data differ from the input: rows, nulls, categories", _STAGING, Audience.OPEN,
-        counts=Counts.ROWS, mandatory=True, remedy=_DAMAGED),
-    Kind("staging.moments", "staged data differ from the input: means and variances", _STAGING, Audience.SEVERAL,
+    CheckKind("columns.forbidden", "identifiers or dropped columns in the release", _FILES, Audience.OPEN,
+        mandatory=True),
+    CheckKind("values.beyond", "values outside declared bounds or steps", _FILES, Audience.OPEN, counts=Counting.ROWS),
+    CheckKind("staging.counts", "staged data differ from the input: rows, nulls, categories", _STAGING, Audience.OPEN,
+        counts=Counting.ROWS, mandatory=True, remedy=_DAMAGED),
+    CheckKind("staging.moments", "staged data differ from the input: means and variances", _STAGING, Audience.SEVERAL,
         unit="sd", mandatory=True, remedy=_DAMAGED),
-    Kind("sensitive.l_diversity", "{diversity} l-diversity of {column!r}, the least diverse group", "all groups",
+    CheckKind("sensitive.l_diversity", "{diversity} l-diversity of {column!r}, the least diverse group", "all groups",
         Audience.OPEN, unit="values", scope=Scope.GROUP, at_least=True, mandatory=True),
-    Kind("sensitive.t_closeness",
+    CheckKind("sensitive.t_closeness",
         lambda about: f"t-closeness of {{column!r}} ({str(about['closeness']).replace('_', ' ')}), the furthest group",
         "all groups", Audience.OPEN, scope=Scope.GROUP, mandatory=True),
-    Kind("values.handed_on",
+    CheckKind("values.handed_on",
         _by_units("rare original values reproduced above chance ({})", "of fewer than {k} units",
             "in fewer than {k} records"),
-        _FILES, Audience.OPEN, scope=Scope.COLUMN, counts=Counts.ROWS, mandatory=True,
+        _FILES, Audience.OPEN, scope=Scope.COLUMN, counts=Counting.ROWS, mandatory=True,
         remedy="take another method, or a form that does not hand on values of persons: "
         "decode.jitter_restored_times for restored survival times, mask.basis spectral, more noise; where the "
         "values are coarse, declare their step"),
@@ -482,9 +483,9 @@ _FIXED = (
     _EXPECTED_COVARIANCE,
     _EXPECTED_COVARIANCE.within(Scope.STRATUM),
     _EXPECTED_COVARIANCE.within(Scope.GROUP),
-    Kind("expectation.columns", "columns that hold other values than guaranteed", _BEFORE_DECODING, Audience.OPEN,
+    CheckKind("expectation.columns", "columns that hold other values than guaranteed", _BEFORE_DECODING, Audience.OPEN,
         mandatory=True),
-    Kind("covariance.probabilities", "covariance of category probabilities with other columns", _FILES,
+    CheckKind("covariance.probabilities", "covariance of category probabilities with other columns", _FILES,
         Audience.SEVERAL, unit="sd x sd"),
     _of_analysis("changed_significance", "share with changed significance", Audience.ENOUGH),
     _of_analysis("changed_direction", "share with changed direction", Audience.ENOUGH),
@@ -547,8 +548,8 @@ UNMEASURED = {
 } | {f"unmeasured.{measure.key}": measure.title for measure in MEASURES}
 
 # Every check by its key
-KINDS: dict[str, Kind] = {kind.key: kind for kind in (*_GATED, *_FIXED)} | {
-    key: Kind(key, title, "-", Audience.OPEN) for key, title in UNMEASURED.items()
+KINDS: dict[str, CheckKind] = {kind.key: kind for kind in (*_GATED, *_FIXED)} | {
+    key: CheckKind(key, title, "-", Audience.OPEN) for key, title in UNMEASURED.items()
 }
 
 # Every limit of a job by its name, in the order of the job's documentation
@@ -557,6 +558,6 @@ GATES: dict[str, Gate] = {kind.gate.name: kind.gate for kind in _GATED if kind.g
 MEASURED = {name: gate for name, gate in GATES.items() if gate.figures}  # The limits that are held against measures
 
 
-def kind_of(gate: str) -> Kind:
+def kind_of(gate: str) -> CheckKind:
     """The check that a gate limits; of the table, where there is one of the strata too."""
     return next(kind for kind in _GATED if kind.gate is not None and kind.gate.name == gate)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.evaluate.reason import Reason
-from anonpipe.verify.catalogue import KINDS, About, Kind
+from anonpipe.verify.catalogue import KINDS, About, CheckKind
 
 
 class Outcome(StrEnum):
@@ -54,7 +54,7 @@ class Check:
     withheld: Withheld | None = None  # In place of the figure, for recipients
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> CheckKind | None:
         """Its record; None for a key that this version does not know."""
         return KINDS.get(self.key)
 

@@ -71,7 +71,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class View:
+class ReleaseView:
     """All measured variables of a table."""
 
     variables: tuple[Variable, ...]
@@ -160,7 +160,7 @@ def build_view(
     as_probabilities: Collection[str] = (),
     scores: Scores | None = None,
     restored: Collection[int] = (),
-) -> View:
+) -> ReleaseView:
     """Choose the variables of a table; an ordinal counts as a number and by its categories."""
     variables: list[Variable] = []
     released = {} if scores is None else {at: each.released_moments for at, each in scores.by_position().items()}
@@ -181,7 +181,7 @@ def build_view(
             variables.append(replace(number, known_variance=variance))
         if name in counts and (_dummies(column) or len(counts[name]) <= most_categories):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
-    return View(tuple(variables), scores)
+    return ReleaseView(tuple(variables), scores)
 
 
 def _dummies(column: Column) -> bool:
@@ -381,7 +381,7 @@ class Scanned:
     null_share: FloatArray
 
     @classmethod
-    def of(cls, tally: Tally, view: View, filled: Sequence[int]) -> Scanned:
+    def of(cls, tally: Tally, view: ReleaseView, filled: Sequence[int]) -> Scanned:
         """Translate a tally; logarithms are not known, as the scan takes them of values inside their bounds."""
         mean, variance, null_share = (np.full(len(view.variables), np.nan) for _ in range(3))
         rows = max(tally.rows, 1)

@@ -27,10 +27,10 @@ from anonpipe.verify.check import Check, held, worst_entry
 from anonpipe.verify.expectations import (
     CHANCE,
     KeptGroups,
+    ReleaseView,
     Scanned,
     StagingCheck,
     Target,
-    View,
     against_expectation,
     of_groups,
     worst,
@@ -183,7 +183,7 @@ class Evidence:
     forbidden_names: tuple[str, ...]
     beyond_limits: int
     files: int
-    view: View
+    view: ReleaseView
     feature_columns: tuple[int | None, ...]
     splits_ties: bool
     original: list[PairwiseMoments]
@@ -298,7 +298,7 @@ def _before_decoding(evidence: Evidence) -> list[Check]:
 def _written(evidence: Evidence, limits: Limits) -> list[Check]:
     """Hold the written rows against the original: what the method takes plus what decoding may add."""
     by = evidence.by
-    whole = Compared(
+    whole = ComparedMoments(
         Scope.TABLE, merge_all(evidence.original), merge_all(evidence.released), by.whole, evidence.scanned()
     )
     checks = _differences(whole, evidence, limits) + _without_limit(whole, evidence)
@@ -313,13 +313,13 @@ def _written(evidence: Evidence, limits: Limits) -> list[Check]:
             scanned,
             strata,
         )
-        each = [Compared(Scope.STRATUM, *table) for table in zip(*tables, strict=True)]
+        each = [ComparedMoments(Scope.STRATUM, *table) for table in zip(*tables, strict=True)]
         checks += worst([_moments(one, evidence, limits) for one in each])
     return checks
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedMoments:
     """A table, or the `strata` that are masked as one, before and after, with what is promised of it."""
 
     scope: Scope
@@ -455,7 +455,7 @@ class Compared:
         np.fill_diagonal(covariance, _known_or(variance, np.diag(covariance)))
         return mean, covariance
 
-    def _released_scores(self, view: View) -> FloatArray:
+    def _released_scores(self, view: ReleaseView) -> FloatArray:
         """Of each variable `ScoredColumn.released_scores`, NaN of those without, shape (3, n_variables)."""
         scored = {} if view.scores is None else view.scores.by_position()
         found = [
@@ -471,7 +471,7 @@ class Compared:
         _, _, left = self._released_scores(evidence.view)
         return _known_or(left / (1.0 if evidence.splits_ties else self.scale), np.ones(len(left)))
 
-    def _share(self, view: View) -> FloatArray:
+    def _share(self, view: ReleaseView) -> FloatArray:
         """Share of the records in the category that a variable indicates, shape (n_variables,); nothing of numbers."""
         centre = np.array([each.mean for each in view.variables])
         return np.asarray(np.clip(centre + view.sd * np.nan_to_num(self.mean), 0.0, 1.0))
@@ -526,7 +526,7 @@ class Compared:
         return np.asarray(mean_limit(np.sqrt(variance), REACHED / pairs) + record)
 
 
-def _moments(compared: Compared, evidence: Evidence, limits: Limits) -> list[Check]:
+def _moments(compared: ComparedMoments, evidence: Evidence, limits: Limits) -> list[Check]:
     """Each mean and covariance of the masked columns against its own limit."""
     view = evidence.view
     made, valued = view.synthesized, view.synthesized & ~view.probability
@@ -545,7 +545,7 @@ def _moments(compared: Compared, evidence: Evidence, limits: Limits) -> list[Che
     ]
 
 
-def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list[Check]:
+def _differences(compared: ComparedMoments, evidence: Evidence, limits: Limits) -> list[Check]:
     """Each mean, covariance and share of the written rows against its own limit."""
     view = evidence.view
     made, own_unit = view.synthesized, view.own_unit
@@ -581,7 +581,7 @@ def _differences(compared: Compared, evidence: Evidence, limits: Limits) -> list
     return checks
 
 
-def _in_unit(compared: Compared, evidence: Evidence, limits: Limits) -> list[Check]:
+def _in_unit(compared: ComparedMoments, evidence: Evidence, limits: Limits) -> list[Check]:
     """Means of columns that are masked on another scale, as they are, and variances where the release's are known.
 
     What normal scores release of a column is known before any draw but for
@@ -605,7 +605,7 @@ def _in_unit(compared: Compared, evidence: Evidence, limits: Limits) -> list[Che
     return found
 
 
-def _without_limit(compared: Compared, evidence: Evidence) -> list[Check]:
+def _without_limit(compared: ComparedMoments, evidence: Evidence) -> list[Check]:
     """What is measured and held against no limit."""
     view = evidence.view
     if not view.probability.any():

@@ -17,7 +17,7 @@ from anonpipe.encoding.identifiers import doubled
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Binning, Estimate, ModelFit
-from anonpipe.verify.catalogue import SAID, Counts
+from anonpipe.verify.catalogue import SAID, Counting
 from anonpipe.verify.check import Check, Withheld
 from anonpipe.verify.verdict import Verdict
 
@@ -89,9 +89,9 @@ def _withheld(check: Check, k: int, rows: int) -> Withheld | None:
         return None
     if kind is None or not tellable(kind.audience, check.records, check.compared, k):
         return Withheld.FIGURE
-    if kind.counts is Counts.ROWS and 0 < measured < k:
+    if kind.counts is Counting.ROWS and 0 < measured < k:
         return Withheld.FEW_ROWS
-    if kind.counts is Counts.SHARE and 0 < measured * rows < k - 0.5:
+    if kind.counts is Counting.SHARE and 0 < measured * rows < k - 0.5:
         return Withheld.FEW_OF_SHARE
     return None
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import yaml
 
-from anonpipe.job.model import Run
+from anonpipe.job.model import RunSettings
 from tests.campaign.faults import Trial
 from tests.campaign.world import SECRET, Ending, World
 from tests.runs import environment, kill_driver, workers_of
@@ -134,7 +134,7 @@ def _dask(what: str) -> list[str]:
 
 
 def _trusted(address: str) -> list[str]:
-    trust = ["--set", "run.trust_network=true"] if "trust_network" in Run.model_fields else []
+    trust = ["--set", "run.trust_network=true"] if "trust_network" in RunSettings.model_fields else []
     return ["--scheduler", address, *trust]
 
 

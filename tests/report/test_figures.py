@@ -7,7 +7,16 @@ import re
 import pytest
 
 from anonpipe.report import figures
-from anonpipe.report.content import AnalysisPart, Coefficient, Correlations, Figure, Interval, Panel, Picture, SizeLine
+from anonpipe.report.content import (
+    AnalysisPart,
+    Coefficient,
+    Correlations,
+    Interval,
+    MeasureLine,
+    Panel,
+    Picture,
+    SizeLine,
+)
 
 
 def widths(drawing, name):
@@ -115,7 +124,7 @@ def test_forest_rows_have_their_own_scale_and_zero():
 
 
 def test_gauges_hold_value_interval_and_baseline():
-    shown = Figure(
+    shown = MeasureLine(
         name="n",
         title="t",
         value=0.2,

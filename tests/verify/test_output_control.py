@@ -18,7 +18,7 @@ from anonpipe.evaluate.risk import MEASURES
 from anonpipe.job import model
 from anonpipe.report import documents, external
 from anonpipe.verify import output_control, words
-from anonpipe.verify.catalogue import GATES, KINDS, MEASURED, REASONS, Counts, Kind, Reason, Scope, scoped
+from anonpipe.verify.catalogue import GATES, KINDS, MEASURED, REASONS, CheckKind, Counting, Reason, Scope, scoped
 from anonpipe.verify.check import Check, Outcome, held, unmeasured
 from anonpipe.verify.output_control import fewest_told, released_checks, released_measures
 from anonpipe.verify.verdict import Verdict
@@ -161,15 +161,15 @@ def test_no_figure_on_few_records_is_told(kind, records):
         assert shown.measured is None and "817" not in told(check)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FIGURES if kind.counts is not Counts.NOTHING], ids=lambda k: k.key)
+@pytest.mark.parametrize("kind", [kind for kind in FIGURES if kind.counts is not Counting.NOTHING], ids=lambda k: k.key)
 @pytest.mark.parametrize("count", range(1, K))
 def test_no_count_of_fewer_than_k_persons_is_told(kind, count):
-    measured = count if kind.counts is Counts.ROWS else count / ROWS
+    measured = count if kind.counts is Counting.ROWS else count / ROWS
     for limit in (1.0, None):
         check = held(kind.key, measured, limit, records=ROWS, of=ROWS, compared=9, about=ABOUT)
         (shown,) = released_checks(Verdict((check,)), K, ROWS)
         assert shown.measured is None and words.measured(shown).startswith(f"fewer than {K}")
-    enough = held(kind.key, K if kind.counts is Counts.ROWS else K / ROWS, 9.0, records=ROWS, of=ROWS, about=ABOUT)
+    enough = held(kind.key, K if kind.counts is Counting.ROWS else K / ROWS, 9.0, records=ROWS, of=ROWS, about=ABOUT)
     assert released_checks(Verdict((enough,)), K, ROWS)[0].measured == enough.measured
 
 
@@ -223,7 +223,7 @@ def test_measures_are_told_to_whom_they_say(changes, shown):
 def test_one_gate_is_one_record(monkeypatch):
     """A gate on a measure that had none: the job's field, the check, its words and its remedy follow from it."""
     gate = replace(MEASURED["tail_linkage"], name="closest", figures=("closest_record.p5",), least=0, most=None)
-    kind = Kind(
+    kind = CheckKind(
         "risk.closest", "risk, closest: distance", "{records:,} of {of:,} records", Audience.ENOUGH, at_least=True,
         gate=gate, remedy="a larger k",
     )  # fmt: skip

@@ -20,23 +20,23 @@ from anonpipe.evaluate.risk._inference import least_shown
 from anonpipe.evaluate.risk._linkage import ASSIGNED, assigned_cells, drawn_cells, joined, rows_of
 from anonpipe.evaluate.risk._measure import (
     AttackData,
+    AttackScenario,
     ClassShares,
     EffectiveDimension,
     EquivalenceClasses,
     InferenceTask,
     Matches,
-    Measure,
     Measured,
     NearestMatches,
     Pairs,
     PredicateMatches,
-    Scenario,
+    RiskMeasure,
     StratumGuesses,
     WholeGroups,
     effective_dimension,
 )
 from anonpipe.evaluate.risk._membership import membership_from_moments, rows_for_membership
-from anonpipe.evaluate.risk._nearest import Nearest, Ranks, Whitened, merge_nearest, nearest
+from anonpipe.evaluate.risk._nearest import Nearest, RankLinkage, Whitened, merge_nearest, nearest
 from anonpipe.evaluate.risk._probabilistic import fewest_alike, link_by
 from anonpipe.evaluate.risk._scenario import (
     KeyMatches,
@@ -50,7 +50,7 @@ from anonpipe.evaluate.risk._scenario import (
 from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, outermost
 
 # All measures of risk, in the order of a report; a new one is a line here
-MEASURES: tuple[Measure, ...] = (
+MEASURES: tuple[RiskMeasure, ...] = (
     _linkage.MEASURE,
     _linkage.RANKS,
     _linkage.WHITENED,
@@ -76,6 +76,7 @@ __all__ = [
     "ASSIGNED",
     "MEASURES",
     "AttackData",
+    "AttackScenario",
     "ClassShares",
     "Coding",
     "EffectiveDimension",
@@ -84,7 +85,6 @@ __all__ = [
     "InferenceTask",
     "KeyMatches",
     "Matches",
-    "Measure",
     "Measured",
     "Nearest",
     "NearestMatches",
@@ -92,8 +92,8 @@ __all__ = [
     "Pairs",
     "PredicateMatches",
     "Predicates",
-    "Ranks",
-    "Scenario",
+    "RankLinkage",
+    "RiskMeasure",
     "ScenarioRisk",
     "StratumGuesses",
     "Tolerances",

@@ -12,7 +12,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import FloatArray
 
@@ -174,7 +174,7 @@ def _of_columns(data: AttackData) -> Measured | Reason:
     return found
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="sensitive",
     title="sensitive values in groups",
     figures=tuple(figure.key for figure in _FIGURES),

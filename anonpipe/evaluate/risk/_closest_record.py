@@ -12,7 +12,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Curve, Figure, Measurement
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, records_of
 from anonpipe.types import FloatArray
 
 _LEVELS = tuple(round(0.01 * at, 2) for at in (1, 2, 5, *range(10, 100, 10), 95, 99))
@@ -132,7 +132,7 @@ def _of_release(data: AttackData) -> Measured:
     )
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="closest_record",
     title="distance to the closest record",
     figures=tuple(figure.key for figure in FIGURES.values()),

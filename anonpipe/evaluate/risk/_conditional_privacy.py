@@ -14,7 +14,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
 from anonpipe.kernels.points import LARGEST
 from anonpipe.types import FloatArray
 
@@ -191,7 +191,7 @@ def conditional_privacy(
     rng = np.random.default_rng(seed)
     coded = tuple(at in categories for at in range(width))
     columns = [
-        _Codes.of(old[:, at], new[:, at]) if coded[at] else _Numbers.of(old[:, at], new[:, at], neighbours, rng)
+        _Codes.of(old[:, at], new[:, at]) if coded[at] else _NumberColumns.of(old[:, at], new[:, at], neighbours, rng)
         for at in range(width)
     ]
     everything = slice(None)
@@ -201,9 +201,9 @@ def conditional_privacy(
         names=tuple(f"column {j}" for j in range(width)) if names is None else tuple(names),
         values=values,
         alone=tuple(alone for _, alone in figures),
-        linear=tuple(column.linear if isinstance(column, _Numbers) else math.nan for column in columns),
+        linear=tuple(column.linear if isinstance(column, _NumberColumns) else math.nan for column in columns),
         is_category=coded,
-        numbers=_average([column for column in columns if isinstance(column, _Numbers)], count, least=0.0),
+        numbers=_average([column for column in columns if isinstance(column, _NumberColumns)], count, least=0.0),
         categories=_average([column for column in columns if isinstance(column, _Codes)], count, least=1.0),
         records=count,
         of=total,
@@ -229,7 +229,7 @@ def _checked(original: npt.ArrayLike, released: npt.ArrayLike, neighbours: int) 
 
 
 @dataclass(frozen=True, eq=False)
-class _Numbers:
+class _NumberColumns:
     """A column of numbers that has a figure: without nulls, and spread inside its steps."""
 
     # a, b: original and released, in the standard deviation of the original and from its mean, shape (n,)
@@ -240,7 +240,9 @@ class _Numbers:
     linear: float  # See `ConditionalPrivacy`
 
     @classmethod
-    def of(cls, column: FloatArray, released: FloatArray, neighbours: int, rng: np.random.Generator) -> _Numbers | None:
+    def of(
+        cls, column: FloatArray, released: FloatArray, neighbours: int, rng: np.random.Generator
+    ) -> _NumberColumns | None:
         """None where the figure is not defined."""
         both = ~(np.isnan(column) | np.isnan(released))
         column, released = column[both], released[both]
@@ -306,7 +308,7 @@ def _entropy(codes: npt.NDArray[np.int64]) -> float:
     return float(-(shares * np.log(shares)).sum()) + (len(counts) - 1) / (2 * len(codes))
 
 
-def _average(columns: Sequence[_Numbers | _Codes], records: int, least: float) -> Average:
+def _average(columns: Sequence[_NumberColumns | _Codes], records: int, least: float) -> Average:
     """Mean of the columns' figures, and its interval from parts of the records."""
     if not columns:
         return Average(math.nan, None, None, math.nan)
@@ -382,7 +384,7 @@ def _of_pairs(data: AttackData) -> Measured | Reason:
     return found.measurements()
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="conditional_privacy",
     title="conditional privacy",
     figures=("conditional_privacy", "conditional_privacy.categories"),

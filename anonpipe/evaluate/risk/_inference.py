@@ -28,7 +28,7 @@ from anonpipe.evaluate.risk._guesses import (
     surest,
 )
 from anonpipe.evaluate.risk._interval import beyond_control, exact_share, grouped_share
-from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, StratumGuesses, column_names, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, StratumGuesses, column_names, records_of
 from anonpipe.types import BoolArray, FloatArray
 
 Guess = Literal["nearest", "trees"]
@@ -445,7 +445,7 @@ def _of_release(data: AttackData) -> Measured | Reason:
     return found.measurements()
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="attribute_inference",
     title="attribute inference",
     figures=(_RISK.key, *(figure.key for figure in _SUREST.values()), _SUCCESS.key),
@@ -582,7 +582,7 @@ def _of_strata(data: AttackData) -> Measured | Reason:
     return Reason.ALL_GUESSED if all(math.isnan(one.risk) for one in found.columns) else found.measurements()
 
 
-STRATA = Measure(
+STRATA = RiskMeasure(
     key="strata",
     title="inference of the stratum",
     figures=(_STRATUM.key, _STRATUM_SUCCESS.key),

@@ -15,7 +15,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Curve, Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import Ends, beyond, grouped_share
-from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, column_names, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of
 from anonpipe.evaluate.utility._tables import checked_tables
 from anonpipe.kernels.points import sort_groups
 from anonpipe.types import FloatArray, IntArray
@@ -179,7 +179,7 @@ def known_attribute(
     n_groups = len(given.sizes)
     guesser = {"closest": by_closest, "moments": by_moments, "mean": by_mean}[guess](given)
     other = others(n_groups, rng)[given.group]
-    own, elsewhere, mean = (Tally(given.group, n_groups, tolerance) for _ in range(3))
+    own, elsewhere, mean = (RecoveryTally(given.group, n_groups, tolerance) for _ in range(3))
     of_mean = np.abs(given.released.mean(axis=0) - given.original)
     by_known = []
     for known in range(width):
@@ -232,7 +232,7 @@ def _of_groups(data: AttackData) -> Measured | Reason:
     return [*(one.measurement() for one in found), best.gained(_GAINED, note)]
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="known_attribute",
     title="attack through a known attribute",
     figures=(*(figure.key for figure in _RECOVERED.values()), _GAINED.key),
@@ -267,7 +267,7 @@ def collusion(
     given = attacked(original, released, labels, tolerance, names, of)
     changed = np.abs(given.sums(given.released) - given.sums(given.original))[given.group]
     from_mean = np.abs(given.means(given.released)[given.group] - given.original)
-    pooled, alone = (Tally(given.group, len(given.sizes), tolerance) for _ in range(2))
+    pooled, alone = (RecoveryTally(given.group, len(given.sizes), tolerance) for _ in range(2))
     pooled.add(changed)
     alone.add(from_mean)
     share, low, high = grouped_share(pooled.hits, pooled.trials)
@@ -296,7 +296,7 @@ def _by_collusion(data: AttackData) -> Measured | Reason:
     return [pooled.measurement(), pooled.gained(_GAINED_TOGETHER, "")]
 
 
-COLLUSION = Measure(
+COLLUSION = RiskMeasure(
     key="collusion",
     title="collusion of a group's members",
     figures=(_POOLED.key, _GAINED_TOGETHER.key),
@@ -510,7 +510,7 @@ def others(n_groups: int, rng: np.random.Generator) -> IntArray:
     return other
 
 
-class Tally:
+class RecoveryTally:
     """Counts of errors within tolerances, and within one of them by group."""
 
     def __init__(self, group: IntArray, n_groups: int, tolerance: float) -> None:

@@ -12,7 +12,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Curve, Figure, Measurement
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.evaluate.utility import Auc, auc
 from anonpipe.types import BoolArray, FloatArray
@@ -299,7 +299,7 @@ def _of_release(data: AttackData) -> Measured:
     return found.measurements()
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="lasko",
     title="prediction distance, ambiguity and uncertainty",
     figures=tuple(figure.key for figure in (*_EXCESSES.values(), _MATCH_RATE, *_AREAS.values())),

@@ -15,7 +15,7 @@ from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import FEWEST, SHARES, by_sureness, surest
 from anonpipe.evaluate.risk._interval import beyond_control, exact_share, grouped_share, wilson
-from anonpipe.evaluate.risk._measure import AttackData, EquivalenceClasses, Measure, Measured, NearestMatches
+from anonpipe.evaluate.risk._measure import AttackData, EquivalenceClasses, Measured, NearestMatches, RiskMeasure
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -246,7 +246,7 @@ def _scored(data: AttackData, found: NearestMatches, basis: Basis) -> Measured:
     return scored.measurements()
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="linkage",
     title="record linkage by distances",
     figures=(
@@ -259,7 +259,7 @@ MEASURE = Measure(
     counts_units=True,
 )
 
-RANKS = Measure(
+RANKS = RiskMeasure(
     key="rank_linkage",
     title="record linkage by ranks",
     figures=("rank_linkage.first", "rank_linkage.first_or_second", "rank_linkage.group"),
@@ -267,7 +267,7 @@ RANKS = Measure(
     counts_units=True,
 )
 
-WHITENED = Measure(
+WHITENED = RiskMeasure(
     key="mahalanobis_linkage",
     title="record linkage by Mahalanobis distances",
     figures=("mahalanobis_linkage.first", "mahalanobis_linkage.first_or_second"),
@@ -481,7 +481,7 @@ def _by_assignment(data: AttackData) -> Measured | Reason:
     return cells if isinstance(cells, Reason) else [assignment(cells, of=data.rows)]
 
 
-ASSIGNMENT = Measure(
+ASSIGNMENT = RiskMeasure(
     key="assignment",
     title="record linkage by assignment",
     figures=("linkage.assigned",),
@@ -546,7 +546,7 @@ def _by_halves(data: AttackData) -> Measured | Reason:
     return halves if isinstance(halves, Reason) else [linkability(*halves, of=data.rows)]
 
 
-LINKABILITY = Measure(
+LINKABILITY = RiskMeasure(
     key="linkability",
     title="linkability",
     figures=("linkability",),

@@ -21,7 +21,7 @@ Measured = Sequence[Measurement]
 
 
 @dataclass(frozen=True)
-class Measure:
+class RiskMeasure:
     """An attack, or a measure of disclosure.
 
     Direction, unit, source and audience stand in each `Measurement`.
@@ -152,7 +152,7 @@ class StratumGuesses:
 
 
 @dataclass(frozen=True, eq=False)
-class Scenario:
+class AttackScenario:
     """What comes of looking for persons by a few columns."""
 
     knows: Sequence[str]  # Names of these columns
@@ -228,7 +228,7 @@ class AttackData:
     groups: WholeGroups | Reason  # Some whole groups
     classes: Mapping[str, ClassShares] | Reason  # What groups tell of the class columns
     strata: Mapping[str, StratumGuesses] | Reason  # Guesses of the columns that make the strata
-    scenarios: Mapping[str, Scenario] | Reason
+    scenarios: Mapping[str, AttackScenario] | Reason
     moments: (
         tuple[int, EffectiveDimension] | Reason
     )  # Records whose moments are kept, of the smallest such part, and their columns

@@ -16,7 +16,7 @@ from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._interval import difference, wilson
-from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measure, Measured, records_of
+from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measured, RiskMeasure, records_of
 from anonpipe.evaluate.utility import Auc, auc
 from anonpipe.types import FloatArray
 
@@ -149,7 +149,7 @@ def _of_release(data: AttackData) -> Measured | Reason:
     return (*membership(members, others, of=data.rows), *trained_on(data))
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="membership",
     title="membership inference",
     figures=("membership.auc", "membership.advantage", "membership.found_at_1_percent", "membership.trained_auc"),
@@ -345,7 +345,7 @@ def _from_moments(data: AttackData) -> Measured | Reason:
     return (_EXPECTED.measured(membership_from_moments(max(2, rows), width), data.rows, baseline=0.5, note=note),)
 
 
-MOMENTS = Measure(
+MOMENTS = RiskMeasure(
     key="moments",
     title="membership told by means and covariances that are kept",
     figures=("membership.expected",),

@@ -287,7 +287,7 @@ def search_nearest(
 
 
 @dataclass(frozen=True)
-class Ranks:
+class RankLinkage:
     """Ranks in one table, as shares of its records.
 
     An intruder who compares ranks of the original with ranks of the release is not misled by a masker that moves or
@@ -302,7 +302,7 @@ class Ranks:
     ordered: FloatArray  # Each column of the table sorted, shape (n_rows, width)
 
     @classmethod
-    def of(cls, features: npt.ArrayLike) -> Ranks:
+    def of(cls, features: npt.ArrayLike) -> RankLinkage:
         """Of a table, or of a random sample of it: ranks are then estimates."""
         features = table(features, "records")
         if not len(features):

@@ -12,7 +12,7 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._measure import AttackData, Link, Measure, Measured
+from anonpipe.evaluate.risk._measure import AttackData, Link, Measured, RiskMeasure
 from anonpipe.methods.record import Masker, Synthesizer
 
 Answer = Literal["holds", "does not hold", "cannot be said"]
@@ -206,7 +206,7 @@ def _of_release(data: AttackData) -> Measured | Reason:
     return found.measurements()
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="probabilistic",
     title="probabilistic k-anonymity",
     figures=(_BOUND.key,),

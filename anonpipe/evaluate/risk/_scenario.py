@@ -22,7 +22,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Better, Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
 from anonpipe.evaluate.risk._singling_out import Predicates
 from anonpipe.types import FloatArray, IntArray
 
@@ -329,7 +329,7 @@ def _of_release(data: AttackData) -> Measured | Reason:
     return found
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="scenarios",
     title="disclosure scenarios on key variables",
     figures=tuple(figure.key for figure in (*_OF_CLASSES, *_OF_POPULATION, _LINKED, _LINKED_UNIQUES)),

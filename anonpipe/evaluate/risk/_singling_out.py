@@ -16,7 +16,7 @@ from anonpipe.audience import Audience
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import Share, beyond_control, exact, weighted_share
-from anonpipe.evaluate.risk._measure import AttackData, Matches, Measure, Measured, PredicateMatches
+from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure
 from anonpipe.types import FloatArray, IntArray
 
 SEVERAL = 4  # Columns of a predicate on several
@@ -267,7 +267,7 @@ def _of_release(data: AttackData) -> Measured | Reason:
     return [singling_out(met).measurement(name) for name, met in singled.items()]
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="singling_out",
     title="singling out",
     figures=tuple(figure.key for figure in _FIGURES.values()),

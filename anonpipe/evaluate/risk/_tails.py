@@ -19,7 +19,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._measure import AttackData, Measure, Measured, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, records_of
 from anonpipe.types import BoolArray, FloatArray
 
 SHARES = (0.01, 0.05)  # Shares of the records that count as the most extreme, on either side of a column
@@ -164,7 +164,7 @@ def _of_release(data: AttackData) -> Measured | Reason:
     return tail_linkage(values, chances, names, of=data.rows).measurements() or Reason.NO_TAILS
 
 
-MEASURE = Measure(
+MEASURE = RiskMeasure(
     key="tails",
     title="linkage of the most extreme records",
     figures=tuple(figure.key for figures in FIGURES.values() for figure in figures),

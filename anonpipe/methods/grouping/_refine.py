@@ -120,7 +120,7 @@ def _lay_out(features: FloatArray, labels: IntArray, k: int) -> tuple[FloatArray
     return features[order] - features.mean(axis=0), home[order], order
 
 
-def _near_groups(groups: Groups, count: int, block_rows: int) -> tuple[IntArray, ListArray]:
+def _near_groups(groups: SearchGroups, count: int, block_rows: int) -> tuple[IntArray, ListArray]:
     """For each group the `count` groups of nearest centroid, and those that have it among theirs (`both_ways`)."""
     alive = np.flatnonzero(groups.sizes)
     block = block_rows * len(alive) // len(groups.home)
@@ -148,13 +148,13 @@ def _search(features: FloatArray, labels: IntArray, k: int, effort: Effort, bloc
     return _by_first_record(found)
 
 
-def _reopen(groups: Groups, home: IntArray) -> None:
+def _reopen(groups: SearchGroups, home: IntArray) -> None:
     """Go over to the groups of `home`."""
     groups.home[:] = home
     _settle(groups)
 
 
-def _run_hot_and_down(groups: Groups, effort: Effort, key: np.uint64, least: float, block_rows: int) -> None:
+def _run_hot_and_down(groups: SearchGroups, effort: Effort, key: np.uint64, least: float, block_rows: int) -> None:
     """One run: anneal, descend, and keep the better groups of before and after in every region."""
     before, parts = groups.home.copy(), group_scatter(groups)
     near = _near_groups(groups, effort.near, block_rows)
@@ -163,7 +163,7 @@ def _run_hot_and_down(groups: Groups, effort: Effort, key: np.uint64, least: flo
     _reopen(groups, combine(before, parts, groups.home, group_scatter(groups)))
 
 
-def _run_down(groups: Groups, starts: IntArray, others: ListArray, least: float) -> int:
+def _run_down(groups: SearchGroups, starts: IntArray, others: ListArray, least: float) -> int:
     """Descend by steps, by changes of whole groups, and by steps again; how many whole groups were changed."""
     changed = np.ones(len(groups.sizes), dtype=np.int64)
     descend(groups, starts, others, changed, least)
@@ -187,7 +187,7 @@ COLDEST = 1e-3  # Least temperature of a group, in units of that of all groups
 
 
 @nb.njit(cache=True, nogil=True)
-def temperatures(groups: Groups) -> FloatArray:
+def temperatures(groups: SearchGroups) -> FloatArray:
     """Mean squared distance to the centroid in each group, or a thousandth of that over all if larger.
 
     The unit of heat. It is each group's own, because groups in thin regions
@@ -228,7 +228,7 @@ def _allowance(bits: np.uint64) -> float:
 
 @nb.njit(cache=True, nogil=True)
 def _anneal_steps(
-    groups: Groups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
+    groups: SearchGroups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
 ) -> None:
     """One sweep: every group takes its best step with one near group, if that adds less than allowed.
 
@@ -250,7 +250,7 @@ def _anneal_steps(
 
 @nb.njit(cache=True, nogil=True)
 def _anneal_groups(
-    groups: Groups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
+    groups: SearchGroups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
 ) -> None:
     """One sweep: every other group is dissolved, the rest begin one beside them, where `_anneal_steps` would."""
     moved = np.empty(2 * groups.k, dtype=np.int64)
@@ -275,7 +275,7 @@ def _anneal_groups(
 
 @nb.njit(cache=True, nogil=True)
 def anneal(
-    groups: Groups,
+    groups: SearchGroups,
     starts: IntArray,
     others: ListArray,
     heat: FloatArray,
@@ -302,7 +302,7 @@ def anneal(
 
 
 @nb.njit(cache=True, nogil=True)
-def _cheapest_host(groups: Groups, i: int, near: ListArray) -> tuple[float, int]:
+def _cheapest_host(groups: SearchGroups, i: int, near: ListArray) -> tuple[float, int]:
     """The group of `near` with room that record i adds least to, and what it adds; inf and -1 where all are full."""
     best, host = np.inf, -1
     for b in near:
@@ -316,7 +316,7 @@ def _cheapest_host(groups: Groups, i: int, near: ListArray) -> tuple[float, int]
 
 
 @nb.njit(cache=True, nogil=True)
-def dissolve(groups: Groups, a: int, near: ListArray, limit: float, moved: IntArray, hosts: IntArray) -> int:
+def dissolve(groups: SearchGroups, a: int, near: ListArray, limit: float, moved: IntArray, hosts: IntArray) -> int:
     """Give the records of group a to the groups of `near`, last first, if that adds less than `limit` to the scatter.
 
     How many went, 0 if none; who and where to is in `moved` and `hosts`.
@@ -346,7 +346,9 @@ def dissolve(groups: Groups, a: int, near: ListArray, limit: float, moved: IntAr
 
 
 @nb.njit(cache=True, nogil=True)
-def create(groups: Groups, seed: int, g: int, near: ListArray, limit: float, moved: IntArray, donors: IntArray) -> int:
+def create(
+    groups: SearchGroups, seed: int, g: int, near: ListArray, limit: float, moved: IntArray, donors: IntArray
+) -> int:
     """Begin the empty group g with record `seed`, whose group has more than k, if that adds less than `limit`.
 
     The others come from the seed's group and those of `near`: always the
@@ -378,7 +380,7 @@ def create(groups: Groups, seed: int, g: int, near: ListArray, limit: float, mov
 
 
 @nb.njit(cache=True, nogil=True)
-def _cheapest_guest(groups: Groups, b: int, g: int, limit: float) -> tuple[float, int]:
+def _cheapest_guest(groups: SearchGroups, b: int, g: int, limit: float) -> tuple[float, int]:
     """The record of b whose move to g adds least, if less than `limit`: (what it adds, record or -1)."""
     leaving = groups.sizes[b] / (groups.sizes[b] - 1.0)
     joining = groups.sizes[g] / (groups.sizes[g] + 1.0)
@@ -392,7 +394,7 @@ def _cheapest_guest(groups: Groups, b: int, g: int, limit: float) -> tuple[float
 
 
 @nb.njit(cache=True, nogil=True)
-def _take_back(groups: Groups, moved: IntArray, homes: IntArray) -> None:
+def _take_back(groups: SearchGroups, moved: IntArray, homes: IntArray) -> None:
     """Return the `moved` records, last first, to the groups they came from."""
     for at in range(moved.shape[0] - 1, -1, -1):
         left, home = groups.home[moved[at]], int(homes[at])
@@ -402,7 +404,7 @@ def _take_back(groups: Groups, moved: IntArray, homes: IntArray) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def reform(groups: Groups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> int:
+def reform(groups: SearchGroups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> int:
     """Dissolve every group, and begin one beside it, where that lowers the scatter; how many such steps.
 
     A new group begins with the record furthest from its centroid. Groups that
@@ -434,7 +436,7 @@ def reform(groups: Groups, starts: IntArray, others: ListArray, changed: IntArra
 
 
 @nb.njit(cache=True, nogil=True)
-def _free_groups(groups: Groups) -> list[int]:
+def _free_groups(groups: SearchGroups) -> list[int]:
     """Numbers of the groups without records, the lowest last."""
     free = [0 for _ in range(0)]
     for g in range(groups.sizes.shape[0] - 1, -1, -1):
@@ -446,7 +448,7 @@ def _free_groups(groups: Groups) -> list[int]:
 # --- A grouping under change: who is in which group, and where the groups' means are ----------------------------------
 
 
-class Groups(NamedTuple):
+class SearchGroups(NamedTuple):
     """Groups of k to 2k - 1 records; the arrays change in place."""
 
     k: int  # Smallest size of a group, 2 or more
@@ -462,11 +464,11 @@ class Groups(NamedTuple):
     radius: FloatArray  # Largest reach in each group, shape (n_groups,)
 
 
-def open_groups(x: FloatArray, home: IntArray, k: int) -> Groups:
+def open_groups(x: FloatArray, home: IntArray, k: int) -> SearchGroups:
     """The groups of `home` (used, not copied), with room for as many as there can be."""
     n, width = x.shape
     count = n // k
-    groups = Groups(
+    groups = SearchGroups(
         k=k,
         x=x,
         home=home,
@@ -482,7 +484,7 @@ def open_groups(x: FloatArray, home: IntArray, k: int) -> Groups:
 
 
 @nb.njit(cache=True, nogil=True)
-def _settle(groups: Groups) -> None:
+def _settle(groups: SearchGroups) -> None:
     """Set everything from `home`."""
     groups.sizes[:] = 0
     for i in range(groups.home.shape[0]):
@@ -495,7 +497,7 @@ def _settle(groups: Groups) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def _recentre(groups: Groups, g: int) -> None:
+def _recentre(groups: SearchGroups, g: int) -> None:
     """Compute a group's centroid and the distances to it afresh."""
     size = groups.sizes[g]
     centroid = groups.centroids[g]
@@ -516,7 +518,7 @@ def _recentre(groups: Groups, g: int) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def _put(groups: Groups, i: int, b: int) -> None:
+def _put(groups: SearchGroups, i: int, b: int) -> None:
     """Take record i out of its group and put it into group b; the centroids stay where they were."""
     a = groups.home[i]
     last = groups.members[a, groups.sizes[a] - 1]
@@ -530,7 +532,7 @@ def _put(groups: Groups, i: int, b: int) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def _exchange(groups: Groups, i: int, j: int) -> None:
+def _exchange(groups: SearchGroups, i: int, j: int) -> None:
     """Let records i and j trade groups; the centroids stay where they were."""
     a, b = groups.home[i], groups.home[j]
     groups.members[a, groups.place[i]], groups.members[b, groups.place[j]] = j, i
@@ -539,7 +541,7 @@ def _exchange(groups: Groups, i: int, j: int) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def scatter(groups: Groups) -> float:
+def scatter(groups: SearchGroups) -> float:
     """Sum of the squared distances to the centroids."""
     total = 0.0
     for distance in groups.reach:
@@ -548,7 +550,7 @@ def scatter(groups: Groups) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def _scatter_of(groups: Groups, g: int) -> float:
+def _scatter_of(groups: SearchGroups, g: int) -> float:
     """The part of `scatter` that lies in group g."""
     total = 0.0
     for at in range(groups.sizes[g]):
@@ -558,7 +560,7 @@ def _scatter_of(groups: Groups, g: int) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def group_scatter(groups: Groups) -> FloatArray:
+def group_scatter(groups: SearchGroups) -> FloatArray:
     """The part of `scatter` that lies in each group, shape (n_groups,)."""
     parts = np.empty(groups.sizes.shape[0])
     for g in range(parts.shape[0]):
@@ -588,7 +590,7 @@ PATIENCE = 100  # Most steps of a descent, in units of the groups: the end even 
 
 
 @nb.njit(cache=True, nogil=True)
-def best_step(groups: Groups, a: int, b: int, limit: float) -> tuple[float, int, int]:
+def best_step(groups: SearchGroups, a: int, b: int, limit: float) -> tuple[float, int, int]:
     """The move or swap between a and b that adds least to the scatter, if less than `limit`."""
     n_a, n_b = groups.sizes[a], groups.sizes[b]
     apart = np.sqrt(squared_distance(groups.centroids[a], groups.centroids[b]))
@@ -610,7 +612,7 @@ def best_step(groups: Groups, a: int, b: int, limit: float) -> tuple[float, int,
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
-def _best_move(groups: Groups, a: int, b: int, apart: float, limit: float) -> tuple[float, int]:
+def _best_move(groups: SearchGroups, a: int, b: int, apart: float, limit: float) -> tuple[float, int]:
     """The move from a to b that adds least, if less than `limit`: (what it adds, record)."""
     leaving = groups.sizes[a] / (groups.sizes[a] - 1.0)
     joining = groups.sizes[b] / (groups.sizes[b] + 1.0)
@@ -627,7 +629,7 @@ def _best_move(groups: Groups, a: int, b: int, apart: float, limit: float) -> tu
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
-def _best_swap(groups: Groups, a: int, b: int, apart: float, limit: float) -> tuple[float, int, int]:
+def _best_swap(groups: SearchGroups, a: int, b: int, apart: float, limit: float) -> tuple[float, int, int]:
     """The swap between a and b that adds least, if less than `limit`: (what it adds, record of a, record of b)."""
     h = groups.sizes[a] * groups.sizes[b] / (groups.sizes[a] + groups.sizes[b])
     best, i, j = limit, NONE, NONE
@@ -656,7 +658,7 @@ def _best_swap(groups: Groups, a: int, b: int, apart: float, limit: float) -> tu
 
 
 @nb.njit(cache=True, nogil=True, inline="always")
-def _swap_adds(groups: Groups, i: int, j: int, h: float) -> float:
+def _swap_adds(groups: SearchGroups, i: int, j: int, h: float) -> float:
     """What the swap of i and j adds to the scatter."""
     here, there = groups.x[i], groups.x[j]
     c_a, c_b = groups.centroids[groups.home[i]], groups.centroids[groups.home[j]]
@@ -669,7 +671,7 @@ def _swap_adds(groups: Groups, i: int, j: int, h: float) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def take(groups: Groups, a: int, b: int, i: int, partner: int) -> None:
+def take(groups: SearchGroups, a: int, b: int, i: int, partner: int) -> None:
     """Take a step between a and b that `best_step` found."""
     if partner != MOVE:
         _exchange(groups, i, partner)
@@ -682,7 +684,7 @@ def take(groups: Groups, a: int, b: int, i: int, partner: int) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def descend(groups: Groups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> None:
+def descend(groups: SearchGroups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> None:
     """Take steps between near groups until none lowers the scatter.
 
     Groups wait in a queue, those with `changed` set at first. Each looks at

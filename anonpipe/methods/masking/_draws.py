@@ -32,7 +32,7 @@ _KEYS = 2**62
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class DrawnSample:
     """Of records with random keys the `size` with the smallest ones, in the order of the keys."""
 
     size: int  # Most records
@@ -214,7 +214,7 @@ def choose_categories(
     seen = np.concatenate([scores[few], _indicators(codes[few], starts)], axis=1)
     levels = agglomerate(seen, tried[-1])[0]
     expect = classes_over([(scores, codes)])
-    short: list[_Run] = []
+    short: list[_CategoryRun] = []
     for number in tried:
         labels = levels[number - 1]
         groups = int(labels.max()) + 1
@@ -222,7 +222,7 @@ def choose_categories(
         tables = count_categories(codes[few], labels, groups, starts)
         start = first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1], bounds)
         found = fit_classes(expect, start, bounds, tolerance=TOLERANCE, iterations=SHORT_PASSES)
-        short.append(_Run(found, bounds, len(scores)))
+        short.append(_CategoryRun(found, bounds, len(scores)))
         criteria = [run.bic for run in short]
         if len(short) - 1 - int(np.argmax(criteria)) == IDLE:
             break
@@ -231,7 +231,7 @@ def choose_categories(
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class _CategoryRun:
     """The fit of a number of classes so far."""
 
     fit: ClassFit
@@ -244,7 +244,7 @@ class _Run:
         free = (len(slopes) - 1) * slopes.shape[1] + len(slopes) * int((np.diff(starts) - 1).sum())
         return bic(self.fit.log_likelihoods[-1], free, self.rows)
 
-    def ended(self, expect: Callable[[LatentClasses], ClassStatistics]) -> _Run:
+    def ended(self, expect: Callable[[LatentClasses], ClassStatistics]) -> _CategoryRun:
         """The same, fitted to its end."""
         if self.fit.converged:
             return self

@@ -21,7 +21,14 @@ from pydantic import Field
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.mixture import map_by_group
 from anonpipe.methods.masking._basis import count_moments
-from anonpipe.methods.masking._draws import Sample, category_codes, choose_categories, dummies, sharpened, starts_of
+from anonpipe.methods.masking._draws import (
+    DrawnSample,
+    category_codes,
+    choose_categories,
+    dummies,
+    sharpened,
+    starts_of,
+)
 from anonpipe.methods.masking._options import MaskOptions
 from anonpipe.methods.mixture import (
     SHAPES,
@@ -95,7 +102,7 @@ class View:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class ClassCounts:
     """Records of each group, shape (n_groups,)."""
 
     counts: IntArray
@@ -106,7 +113,7 @@ class Counts:
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class MixtureGroups:
     """All that is known of the groups, and of the categories."""
 
     view: View  # What the mixture sees
@@ -205,14 +212,14 @@ def _scores(part: FloatArray, view: View) -> FloatArray:
 
 def draw_sample(
     part: FloatArray, *, params: View, place: int, original: FloatArray, categories: tuple[tuple[int, ...], ...]
-) -> Sample:
+) -> DrawnSample:
     """A part's records that may be in the sample."""
     rng = generator(bytes.fromhex(params.key), "sample", place)
-    return Sample.of(_scores(part, params), category_codes(original, categories), SAMPLE_ROWS, params.rows, rng)
+    return DrawnSample.of(_scores(part, params), category_codes(original, categories), SAMPLE_ROWS, params.rows, rng)
 
 
 def choose(
-    sample: Sample,
+    sample: DrawnSample,
     *,
     params: View,
     rng: np.random.Generator,
@@ -223,7 +230,7 @@ def choose(
     tails: str,
     classes: int | None,
     iterations: int,
-) -> Groups:
+) -> MixtureGroups:
     """A mixture whose number and shape of components are chosen by BIC, and the latent classes in the same way.
 
     Chosen on the first records of the sample, fitted to all of it. A number of
@@ -247,14 +254,14 @@ def choose(
         bounds = on_sample(chosen.constraints, len(sample.keys), params.rows)
         mixture = fit(over([sample.scores]), mixture, bounds, tolerance=TOLERANCE, iterations=iterations).mixture
     if not categories:
-        return Groups(params, mixture, None)
+        return MixtureGroups(params, mixture, None)
     latent, keep = choose_categories(few.scores, few.codes, starts_of(categories), k, params.rows, classes)
     if larger:
         latent = sharpened(sample.scores, sample.codes, latent, keep)
-    return Groups(params, mixture, latent)
+    return MixtureGroups(params, mixture, latent)
 
 
-def assign_rows(part: FloatArray, *, params: Groups, rng: np.random.Generator) -> FloatArray:
+def assign_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
     """The scores, and the most likely component of each record."""
     labels = assign(_scores(part, params.view), params.mixture)
     return np.concatenate([part, labels[:, None].astype(np.float64)], axis=1)
@@ -265,17 +272,17 @@ def one_more(given: int, params: object) -> int:
     return given + 1
 
 
-def count_repair(part: FloatArray, *, params: Groups, place: int, k: int) -> Counts | Movable:
+def count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int) -> ClassCounts | Movable:
     """First the records of each component; then, where some have too few, those that may move there."""
     labels = _labels(part)
     if params.counts is None:
-        return Counts(np.bincount(labels, minlength=params.mixture.n_groups))
+        return ClassCounts(np.bincount(labels, minlength=params.mixture.n_groups))
     return movable(_scores(part, params.view), labels, params.mixture, params.counts, k, place)
 
 
-def repair(counted: Counts | Movable, *, params: Groups, rng: np.random.Generator, k: int) -> Groups:
+def repair(counted: ClassCounts | Movable, *, params: MixtureGroups, rng: np.random.Generator, k: int) -> MixtureGroups:
     """The counts, and the moves once they are asked for."""
-    if isinstance(counted, Counts):
+    if isinstance(counted, ClassCounts):
         return replace(params, counts=counted.counts)
     assert params.counts is not None
     sources, rows, targets = moves(counted, params.counts, k)
@@ -293,12 +300,12 @@ def _donors(found: Movable, sources: IntArray, rows: IntArray) -> IntArray:
     return np.array([whose[record] for record in moved], dtype=np.int64)
 
 
-def repair_again(params: Groups, k: int) -> bool:
+def repair_again(params: MixtureGroups, k: int) -> bool:
     """Whether records must move that have not."""
     return params.targets is None and params.counts is not None and bool(needs(params.counts, k)[0].any())
 
 
-def group_rows(part: FloatArray, *, params: Groups, rng: np.random.Generator, place: int) -> FloatArray:
+def group_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator, place: int) -> FloatArray:
     """The scores, and the final group of each record, 0 to the number of groups less 1."""
     labels = _labels(part)
     if params.sources is not None and params.rows is not None and params.targets is not None:
@@ -313,7 +320,16 @@ def _labels(part: FloatArray) -> IntArray:
 
 
 # What these steps leave on disk
-GROUP_RECORDS: tuple[type[Any], ...] = (Components, Counts, Groups, LatentClasses, Mixture, Movable, Sample, View)
+GROUP_RECORDS: tuple[type[Any], ...] = (
+    Components,
+    ClassCounts,
+    MixtureGroups,
+    LatentClasses,
+    Mixture,
+    Movable,
+    DrawnSample,
+    View,
+)
 
 
 # --- Records drawn again group by group, the groups being those of a mixture; groups span the parts of the table ------
@@ -527,12 +543,12 @@ def expect_local(
     return Expected.exactly(covariance)
 
 
-def draw_normal(part: FloatArray, *, params: Groups, rng: np.random.Generator) -> FloatArray:
+def draw_normal(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
     """A normal draw for each feature column, and the label after them."""
     return np.concatenate([rng.standard_normal((len(part), params.view.width)), part[:, -1:]], axis=1)
 
 
-def label_and_draws(given: int, params: Groups) -> int:
+def label_and_draws(given: int, params: MixtureGroups) -> int:
     """Channels of `draw_normal`."""
     return params.view.width + 1
 
@@ -542,13 +558,13 @@ def _apart(part: FloatArray) -> tuple[FloatArray, IntArray]:
     return np.ascontiguousarray(part[:, :-1]), part[:, -1].astype(np.int64)
 
 
-def count_both(part: FloatArray, *, params: Groups, original: FloatArray) -> RecordsAndDraws:
+def count_both(part: FloatArray, *, params: MixtureGroups, original: FloatArray) -> RecordsAndDraws:
     """Statistics of the groups' records and of their draws."""
     draws, labels = _apart(part)
     return RecordsAndDraws.of(original[:, : params.view.width], draws, labels, len(params.sizes))
 
 
-def first_maps(counted: RecordsAndDraws, *, params: Groups, rng: np.random.Generator) -> Drawing:
+def first_maps(counted: RecordsAndDraws, *, params: MixtureGroups, rng: np.random.Generator) -> Drawing:
     """The maps that make normal records of the draws."""
     return Drawing(params.view, params.classes, counted.records, affine_maps(counted.records, counted.draws))
 

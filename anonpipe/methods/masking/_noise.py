@@ -22,7 +22,7 @@ FORMS: tuple[Form, ...] = ("expected", "centred", "exact")
 
 
 @dataclass(frozen=True, eq=False)
-class Noise:
+class NoiseMask:
     """What every part needs to know."""
 
     total: Moments  # Moments of all records
@@ -131,14 +131,14 @@ def noise_covariance(moments: Moments, amount: float, basis: Basis) -> FloatArra
     return covariance if basis == "spectral" else np.diag(np.diag(covariance))
 
 
-def find_noise(moments: Moments, *, params: object, rng: np.random.Generator, amount: float, basis: Basis) -> Noise:
+def find_noise(moments: Moments, *, params: object, rng: np.random.Generator, amount: float, basis: Basis) -> NoiseMask:
     """The covariance of the noise, factored."""
     factor = noise_factor(noise_covariance(moments, amount, basis))
     used = np.ascontiguousarray(factor[:, factor.any(axis=0)])
-    return Noise(moments, used, float(np.sqrt(1 + amount)), np.zeros(len(factor)))
+    return NoiseMask(moments, used, float(np.sqrt(1 + amount)), np.zeros(len(factor)))
 
 
-def add(part: FloatArray, *, params: Noise, rng: np.random.Generator) -> FloatArray:
+def add(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> FloatArray:
     """Eq. 10."""
     rank = params.factor.shape[1]
     mean = params.total.mean
@@ -148,22 +148,22 @@ def add(part: FloatArray, *, params: Noise, rng: np.random.Generator) -> FloatAr
     return np.asarray(mean + ((part - mean) + drawn) / params.shrink)
 
 
-def find_shift(masked: Moments, *, params: Noise, rng: np.random.Generator) -> Noise:
+def find_shift(masked: Moments, *, params: NoiseMask, rng: np.random.Generator) -> NoiseMask:
     """How far the noise moved the mean."""
     return replace(params, shift=params.total.mean - masked.mean)
 
 
-def shift(part: FloatArray, *, params: Noise, rng: np.random.Generator) -> FloatArray:
+def shift(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> FloatArray:
     """Put the mean back."""
     return part + params.shift
 
 
-def draw(part: FloatArray, *, params: Noise, rng: np.random.Generator) -> FloatArray:
+def draw(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> FloatArray:
     """Standard normal draws beside the records, shape (n_rows, width + rank)."""
     return np.concatenate([part, rng.standard_normal((len(part), params.factor.shape[1]))], axis=1)
 
 
-def with_draws(given: int, params: Noise) -> int:
+def with_draws(given: int, params: NoiseMask) -> int:
     """Channels of records and draws beside them."""
     return given + int(params.factor.shape[1])
 
@@ -173,7 +173,7 @@ def without_draws(given: int, params: Mixing) -> int:
     return int(params.matrix.shape[1])
 
 
-def find_mixing(both: Moments, *, params: Noise, rng: np.random.Generator) -> Mixing:
+def find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) -> Mixing:
     """The matrix that takes the data off the draws, gives them their covariance and adds them to the data.
 
     With Z the draws and X the data, both centred: what is left of Z after its
@@ -252,7 +252,7 @@ METHOD = Masker(
     link="person",
     learns=(
         Mixing,
-        Noise,
+        NoiseMask,
     ),
     forms="form",
 )

@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.group_moments import cross_products
 from anonpipe.methods.masking._basis import DEPENDENT, count_moments, normal_draws, spectral_inverse, turn_rows
-from anonpipe.methods.masking._draws import Sample
+from anonpipe.methods.masking._draws import DrawnSample
 from anonpipe.methods.masking._options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker, no_dummies
 from anonpipe.methods.steps import Reduce, Rows, Step
@@ -407,11 +407,11 @@ def drawn_linear(fit: Linear, correlation: FloatArray, n: int, rng: np.random.Ge
     return Linear(fit.predictors, float(deviation / np.sqrt(n) * rng.standard_normal()), slopes, float(deviation))
 
 
-def count_slopes(part: FloatArray, *, params: Chain, place: int) -> Sample | Slopes:
+def count_slopes(part: FloatArray, *, params: Chain, place: int) -> DrawnSample | Slopes:
     """First a sample; then derivatives of all logistic regressions that have not reached their maximum."""
     if not params.sampled:
         rng = generator(bytes.fromhex(params.key), "sample", place)
-        return Sample.of(part, np.zeros((len(part), 0), dtype=np.int64), SAMPLE_ROWS, params.moments.n, rng)
+        return DrawnSample.of(part, np.zeros((len(part), 0), dtype=np.int64), SAMPLE_ROWS, params.moments.n, rng)
     return _slopes(part, params)
 
 
@@ -440,9 +440,9 @@ def codes_of(part: FloatArray, block: Block) -> IntArray:
     return np.searchsorted(block.categories, category)
 
 
-def fit_categories(counted: Sample | Slopes, *, params: Chain, rng: np.random.Generator, drawn: bool) -> Chain:
+def fit_categories(counted: DrawnSample | Slopes, *, params: Chain, rng: np.random.Generator, drawn: bool) -> Chain:
     """A start, then one step of Newton's method for each; at the end, coefficients from their posterior if `drawn`."""
-    if isinstance(counted, Sample):
+    if isinstance(counted, DrawnSample):
         return replace(params, fits=_started(counted.scores, params), sampled=True)
     slopes = counted
     check_passes(params.passes)
@@ -572,7 +572,7 @@ METHOD = Masker(
         Chain,
         Linear,
         Logit,
-        Sample,
+        DrawnSample,
         Slope,
         Slopes,
     ),

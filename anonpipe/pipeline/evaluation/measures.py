@@ -386,7 +386,7 @@ class _RunReader:
             return np.asarray(matches.groups[:, 0] == self.own_group)
         return None if self.own_row is None else np.asarray(matches.nearest.rows[:, 0] == self.own_row)
 
-    def _scenarios(self) -> dict[str, risk.Scenario] | Reason:
+    def _scenarios(self) -> dict[str, risk.AttackScenario] | Reason:
         work, fitted, cut, scenarios = self.work, self.fitted, self.cut, {}
         for at, scenario in enumerate(fitted.job.measure.scenarios):
             persons = None
@@ -396,7 +396,7 @@ class _RunReader:
             else:
                 classes, sizes = read_class_counts(work, fitted, cut, at)
                 own = looked_up(classes, sizes, self.queries.own_classes[:, at])
-            scenarios[scenario.name] = risk.Scenario(
+            scenarios[scenario.name] = risk.AttackScenario(
                 scenario.described,
                 sizes,
                 persons,
@@ -428,7 +428,7 @@ def measure_risk(data: risk.AttackData, units: bool) -> tuple[tuple[Measurement,
     return tuple(measured), tuple(left_out)
 
 
-def _outcome(measure: risk.Measure, data: risk.AttackData, units: bool) -> risk.Measured | Reason | str:
+def _outcome(measure: risk.RiskMeasure, data: risk.AttackData, units: bool) -> risk.Measured | Reason | str:
     """The figures, or why there are none, in the measure's own words: too few records, or no column that it is for.
 
     A refused measure is not checked, and fails a gate that limits it.

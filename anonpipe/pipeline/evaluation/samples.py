@@ -48,7 +48,7 @@ _QUERIES, _GUESSED, _UNITS, _PREDICATES = (
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SampleRows:
     """The rows of a partition, original and released beside each other."""
 
     # original, released: cells before and after, probabilities after these; shapes (n_rows, n_columns)
@@ -173,7 +173,7 @@ def model_columns(fitted: Fitted) -> tuple[str, ...]:
     return tuple(name for name in fitted.cells.names if name in used)
 
 
-def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -> dict[str, Any]:
+def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: SampleRows) -> dict[str, Any]:
     """Keep the sampled records of a partition; what its task result is to tell of them."""
     if not samples(fitted.job):
         return {}
@@ -204,12 +204,12 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: Rows) -
     return {"fewest_in_group": _fewest(fitted, rows)}
 
 
-def sampled(rows: Rows, at: IntArray) -> dict[str, npt.NDArray[Any]]:
+def sampled(rows: SampleRows, at: IntArray) -> dict[str, npt.NDArray[Any]]:
     """Some rows before and after, with their groups."""
     return {"original": rows.original[at], "released": rows.released[at], "labels": rows.labels[at]}
 
 
-def queried(fitted: Fitted, rows: Rows, at: IntArray, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+def queried(fitted: Fitted, rows: SampleRows, at: IntArray, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
     """What is looked for of some rows, and what is known of their groups."""
     own, labels, keys = rows.original[at], rows.labels[at], key_columns(fitted)
     none, tolerant = np.empty((len(at), 0), np.int64), any(each.tolerant for each in keys)
@@ -235,7 +235,7 @@ def can_be_assigned(fitted: Fitted) -> bool:
     return fitted.unit is None and (links_own(fitted) or grouped)
 
 
-def _assigned(work: Work, fitted: Fitted, rows: Rows, index: int, of: int) -> FloatArray:
+def _assigned(work: Work, fitted: Fitted, rows: SampleRows, index: int, of: int) -> FloatArray:
     """Right links of some cells of a partition where all is assigned at once; see `assigned_cells`.
 
     Large blocks are cut by numbers as they lie in the table, so that only what is drawn becomes features.
@@ -253,7 +253,7 @@ def _assigned(work: Work, fitted: Fitted, rows: Rows, index: int, of: int) -> Fl
     return assigned_cells(original, released, cells, own, owners, sizes, rng)
 
 
-def _on_one_scale(fitted: Fitted, rows: Rows) -> tuple[FloatArray, FloatArray]:
+def _on_one_scale(fitted: Fitted, rows: SampleRows) -> tuple[FloatArray, FloatArray]:
     """Masked numbers of both tables (without any, codes) in deviations of the original, nulls at its mean."""
     places = masked_numbers(fitted) or list(fitted.synthesized)
     original = rows.original[:, places]
@@ -268,7 +268,7 @@ def _on_one_scale(fitted: Fitted, rows: Rows) -> tuple[FloatArray, FloatArray]:
     return next(scaled), next(scaled)
 
 
-def class_counts(fitted: Fitted, rows: Rows, of: int) -> dict[str, npt.NDArray[np.int64]]:
+def class_counts(fitted: Fitted, rows: SampleRows, of: int) -> dict[str, npt.NDArray[np.int64]]:
     """Of each scenario the classes of a partition's originals, and how many are in each.
 
     Where units have several rows, the classes and units that go together. Of a table with more rows than
@@ -308,7 +308,7 @@ def alike_numbers(fitted: Fitted, cells: FloatArray, labels: IntArray) -> IntArr
     return row_numbers(cells[:, [fitted.cells.names.index(name) for name in known_unchanged(fitted)]], labels)
 
 
-def spanning_counts(fitted: Fitted, rows: Rows) -> dict[str, npt.NDArray[Any]]:
+def spanning_counts(fitted: Fitted, rows: SampleRows) -> dict[str, npt.NDArray[Any]]:
     """Counts of a partition, by number of the group: records, records alike, and records of each class."""
     cells, labels = rows.original, rows.labels
     kept = dict(zip(("groups", "group_sizes"), counted(labels), strict=True))
@@ -322,7 +322,7 @@ def spanning_counts(fitted: Fitted, rows: Rows) -> dict[str, npt.NDArray[Any]]:
     return kept
 
 
-def _fewest(fitted: Fitted, rows: Rows) -> int | None:
+def _fewest(fitted: Fitted, rows: SampleRows) -> int | None:
     """Fewest records of a group that are alike in what each keeps of one person; None where nobody counts here."""
     own, counts = fitted.own_positions, fitted.job.measure.risk and fitted.procedure.members == "part"
     if not own or not counts or rows.members is None:
@@ -348,7 +348,7 @@ def _drawn(work: Work, cut: Cut, index: int, what: str, count: int) -> IntArray:
     return np.sort(chosen[(chosen >= begin) & (chosen < begin + rows)]) - begin
 
 
-def _rows_of_units(fitted: Fitted, rows: Rows, drawn: IntArray) -> dict[str, npt.NDArray[Any]]:
+def _rows_of_units(fitted: Fitted, rows: SampleRows, drawn: IntArray) -> dict[str, npt.NDArray[Any]]:
     """In which groups of a partition, and among which records alike, some units have rows; as columns of `UnitRows`."""
     assert rows.units is not None  # where there are units
     chosen, found = np.isin(rows.units, drawn), {}

@@ -21,7 +21,7 @@ from anonpipe.evaluate.risk import (
     NearestMatches,
     Ordered,
     Predicates,
-    Ranks,
+    RankLinkage,
     Whitened,
     guess_nearest,
     key_matches,
@@ -64,7 +64,9 @@ class SearchTargets:
     features: FloatArray  # Of those looked for, shape (n_queries, width)
     control: FloatArray | None  # Of held-out ones, likewise; None where there are too few
     first_half: BoolArray | None  # Which features are of one half of the columns, shape (width,); None for one column
-    ranks: tuple[Ranks, Ranks]  # Of the original and of the release: right where a method shifts or stretches a column
+    ranks: tuple[
+        RankLinkage, RankLinkage
+    ]  # Of the original and of the release: right where a method shifts or stretches a column
     axes: Whitened | None  # Of both tables' pooled covariance; None where records are released in groups
 
 
@@ -95,7 +97,7 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     released, of_groups = known_features(fitted, cells), {"groups": groups, "alike": alike}
     before, after = queries.ranked_original, queries.ranked_released
     axes = Whitened.of(before, after) if links_own(fitted) else None
-    ranks = Ranks.of(before), Ranks.of(after)
+    ranks = RankLinkage.of(before), RankLinkage.of(after)
     targets = SearchTargets(queries.features, control, first_half(fitted), ranks, axes)
     found = search_release(released, targets, begin)
     row_labels: RowLabels = {"release": of_groups, "ranks": of_groups}

@@ -35,7 +35,7 @@ from anonpipe.pipeline.arrays import (
 )
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
-from anonpipe.pipeline.evaluation.samples import Rows, keep_samples
+from anonpipe.pipeline.evaluation.samples import SampleRows, keep_samples
 from anonpipe.pipeline.procedure.record import Decoded, ScoredRows
 from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.types import FloatArray, IntArray
@@ -116,7 +116,9 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         _count_groups(work, fitted, cut, index, decoded.features, channels[:, -1].astype(np.int64))
     members = _members_of(fitted, decoded, channels, cut.rows_before(index), cut.rows_before(scope.first))
     order, file_rows = shuffled(work, cut, index)
-    sample_counts = keep_samples(work, fitted, cut, index, Rows(cells, _read(fitted, decoded), members, order, units))
+    sample_counts = keep_samples(
+        work, fitted, cut, index, SampleRows(cells, _read(fitted, decoded), members, order, units)
+    )
     arrays = {SYNTHETIC: decoded.cells, ADDED: decoded.added, LABELS: None if members is None else members[:, None]}
     assign_to_files(work, cut, index, order, {name: array for name, array in arrays.items() if array is not None})
     return {

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import Nearest, Ranks, Whitened, nearest
+from anonpipe.evaluate.risk import Nearest, RankLinkage, Whitened, nearest
 from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._linkage import score_linkage, surest_links
 from tests.naive import finding as naive
@@ -83,7 +83,7 @@ def test_ranks_see_through_a_stretch():
     features = rng.normal(size=(500, 3))
     released = np.exp(features) * 7 + 50
     by_value = score_linkage(nearest(released, features, 2), np.arange(500), released=500)
-    found = nearest(Ranks.of(released).apply(released), Ranks.of(features).apply(features), 2)
+    found = nearest(RankLinkage.of(released).apply(released), RankLinkage.of(features).apply(features), 2)
     assert score_linkage(found, np.arange(500), released=500, basis="ranks").first == 500
     assert by_value.first < 20
 
@@ -92,12 +92,12 @@ def test_ranks_as_the_twin_and_monotone():
     rng = np.random.default_rng(3)
     table, values = np.round(rng.normal(size=(30, 2)), 1), np.round(rng.normal(size=(20, 2)), 1)
     expected = [[naive.rank_share(row[j], table[:, j]) for j in range(2)] for row in values]
-    assert Ranks.of(table).apply(values) == pytest.approx(np.array(expected))
-    assert Ranks.of([[1.0], [1.0]]).apply([[0.0], [1.0], [2.0]]).tolist() == [[0.0], [0.5], [1.0]]
+    assert RankLinkage.of(table).apply(values) == pytest.approx(np.array(expected))
+    assert RankLinkage.of([[1.0], [1.0]]).apply([[0.0], [1.0], [2.0]]).tolist() == [[0.0], [0.5], [1.0]]
     with pytest.raises(InputError, match="1 columns for ranks of 2"):
-        Ranks.of(table).apply(values[:, :1])
+        RankLinkage.of(table).apply(values[:, :1])
     with pytest.raises(InputError, match="0 records"):
-        Ranks.of(np.empty((0, 1)))
+        RankLinkage.of(np.empty((0, 1)))
 
 
 def test_refusals():

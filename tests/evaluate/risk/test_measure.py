@@ -14,9 +14,9 @@ from anonpipe.evaluate.risk import (
     ClassShares,
     Coding,
     InferenceTask,
-    Measure,
     Nearest,
     NearestMatches,
+    RiskMeasure,
     guess_nearest,
 )
 from anonpipe.methods.grouping import class_disclosure
@@ -81,6 +81,6 @@ def test_measures_need_no_run():
 
 
 def test_a_measure_that_gives_other_figures_than_it_says_is_refused():
-    measure = Measure("closest", "closest", ("closest_record.p5",), BY_KEY["closest_record"].function)
+    measure = RiskMeasure("closest", "closest", ("closest_record.p5",), BY_KEY["closest_record"].function)
     with pytest.raises(AnonpipeError, match="closest gave other figures"):
         measure.of(SimpleNamespace(rows=60, released=found(1), original=found(2)))

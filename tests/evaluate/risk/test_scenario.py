@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk import MEASURES, Ordered, Scenario, around, key_matches, scenario_risk
+from anonpipe.evaluate.risk import MEASURES, AttackScenario, Ordered, around, key_matches, scenario_risk
 from anonpipe.evaluate.risk._scenario import individual_risk
 from tests.naive import scenario as naive
 
@@ -111,7 +111,7 @@ def test_everything_is_the_stewards_and_held_against_the_agencys_threshold():
 
 def test_without_links_the_original_is_measured_alone():
     known = SimpleNamespace(
-        k=3, scenarios={"a": Scenario(["x"], np.array([1, 4]), None, np.array([1]), Reason.NO_LINK, None, 5)}
+        k=3, scenarios={"a": AttackScenario(["x"], np.array([1, 4]), None, np.array([1]), Reason.NO_LINK, None, 5)}
     )
     names = [one.name for one in MEASURE.of(known)]
     assert names == [

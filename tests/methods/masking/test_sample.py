@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from anonpipe.methods.masking._draws import Sample
+from anonpipe.methods.masking._draws import DrawnSample
 
 
 @pytest.mark.parametrize("size", [1, 40, 400, 1_000])
@@ -10,7 +10,7 @@ def test_the_sample_is_of_the_smallest_keys_of_all_records(size):
     for place, part in enumerate(np.split(scores, np.cumsum(parts)[:-1])):
         taken.append(np.random.default_rng(place).integers(2**62, size=len(part)))
         codes = np.arange(len(part))[:, None]
-        found = Sample.of(part, codes, size, len(scores), np.random.default_rng(place))
+        found = DrawnSample.of(part, codes, size, len(scores), np.random.default_rng(place))
         whole = found if whole is None else whole.merge(found)
     order = np.argsort(np.concatenate(taken))[:size]
     assert whole.scores[:, 0].tolist() == scores[order, 0].tolist()
@@ -20,5 +20,5 @@ def test_the_sample_is_of_the_smallest_keys_of_all_records(size):
 
 def test_parts_of_a_large_table_hand_on_few_records():
     rng = np.random.default_rng(0)
-    part = Sample.of(np.zeros((10_000, 1)), np.zeros((10_000, 0), dtype=np.int64), 100, 1_000_000, rng)
+    part = DrawnSample.of(np.zeros((10_000, 1)), np.zeros((10_000, 0), dtype=np.int64), 100, 1_000_000, rng)
     assert len(part.keys) <= 20
