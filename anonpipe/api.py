@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -88,7 +89,7 @@ class Anonymized:
             [
                 f"Anonymized: {self.verdict.word}, {shape}; {len(self.measures)} measures",
                 f"checks   {words.counts(self.verdict)}",
-                *(words.table(self.verdict) if passed else words.failures(self.verdict, self.remedies)),
+                *(words.table(self.verdict) if passed else words.failures(self.verdict, self.remedies, sys.maxsize)),
                 *(f"warning: {warning}" for warning in self.warnings),
             ]
         )

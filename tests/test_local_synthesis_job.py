@@ -164,7 +164,7 @@ def test_a_group_under_k_publishes_nothing(tmp_path, table, monkeypatch):
         return made
 
     monkeypatch.setattr(_local_synthesis, "group_rows", leaky)
-    monkeypatch.setattr(_local_synthesis.Groups, "sizes", property(lambda self: np.append(self.counts, 3)))
+    monkeypatch.setattr(_local_synthesis.MixtureGroups, "sizes", property(lambda self: np.append(self.counts, 3)))
     outcome = small.run(job_of(tmp_path, table))
     assert outcome.version is None and "smallest group" in failed(outcome)
 

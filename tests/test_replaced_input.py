@@ -88,13 +88,16 @@ def released_sums(world):
     return [file["sha256"] for file in release.read_manifest(release.resolve(job(world).output))["files"]]
 
 
+_OF_ONE_TABLE: list[list[str] | None] = []  # Released sums of either table alone; they do not depend on the folder
+
+
 def allowed(world):
-    sums = []
-    for name in ("old", "new"):
-        replace(world, name, "rename")
-        sums.append(released_sums(world))
-    assert None not in sums and sums[0] != sums[1]
-    return [*sums, None]
+    if not _OF_ONE_TABLE:
+        for name in ("old", "new"):
+            replace(world, name, "rename")
+            _OF_ONE_TABLE.append(released_sums(world))
+        assert None not in _OF_ONE_TABLE and _OF_ONE_TABLE[0] != _OF_ONE_TABLE[1]
+    return [*_OF_ONE_TABLE, None]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -144,6 +147,7 @@ def test_identifiers_alone_are_compared_too(world, monkeypatch):
 @pytest.mark.parametrize("way", WAYS)
 def test_replacement_at_fifty_moments(world, way):
     expected = allowed(world)
+    replace(world, "old", "rename")
     begin = time.perf_counter()
     released_sums(world)
     length = time.perf_counter() - begin
