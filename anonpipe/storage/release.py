@@ -3,7 +3,7 @@
     output/versions/<version>/part-00000.parquet ... _manifest.json _manifest.json.sig _report.json _report.html
     output/CURRENT          the name of the current version (object stores, and everywhere)
     output/release          a link to the current version (local disks)
-    output/steward/         reports for the steward exclusive_lock, one a version and one of a run that failed;
+    output/steward/         reports for the steward alone, one a version and one of a run that failed;
                             outside, where the job names a place for them
 
 A reader follows the pointer and sees the old release or the new one, whole.
