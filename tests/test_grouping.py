@@ -108,7 +108,7 @@ def test_one_run_a_class_averaged(tmp_path, synthesize):
     given = job(
         tmp_path,
         cluster={"method": "crest", "block_rows": 300},
-        sensitive={"several": "average"},
+        sensitive={"combine": "average"},
         synthesize={"method": synthesize},
     )
     outcome = small.run(given)
@@ -125,13 +125,13 @@ def test_one_run_a_class_averaged(tmp_path, synthesize):
         ({"cluster": {"method": "crest"}, "columns": {"age": COLUMNS["age"]}}, "needs a column with role sensitive"),
         ({"sensitive": {"l_diversity": 2}, "columns": {"age": COLUMNS["age"]}}, "needs a column with role sensitive"),
         ({"cluster": {"method": "crest", "refine": True}}, "would undo"),
-        ({"sensitive": {"several": "average"}}, "needs a method that mixes sensitive values"),
+        ({"sensitive": {"combine": "average"}}, "needs a method that mixes sensitive values"),
         (
-            {"cluster": {"method": "crest"}, "sensitive": {"several": "average"}, "synthesize": {"method": "gaussian"}},
+            {"cluster": {"method": "crest"}, "sensitive": {"combine": "average"}, "synthesize": {"method": "gaussian"}},
             "centroid, or micro_perturbation",
         ),
         (
-            {"cluster": {"method": "crest"}, "sensitive": {"several": "average", "l_diversity": 2}},
+            {"cluster": {"method": "crest"}, "sensitive": {"combine": "average", "l_diversity": 2}},
             "no single grouping",
         ),
         ({"sensitive": {"diversity": "entropy"}}, "give l_diversity too"),

@@ -72,7 +72,7 @@ def night(table, at_least=5, at_most=20, job="job", parts=1):
     for part in np.array_split(np.arange(table.num_rows), parts):
         tracers.append(UnitTracer.of("person", COLUMNS, keyed(SECRET, "units"), at_least))
         tracers[-1].add(table.take(part).combine_chunks().to_batches()[0])
-    repeat = {"growing": True, "at_least": at_least, "at_most": at_most}
+    repeat = {"growing": True, "min_changed": at_least, "max_overlapping": at_most}
     given = {"input": "a", "output": "b", "k": 5, "columns": DECLARED, **GROWING, "repeat": repeat}
     counted = counted_units(parse_job(given), [each.sums for each in tracers])
     return replace(trace(table, COLUMNS, job), counted=counted)
@@ -142,7 +142,7 @@ def test_only_so_many_releases_overlap(out):
     note_release(night(grown), SECRET, out, "v2")
     again = pa.concat_tables([grown, people(60, 6)])
     assert find_overlaps(night(again, at_most=3), SECRET, out).problems == ()
-    assert "overlaps with 2 earlier releases, and repeat.at_most is 2" in said(
+    assert "overlaps with 2 earlier releases, and repeat.max_overlapping is 2" in said(
         find_overlaps(night(again, at_most=2), SECRET, out)
     )
 
@@ -247,7 +247,7 @@ def test_limits_of_a_growing_register_are_these(tmp_path, monkeypatch):
         ({"columns": {name: each for name, each in DECLARED.items() if name != "person"}}, "role unit"),
         ({"rows_per_unit": "many"}, "role unit"),
         ({"strata": {}}, "status"),
-        ({"repeat": {"growing": True, "at_least": 4}}, "at_least is 4"),
+        ({"repeat": {"growing": True, "min_changed": 4}}, "min_changed is 4"),
         ({"columns": PLAIN, "synthesize": {"method": "centroid"}}, "means of the group give his values: size"),
         ({"columns": PLAIN, "mask": {"method": "generalize"}}, "does not go with generalize"),
     ],

@@ -195,6 +195,40 @@ def test_digest_follows_what_decides_the_release_and_nothing_else():
     assert looser.digest() == job.digest() and looser.run_digest() != job.run_digest()
 
 
+RENAMED_KEYS = {
+    "combine": (
+        {"cluster": {"method": "crest"}, "sensitive": {"combine": "average"}, "synthesize": {"method": "centroid"}},
+        "f10e849b6e684ecd",
+        "310989aa12de8788",
+    ),
+    "tolerance": (
+        {
+            "measure": {
+                "scenarios": [
+                    {"name": "x", "knows": ["age", "sex"], "tolerance": {"age": 2}},
+                    {"name": "y", "knows": ["income"], "tolerance": {"income": "10%"}},
+                ]
+            }
+        },
+        "fe9f3028e35e5ceb",
+        "ba8658b16aa201d1",
+    ),
+    "repeat": ({"repeat": {"allow": "why", "max_overlapping": 3}}, "fe9f3028e35e5ceb", "d5d7082fb46e3cb4"),
+    "rows per byte": ({"run": {"max_rows_per_byte": 99.0}}, "fe9f3028e35e5ceb", "690751f3e122af22"),
+}
+
+
+@pytest.mark.parametrize("name", RENAMED_KEYS)
+def test_digests_are_those_of_the_former_keys(name):
+    """Digests begin as of the spellings several, within, at_least, at_most and most_rows_per_byte."""
+    number, mixed = {"kind": "integer", "transform": "none"}, {"kind": "integer", "role": "sensitive"}
+    columns = {"age": number, "income": number, "sex": {"kind": "categorical", "role": "key"}}
+    columns |= {"d": {"kind": "categorical", "role": "sensitive"}, "e": mixed}
+    sections, digest, of_run = RENAMED_KEYS[name]
+    job = parse_job({"input": "a", "output": "b", "k": 5, "columns": columns, **sections})
+    assert (job.digest()[:16], job.run_digest()[:16]) == (digest, of_run)
+
+
 def test_missing_bounds_are_a_warning_and_declared_ones_are_not():
     job = parse_job(changed(columns={**BASE["columns"], "income": {"kind": "continuous", "transform": "none"}}))
     assert [w for w in job.warnings() if "bounds" in w and "'income'" in w] and len(job.warnings()) == 1

@@ -148,7 +148,7 @@ def test_scenarios_are_counted_in_the_original(tmp_path):
     )
     scenarios = [
         {"name": "neighbour", "knows": ["age", "place"]},
-        {"name": "near", "knows": ["age", "place"], "within": {"age": 3}},
+        {"name": "near", "knows": ["age", "place"], "tolerance": {"age": 3}},
     ]
     found = evaluate_release(first, second, job_of(measure={"utility": False, "scenarios": scenarios}))
     sizes = original.group_by(["age", "place"]).aggregate([([], "count_all")])["count_all"].to_numpy()

@@ -81,7 +81,7 @@ class Partition(Options):
 class Sensitive(Options):
     """What columns with role sensitive ask of the groups; those in strata.by, one value per stratum, are left out.
 
-    `several` says how a grouping method that mixes sensitive values handles more than
+    `combine` says how a grouping method that mixes sensitive values handles more than
     one: as one `compound`, or by one run per column whose results are averaged
     (`average`; Li & Sarkar 2013, section 8). `l_diversity` and `t_closeness`
     are held for every sensitive column by merging near groups: `diversity`
@@ -90,7 +90,7 @@ class Sensitive(Options):
     shares, or, for values with an order, the earth mover's distance (`ordered`).
     """
 
-    several: Literal["compound", "average"] = "compound"
+    combine: Literal["compound", "average"] = "compound"
     l_diversity: float | None = Field(default=None, gt=1)
     diversity: Literal["distinct", "entropy"] = "distinct"
     t_closeness: float | None = Field(default=None, gt=0, lt=1)
@@ -252,30 +252,30 @@ _Percent = Annotated[str, Field(pattern=_PERCENT)]
 class Scenario(Options):
     """What an intruder knows of a person: some released columns, and no others.
 
-    Of a number `within` says how far what he knows may be off: `{age: 2, income: 10%}`.
+    Of a number `tolerance` says how far what he knows may be off: `{age: 2, income: 10%}`.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")
     knows: tuple[str, ...] = Field(min_length=1)
-    within: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | _Percent] = Field(default_factory=dict)
+    tolerance: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | _Percent] = Field(default_factory=dict)
 
-    @field_validator("within", mode="before")
+    @field_validator("tolerance", mode="before")
     @classmethod
-    def _numbers_or_shares(cls, within: Any) -> Any:
+    def _numbers_or_shares(cls, tolerance: Any) -> Any:
         """In words of the job: the model's own tell of both forms, each by itself."""
-        for name, far in within.items() if isinstance(within, dict) else ():
+        for name, far in tolerance.items() if isinstance(tolerance, dict) else ():
             number = isinstance(far, int | float) and not isinstance(far, bool)
             if not (number and 0 < far < math.inf) and not (isinstance(far, str) and re.fullmatch(_PERCENT, far)):
                 raise ValueError(
                     f"of {name!r} {far!r} was given; it takes a number above 0, in the unit of the column (of a date "
                     "days), or a part of the value, such as 10%"
                 )
-        return within
+        return tolerance
 
     @property
     def tolerances(self) -> list[tuple[float, float]]:
         """Of each column known how far it may be off, and in parts of the value."""
-        given = (self.within.get(name, 0.0) for name in self.knows)
+        given = (self.tolerance.get(name, 0.0) for name in self.knows)
         return [(0.0, float(each.rstrip(" %")) / 100) if isinstance(each, str) else (each, 0.0) for each in given]
 
     @property
@@ -283,7 +283,7 @@ class Scenario(Options):
         """What is known, in words."""
         limits = {
             name: f" within {limit if isinstance(limit, str) else format(limit, 'g')}"
-            for name, limit in self.within.items()
+            for name, limit in self.tolerance.items()
         }
         return tuple(name + limits.get(name, "") for name in self.knows)
 
@@ -406,7 +406,7 @@ class RunSettings(Options):
     other, whoever reaches it can run programs on the workers and read the
     rows: it is used only with `trust_network: true`. `staging` is a folder of
     this machine (or of a disk that all workers share). An input of more rows
-    than `most_rows_per_byte` times its bytes is refused: a few bytes of
+    than `max_rows_per_byte` times its bytes is refused: a few bytes of
     Parquet can stand for a billion equal rows. What crashed runs left in the
     staging is deleted `keep_days` after their last step, at the start of the
     next run.
@@ -419,7 +419,7 @@ class RunSettings(Options):
     staging: str | None = None
     retries: int = Field(default=2, ge=0)
     keep_days: float = Field(default=7.0, gt=0)
-    most_rows_per_byte: float = Field(default=16.0, gt=0)
+    max_rows_per_byte: float = Field(default=16.0, gt=0)
 
     @field_validator("staging")
     @classmethod
@@ -480,22 +480,22 @@ class Repeat(Options):
 
     `growing` is for a register that persons join and leave, or whose records
     change. It is then released again where, against every earlier release that
-    is known, at least `at_least` units (k unless more are asked for) or none
+    is known, at least `min_changed` units (k unless more are asked for) or none
     differ in every column, and twice as many in all, among the records of
-    every stratum; where no more than `at_most` releases overlap. In every
+    every stratum; where no more than `max_overlapping` releases overlap. In every
     stratum counts of categories and nulls are rounded at random to multiples
-    of `at_least`, always the same way, one to three times as many records as
+    of `min_changed`, always the same way, one to three times as many records as
     that are written nowhere, and normal scores go back to the distribution of
     a sample of 95 %. It needs the column that names the unit (role unit, or a
     single identifier), whose values stay with the persons, one row of each,
     all columns that are released unchanged in `strata.by`, and strata of ten
-    times `at_least` records.
+    times `min_changed` records.
     """
 
     allow: str | None = Field(default=None, min_length=1, pattern=r"\S")
     growing: bool = False
-    at_least: int | None = Field(default=None, ge=2, le=1_000)
-    at_most: int = Field(default=20, ge=2)
+    min_changed: int | None = Field(default=None, ge=2, le=1_000)
+    max_overlapping: int = Field(default=20, ge=2)
 
 
 @dataclass(frozen=True)
@@ -635,8 +635,8 @@ class Job(Options):
                 f"are in no strata.by the counts would be exact: {', '.join(exact)}; mask or drop them, or put them "
                 "into strata.by"
             )
-        if self.repeat.at_least is not None and self.repeat.at_least < self.k:
-            raise ValueError(f"repeat.at_least is {self.repeat.at_least}, and k={self.k}; give k or more")
+        if self.repeat.min_changed is not None and self.repeat.min_changed < self.k:
+            raise ValueError(f"repeat.min_changed is {self.repeat.min_changed}, and k={self.k}; give k or more")
         return self
 
     def of_rows(self, rows: int) -> Job:
@@ -691,7 +691,7 @@ class Job(Options):
     @property
     def fewest_changed(self) -> int | None:
         """Units that must differ from an earlier release, to multiples of which counts are rounded; None for any."""
-        return (self.repeat.at_least or self.k) if self.repeat.growing else None
+        return (self.repeat.min_changed or self.k) if self.repeat.growing else None
 
     @model_validator(mode="after")
     def _reports_stay_with_the_steward(self) -> Job:
@@ -779,18 +779,18 @@ class Job(Options):
                 f"cluster.refine does not look at sensitive values and would undo what {options.method} does; "
                 "set it to false"
             )
-        if asked.several == "average":
+        if asked.combine == "average":
             if not by_classes or len(self.sensitive_columns) < 2:
                 raise ValueError(
-                    "sensitive.several: average needs a method that mixes sensitive values, and two columns to mix"
+                    "sensitive.combine: average needs a method that mixes sensitive values, and two columns to mix"
                 )
             if not SYNTHESIZERS[synthesize.method].averages(synthesize):
                 raise ValueError(
-                    "sensitive.several: average needs synthesize.method centroid, or micro_perturbation with form "
+                    "sensitive.combine: average needs synthesize.method centroid, or micro_perturbation with form "
                     "independent: the moments of one group mean nothing where a record is in several"
                 )
             if asked.conditions:
-                raise ValueError("sensitive.several: average has no single grouping to hold l_diversity or t_closeness")
+                raise ValueError("sensitive.combine: average has no single grouping to hold l_diversity or t_closeness")
         if asked.closeness == "ordered":
             for name in self.sensitive_columns:
                 if self.columns[name].kind is Kind.CATEGORICAL:
@@ -828,23 +828,23 @@ class Job(Options):
                 )
             if len(set(each.knows)) < len(each.knows):
                 raise ValueError(f"{where}: a column is named twice in knows; name each once")
-            if unknown := [name for name in each.within if name not in each.knows]:
+            if unknown := [name for name in each.tolerance if name not in each.knows]:
                 what = "is not in its knows" if unknown[0] in self.columns else "is no column of the job"
                 raise ValueError(
-                    f"{where}: within names {unknown[0]!r}, which {what}; it is for numbers and dates among "
+                    f"{where}: tolerance names {unknown[0]!r}, which {what}; it is for numbers and dates among "
                     f"{', '.join(each.knows)}"
                 )
-            if odd := [name for name in each.within if self.columns[name].kind.coded]:
+            if odd := [name for name in each.tolerance if self.columns[name].kind.coded]:
                 raise ValueError(
-                    f"{where}: within is for numbers and dates, and {odd[0]!r} is {self.columns[odd[0]].kind.value}; "
-                    "leave it out"
+                    f"{where}: tolerance is for numbers and dates, and {odd[0]!r} is "
+                    f"{self.columns[odd[0]].kind.value}; leave it out"
                 )
             if none := [
                 name
                 for name, (far, part) in zip(each.knows, each.tolerances, strict=True)
-                if name in each.within and not far + part > 0
+                if name in each.tolerance and not far + part > 0
             ]:
-                raise ValueError(f"{where}: {none[0]!r} is known within nothing; give more than 0, or leave it out")
+                raise ValueError(f"{where}: {none[0]!r} has tolerance 0; give more than 0, or leave it out")
         return self
 
     @model_validator(mode="after")
@@ -1126,6 +1126,15 @@ class Job(Options):
             column["role"] = _DIGEST_ROLES.get(column["role"], column["role"])
         # The digest keys the noise, so its spelling stays when keys of the job are renamed
         content["classes"] = content.pop("sensitive", None)
+        former_keys: list[tuple[dict[str, Any] | None, dict[str, str]]] = [
+            (content["classes"], {"combine": "several"}),
+            (content.get("repeat"), {"min_changed": "at_least", "max_overlapping": "at_most"}),
+            *((scenario, {"tolerance": "within"}) for scenario in content.get("measure", {}).get("scenarios", ())),
+        ]
+        for section, spelling in former_keys:
+            if section is not None:
+                for key, former in spelling.items():
+                    section[former] = section.pop(key)
         if content.get("mask") and "conditioning" in content["mask"]:
             content["mask"]["kept"] = content["mask"].pop("conditioning")
         text = "".join((json.dumps(content, sort_keys=True), *also))

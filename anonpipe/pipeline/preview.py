@@ -93,7 +93,7 @@ class Preview:
             *(
                 _wrapped("scenario", f"{section.name}: who knows {', '.join(section.described)}: measured by the run")
                 for section in job.measure.scenarios
-                if section.within
+                if section.tolerance
             ),
             *(_wrapped("analysis", f"{section.name}: {options_text(section.limits)}") for section in job.analyses),
             *self.warning_lines(),
@@ -335,7 +335,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
             if changed is not None:
                 changed.add(batch, kept)
             for parts, scenario in zip(classes, job.measure.scenarios, strict=True):
-                if not scenario.within:
+                if not scenario.tolerance:
                     parts.append(_classes(job, batch.select(scenario.knows), kept, units, key, source.rows))
             by, enough = job.strata.by, None if units is None else (units, job.k)
             scan = scan_batch(batch, job.columns, first_row, job.counted, kept, by, job.scored_by, enough, job.k)
@@ -370,7 +370,7 @@ def _scenarios(job: Job, classes: Sequence[Sequence[IntArray]], persons: int) ->
     """The risk of the original in each scenario."""
     measure = job.measure
     for scenario, parts in zip(measure.scenarios, classes, strict=True):
-        if scenario.within:
+        if scenario.tolerance:
             continue
         if job.unit_column is None:
             sizes = added([(part[0], part[1]) for part in parts])[1]

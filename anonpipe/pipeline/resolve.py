@@ -207,7 +207,7 @@ def counted_units(job: Job, sums: list[UnitSums]) -> CountedUnits | None:
         tuple(names),
         merge_sums(sums),
         job.fewest_changed,
-        job.repeat.at_most,
+        job.repeat.max_overlapping,
     )
 
 

@@ -137,7 +137,7 @@ def refuse_other_table(job: Job) -> None:
 def check_input(job: Job, source: Source) -> None:
     """Refuse an input that does not fit the job."""
     check_types(source.schema, job.columns)
-    check_rows(source.rows, source.bytes, job.run.most_rows_per_byte)
+    check_rows(source.rows, source.bytes, job.run.max_rows_per_byte)
 
 
 def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[str, Any]) -> None:

@@ -426,7 +426,7 @@ def check_rows(rows: int, size: int, most_a_byte: float) -> None:
     if rows > most_a_byte * max(size, _SMALL):
         raise InputError(
             f"the input has {rows:,} rows in {size:,} bytes, {rows / max(size, 1):.0f} a byte, and {most_a_byte:g} are "
-            "allowed; look whether it is what it should be, and if it is, give run.most_rows_per_byte"
+            "allowed; look whether it is what it should be, and if it is, give run.max_rows_per_byte"
         )
 
 

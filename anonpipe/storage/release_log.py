@@ -49,8 +49,8 @@ class CountedUnits:
     # The released columns, by name, as `UnitSums.columns` numbers them; what has other numbers is of whole records
     names: tuple[str, ...]
     sums: UnitSums  # What was counted
-    at_least: int  # Units that must differ in a column, if any do; twice as many in all, in each combination
-    at_most: int  # Releases that may overlap, this one among them
+    min_changed: int  # Units that must differ in a column, if any do; twice as many in all, in each combination
+    max_overlapping: int  # Releases that may overlap, this one among them
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,8 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
     uncounted = [str(line["version"]) for line in lines if line not in of_units and line["version"] not in accepted]
     problems += [_UNCOUNTED.format(count=len(uncounted), names=", ".join(uncounted))] if uncounted else []
     problems += _too_few(trace.counted, of_units)
-    if len(lines) + 1 > trace.counted.at_most:
-        problems.append(_TOO_MANY.format(count=len(lines), at_most=trace.counted.at_most))
+    if len(lines) + 1 > trace.counted.max_overlapping:
+        problems.append(_TOO_MANY.format(count=len(lines), at_most=trace.counted.max_overlapping))
     return Overlaps(tuple(problems), tuple(warnings), len(of_units), tuple(uncounted))
 
 
@@ -273,8 +273,8 @@ _UNCOUNTED = (
     "counted none, or by another unit or in other columns: {names}"
 )
 _TOO_MANY = (
-    "this input overlaps with {count} earlier releases, and repeat.at_most is {at_most}: holders of all can average "
-    "out their noise. Begin a new series, or set repeat.at_most higher (see docs/threats.md)"
+    "this input overlaps with {count} earlier releases, and repeat.max_overlapping is {at_most}: holders of all can "
+    "average out their noise. Begin a new series, or set repeat.max_overlapping higher (see docs/threats.md)"
 )
 _TOO_FEW = (
     "since the release of {time} units joined, left or changed, but too few ({what}): {at_least} or none must in every "
@@ -297,13 +297,15 @@ def _too_few(counted: CountedUnits, lines: Sequence[dict[str, Any]]) -> list[str
     for line in reversed(lines):
         changed, columns = counted.sums.changed(StoredSums(**line["counted"]).read)
         few = np.where(
-            columns < n_columns, (changed > 0) & (changed < counted.at_least), changed < 2 * counted.at_least
+            columns < n_columns, (changed > 0) & (changed < counted.min_changed), changed < 2 * counted.min_changed
         )
         few &= columns >= 0
         if few.any():
             where = ", ".join(sorted({names[at] for at in columns[few].tolist()}))
             return [
-                _TOO_FEW.format(time=line["time"], at_least=counted.at_least, twice=2 * counted.at_least, what=where)
+                _TOO_FEW.format(
+                    time=line["time"], at_least=counted.min_changed, twice=2 * counted.min_changed, what=where
+                )
             ]
     return []
 

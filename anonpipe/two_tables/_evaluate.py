@@ -406,8 +406,8 @@ def _scenarios(tables: Tables, found: SearchResults, measure: Measure) -> dict[s
     for scenario in measure.scenarios:
         places = [names.index(name) for name in scenario.knows]
         batches, known, persons = tables.cells(tables.original), found.cells[:, places], None
-        if scenario.within:
-            values = coded_numbers(tables.encoder, scenario.within)
+        if scenario.tolerance:
+            values = coded_numbers(tables.encoder, scenario.tolerance)
             known = with_numbers(found.cells, values)[:, places]
             predicates = risk.around(known, places, scenario.tolerances)
             cells_of = (risk.Ordered.of(with_numbers(cells, values)) for _, cells in batches)

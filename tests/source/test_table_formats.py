@@ -85,9 +85,9 @@ def test_a_few_bytes_of_a_billion_rows_are_refused_before_a_row_is_read(tmp_path
     monkeypatch.setattr("anonpipe.source.read_parquet", None)
     for run in (lambda: pipeline.execute(job, cluster=False), lambda: preview(job)):
         with pytest.raises(
-            InputError, match=r"200,000 rows in .* bytes, .* a byte, and 16 are allowed.*most_rows_per_byte"
+            InputError, match=r"200,000 rows in .* bytes, .* a byte, and 16 are allowed.*max_rows_per_byte"
         ):
             run()
-    trusted = job.model_copy(update={"run": job.run.model_copy(update={"most_rows_per_byte": 1e6})})
+    trusted = job.model_copy(update={"run": job.run.model_copy(update={"max_rows_per_byte": 1e6})})
     with pytest.raises(Exception, match=r"NoneType|TypeError"):  # it goes on to the rows
         pipeline.execute(trusted, cluster=False)

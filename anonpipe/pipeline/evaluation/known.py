@@ -116,12 +116,12 @@ def key_columns(fitted: Fitted) -> list[KeyColumns]:
     owners, found = _owners(fitted), []
     for scenario in fitted.job.measure.scenarios:
         places = [fitted.cells.names.index(name) for name in scenario.knows]
-        exact = [at for at, name in zip(places, scenario.knows, strict=True) if name not in scenario.within]
+        exact = [at for at, name in zip(places, scenario.knows, strict=True) if name not in scenario.tolerance]
         unchanged = [at for at in exact if fitted.cells.columns[at].role.unchanged]
         others = [name for name, at in zip(scenario.knows, places, strict=True) if at not in unchanged]
         masked = np.array([owner in others for owner in owners], dtype=np.bool_)
         found.append(
-            KeyColumns(places, unchanged, masked, scenario.tolerances, coded_numbers(fitted.cells, scenario.within))
+            KeyColumns(places, unchanged, masked, scenario.tolerances, coded_numbers(fitted.cells, scenario.tolerance))
         )
     return found
 

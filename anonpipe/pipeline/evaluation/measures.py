@@ -390,7 +390,7 @@ class _RunReader:
         work, fitted, cut, scenarios = self.work, self.fitted, self.cut, {}
         for at, scenario in enumerate(fitted.job.measure.scenarios):
             persons = None
-            if scenario.within:
+            if scenario.tolerance:
                 sizes = own = found_within(work, cut, at)
                 persons = np.ones_like(sizes)
             else:

@@ -125,7 +125,7 @@ def _of_groups(
     return GroupEvidence(
         guarantee=guarantee,
         identical=fitted.procedure.identical_within_groups,
-        asked=ClassConditions(**job.by_groups.sensitive.model_dump(exclude={"several"})),
+        asked=ClassConditions(**job.by_groups.sensitive.model_dump(exclude={"combine"})),
         smallest_group=min(result["smallest_group"] for result in decoded),
         smallest_units=None if fitted.unit is None else min(result["smallest_units"] for result in decoded),
         largest_share=None if fitted.unit is None else max(result["largest_share"] for result in decoded),

@@ -64,7 +64,7 @@ def _classes(job: Job, encoders: Encoders) -> tuple[ClassColumn | Compound, ...]
     """The sensitive columns whose classes can mix in a group, and their combination if the grouping needs it."""
     columns = class_columns(encoders.cells, encoders.scan, job.sensitive_columns)
     methods = job.by_groups
-    if not GROUPINGS[methods.cluster.method].classes or methods.sensitive.several == "average":
+    if not GROUPINGS[methods.cluster.method].classes or methods.sensitive.combine == "average":
         return columns
     return (*columns, compound_of(encoders.cells, encoders.scan, columns))
 
@@ -73,7 +73,7 @@ def _layout(job: Job, encoders: Encoders, classes: tuple[ClassColumn | Compound,
     n_sensitive = len(job.sensitive_columns)
     grouped_by: tuple[int, ...] = ()
     if GROUPINGS[job.by_groups.cluster.method].classes:
-        average = job.by_groups.sensitive.several == "average"
+        average = job.by_groups.sensitive.combine == "average"
         grouped_by = tuple(range(n_sensitive)) if average else (n_sensitive,)
     return Layout(
         k=job.k,
@@ -147,8 +147,8 @@ def _check_units(job: Job, unit: UnitColumn) -> None:
     counts_rows += [f"sensitive.{name}" for name in ("l_diversity", "t_closeness") if getattr(job.sensitive, name)]
     if job.decode.restore_survival_times:
         counts_rows.append("decode.restore_survival_times")
-    if any(scenario.within for scenario in job.measure.scenarios):
-        counts_rows.append("measure.scenarios with within")
+    if any(scenario.tolerance for scenario in job.measure.scenarios):
+        counts_rows.append("measure.scenarios with a tolerance")
     if counts_rows:
         raise JobError(
             f"{' and '.join(counts_rows)} would count rows, but column {unit.name!r} has units of up to "

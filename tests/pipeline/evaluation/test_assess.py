@@ -224,7 +224,7 @@ def test_averaged_groupings_have_no_groups_to_find(tmp_path):
         columns,
         gates=LOOSE,
         cluster={"method": "crest"},
-        sensitive={"several": "average"},
+        sensitive={"combine": "average"},
         synthesize={"method": "centroid"},
         measure=RISK,
     )

@@ -227,9 +227,9 @@ def test_what_makes_no_sense_is_refused_before_the_run(measure, gates, said):
         parse_job({"input": "-", "output": "-", "k": 5, "columns": columns, "measure": measure, "gates": gates})
 
 
-WITHIN = [{"name": "friend", "knows": ["age", "income", "sex"], "within": {"age": 20, "income": "60 %"}},
+WITHIN = [{"name": "friend", "knows": ["age", "income", "sex"], "tolerance": {"age": 20, "income": "60 %"}},
           {"name": "file", "knows": ["region", "sex"]},
-          {"name": "clerk", "knows": ["age", "region"], "within": {"age": 5}}]  # fmt: skip
+          {"name": "clerk", "knows": ["age", "region"], "tolerance": {"age": 5}}]  # fmt: skip
 
 
 @pytest.mark.parametrize("age", [{"kind": "integer", "transform": "none"}, {"kind": "integer", "role": "key"}])
@@ -249,7 +249,7 @@ def test_what_is_known_within_limits_is_tried_so(tmp_path, monkeypatch, age):
     for scenario in WITHIN:
         told = {name.rpartition(".")[2]: one for name, one in seen["found"].items() if f".{scenario['name']}." in name}
         places = [names.index(name) for name in scenario["knows"]]
-        if "within" in scenario:
+        if "tolerance" in scenario:
             limits = {"friend": [(20.0, 0.0), (0.0, 0.6), (0.0, 0.0)], "clerk": [(5.0, 0.0), (0.0, 0.0)]}
             rows = before[:, places].tolist()
             near = [naive.near_enough(row, rows, limits[scenario["name"]]) for row in own[:, places].tolist()]
@@ -259,7 +259,7 @@ def test_what_is_known_within_limits_is_tried_so(tmp_path, monkeypatch, age):
             assert ("'income within 60 %'" in told["linked"].note) is (scenario["name"] == "friend")
         widths.append(told["linked"].value)
     exact, _ = looked_at(monkeypatch, job(tmp_path / "exact", columns=columns, measure={"queries": 200,
-        "scenarios": [{k: v for k, v in each.items() if k != "within"} for each in WITHIN]},
+        "scenarios": [{k: v for k, v in each.items() if k != "tolerance"} for each in WITHIN]},
         mask={"method": "noise", "amount": 0.05}))  # fmt: skip
     of_exact = [exact["found"][f"scenarios.{each['name']}.linked"].value for each in WITHIN]
     # What is known less well finds fewer; what is known as well as before finds as many.
@@ -271,17 +271,17 @@ def test_limits_of_what_is_known_have_to_make_sense(tmp_path):
         ({"sex": 1}, "'sex' is "),
         ({"income": 1}, "'income', which is not in its knows"),
         ({"incom": 1}, "'incom', which is no column"),
-        ({"age": "0 %"}, "known within nothing"),
+        ({"age": "0 %"}, "has tolerance 0"),
     ):
-        scenario = {"name": "a", "knows": ["age", "sex"], "within": within}
+        scenario = {"name": "a", "knows": ["age", "sex"], "tolerance": within}
         with pytest.raises(JobError, match=problem):
             job(tmp_path, measure={"scenarios": [scenario]})
     for wrong in (-1, "ten"):
-        with pytest.raises(JobError, match=r"within: of 'age' .* was given; it takes a number above 0"):
-            job(tmp_path, measure={"scenarios": [{"name": "a", "knows": ["age"], "within": {"age": wrong}}]})
+        with pytest.raises(JobError, match=r"tolerance: of 'age' .* was given; it takes a number above 0"):
+            job(tmp_path, measure={"scenarios": [{"name": "a", "knows": ["age"], "tolerance": {"age": wrong}}]})
     columns = COLUMNS | {"person": {"kind": "integer", "role": "unit"}}
-    measure = {"scenarios": [{"name": "a", "knows": ["age"], "within": {"age": 1}}]}
-    with pytest.raises(JobError, match="scenarios with within would count rows"):
+    measure = {"scenarios": [{"name": "a", "knows": ["age"], "tolerance": {"age": 1}}]}
+    with pytest.raises(JobError, match="scenarios with a tolerance would count rows"):
         preview.preview(job(tmp_path, table(units=300), columns, measure, cluster={"method": "mdav"}))
     planned = preview.preview(job(tmp_path, measure=measure))
     told = " ".join(" ".join(planned.lines()).split())
