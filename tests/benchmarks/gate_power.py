@@ -23,7 +23,7 @@ from scipy.stats import beta
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.masking import MASKERS, mask
-from anonpipe.methods.masking._basis import axes_of
+from anonpipe.methods.masking._spectral import axes_of
 from anonpipe.methods.synthesis import METHODS, synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, noise_factor, s_delta
 from anonpipe.verify.catalogue import Scope

@@ -8,8 +8,8 @@ that see one part of the rows, or one column of all rows, at a time
 from anonpipe.methods.executor import run_steps
 from anonpipe.methods.masking._generalize import Intervals, intervals
 from anonpipe.methods.masking._local_synthesis import RecordsAndDraws
-from anonpipe.methods.masking._options import MaskOptions
 from anonpipe.methods.masking._registry import MASKERS, RECORDS, mask
+from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.steps import Columns, Reduce, Rows, Step
 
 __all__ = [

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from anonpipe.columns import Column
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.principal import split_rows
-from anonpipe.methods.masking._options import MaskOptions
+from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Ends, Features, Masker, no_dummies
 from anonpipe.methods.steps import Reduce, Rows, Step, as_many
 from anonpipe.types import FloatArray, IntArray

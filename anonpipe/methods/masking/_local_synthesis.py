@@ -20,7 +20,6 @@ from pydantic import Field
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.mixture import map_by_group
-from anonpipe.methods.masking._basis import count_moments
 from anonpipe.methods.masking._draws import (
     DrawnSample,
     category_codes,
@@ -29,7 +28,7 @@ from anonpipe.methods.masking._draws import (
     sharpened,
     starts_of,
 )
-from anonpipe.methods.masking._options import MaskOptions
+from anonpipe.methods.masking._spectral import count_moments
 from anonpipe.methods.mixture import (
     SHAPES,
     AffineMaps,
@@ -55,6 +54,7 @@ from anonpipe.methods.mixture import (
     relabel,
     select,
 )
+from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments

@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.masking._basis import Basis, checked_basis, count_moments, spectral_inverse, turn_rows
-from anonpipe.methods.masking._options import ScopedMaskOptions
+from anonpipe.methods.masking._spectral import Basis, checked_basis, count_moments, spectral_inverse, turn_rows
+from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Masker
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments, form_eigenvalue, noise_factor, product_variance

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from anonpipe.errors import JobError
 from anonpipe.methods.masking._draws import averaged_by_rank, category_codes, dummies
-from anonpipe.methods.masking._options import ScopedMaskOptions
+from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Columns, Rows, Step
 from anonpipe.types import FloatArray, IntArray

@@ -17,9 +17,7 @@ from anonpipe.methods.masking import (
     _noise,
     _rank_swap,
     _sequential_regression,
-    _spectral_swap,
-    _suppression,
-    _synthesis,
+    _spectral,
 )
 from anonpipe.methods.record import Masker, by_name
 from anonpipe.moments import Moments
@@ -32,9 +30,7 @@ MASKERS: dict[str, Masker] = by_name(
         _noise,
         _data_shuffle,
         _rank_swap,
-        _spectral_swap,
-        _synthesis,
-        _suppression,
+        _spectral,
         _sequential_regression,
         _generalize,
         _local_synthesis,

@@ -17,9 +17,9 @@ from scipy.special import logsumexp
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.group_moments import cross_products
-from anonpipe.methods.masking._basis import DEPENDENT, count_moments, normal_draws, spectral_inverse, turn_rows
 from anonpipe.methods.masking._draws import DrawnSample
-from anonpipe.methods.masking._options import ScopedMaskOptions
+from anonpipe.methods.masking._spectral import DEPENDENT, count_moments, normal_draws, spectral_inverse, turn_rows
+from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker, no_dummies
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments

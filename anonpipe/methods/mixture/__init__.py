@@ -28,9 +28,15 @@ from anonpipe.methods.mixture._classes import (
     lifted,
 )
 from anonpipe.methods.mixture._estimate import (
+    RULES,
+    SHAPES,
+    Constraints,
     Fit,
+    Mixture,
     Statistics,
     bic,
+    constrained,
+    constraints,
     covariances,
     e_step,
     fit,
@@ -38,20 +44,29 @@ from anonpipe.methods.mixture._estimate import (
     m_step,
     over,
     penalty,
+    smoothed,
 )
 from anonpipe.methods.mixture._groups import (
+    AffineMaps,
+    Components,
+    GroupStatistics,
     Movable,
+    affine_maps,
     assign,
     check_sizes,
+    correcting_maps,
+    draw_statistics,
     gaussian_mixture,
+    group_statistics,
     movable,
     moves,
     needs,
     numbering,
+    principal_components,
     relabel,
     repaired,
+    synthesize_rows,
 )
-from anonpipe.methods.mixture._model import RULES, SHAPES, Constraints, Mixture, constrained, constraints, smoothed
 from anonpipe.methods.mixture._select import (
     TREE_ROWS,
     Candidate,
@@ -61,17 +76,6 @@ from anonpipe.methods.mixture._select import (
     on_sample,
     race,
     select,
-)
-from anonpipe.methods.mixture._synthesis import (
-    AffineMaps,
-    Components,
-    GroupStatistics,
-    affine_maps,
-    correcting_maps,
-    draw_statistics,
-    group_statistics,
-    principal_components,
-    synthesize_rows,
 )
 
 __all__ = [

@@ -20,7 +20,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.group_moments import BLOCK, add_products
-from anonpipe.methods.mixture._model import RULES
+from anonpipe.methods.mixture._estimate import RULES
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
 

@@ -14,7 +14,7 @@ except between records of exactly equal cost.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,10 +22,18 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.mixture import choose_moves, most_likely, move_costs
-from anonpipe.methods.mixture._estimate import fit, over
-from anonpipe.methods.mixture._model import Mixture
+from anonpipe.kernels.mixture import (
+    choose_moves,
+    invert_factors,
+    map_by_group,
+    moments_by_group,
+    most_likely,
+    move_costs,
+)
+from anonpipe.kernels.points import sort_groups
+from anonpipe.methods.mixture._estimate import Mixture, fit, over
 from anonpipe.methods.mixture._select import SAMPLE_ROWS, evenly_spaced, select
+from anonpipe.moments import Moments
 from anonpipe.types import FloatArray, IntArray
 
 _NUMBERS = 1 << 20  # Costs held at a time (8 MiB)
@@ -260,3 +268,241 @@ def gaussian_mixture(
     if len(features) > SAMPLE_ROWS:
         mixture = fit(over([features]), mixture, chosen.constraints).mixture
     return repaired(features, mixture, k)
+
+
+# --- Principal components before a mixture of many columns ------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """The directions along which a table spreads most."""
+
+    mean: FloatArray  # Of the table, shape (width,)
+    axes: FloatArray  # Orthonormal columns, by falling variance, shape (width, kept)
+    variances: FloatArray  # Of the table along them, shape (kept,)
+    kept: float  # Their share of the table's total variance
+
+    def scores(self, features: FloatArray) -> FloatArray:
+        """Coordinates of records along the axes, shape (n_rows, number of axes)."""
+        return np.ascontiguousarray((features - self.mean) @ self.axes)
+
+
+def principal_components(moments: Moments, share: float) -> Components:
+    """As few principal components as hold this share of the variance.
+
+    A mixture fitted to the scores decides only who is in a group with whom.
+    The columns' remaining variance has no say in that, but nothing of it is
+    lost: `affine_maps` of the records in all columns keep every group's means
+    and covariances whole.
+
+    Examples
+    --------
+    >>> features = np.array([[0.0, 0.0], [4.0, 0.1], [8.0, 0.0]])
+    >>> principal_components(Moments.of(features), 0.9).axes.round(6).tolist()
+    [[1.0], [0.0]]
+    """
+    if not 0 < share <= 1:
+        raise JobError(f"the share of variance to keep is {share}; give a number above 0 and at most 1, such as 0.95")
+    values, vectors = np.linalg.eigh(moments.scatter)
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    total = values.sum()
+    if not total > 0:
+        return Components(moments.mean, np.ascontiguousarray(vectors[:, :1]), np.zeros(1), 1.0)
+    cumulated = np.cumsum(values) / total
+    positive = int((values > values[0] * len(values) * np.finfo(np.float64).eps).sum())
+    number = min(int(np.searchsorted(cumulated, share * (1 - 1e-12))) + 1, positive)
+    axes = vectors[:, :number]
+    largest = np.abs(axes).argmax(axis=0)
+    axes = axes * np.where(axes[largest, np.arange(number)] < 0, -1.0, 1.0)
+    return Components(
+        moments.mean, np.ascontiguousarray(axes), values[:number] / moments.n, float(cumulated[number - 1])
+    )
+
+
+# --- Normal records with exactly the moments of their group, for groups that span partitions --------------------------
+# First pass: every partition sums up its records (`group_statistics`) and normal
+# draws for them (`draw_statistics`); both merge. `affine_maps` makes of them, for
+# each group, the map that takes the draws to the records' mean and scatter.
+# Second pass: every partition draws the same again and maps it (`synthesize_rows`).
+
+_DRAWS = 1 << 20  # Draws held at a time (8 MiB)
+
+_DEPENDENT = 1e-13  # Draws whose variance along some axis is under this part of the largest are dependent
+
+_RANK = 1e-12  # Eigenvalues of a group's correlation matrix below this, times its width, count as 0
+
+
+@dataclass(frozen=True, eq=False)
+class GroupStatistics:
+    """Count, mean and scatter of every group."""
+
+    counts: IntArray  # Shape (n_groups,)
+    means: FloatArray  # Shape (n_groups, width); zeros for a group without records
+    scatters: FloatArray  # Shape (n_groups, width, width)
+
+    def merge(self, other: Self) -> Self:
+        """Both pieces together (Chan, Golub & LeVeque 1979), group by group."""
+        if self.means.shape != other.means.shape:
+            raise InputError(
+                f"statistics of {self.means.shape[0]} groups and {self.means.shape[1]} columns do not merge with those "
+                f"of {other.means.shape[0]} and {other.means.shape[1]}; take all pieces with the same two numbers"
+            )
+        counts = self.counts + other.counts
+        total = np.maximum(counts, 1)
+        # An empty piece adds nothing, and its zeros for means must not count either.
+        steps = np.where((self.counts > 0)[:, None], other.means - self.means, other.means)
+        means = np.where((self.counts > 0)[:, None], self.means, 0.0) + steps * (other.counts / total)[:, None]
+        weight = self.counts / total * other.counts
+        scatters = self.scatters + other.scatters + np.einsum("g,gj,gh->gjh", weight, steps, steps)
+        return type(self)(counts, means, scatters)
+
+    def grown(self, groups: int) -> Self:
+        """The same with more groups, which have no records here."""
+        more = groups - len(self.counts)
+        return type(self)(
+            np.pad(self.counts, (0, more)),
+            np.pad(self.means, ((0, more), (0, 0))),
+            np.pad(self.scatters, ((0, more), (0, 0), (0, 0))),
+        )
+
+
+def group_statistics(features: FloatArray, labels: IntArray, groups: int) -> GroupStatistics:
+    """Count, mean and scatter of each of `groups` groups in a partition.
+
+    Examples
+    --------
+    >>> group_statistics(np.array([[1.0], [3.0]]), np.array([1, 1]), 2).means.tolist()
+    [[0.0], [2.0]]
+    """
+    order, starts = sort_groups(labels)
+    missing = groups + 1 - len(starts)
+    if missing < 0:
+        raise InputError(f"there are labels above {groups - 1}, the last of {groups} groups; give the number of all")
+    starts = np.concatenate([starts, np.full(missing, starts[-1])])
+    means, scatters = moments_by_group(features, order, starts)
+    return GroupStatistics(np.diff(starts), means, scatters)
+
+
+def draw_statistics(labels: IntArray, width: int, groups: int, *, rng: np.random.Generator) -> GroupStatistics:
+    """The same of standard normal draws, `width` for each record in turn, of which nothing is kept."""
+    total = group_statistics(np.zeros((0, width)), labels[:0], groups)
+    for low, draws in _drawn(len(labels), width, rng):
+        total = total.merge(group_statistics(draws, labels[low : low + len(draws)], groups))
+    return total
+
+
+def _drawn(rows: int, width: int, rng: np.random.Generator) -> Iterator[tuple[int, FloatArray]]:
+    """(first row, draws) in pieces; what is drawn does not depend on their size."""
+    step = max(1, _DRAWS // width)
+    for low in range(0, rows, step):
+        yield low, rng.standard_normal((min(step, rows - low), width))
+
+
+@dataclass(frozen=True, eq=False)
+class AffineMaps:
+    """For each group g the map of its draws z: targets_g + matrices_g (z - origins_g)."""
+
+    # origins, targets: means of the draws and of the records, shape (n_groups, width)
+    origins: FloatArray
+    targets: FloatArray
+    matrices: FloatArray  # Shape (n_groups, width, width)
+    ranks: IntArray  # Rank of each group's scatter, shape (n_groups,)
+
+
+def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
+    """Maps that give the draws of each group the mean and the scatter of its records.
+
+    With the records' scatter D V Λ V' D, D their standard deviations and Λ the
+    r positive eigenvalues, and L the Cholesky factor of the scatter of the
+    first r coordinates of the draws, the map is D V Λ^½ L⁻¹ on these r
+    coordinates. r is at most the number of records less 1, so that L always
+    exists; a constant column stays constant, a dependent one dependent.
+
+    Notes
+    -----
+    Means and covariances are met to about 1e-16 times the condition number of
+    the draws' scatter: to 1e-9 relative to the standard deviations of the
+    group, where it has twice as many records as columns or more. Near rank + 1
+    records that number has no bound, and the group is more its own copy than
+    a synthesis: use `gaussian` on whole groups there.
+
+    Examples
+    --------
+    >>> rng, labels = np.random.default_rng(), np.zeros(9, dtype=np.int64)
+    >>> features, draws = rng.normal(size=(9, 2)), rng.normal(size=(9, 2))
+    >>> maps = affine_maps(group_statistics(features, labels, 1), group_statistics(draws, labels, 1))
+    >>> np.allclose(np.cov(((draws - maps.origins) @ maps.matrices[0].T).T), np.cov(features.T))
+    True
+    """
+    width = records.means.shape[1]
+    scale, values, vectors, used = _principal(records, draws)
+    roots = scale[:, :, None] * vectors * np.sqrt(np.where(used, values, 0.0))[:, None, :]
+    # Coordinates past the rank are cut off the draws: there the factor is that of the identity.
+    both = used[:, :, None] & used[:, None, :]
+    factors, _, bad = invert_factors(np.where(both, draws.scatters, np.eye(width)))
+    if bad.any():
+        raise InputError(
+            "the draws of some groups are dependent; draw from an independent generator for each partition"
+        )
+    matrices = np.einsum("gjm,gmh->gjh", roots, factors)
+    return AffineMaps(draws.means, records.means, np.ascontiguousarray(matrices), used.sum(axis=1))
+
+
+def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
+    """Maps that give draws of nearly the right moments exactly those of the records, and change them little.
+
+    With D, V and Λ as in `affine_maps` and M = Λ^-½ V' D⁻¹ S D⁻¹ V Λ^-½ of the
+    draws' scatter S, the map is D V Λ^½ M^-½ Λ^-½ V' D⁻¹. It is the identity on
+    the span of the records where the draws have their scatter already, so that
+    draws that are not normal, such as categories in -1 and +1, stay nearly
+    what they are.
+
+    Examples
+    --------
+    >>> rng, labels = np.random.default_rng(), np.zeros(9, dtype=np.int64)
+    >>> features = rng.normal(size=(9, 2))
+    >>> here = group_statistics(features, labels, 1)
+    >>> np.allclose(correcting_maps(here, here).matrices[0], np.eye(2))
+    True
+    """
+    scale, values, vectors, used = _principal(records, draws)
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    roots = np.sqrt(np.where(used, values, 1.0))
+    down = np.where(used[:, :, None], (vectors * inverse[:, :, None] / roots[:, None, :]).transpose(0, 2, 1), 0.0)
+    whitened = np.einsum("gmj,gjh,glh->gml", down, draws.scatters, down)
+    # Outside the rank the identity stands, so that every matrix has a root.
+    whitened += np.einsum("gm,ml->gml", ~used, np.eye(used.shape[1]))
+    spread, axes = np.linalg.eigh((whitened + whitened.transpose(0, 2, 1)) / 2)
+    if (spread[:, 0] <= _DEPENDENT * spread[:, -1]).any():
+        raise InputError(
+            "the draws of a group lie in fewer directions than its records; raise k, or mask fewer columns"
+        )
+    settled = np.einsum("gmr,gr,glr->gml", axes, 1.0 / np.sqrt(spread), axes)
+    up = scale[:, :, None] * vectors * np.where(used, roots, 0.0)[:, None, :]
+    matrices = np.einsum("gjm,gml,glh->gjh", up, settled, down)
+    return AffineMaps(draws.means, records.means, np.ascontiguousarray(matrices), used.sum(axis=1))
+
+
+def _principal(
+    records: GroupStatistics, draws: GroupStatistics
+) -> tuple[FloatArray, FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+    """Of each group standard deviations, falling eigenvalues and vectors of the correlation, and which are positive."""
+    if not np.array_equal(records.counts, draws.counts):
+        raise InputError("draws and records differ in the sizes of their groups; draw with the final labels")
+    width = records.means.shape[1]
+    scale = np.sqrt(np.maximum(np.diagonal(records.scatters, axis1=1, axis2=2), 0.0))
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    values, vectors = np.linalg.eigh(records.scatters * inverse[:, :, None] * inverse[:, None, :])
+    values, vectors = values[:, ::-1], vectors[:, :, ::-1]
+    ranks = np.minimum((values > _RANK * width).sum(axis=1), np.maximum(records.counts - 1, 0))
+    return scale, values, vectors, np.arange(width) < ranks[:, None]
+
+
+def synthesize_rows(labels: IntArray, maps: AffineMaps, *, rng: np.random.Generator) -> FloatArray:
+    """New records of a partition: the draws of `draw_statistics` again, mapped."""
+    width = maps.origins.shape[1]
+    out = np.empty((len(labels), width))
+    for low, draws in _drawn(len(labels), width, rng):
+        high = low + len(draws)
+        map_by_group(draws, labels[low:high], maps.origins, maps.matrices, maps.targets, out[low:high])
+    return out

@@ -13,8 +13,19 @@ import numpy as np
 from anonpipe.errors import InputError
 from anonpipe.kernels.mixture import moments_by_group
 from anonpipe.kernels.points import sort_groups
-from anonpipe.methods.mixture._estimate import Fit, Statistics, bic, fit, hard_statistics, m_step, over
-from anonpipe.methods.mixture._model import DIAGONAL, Constraints, Mixture, constraints
+from anonpipe.methods.mixture._estimate import (
+    DIAGONAL,
+    Constraints,
+    Fit,
+    Mixture,
+    Statistics,
+    bic,
+    constraints,
+    fit,
+    hard_statistics,
+    m_step,
+    over,
+)
 from anonpipe.types import FloatArray, IntArray
 
 

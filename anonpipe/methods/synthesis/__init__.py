@@ -1,13 +1,11 @@
 """Replace the records of groups: one method a file, a registry, a validating dispatcher."""
 
 from anonpipe.methods.synthesis._centroid import centroid
-from anonpipe.methods.synthesis._gaussian import gaussian
+from anonpipe.methods.synthesis._gaussian import gaussian, pca
 from anonpipe.methods.synthesis._histogram import histogram
 from anonpipe.methods.synthesis._micro_perturbation import micro_perturbation, noise_scatter
-from anonpipe.methods.synthesis._pca import pca
 from anonpipe.methods.synthesis._r_microhybrid import r_microhybrid
-from anonpipe.methods.synthesis._registry import METHODS, synthesize
-from anonpipe.methods.synthesis._survival_rank import restore_by_rank
+from anonpipe.methods.synthesis._registry import METHODS, restore_by_rank, synthesize
 
 __all__ = [
     "METHODS",

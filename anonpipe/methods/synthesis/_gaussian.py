@@ -295,50 +295,142 @@ def kept_exactly(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread
     return Expected.exactly(merge_all(grouped).total.covariance)
 
 
-def kept_on_average(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None) -> Expected:
+def _kept_on_average(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None) -> Expected:
     """The covariance as it was on average, of records drawn with the covariance of their group."""
     if not spread:
         raise JobError("the sampling error of groups in expectation needs a GroupSpread; count one a partition")
     return limit_by_group(merge_all(spread)).about(merge_all(grouped).total.covariance)
 
 
-def guarantee_of(moments: str) -> Guarantee:
-    """What is guaranteed with `moments` exact or expected."""
-    if moments == "exact":
+def _guarantee(options: Any) -> Guarantee:
+    if options.moments == "exact":
         return Guarantee("group", kept_exactly)
-    return Guarantee("table", kept_on_average, needs_spread=True)
+    return Guarantee("table", _kept_on_average, needs_spread=True)
 
 
-def _guarantee(options: GaussianOptions) -> Guarantee:
-    return guarantee_of(options.moments)
-
-
-def of_table(options: Any, features: Features) -> dict[str, Any]:
+def _of_table(options: Any, features: Features) -> dict[str, Any]:
     """The size of the table, where draws depend on it."""
     return {"n_table": features.rows} if options.moments == "expected" else {}
 
 
-ONE = "pca and gaussian are one method under two names: their records have the same distribution"
+_SAME_METHOD = "pca and gaussian are one method under two names: their records have the same distribution"
 
-ABOUT = {
+_ABOUT = {
     "moments": "'exact' (default): of the drawn records; 'expected': of the distribution each is drawn from",
     "n_table": "records of the whole table; with moments='expected' only, and needed there",
 }
 
-METHOD = Synthesizer(
+_GAUSSIAN = Synthesizer(
     function=gaussian,
     options=GaussianOptions,
     published="normal data with the moments of the group (hybrid microdata); the same method as pca",
     reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
     cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
-    about=ABOUT,
+    about=_ABOUT,
     keeps=(
         "exact: mean and scatter of every group, and so means and covariances of strata and table; groups of "
         "up to width + 1 records stay in the span of the originals, groups of two are the originals; "
         "expected: means and covariance of the table are unbiased (of a stratum up to a relative 1/N), those "
-        f"of a group are not kept; {ONE}"
+        f"of a group are not kept; {_SAME_METHOD}"
     ),
     guarantee=_guarantee,
-    follows=of_table,
+    follows=_of_table,
     forms="moments",
 )
+
+
+# --- Independent normal principal components in each group ------------------------------------------------------------
+
+
+class PcaOptions(MethodOptions):
+    """Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`."""
+
+    method: Literal["pca"]
+    moments: Literal["exact", "expected"] = "exact"
+
+
+def pca(
+    features: FloatArray,
+    order: IntArray,
+    starts: IntArray,
+    *,
+    rng: np.random.Generator,
+    moments: Literal["exact", "expected"] = "exact",
+    n_table: int | None = None,
+) -> FloatArray:
+    """Replace each group by normal draws of its principal components, turned back.
+
+    Parameters
+    ----------
+    features
+        Finite, shape (n_rows, width), C order.
+    order, starts
+        The groups; see `anonpipe.kernels.points.sort_groups`.
+    rng
+        Source of the draws.
+    moments
+        `exact`: the drawn components have exactly the means and variances of
+        the group's components and no correlation. `expected`: they have them
+        on average.
+    n_table
+        Records of the whole table, of which `features` may be a part; for
+        `expected` only, and required there.
+
+    Returns
+    -------
+    float64, shape (n_rows, width)
+        Row i replaces row i. `exact`: as `gaussian`. `expected`: the table's
+        mean and covariance are unbiased; a group's are not.
+
+    Raises
+    ------
+    JobError
+        Unknown `moments`, or `n_table` missing or out of place.
+
+    Notes
+    -----
+    The step of the paper's Algorithm 3 that gives a component "mean and
+    standard deviation" of the original leaves open whether this is meant of
+    the drawn sample or of its distribution. Both are on offer, and each has
+    the law, and so the code, of `gaussian`. `exact`, of the sample:
+    uncorrelated normal components of fixed mean and variance, turned back, are
+    a uniform random rotation of the centred group. `expected`, of the
+    distribution: independent normal components, turned back, are normal
+    records with the covariance that the components came from. What `gaussian`
+    says of W/n in place of W/(n-1) holds here.
+
+    The paper's Proposition 1 turns to the matrix of inner products where a
+    group has fewer records than columns. Here such a group is used as its own
+    n - 1 zero-sum coordinates, and only a taller one is reduced, by QR, to a
+    width x width triangle. So both forms take
+    O(n · width · min(n - 1, width)) in time, and no width x width matrix is
+    made for a group of few records.
+
+    References
+    ----------
+    Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng()
+    >>> features = np.repeat([[1.0, 2.0]], 4, axis=0)
+    >>> pca(features, np.arange(4), np.array([0, 4]), rng=rng, moments="expected", n_table=100).tolist()
+    [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+    """
+    return gaussian(features, order, starts, rng=rng, moments=moments, n_table=n_table)
+
+
+_PCA = Synthesizer(
+    function=pca,
+    options=PcaOptions,
+    published="improved condensation, synthetic data generation; the same method as gaussian",
+    reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
+    cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
+    about=_ABOUT,
+    keeps=f"as gaussian, in both forms; {_SAME_METHOD}",
+    guarantee=_guarantee,
+    follows=_of_table,
+    forms="moments",
+)
+
+METHODS = (_GAUSSIAN, _PCA)

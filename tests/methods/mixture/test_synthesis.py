@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError
-from anonpipe.methods.mixture import _synthesis as module
+from anonpipe.methods.mixture import _groups as module
 from anonpipe.methods.mixture import affine_maps, draw_statistics, group_statistics, synthesize_rows
 from anonpipe.moments import merge_all
 from tests.methods.mixture.data import KINDS, table

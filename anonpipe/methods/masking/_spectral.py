@@ -1,0 +1,607 @@
+"""Records times a matrix, in the same bits in whatever part of a table a record arrives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from anonpipe.errors import InputError, JobError
+from anonpipe.methods.options import ScopedMaskOptions
+from anonpipe.methods.record import Features, Masker
+from anonpipe.methods.steps import Columns, Reduce, Rows, Step
+from anonpipe.moments import Expected, Moments, form_eigenvalue, product_variance
+from anonpipe.types import FloatArray
+
+
+@nb.njit(cache=True, nogil=True)
+def turn_rows(features: FloatArray, before: FloatArray, matrix: FloatArray, after: FloatArray) -> FloatArray:
+    """(features - before) · matrix + after, one record at a time.
+
+    No BLAS: the order in which it sums follows the number of records it is
+    given, and of its threads.
+
+    Shapes: before (width,); after (channels,).
+
+    Examples
+    --------
+    >>> turn_rows(np.array([[3.0, 1.0]]), np.ones(2), np.array([[0.0, 2.0], [1.0, 0.0]]), np.array([0.5, 0.0])).tolist()
+    [[0.5, 4.0]]
+    """
+    n, width = features.shape
+    channels = matrix.shape[1]
+    out = np.zeros((n, channels))
+    for i in range(n):
+        for h in range(width):
+            value = features[i, h] - before[h]
+            for j in range(channels):
+                out[i, j] += value * matrix[h, j]
+        for j in range(channels):
+            out[i, j] += after[j]
+    return out
+
+
+# --- The spectral basis: the axes along which the records spread, and the way there and back --------------------------
+# A masker that works on one column at a time keeps no correlation of the
+# columns. Principal components have none: the same masker, applied to them and
+# turned back, keeps the covariance on average.
+
+Basis = Literal["spectral", "columns"]
+
+DEPENDENT = 1e-12  # Eigenvalues of a correlation matrix up to this are rounding: the columns depend on each other
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """A basis to work in."""
+
+    n: int  # Number of records of the table
+    centre: FloatArray  # Mean of the features, shape (width,)
+    vectors: FloatArray  # Orthonormal axes, one a column, shape (width, width)
+    variances: FloatArray  # Variance (over n - 1) of the records along each, shape (width,)
+
+
+# What the option is for
+BASIS = "'spectral' (default): along the principal components; 'columns': along the columns as they are"
+
+
+def axes_of(moments: Moments, basis: Basis) -> Axes:
+    """The axes of a table.
+
+    Notes
+    -----
+    Where variances are equal, or differ by rounding only, the eigenvectors are
+    any of their span, and the parts in which the moments were counted may
+    decide which. Eigenvalues that are no more than the rounding of their
+    decomposition (width · eps of the largest) are 0: draws along such an axis
+    would have the root of it, 1e-8, as their standard deviation, and move
+    columns that are constant.
+
+    References
+    ----------
+    Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.A: V of the
+    singular value decomposition of the centred features.
+
+    Examples
+    --------
+    >>> axes = axes_of(Moments.of(np.array([[-1.0, -1.0], [1.0, 1.0]])), "spectral")
+    >>> axes.variances.round(12).tolist(), axes.vectors[:, 0].round(3).tolist()
+    ([4.0, 0.0], [0.707, 0.707])
+    """
+    checked_basis(basis)
+    covariance = moments.scatter / max(moments.n - 1, 1)
+    if not np.isfinite(covariance).all():
+        raise InputError("the covariance of the features is not finite; scale the columns first")
+    width = len(covariance)
+    if basis == "columns":
+        return Axes(moments.n, moments.mean, np.eye(width), np.diag(covariance).copy())
+    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    largest = np.abs(vectors).argmax(axis=0)
+    signs = np.where(vectors[largest, np.arange(width)] < 0, -1.0, 1.0)
+    rounding = width * np.finfo(np.float64).eps * values.max(initial=0.0)
+    variances = np.where(values > rounding, values, 0.0)
+    return Axes(moments.n, moments.mean, np.ascontiguousarray(vectors * signs), variances)
+
+
+def checked_basis(basis: str) -> None:
+    """Refuse an unknown basis."""
+    if basis not in ("spectral", "columns"):
+        raise JobError(f"basis is {basis!r}; known are 'spectral' and 'columns'")
+
+
+def count_moments(part: FloatArray, *, params: object) -> Moments:
+    """Moments of a part, whatever is known already."""
+    return Moments.of(part)
+
+
+def find_axes(moments: Moments, *, params: object, rng: np.random.Generator, basis: Basis) -> Axes:
+    """`axes_of` as the end of a pass."""
+    return axes_of(moments, basis)
+
+
+def to_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> FloatArray:
+    """Centred records along the axes (T = UD of the paper)."""
+    zero = np.zeros(len(params.centre))
+    return np.asarray(turn_rows(part, params.centre, params.vectors, zero))
+
+
+def from_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> FloatArray:
+    """The inverse of `to_axes`."""
+    zero = np.zeros(len(params.centre))
+    return np.asarray(turn_rows(part, zero, np.ascontiguousarray(params.vectors.T), params.centre))
+
+
+def spectral_inverse(scatter: FloatArray) -> tuple[FloatArray, int]:
+    """Inverse of a scatter on the directions in which there is any, and how many there are.
+
+    Judged on the correlation matrix, so that the units of the columns do not
+    matter.
+
+    Examples
+    --------
+    >>> inverse, rank = spectral_inverse(np.array([[4.0, 0.0], [0.0, 0.0]]))
+    >>> inverse.tolist(), rank
+    ([[0.25, 0.0], [0.0, 0.0]], 1)
+    """
+    spread = np.sqrt(np.clip(np.diag(scatter), 0.0, None))
+    unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+    values, vectors = np.linalg.eigh(scatter * np.outer(unit, unit))
+    real = values > DEPENDENT * max(1.0, float(values[-1]))
+    inverse = (vectors[:, real] / values[real]) @ vectors[:, real].T
+    return inverse * np.outer(unit, unit), int(real.sum())
+
+
+# --- What a masker promises of means and covariances, and how far its draws may lead from it --------------------------
+
+
+def kept_in_basis(moments: Moments, basis: Basis) -> FloatArray:
+    """The covariance that is left where components lose their correlation: all of it in the spectral basis."""
+    covariance = moments.scatter / max(moments.n - 1, 1)
+    return covariance if basis == "spectral" else np.diag(np.diag(covariance))
+
+
+def normal_draws(moments: Moments, basis: Basis) -> Expected:
+    """Of independent normal records, whose scatter is Wishart with n - 1 degrees of freedom.
+
+    Examples
+    --------
+    >>> normal_draws(Moments(5, np.zeros(1), np.array([[8.0]])), "columns").covariance_error.round(6).tolist()
+    [[1.414214]]
+    """
+    covariance = kept_in_basis(moments, basis)
+    n = max(moments.n, 2)
+    error = np.sqrt(product_variance(covariance) / (n - 1))
+    scale = 2.0 * form_eigenvalue(covariance) / (n - 1)
+    return Expected(np.sqrt(np.diag(covariance) / n), covariance, error, scale)
+
+
+def permuted_components(moments: Moments, basis: Basis, largest: FloatArray | None = None) -> Expected:
+    """Of columns that are permuted independently in a basis.
+
+    Shapes: largest (width,).
+
+    Notes
+    -----
+    With variances λ_j along orthonormal axes v_j, components j and h have
+    after independent uniform permutations the covariance c_jh of expectation
+    0 and variance λ_j λ_h / (n-1), and no two pairs correlate. The entry (a,
+    b) of the covariance is Σ_jh v_aj v_bh c_jh with c_jj = λ_j fixed, so that
+    its variance is [S_aa S_bb + S_ab² - 2 Σ_j v_aj² v_bj² λ_j²] / (n-1).
+    """
+    axes = axes_of(moments, basis)
+    covariance = kept_in_basis(moments, basis)
+    n = max(moments.n, 2)
+    own = (axes.vectors**2 * axes.variances) @ (axes.vectors**2 * axes.variances).T
+    variance = (product_variance(covariance) - 2 * own) / (n - 1)
+    sizes = np.abs(axes.vectors) * (np.sqrt((n - 1) * axes.variances) if largest is None else largest)
+    scale = 2.0 / 3.0 * _largest_products(sizes) / (n - 1)
+    return Expected(np.zeros(len(covariance)), covariance, np.sqrt(np.clip(variance, 0.0, None)), scale)
+
+
+def _largest_products(sizes: FloatArray) -> FloatArray:
+    """Of each two rows a and b the largest sizes_aj sizes_bh with j other than h; twice that for a row with itself.
+
+    Examples
+    --------
+    >>> _largest_products(np.array([[3.0, 2.0], [5.0, 1.0]])).tolist()
+    [[12.0, 10.0], [10.0, 10.0]]
+    """
+    width = len(sizes)
+    ordered = np.sort(np.pad(sizes, ((0, 0), (0, 1))), axis=1)[:, ::-1]  # a second one, 0, where there is one axis
+    place = sizes.argmax(axis=1)
+    products = np.outer(ordered[:, 0], ordered[:, 0])
+    crossed = np.outer(ordered[:, 0], ordered[:, 1])
+    products = np.where(place[:, None] == place[None, :], np.maximum(crossed, crossed.T), products)
+    products[np.arange(width), np.arange(width)] *= 2.0
+    return products
+
+
+# --- Swapping of cells, in the spectral basis or in the columns -------------------------------------------------------
+
+
+class SpectralSwapOptions(ScopedMaskOptions):
+    """Every principal component permuted by itself."""
+
+    method: Literal["spectral_swap"]
+    basis: Literal["spectral", "columns"] = "spectral"
+
+
+def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
+    """Permute every principal component by itself, over all records, and turn back.
+
+    The steps: moments of all rows; centred records along the eigenvectors of
+    their covariance; each component permuted uniformly, independently of the
+    others; back to the columns.
+
+    Parameters
+    ----------
+    basis
+        `spectral`, or `columns`: plain swapping, which keeps every column's
+        values and no relation between columns.
+
+    Returns
+    -------
+    tuple of steps
+        In the spectral basis the means are exact and so is the sum of the
+        variances; the covariance is kept on average, with the standard error
+        of `expect_swapped`. Values along the components are those of the
+        originals, values of the columns are new. No record of the result is
+        made from one person.
+
+    Raises
+    ------
+    JobError
+        Unknown basis.
+
+    Notes
+    -----
+    The paper permutes U of the decomposition A = UDV' of the centred features;
+    permuting T = UD is the same. It says that correlations are kept, as U has
+    none and "our permutations (approximately) preserve this": on average,
+    that is. A permutation of n cells leaves a correlation of about 1/√n.
+    Relations beyond correlation are lost, so a component's permutation puts
+    values of the columns outside their range where columns are skewed or
+    binary: decode accordingly.
+
+    References
+    ----------
+    Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.B.1.
+
+    Examples
+    --------
+    >>> [step.name for step in spectral_swap()]
+    ['axes', 'to the axes', 'permute', 'from the axes']
+    """
+    checked_basis(basis)
+    return (
+        Reduce("axes", count_moments, partial(find_axes, basis=basis)),
+        Rows("to the axes", to_axes),
+        Columns("permute", permute),
+        Rows("from the axes", from_axes),
+    )
+
+
+def permute(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
+    """A uniform permutation of one component."""
+    return rng.permutation(column)
+
+
+def expect_swapped(moments: Moments, *, basis: Basis = "spectral", largest: FloatArray | None = None) -> Expected:
+    """What swapping promises; see `permuted_components`."""
+    return permuted_components(moments, basis, largest)
+
+
+_SPECTRAL_SWAP = Masker(
+    function=spectral_swap,
+    options=SpectralSwapOptions,
+    published="spectral swapping",
+    reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.B.1",
+    cost="time n · w²; memory: one part, and two columns of all rows",
+    about={"basis": BASIS},
+    keeps="means and total variance exact, covariance on average; no record is made from one person; relations "
+    "that are not linear are lost; basis='columns' keeps columns, and no relation between them; in a job, "
+    "decoding exchanges categories until pairs of columns have that covariance (cut off by the largest "
+    "score alone, -0.55 becomes -0.24 on the demonstration registry)",
+    expect=expect_swapped,
+    exact_means=True,
+    exact_covariance=False,
+    exact_columns=False,
+    link="none",
+    permutes=True,
+    learns=(Axes,),
+    forms="basis",
+)
+
+
+# --- Synthesis of each component by itself, in the spectral basis or in the columns -----------------------------------
+
+Draw = Literal["normal", "quantiles"]
+
+
+class SynthesisOptions(ScopedMaskOptions):
+    """Every principal component drawn again from its distribution."""
+
+    method: Literal["synthesis"]
+    basis: Literal["spectral", "columns"] = "spectral"
+    draw: Literal["normal", "quantiles"] = "normal"
+
+
+def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step, ...]:
+    """Draw every principal component again, independently of the others, and turn back.
+
+    Parameters
+    ----------
+    basis
+        `spectral`, or `columns`, which keeps no relation between columns.
+    draw
+        `normal`: with the component's variance. `quantiles`: from the
+        component's own distribution, piecewise uniform between its ordered
+        values, scaled to have its mean and variance. Extremes are near those
+        of the originals then.
+
+    Returns
+    -------
+    tuple of steps
+        Records made from no person. Means are kept on average, and so is, in
+        the spectral basis, the covariance; with `normal` draws the standard
+        errors are those of any normal sample of the same size.
+
+    Raises
+    ------
+    JobError
+        Unknown basis or draw.
+
+    Notes
+    -----
+    The paper names synthesis as an application of its idea, without an
+    algorithm; this is the plainest one. Normal draws of all components are
+    draws from the normal distribution that has the covariance of the features,
+    whatever the basis of the drawing.
+
+    References
+    ----------
+    Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V.
+
+    Examples
+    --------
+    >>> [step.name for step in synthesis(draw="quantiles")]
+    ['axes', 'to the axes', 'draw', 'from the axes']
+    """
+    checked_basis(basis)
+    if draw not in ("normal", "quantiles"):
+        raise JobError(f"synthesis was given draw={draw!r}; known are 'normal' and 'quantiles'")
+    return (
+        Reduce("axes", count_moments, partial(find_axes, basis=basis)),
+        Rows("to the axes", to_axes),
+        Columns("draw", draw_normal if draw == "normal" else draw_quantiles),
+        Rows("from the axes", from_axes),
+    )
+
+
+def draw_normal(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
+    """Normal draws with a component's variance."""
+    return np.asarray(rng.standard_normal(len(column)) * np.sqrt(params.variances[place]))
+
+
+def draw_quantiles(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
+    """Draws between neighbouring values of a component, all pairs of neighbours being equally likely.
+
+    A value between two neighbours a and b has mean (a+b)/2 and variance
+    (b-a)²/12; the mixture's mean and variance are taken off and the
+    component's put on.
+    """
+    ordered = np.sort(column)
+    low, high = ordered[:-1], ordered[1:]
+    middle = (low + high) / 2
+    centre = middle.mean()
+    variance = np.mean((middle - centre) ** 2 + (high - low) ** 2 / 12)
+    if not variance > 0:
+        return np.zeros_like(column)
+    at = rng.integers(0, len(low), len(column))
+    drawn = low[at] + (high[at] - low[at]) * rng.random(len(column))
+    return np.asarray((drawn - centre) * np.sqrt(params.variances[place] / variance))
+
+
+def expect_synthesized(moments: Moments, *, basis: Basis = "spectral", draw: Draw = "normal") -> Expected | None:
+    """What normal draws promise; nothing is said of quantiles, whose error depends on fourth moments."""
+    return normal_draws(moments, basis) if draw == "normal" else None
+
+
+_SYNTHESIS = Masker(
+    function=synthesis,
+    options=SynthesisOptions,
+    published="synthesis in a spectral basis",
+    reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
+    cost="time n · (w² + w log n with draw='quantiles'); memory: one part, and three columns of all rows",
+    about={
+        "basis": BASIS,
+        "draw": "'normal' (default), or 'quantiles' of each component",
+    },
+    keeps="means and covariance on average; records of no person; relations that are not linear are lost",
+    expect=expect_synthesized,
+    exact_means=False,
+    exact_covariance=False,
+    exact_columns=False,
+    link="none",
+    learns=(Axes,),
+    forms="draw",
+)
+
+
+# --- Suppression of cells in the spectral basis, or in the columns ----------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Suppressed(Axes):
+    """Axes, and what is left along each."""
+
+    # Largest distance from the mean that a cell may have along each axis, 0 where the whole component is suppressed,
+    # shape (width,)
+    limits: FloatArray
+
+
+class SuppressionOptions(ScopedMaskOptions):
+    """Principal components of at most `share` of the variance, and cells far `outside`, put at the mean."""
+
+    method: Literal["suppression"]
+    basis: Literal["spectral", "columns"] = "spectral"
+    share: float = Field(default=0.05, ge=0, lt=1)
+    outside: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _something(self) -> SuppressionOptions:
+        if self.share == 0 and self.outside is None:
+            raise ValueError("share 0 without outside suppresses nothing; give one of them")
+        return self
+
+
+def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: float | None = None) -> tuple[Step, ...]:
+    """Put small principal components, and cells far out along the others, at the mean, and turn back.
+
+    Suppressing a cell of a column leaves an attacker the other columns to
+    guess it from. A cell of a component is what several columns have in
+    common: suppressed, it is gone from all of them.
+
+    Parameters
+    ----------
+    basis
+        `spectral`, or `columns`.
+    share
+        Components of smallest variance are suppressed for all records, as
+        many as together have at most this share of the total variance, 0 to
+        below 1.
+    outside
+        Cells further from the mean than so many standard deviations of their
+        component are suppressed too; None for no such rule.
+
+    Returns
+    -------
+    tuple of steps
+        What is suppressed stands at the mean, the best guess there is. Without
+        `outside` the means are exact, no covariance grows, and the variances
+        lose at most `share` of their sum; with it, means move where a
+        component is skewed. The records stay those of persons, only less
+        detailed: nothing is promised against whoever knows most of a record.
+
+    Raises
+    ------
+    JobError
+        Unknown basis, an option out of its range, or nothing to suppress.
+    InputError
+        While it runs, without `outside`: no component is as small as `share`.
+
+    Notes
+    -----
+    The paper proposes suppression in the spectral basis in one sentence and
+    leaves open which cells. The smallest components are the ones whose cells
+    single out records that break the pattern of the table at the least cost
+    in variance; `outside` is the usual rule for rare values.
+
+    References
+    ----------
+    Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V.
+
+    Examples
+    --------
+    >>> [step.name for step in suppression(share=0.1, outside=3.0)]
+    ['components', 'to the axes', 'suppress', 'from the axes']
+    """
+    checked_basis(basis)
+    if not 0 <= share < 1:
+        raise JobError(f"suppression was given share={share}; give a share of the variance, 0 to below 1")
+    if outside is not None and not (np.isfinite(outside) and outside > 0):
+        raise JobError(f"suppression was given outside={outside}; give standard deviations above 0, or leave it out")
+    if share == 0 and outside is None:
+        raise JobError("suppression was given share=0 and no outside, which suppresses nothing; give one of them")
+    return (
+        Reduce("components", count_moments, partial(choose, basis=basis, share=share, outside=outside)),
+        Rows("to the axes", to_axes),
+        Rows("suppress", suppress),
+        Rows("from the axes", from_axes),
+    )
+
+
+def choose(
+    moments: Moments, *, params: object, rng: np.random.Generator, basis: Basis, share: float, outside: float | None
+) -> Suppressed:
+    """The axes, and how far cells along each may be from the mean."""
+    axes = axes_of(moments, basis)
+    limits = np.full(len(axes.variances), np.inf) if outside is None else outside * np.sqrt(axes.variances)
+    small = _small(axes.variances, share)
+    if outside is None and len(small) == 0:
+        raise InputError(
+            f"suppression was given share={share:g}, and no component is as small; raise share or give outside"
+        )
+    limits[small] = 0.0
+    return Suppressed(axes.n, axes.centre, axes.vectors, axes.variances, limits)
+
+
+def _small(variances: FloatArray, share: float) -> npt.NDArray[np.int64]:
+    """The components of smallest variance whose sum is within the share; of equal ones the later first."""
+    rising = np.lexsort((-np.arange(len(variances)), variances))
+    within = np.cumsum(variances[rising]) <= share * variances.sum()
+    return np.asarray(rising[within])
+
+
+def suppress(part: FloatArray, *, params: Suppressed, rng: np.random.Generator) -> FloatArray:
+    """Cells within their limit; the others at the mean, which is 0."""
+    return np.where(np.abs(part) <= params.limits, part, 0.0)
+
+
+def expect_suppressed(
+    moments: Moments, *, basis: Basis = "spectral", share: float = 0.05, outside: float | None = None
+) -> Expected | None:
+    """The covariance of the components that are left, exactly; nothing is said of single cells outside."""
+    if outside is not None:
+        return None
+    axes = axes_of(moments, basis)
+    left = np.ones(len(axes.variances), dtype=np.bool_)
+    left[_small(axes.variances, share)] = False
+    covariance = moments.scatter / max(moments.n - 1, 1)
+    if basis == "columns":
+        kept = covariance * np.outer(left, left)
+    else:
+        kept = (axes.vectors * axes.variances * left) @ axes.vectors.T
+    return Expected.exactly(kept)
+
+
+def _of_one_component(options: SuppressionOptions, features: Features) -> str | None:
+    if features.width > 1 or options.outside is not None:
+        return None
+    return (
+        f"mask.method suppression drops components with up to {options.share:g} of the variance, and one feature "
+        "column has one component with all of it; mask more columns, give mask.outside, or take another mask, such as "
+        "noise"
+    )
+
+
+_SUPPRESSION = Masker(
+    function=suppression,
+    options=SuppressionOptions,
+    published="cell suppression in a spectral basis",
+    reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
+    cost="time n · w²; memory: one part",
+    refuses=_of_one_component,
+    about={
+        "basis": BASIS,
+        "share": "of the variance that the suppressed components may have, 0.05 by default",
+        "outside": "standard deviations beyond which single cells are suppressed; none by default",
+    },
+    keeps="means exact without 'outside', the covariance that of the components left; records stay those of "
+    "persons with less detail, and can be linked",
+    expect=expect_suppressed,
+    exact_means=True,
+    exact_covariance=False,
+    exact_columns=False,
+    link="person",
+    learns=(Suppressed,),
+)
+
+# All of this family, in one order with the records above
+METHODS = (_SPECTRAL_SWAP, _SYNTHESIS, _SUPPRESSION)
