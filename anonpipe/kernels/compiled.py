@@ -49,12 +49,8 @@ def root() -> Path:
 
 @cache
 def lasting() -> Path | None:
-    """The first of these folders that is ours alone and can be written, None if none is.
-
-    `NUMBA_CACHE_DIR`, the user's cache folder, and a folder of the user's own
-    among the machine's temporary files. Compiled code is run as it is found:
-    a folder that belongs to another account is never used.
-    """
+    """The first of these folders that is ours alone and can be written, None if none is."""
+    # Compiled code is run as it is found: a folder that belongs to another account is never used.
     given = os.environ.get("NUMBA_CACHE_DIR")
     places = [Path(given) / "anonpipe"] if given else []
     places += [user_cache_path("anonpipe") / "kernels", Path(tempfile.gettempdir()) / f"anonpipe-{_user()}"]
@@ -150,13 +146,7 @@ def compiled_from(module: str, package: Path = PACKAGE) -> dict[tuple[str, str],
 
 @cache
 def digest(module: str, package: Path = PACKAGE) -> str:
-    """A digest of all that a module's kernels are compiled from.
-
-    Examples
-    --------
-    >>> len(digest("kernels.principal"))
-    16
-    """
+    """A digest of all that a module's kernels are compiled from."""
     parts = compiled_from(module, package)
     # Homes too: machine code imports what it refers to by module, and fails where that has moved
     content = "\0".join([numba.__version__, *("\0".join((*key, parts[key])) for key in sorted(parts))])

@@ -1,8 +1,6 @@
 """Means and scatters of tables and of their groups, summed in a fixed order.
 
-No BLAS: its summation order follows the number of its threads. Rows are
-centred before they are multiplied, and summed in blocks, so that neither
-large means nor many rows cost digits.
+No BLAS: its order follows its threads. Rows are centred first and summed in blocks, so that no digits are lost.
 """
 
 from __future__ import annotations
@@ -17,11 +15,7 @@ BLOCK = 256  # Rows multiplied at a time; a multiple of 4
 
 @nb.njit(cache=True, nogil=True)
 def group_mean(features: FloatArray, members: IntArray, mean: FloatArray) -> None:
-    """Write the mean of the `members` rows of `features` into `mean`; exact for equal rows.
-
-    Sums differences to the first member, so that a constant column has
-    exactly its constant for mean.
-    """
+    """Write the mean of the `members` rows into `mean`, by differences to the first: exact for equal rows."""
     first = members[0]
     width = features.shape[1]
     mean[:] = 0.0
@@ -52,14 +46,7 @@ def _mirror(upper: FloatArray) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def mean_and_scatter(features: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean, shape (width,), and scatter about it, shape (width, width), of all rows.
-
-    Examples
-    --------
-    >>> mean, scatter = mean_and_scatter(np.array([[1.0], [3.0]]))
-    >>> mean.tolist(), scatter.tolist()
-    ([2.0], [[2.0]])
-    """
+    """Mean, shape (width,), and scatter about it, shape (width, width), of all rows."""
     n, width = features.shape
     mean = np.zeros(width)
     scatter = np.zeros((width, width))

@@ -1,10 +1,6 @@
 """Loops of mixtures of ellipsoids: densities, posterior probabilities and the sums that estimates need.
 
-A component has a mean, the inverse of the Cholesky factor of its covariance
-(lower triangular), a constant and its degrees of freedom (infinite: normal).
-Rows go through in tiles stored column by column, so that the compiler handles
-several rows at once; only a tile of densities of all components exists at a
-time. No BLAS: its summation order follows the number of its threads.
+Rows go through in tiles stored column by column, several at once. No BLAS: its order follows its threads.
 """
 
 from __future__ import annotations
@@ -129,10 +125,7 @@ def _tile_logs(
 
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def _posteriors(logs: FloatArray, count: int, top: FloatArray, total: FloatArray) -> float:
-    """Turn logs into posterior probabilities in place, negligible ones to 0; returns the tile's log-likelihood.
-
-    Not finite where a record is so far away that its density is 0 in every component.
-    """
+    """Turn logs into posteriors in place; the tile's log-likelihood, not finite if a record's density is 0."""
     groups = logs.shape[0]
     top[:count] = logs[0, :count]
     for g in range(1, groups):
@@ -196,10 +189,7 @@ def expectation(
     degrees: FloatArray,
     diagonal: bool,
 ) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """The sums over records that the next estimates need.
-
-    Shapes: means, factors, constants, degrees (n_groups, width).
-    """
+    """The sums over records that the next estimates need; means (n_groups, width), degrees (n_groups,)."""
     n, width = features.shape
     groups = means.shape[0]
     counts, heavy, tails = np.zeros(groups), np.zeros(groups), np.zeros(groups)
@@ -314,13 +304,8 @@ def most_likely(
 def common_shape(
     values: FloatArray, counts: FloatArray, iterations: int, tolerance: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Volumes λ_g, shape (n_groups,), and a common shape a, (width,), with Π a_j = 1, by turns.
-
-    Each is the most likely one given the other for components whose scatters
-    have the eigenvalues `values`, shape (n_groups, width), all positive, and
-    which have so many records. In numpy every turn is a dozen calls on a
-    hundred numbers, and the turns were a third of all time of a choice.
-    """
+    """Volumes λ_g, shape (n_groups,), and a common shape a, (width,), with Π a_j = 1, by turns."""
+    # Each is the most likely one given the other. In numpy the turns were a third of all time of a choice.
     groups, width = values.shape
     shape, volumes = np.ones(width), np.empty(groups)
     change = np.inf
@@ -347,12 +332,7 @@ def common_shape(
 def choose_moves(
     records: IntArray, targets: IntArray, donors: IntArray, lacking: IntArray, spare: IntArray
 ) -> npt.NDArray[np.bool_]:
-    """Which of the possible moves are made, in their order.
-
-    A move is made while its target lacks records, its donor can spare some
-    and its record has not moved; `lacking` and `spare` (n_groups,) count down.
-    `records` are numbers from 0 that tell equal records apart.
-    """
+    """Which moves are made, in order: the target lacks records, the donor can spare some, the record has not moved."""
     moved = np.zeros(records.max() + 1 if records.shape[0] else 0, dtype=np.bool_)
     chosen = np.zeros(records.shape[0], dtype=np.bool_)
     for entry in range(records.shape[0]):

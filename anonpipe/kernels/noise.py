@@ -1,8 +1,6 @@
 """Reflectors, triangles and random rotations of small matrices, and the zero-sum coordinates of a group.
 
-The n records of a group, less their mean, are written in an orthonormal basis
-of the n - 1 dimensions that sum to zero: the Householder reflector that maps
-the vector of ones to the first axis, of which nothing needs to be stored.
+The basis of n - 1 dimensions is the Householder reflector that maps the ones to the first axis: nothing is stored.
 """
 
 from __future__ import annotations
@@ -68,10 +66,7 @@ def reflect(a: FloatArray, top: int, left: int, v: FloatArray, size: int, flip: 
 
 @nb.njit(cache=True, nogil=True)
 def householder(x: FloatArray, size: int) -> float:
-    """Turn `x` into the normal of the reflector that maps it to the first axis, scaled to its largest entry.
-
-    Returns the sign that the image has there, or 0 for a vector of zeros.
-    """
+    """Turn `x` into the normal of the reflector that maps it to the first axis; the image's sign, 0 for zeros."""
     largest = 0.0
     for i in range(size):
         largest = max(largest, abs(x[i]))
@@ -101,12 +96,9 @@ def triangularise(a: FloatArray, rows: int, v: FloatArray, sums: FloatArray) -> 
 
 @nb.njit(cache=True, nogil=True)
 def rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArray, sums: FloatArray) -> int:
-    """Apply a random orthogonal matrix to `a`, whose rows after `rank` are zero; returns the draws used.
-
-    The first `rank` columns of the matrix are uniform (Haar): reflectors
-    that map the axes to normal vectors of falling length, each with the sign
-    that makes the image the vector itself (Stewart 1980, SIAM J. Numer. Anal. 17).
-    """
+    """Apply a random orthogonal matrix to `a`, whose rows after `rank` are zero; returns the draws used."""
+    # Its first `rank` columns are uniform (Haar): reflectors that map the axes to normal vectors of falling
+    # length, with the sign that makes the image the vector itself (Stewart 1980, SIAM J. Numer. Anal. 17).
     used = rank * rows - rank * (rank - 1) // 2
     end = used
     for j in range(rank - 1, -1, -1):
@@ -155,11 +147,8 @@ def centre_in_groups(draws: FloatArray, starts: IntArray) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def fold_rows(root: FloatArray, rows: FloatArray) -> FloatArray:
-    """The triangle S with S'S = R'R + A'A, R being the triangle `root` and A `rows`, all of one width.
-
-    QR of R over the next rows, again and again: unlike a sum of products it
-    does not square the condition of the rows.
-    """
+    """The triangle S with S'S = R'R + A'A, R being the triangle `root` and A `rows`, all of one width."""
+    # QR of R over the next rows: unlike a sum of products it does not square the condition of the rows.
     width = root.shape[0]
     stack = np.zeros((width + BLOCK, width))
     stack[:width] = root
@@ -181,10 +170,7 @@ def perturb_groups(
     centred: bool,
     out: FloatArray,
 ) -> None:
-    """Write each group's mean plus noise into the rows of its members in `out`.
-
-    Shapes: draws (rows of the groups, rank or more); factor (rank, width).
-    """
+    """Write each group's mean plus noise into `out`; draws (rows of the groups, rank or more), factor (rank, width)."""
     rank, width = factor.shape
     mean = np.empty(width)
     begin = starts[0]

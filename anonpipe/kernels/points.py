@@ -54,11 +54,8 @@ def gather_columns(features: FloatArray, rows: IntArray) -> FloatArray:
 
 @nb.njit(cache=True, nogil=True)
 def add_row(sums: FloatArray, features: FloatArray, row: int, sign: float) -> None:
-    """Add `sign` (1 or -1) times a row to `sums`, shape (2, width): the rounded sums and what rounding left out.
-
-    The second row collects the exact rounding error of every addition to the
-    first (Knuth's two-sum), so that both together have about 32 digits.
-    """
+    """Add `sign` (1 or -1) times a row to `sums` (2, width): the rounded sums and what rounding left out."""
+    # Knuth's two-sum: the second row collects the exact rounding error of the first, about 32 digits together.
     for j in range(features.shape[1]):
         value = sign * features[row, j]
         total = sums[0, j] + value
@@ -89,13 +86,7 @@ LARGEST = 1e100  # Squares of larger numbers, summed, could leave the range of f
 
 
 def checked_features(features: FloatArray) -> FloatArray:
-    """Points as a float64 matrix in C order, the same array where it is one already.
-
-    Examples
-    --------
-    >>> checked_features(np.ones((2, 3))).shape
-    (2, 3)
-    """
+    """Points as a float64 matrix in C order, the same array where it is one already."""
     features = np.asarray(features)
     if features.dtype.kind not in "fiub":
         raise ValueError(f"features has type {features.dtype}; give real numbers")
@@ -112,16 +103,7 @@ def checked_features(features: FloatArray) -> FloatArray:
 
 @nb.njit(cache=True, nogil=True)
 def sort_groups(labels: IntArray) -> tuple[IntArray, IntArray]:
-    """Sort records by label, ties in record order (counting sort).
-
-    Shapes: labels (n_rows,).
-
-    Examples
-    --------
-    >>> order, starts = sort_groups(np.array([1, 0, 1, 0, 0]))
-    >>> order.tolist(), starts.tolist()
-    ([1, 3, 4, 0, 2], [0, 3, 5])
-    """
+    """Sort records by label, ties in record order (counting sort)."""
     n = labels.shape[0]
     n_groups = 0
     for i in range(n):

@@ -49,10 +49,7 @@ def covariance(features: FloatArray, rows: IntArray, step: int) -> FloatArray:
 
 @nb.njit(cache=True, nogil=True)
 def multiply_and_normalize(matrix: FloatArray, unit: float, vector: FloatArray) -> float:
-    """Replace `vector` by matrix · vector at length one; the largest change of an entry.
-
-    `unit` scales the matrix to entries near one, so that squares stay finite.
-    """
+    """Replace `vector` by matrix / unit · vector at length one; the largest change of an entry."""
     width = matrix.shape[0]
     product = np.empty(width)
     squares = 0.0
@@ -71,10 +68,7 @@ def multiply_and_normalize(matrix: FloatArray, unit: float, vector: FloatArray) 
 
 @nb.njit(cache=True, nogil=True)
 def leading_eigenvector(matrix: FloatArray) -> FloatArray:
-    """Power iteration from the column of the largest diagonal entry; zero for a zero matrix.
-
-    The entry of largest size is made positive, so that the sign is settled.
-    """
+    """Power iteration from the column of the largest diagonal entry, largest entry positive; zero for zeros."""
     width = matrix.shape[0]
     vector = np.zeros(width)
     widest = 0
@@ -95,13 +89,9 @@ def leading_eigenvector(matrix: FloatArray) -> FloatArray:
 
 @nb.njit(cache=True, nogil=True)
 def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> FloatArray:
-    """Unit vector along which `rows` of `features` spread most, shape (width,); zero where they do not.
-
-    About SAMPLE_ROWS of the rows, evenly spaced, decide the direction; all of
-    them if those do not differ. `turned` gives a direction halfway between the
-    first and the second principal one, each in units of its own spread: splits
-    along it cross the borders of splits along the first.
-    """
+    """Unit vector along which `rows` of `features` spread most, shape (width,); zero where they do not."""
+    # Evenly spaced rows decide, all if those do not differ. `turned` gives one halfway to the second direction,
+    # each in units of its spread: splits along it cross the borders of splits along the first.
     step = max(1, rows.shape[0] // SAMPLE_ROWS)
     matrix = covariance(features, rows, step)
     if step > 1 and not np.trace(matrix) > 0.0:
@@ -129,10 +119,7 @@ def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> F
 
 @nb.njit(cache=True, nogil=True)
 def split_rows(rows: IntArray, projections: FloatArray, left: int) -> None:
-    """Move the `left` rows of smallest projection to the front of `rows`, both parts in their old order.
-
-    Rows at the border value go left in their order until `left` is reached.
-    """
+    """Move the `left` rows of smallest projection to the front, both parts in their old order, ties in row order."""
     count = rows.shape[0]
     border = np.partition(projections, left)[left]
     below = 0
@@ -187,23 +174,10 @@ def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[
 
 
 def block_order(features: FloatArray, rows: int, *, turned: bool = False) -> tuple[IntArray, IntArray]:
-    """Split records into ceil(n_rows / rows) blocks whose sizes differ by one at most, and sort them by block.
-
-    A set of records that is to become L blocks is ordered by its projections
-    on its first principal direction and cut at the rank that leaves floor(L/2)
-    blocks on the lower side. It is cut by rank, never by value: records that
-    tie at the border are divided in row order, so that heavily tied or even
-    constant data give blocks of the same sizes. Time O(n_rows · width · log L).
-
-    Shapes: features (n_rows, width).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> order, starts = block_order(np.array([[9.0], [1.0], [8.0], [0.0]]), 2)
-    >>> order.tolist(), starts.tolist()
-    ([1, 3, 0, 2], [0, 2, 4])
-    """
+    """Split records into ceil(n_rows / rows) blocks whose sizes differ by one at most, and sort them by block."""
+    # A set for L blocks is cut across its first principal direction at the rank that leaves floor(L/2) of them
+    # below. Cut by rank, never by value: tied or constant data give blocks of the same sizes. Time O(n_rows ·
+    # width · log L).
     features = checked_features(features)
     if rows < 1:
         raise ValueError(f"rows of a block is {rows}; give 1 or more")

@@ -1,9 +1,6 @@
 """The one executor of steps: the passes they make over a table, and what is done with a part, a column or a count.
 
-`execute` walks over the passes of a method on any `Table`: on an array here
-(`run_steps`), and on arrays that lie in the staging of a run, where workers do
-the pieces (`anonpipe.pipeline.tasks.passes`). Both call the same functions on the same
-parts with the same generators, so that both make the same numbers.
+`run_steps` works on an array, `anonpipe.pipeline.tasks.passes` on the staging of a run; both make the same numbers.
 """
 
 from __future__ import annotations
@@ -71,14 +68,7 @@ Pass = RowsPass | ColumnsPass | ReducePass
 
 
 def passes(steps: Sequence[Step]) -> tuple[Pass, ...]:
-    """The passes over a table that the steps make, in their order.
-
-    Examples
-    --------
-    >>> steps = Rows("a", abs), Rows("b", abs), Reduce("c", abs, abs), Rows("d", abs)
-    >>> [(one.number, one.name) for one in passes(steps)]
-    [(0, 'a'), (2, 'c'), (3, 'd')]
-    """
+    """The passes over a table that the steps make, in their order."""
     found: list[Pass] = []
     for number, step in enumerate(steps):
         last = found[-1] if found else None
@@ -237,10 +227,7 @@ def run_steps(
     parts: Sequence[int],
     strata: Sequence[int] | None = None,
 ) -> FloatArray:
-    """Run the steps of a method on an array.
-
-    Shapes: features (n_rows, width).
-    """
+    """Run the steps of a method on an array (n_rows, width)."""
     edges = [0, *np.cumsum(parts, dtype=np.int64).tolist()]
     pieces = [slice(low, high) for low, high in pairwise(edges)]
     table = InMemory(features, features, key, pieces, [0] * len(pieces) if strata is None else strata)

@@ -1,8 +1,6 @@
 """What a method tells of itself, in one record at the end of its file.
 
-Whoever needs to know something of a method asks its record, never its name or
-the type of its options. So the job, the stages, the gates, the report,
-`compare` and the command line hold for every method, and a new one is a file.
+The job, the gates, the report and `compare` ask this record, never a method's name: a new method is a file.
 """
 
 from __future__ import annotations

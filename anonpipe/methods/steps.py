@@ -1,10 +1,6 @@
-"""The three kinds of steps that a method is made of.
+"""The three kinds of steps that a method is made of; each sees the channels that the step before it left.
 
-A method is an ordered tuple of steps. The table that it works on, its
-channels, begins as the features of the records; each step sees the channels
-that the step before it left. No step needs more than one part of the rows, or
-one column of all rows, at a time: so the same steps run over an array and over
-parts that lie on disk (`anonpipe.methods.executor`).
+No step needs more than one part of the rows, or one column of all rows: so they run over arrays and over parts on disk.
 """
 
 from __future__ import annotations

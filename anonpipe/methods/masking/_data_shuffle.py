@@ -138,13 +138,7 @@ def data_shuffle(
 
 
 def rank(column: FloatArray, *, place: int, params: object, rng: np.random.Generator) -> FloatArray:
-    """(Rank - 1/2)/n, between 0 and 1; tied values share their mean rank.
-
-    Examples
-    --------
-    >>> rank(np.array([7.0, 5.0, 9.0, 7.0]), place=0, params=None, rng=np.random.default_rng()).tolist()
-    [0.5, 0.125, 0.875, 0.5]
-    """
+    """(Rank - 1/2)/n, between 0 and 1; tied values share their mean rank."""
     n = len(column)
     order = np.argsort(column, kind="stable")
     ordered = column[order]
@@ -172,15 +166,7 @@ def find_copula(moments: Moments, *, params: object, rng: np.random.Generator, k
 
 
 def normal_correlation(scatter: FloatArray) -> FloatArray:
-    """Correlation of the normal law whose rank correlation is that of `scatter`.
-
-    A constant column correlates with nothing.
-
-    Examples
-    --------
-    >>> normal_correlation(np.array([[2.0, 1.0], [1.0, 2.0]])).round(4).tolist()
-    [[1.0, 0.5176], [0.5176, 1.0]]
-    """
+    """Correlation of the normal law whose rank correlation is that of `scatter`."""
     spread = np.sqrt(np.diag(scatter))
     unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
     ranks = np.clip(scatter * np.outer(unit, unit), -1.0, 1.0)

@@ -52,11 +52,9 @@ class DrawnSample:
 
     @classmethod
     def of(cls, scores: FloatArray, codes: IntArray, size: int, rows: int, rng: np.random.Generator) -> Self:
-        """The records of a part that may be in the sample of a table of so many `rows`.
-
-        Keys are uniform: those above the share that the sample takes, and six
-        standard deviations of it, need not leave their part.
-        """
+        """The records of a part that may be in the sample of a table of so many `rows`."""
+        # Keys are uniform: above the sample's share, and six standard deviations of it, they need not leave
+        # their part.
         keys = rng.integers(_KEYS, size=len(scores))
         share = min(1.0, (size + 6 * math.sqrt(size)) / rows)
         near = keys <= int(share * _KEYS)
@@ -76,23 +74,10 @@ class DrawnSample:
 
 
 def averaged_by_rank(column: FloatArray, k: int) -> FloatArray:
-    """The values of a column in ascending order, none of which fewer than k records hold.
-
-    A value that k or more records hold stays. Between two such values (and
-    above the last, below the first) the others are averaged over blocks of k
-    to 2k - 1 neighbours, which keeps their mean. Where they are fewer than k
-    together they become the nearer of the two: an average with copies of a
-    known value would give them away, as (0, 0, 0, 0, x)/5 gives x.
-
-    Shapes: column (n,); returns (n,).
-
-    Examples
-    --------
-    >>> averaged_by_rank(np.array([9.0, 1, 2, 6, 40, 3, 5, 5, 5]), 3).tolist()
-    [2.0, 2.0, 2.0, 5.0, 5.0, 5.0, 18.333333333333332, 18.333333333333332, 18.333333333333332]
-    >>> averaged_by_rank(np.array([0.0, 0, 0, 0, 98765.43]), 3).tolist()
-    [0.0, 0.0, 0.0, 0.0, 0.0]
-    """
+    """The values of a column in ascending order, none of which fewer than k records hold, shape (n,)."""
+    # A value that k or more records hold stays. Between two such values the others are averaged over blocks of k
+    # to 2k - 1 neighbours, which keeps their mean. Fewer than k together become the nearer of the two: an average
+    # with copies of a known value would give them away, as (0, 0, 0, 0, x)/5 gives x.
     ordered = np.sort(column)
     if k <= 1 or not len(ordered):
         return ordered
@@ -150,24 +135,12 @@ MOST_PASSES = 20  # Passes over the larger sample, where estimates are only shar
 
 
 def starts_of(columns: Columns) -> IntArray:
-    """Where the categories of each attribute begin; one column stands for two categories.
-
-    Examples
-    --------
-    >>> starts_of(((4,), (5, 6, 7))).tolist()
-    [0, 2, 5]
-    """
+    """Where the categories of each attribute begin; one column stands for two categories."""
     return np.cumsum([0, *(max(2, len(each)) for each in columns)])
 
 
 def category_codes(features: FloatArray, columns: Columns) -> IntArray:
-    """The category of each record in each attribute, shape (n_rows, n_attributes).
-
-    Examples
-    --------
-    >>> category_codes(np.array([[1.0, -1.0, 1.0]]), ((0,), (1, 2))).tolist()
-    [[1, 1]]
-    """
+    """The category of each record in each attribute, shape (n_rows, n_attributes)."""
     codes = np.empty((len(features), len(columns)), dtype=np.int64)
     for at, each in enumerate(columns):
         part = features[:, each]
@@ -199,15 +172,9 @@ def choose_categories(
     n_rows: int,
     classes: int | None,
 ) -> tuple[LatentClasses, ClassConstraints]:
-    """Latent classes of a sample, so many or the number of the largest BIC.
-
-    Notes
-    -----
-    The authors take as many classes as the numbers have components. Then a
-    table with one component has categories that are independent given the
-    numbers. Here the number has a BIC of its own, and the first groups are of
-    numbers and categories together.
-    """
+    """Latent classes of a sample, so many or the number of the largest BIC."""
+    # The authors take as many classes as the numbers have components. With one component the categories would be
+    # independent given the numbers, so here the number has a BIC of its own, and first groups see both.
     most = max(1, min((n_rows - 1) // k, len(scores)))
     tried = [g for g in CLASSES_TRIED if g <= most] if classes is None else [min(classes, most)]
     few = evenly_spaced(len(scores), max(TREE_ROWS, tried[-1]))

@@ -175,28 +175,10 @@ def intervals(
     origin: tuple[float, ...] | None = None,
     suppress_above: float | None = None,
 ) -> Intervals:
-    """Cut records at the median of their widest column until no cut leaves k on both sides.
-
-    Shapes: features (n_rows, width); scale (width,).
-
-    Notes
-    -----
-    The widest column is the one of the largest range relative to `scale`; of
-    equals the first. The paper's median cut in the strict form sends values
-    up to the (lower) median left; a column in which that leaves fewer than k
-    right is passed over for the next widest. Time O(n log n), memory O(n).
-
-    References
-    ----------
-    LeFevre, DeWitt & Ramakrishnan (2006), doi:10.1109/ICDE.2006.101, sections
-    3.1, 3.2 and 4.1.
-
-    Examples
-    --------
-    >>> found = intervals(np.array([[1.2], [7.0], [2.9], [9.9]]), 2, steps=(5.0,))
-    >>> found.low[:, 0].tolist(), found.high[:, 0].tolist(), found.middle[:, 0].tolist()
-    ([0.0, 5.0, 0.0, 5.0], [5.0, 10.0, 5.0, 10.0], [2.5, 7.5, 2.5, 7.5])
-    """
+    """Cut records at the median of their widest column until no cut leaves k on both sides; O(n log n)."""
+    # Widest is the largest range relative to `scale` (width,); of equals the first. The paper's strict median cut
+    # sends values up to the (lower) median left; where that leaves fewer than k right the next widest column is
+    # cut.
     _check(k, cuts, suppress_above)
     if len(features) < k:
         raise InputError(f"generalize was given k={k} for {len(features)} records; give that many records or lower k")
@@ -380,10 +362,7 @@ def records_left(values: FloatArray, strict: bool) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict: bool, values: FloatArray) -> int:
-    """Sort `rows` by one cut, along the widest column that allows it; records left, or 0 where none does.
-
-    `widths` is used up.
-    """
+    """Sort `rows` by a cut along the widest column that allows it, using up `widths`; records left, or 0 for none."""
     n = rows.shape[0]
     while True:
         widest = int(np.argmax(widths))
@@ -400,16 +379,7 @@ def cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict
 
 @nb.njit(cache=True, nogil=True)
 def mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, IntArray]:
-    """Cut all records into groups of at least k.
-
-    Shapes: scale (width,).
-
-    Examples
-    --------
-    >>> order, starts = mondrian_groups(np.array([[4.0], [0.0], [5.0], [1.0]]), 2, np.array([5.0]), False)
-    >>> order.tolist(), starts.tolist()
-    ([1, 3, 0, 2], [0, 2, 4])
-    """
+    """Cut all records into groups of at least k; `scale` has shape (width,)."""
     n, width = features.shape
     order = np.arange(n)
     values, widths = np.empty(n), np.empty(width)

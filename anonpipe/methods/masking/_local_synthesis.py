@@ -1,12 +1,4 @@
-"""Groups of a table in parts by a mixture: the steps from the points to the number of each record's group.
-
-The steps are those of `anonpipe.methods.mixture.gaussian_mixture`, over parts:
-principal components of the numbers, a mixture chosen and fitted on a sample,
-the most likely component of each record, and the moves that bring every group
-to k records. What follows keeps the moments of every group exactly, whatever
-mixture the groups are of: no pass over the whole table is spent on its last
-digits.
-"""
+"""Groups of a table in parts by a mixture: the steps from the points to the number of each record's group."""
 
 from __future__ import annotations
 
@@ -167,12 +159,9 @@ def find_view(
 
 
 def score_rows(part: FloatArray, *, params: View, rng: np.random.Generator) -> FloatArray:
-    """The scores of each record, zeros in the channels that they do not fill, so that all strata have as many.
-
-    Of equal values each stands at random in what they take up (`spread`): a
-    normal component that found them at one place would have any likelihood,
-    and groups would be made of values, as few records as k each.
-    """
+    """The scores of each record, zeros in the channels that they do not fill, so that all strata have as many."""
+    # Equal values stand at random in what they take up (`spread`): a normal component of records at one place
+    # would have any likelihood, and groups would be made of values, as few records as k each.
     out, apart = np.zeros((len(part), len(params.numbers))), np.array(part)
     for column in params.numbers:
         apart[:, column] = spread(part[:, column], rng)
@@ -231,12 +220,7 @@ def choose(
     classes: int | None,
     iterations: int,
 ) -> MixtureGroups:
-    """A mixture whose number and shape of components are chosen by BIC, and the latent classes in the same way.
-
-    Chosen on the first records of the sample, fitted to all of it. A number of
-    components that is asked for and too large for the records is lowered to
-    what they hold.
-    """
+    """The mixture, by BIC on the first records of the sample and fitted to all of it, and latent classes likewise."""
     most = max(1, (params.rows - 1) // k)
     few = sample.first(CHOICE_ROWS)
     chosen = select(
@@ -604,10 +588,9 @@ def settle(part: FloatArray, *, params: Drawing, rng: np.random.Generator) -> Fl
 
 
 def _of_table(options: LocalSynthesisOptions, features: Features) -> dict[str, Any]:
-    """Groups of k, and of two records more than columns: of fewer, exact moments keep draws in the span of the records.
-
-    Who knew a part of such a record could solve for the rest.
-    """
+    """The job's k and its categories."""
+    # Groups of fewer than two records more than columns: exact moments keep draws in the span of the records, so
+    # that part of such a record gives away the rest.
     return {"k": max(features.k, features.width + 2), "categories": features.categories}
 
 

@@ -174,12 +174,9 @@ def without_draws(given: int, params: Mixing) -> int:
 
 
 def find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) -> Mixing:
-    """The matrix that takes the data off the draws, gives them their covariance and adds them to the data.
-
-    With Z the draws and X the data, both centred: what is left of Z after its
-    regression on X has the scatter R = KK'; so (Z - XB) K'⁻¹ L' √(n-1) has
-    the covariance LL' and none with X.
-    """
+    """The matrix that takes the data off the draws, gives them their covariance and adds them to the data."""
+    # With Z the draws and X the data, both centred: what is left of Z after its regression on X has the scatter R
+    # = KK'; so (Z - XB) K'⁻¹ L' √(n-1) has the covariance LL' and none with X.
     width, rank = params.factor.shape
     xx, xz = both.scatter[:width, :width], both.scatter[:width, width:]
     inverse, independent = spectral_inverse(xx)
@@ -207,16 +204,11 @@ def mix(part: FloatArray, *, params: Mixing, rng: np.random.Generator) -> FloatA
 def expect_noisy(
     moments: Moments, *, amount: float = 0.15, form: Form = "expected", basis: Basis = "spectral"
 ) -> Expected:
-    """Expected covariance and standard errors.
-
-    Notes
-    -----
-    The scatter of X + E is that of X, plus products of both, plus that of E;
-    the first is fixed, the second odd and the third even in E, so they do not
-    correlate. With V the noise's covariance the second has variance (n-1)
-    (S_aa V_bb + S_bb V_aa + 2 S_ab V_ab) and the third (n-1) (V_aa V_bb +
-    V_ab²). Centring changes neither.
-    """
+    """Expected covariance and standard errors."""
+    # The scatter of X + E is that of X, plus products of both, plus that of E; the first is fixed, the second odd
+    # and the third even in E, so they do not correlate. With V the noise's covariance the second has variance
+    # (n-1) (S_aa V_bb + S_bb V_aa + 2 S_ab V_ab) and the third (n-1) (V_aa V_bb + V_ab²). Centring changes
+    # neither.
     covariance = moments.scatter / max(moments.n - 1, 1)
     added = noise_covariance(moments, amount, basis)
     width, n = len(added), max(moments.n, 2)

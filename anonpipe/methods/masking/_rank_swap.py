@@ -108,16 +108,7 @@ def swap(
     percent: float,
     coded: tuple[int, ...],
 ) -> FloatArray:
-    """One column swapped; its numbers averaged by rank before.
-
-    Examples
-    --------
-    >>> options = {"place": 0, "params": None, "k": 1, "percent": 50.0, "coded": ()}
-    >>> column = np.array([3.0, 1.0, 2.0, 4.0])
-    >>> new = swap(column, original=column, rng=np.random.default_rng(0), **options)
-    >>> sorted(new.tolist()), bool((new != column).all())
-    ([1.0, 2.0, 3.0, 4.0], True)
-    """
+    """One column swapped; its numbers averaged by rank before."""
     n = len(column)
     order = np.lexsort((rng.random(n), column))
     held = column[order] if place in coded else averaged_by_rank(original, k)
@@ -176,12 +167,9 @@ METHOD = Masker(
 
 @nb.njit(cache=True, nogil=True)
 def partners(draws: FloatArray, reach: int) -> IntArray:
-    """The rank that each rank changes places with, its own where none is left; shape (n,).
-
-    `draws` are uniform, one a rank. A pool holds those of the next `reach`
-    ranks that have not been swapped, in no order; each leaves it in constant
-    time, as the last one takes its place.
-    """
+    """The rank that each rank changes places with, its own where none is left, from one uniform draw a rank."""
+    # A pool holds those of the next `reach` ranks that have not been swapped, in no order; each leaves it in
+    # constant time, as the last one takes its place.
     n = len(draws)
     partner = np.arange(n)
     pool, place = np.empty(n, dtype=np.int64), np.full(n, -1)

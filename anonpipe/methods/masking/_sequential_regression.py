@@ -1,8 +1,4 @@
-"""Multinomial logistic regressions by Newton's method, over sums that merge.
-
-Libraries fit a table that they hold; this one adds up what a table in parts
-tells of the next step.
-"""
+"""Synthetic records by sequential regressions; the logistic ones by Newton's method, over sums that merge."""
 
 from __future__ import annotations
 
@@ -112,17 +108,7 @@ class Slopes:
 
 
 def improved(logit: Logit, slope: Slope, n: int) -> Logit:
-    """One step of Newton's method, or half the way back where the last one went too far.
-
-    Examples
-    --------
-    >>> scores, codes = np.zeros((4, 0)), np.array([0, 1, 1, 1])
-    >>> fit = Logit.start(np.arange(0), np.array([2, 2]), 1e-3)
-    >>> for _ in range(9):
-    ...     fit = improved(fit, Slope.of(fit, scores, codes), 4)
-    >>> fit.done, fit.chances(scores)[0].round(9).tolist()
-    (True, [0.25, 0.75])
-    """
+    """One step of Newton's method, or half the way back where the last one went too far."""
     free = np.ones_like(logit.coefficients)
     free[0] = 0.0
     held = logit.penalty * free
@@ -375,14 +361,7 @@ def counts_of(moments: Moments, block: Block) -> IntArray:
 
 
 def linear(correlation: FloatArray, predictors: IntArray, column: int) -> Linear:
-    """Regression of one z-score on others, from their correlations.
-
-    Examples
-    --------
-    >>> fit = linear(np.array([[1.0, 0.6], [0.6, 1.0]]), np.array([0]), 1)
-    >>> fit.slopes.tolist(), round(fit.deviation, 12)
-    ([0.6], 0.8)
-    """
+    """Regression of one z-score on others, from their correlations."""
     if not len(predictors):
         return Linear(predictors, 0.0, np.zeros(0), float(np.sqrt(correlation[column, column])))
     across = correlation[predictors, column]
@@ -457,11 +436,9 @@ def fit_categories(counted: DrawnSample | Slopes, *, params: Chain, rng: np.rand
 
 
 def _started(features: FloatArray, chain: Chain) -> tuple[Linear | Logit | None, ...]:
-    """The regressions at the maxima of a sample, which those of the table are a few steps from.
-
-    Where the sample lacks a category, or tells categories apart so well that
-    its maximum is far out, the table's is elsewhere: there nothing changes.
-    """
+    """The regressions at the maxima of a sample, which those of the table are a few steps from."""
+    # Where the sample lacks a category, or separates categories so well that its maximum is far out, nothing
+    # changes.
     scores, fits = chain.scores(features), list(chain.fits)
     for at, fit in enumerate(fits):
         block = chain.blocks[at % len(chain.blocks)]

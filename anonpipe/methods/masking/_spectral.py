@@ -21,18 +21,8 @@ from anonpipe.types import FloatArray
 
 @nb.njit(cache=True, nogil=True)
 def turn_rows(features: FloatArray, before: FloatArray, matrix: FloatArray, after: FloatArray) -> FloatArray:
-    """(features - before) · matrix + after, one record at a time.
-
-    No BLAS: the order in which it sums follows the number of records it is
-    given, and of its threads.
-
-    Shapes: before (width,); after (channels,).
-
-    Examples
-    --------
-    >>> turn_rows(np.array([[3.0, 1.0]]), np.ones(2), np.array([[0.0, 2.0], [1.0, 0.0]]), np.array([0.5, 0.0])).tolist()
-    [[0.5, 4.0]]
-    """
+    """(features - before) · matrix + after, one record at a time; before (width,), after (channels,)."""
+    # No BLAS: the order in which it sums follows the number of records it is given, and of its threads.
     n, width = features.shape
     channels = matrix.shape[1]
     out = np.zeros((n, channels))
@@ -71,28 +61,7 @@ BASIS = "'spectral' (default): along the principal components; 'columns': along 
 
 
 def axes_of(moments: Moments, basis: Basis) -> Axes:
-    """The axes of a table.
-
-    Notes
-    -----
-    Where variances are equal, or differ by rounding only, the eigenvectors are
-    any of their span, and the parts in which the moments were counted may
-    decide which. Eigenvalues that are no more than the rounding of their
-    decomposition (width · eps of the largest) are 0: draws along such an axis
-    would have the root of it, 1e-8, as their standard deviation, and move
-    columns that are constant.
-
-    References
-    ----------
-    Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.A: V of the
-    singular value decomposition of the centred features.
-
-    Examples
-    --------
-    >>> axes = axes_of(Moments.of(np.array([[-1.0, -1.0], [1.0, 1.0]])), "spectral")
-    >>> axes.variances.round(12).tolist(), axes.vectors[:, 0].round(3).tolist()
-    ([4.0, 0.0], [0.707, 0.707])
-    """
+    """The axes of a table: V of the singular value decomposition of its centred features."""
     checked_basis(basis)
     covariance = moments.scatter / max(moments.n - 1, 1)
     if not np.isfinite(covariance).all():
@@ -104,6 +73,7 @@ def axes_of(moments: Moments, basis: Basis) -> Axes:
     values, vectors = values[::-1], vectors[:, ::-1]
     largest = np.abs(vectors).argmax(axis=0)
     signs = np.where(vectors[largest, np.arange(width)] < 0, -1.0, 1.0)
+    # No more than the rounding of the decomposition is 0: draws along such an axis would move constant columns.
     rounding = width * np.finfo(np.float64).eps * values.max(initial=0.0)
     variances = np.where(values > rounding, values, 0.0)
     return Axes(moments.n, moments.mean, np.ascontiguousarray(vectors * signs), variances)
@@ -138,17 +108,7 @@ def from_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> Fl
 
 
 def spectral_inverse(scatter: FloatArray) -> tuple[FloatArray, int]:
-    """Inverse of a scatter on the directions in which there is any, and how many there are.
-
-    Judged on the correlation matrix, so that the units of the columns do not
-    matter.
-
-    Examples
-    --------
-    >>> inverse, rank = spectral_inverse(np.array([[4.0, 0.0], [0.0, 0.0]]))
-    >>> inverse.tolist(), rank
-    ([[0.25, 0.0], [0.0, 0.0]], 1)
-    """
+    """Inverse of a scatter on the directions in which there is any (judged in correlations), and how many there are."""
     spread = np.sqrt(np.clip(np.diag(scatter), 0.0, None))
     unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
     values, vectors = np.linalg.eigh(scatter * np.outer(unit, unit))
@@ -167,13 +127,7 @@ def kept_in_basis(moments: Moments, basis: Basis) -> FloatArray:
 
 
 def normal_draws(moments: Moments, basis: Basis) -> Expected:
-    """Of independent normal records, whose scatter is Wishart with n - 1 degrees of freedom.
-
-    Examples
-    --------
-    >>> normal_draws(Moments(5, np.zeros(1), np.array([[8.0]])), "columns").covariance_error.round(6).tolist()
-    [[1.414214]]
-    """
+    """Of independent normal records, whose scatter is Wishart with n - 1 degrees of freedom."""
     covariance = kept_in_basis(moments, basis)
     n = max(moments.n, 2)
     error = np.sqrt(product_variance(covariance) / (n - 1))
@@ -182,18 +136,10 @@ def normal_draws(moments: Moments, basis: Basis) -> Expected:
 
 
 def permuted_components(moments: Moments, basis: Basis, largest: FloatArray | None = None) -> Expected:
-    """Of columns that are permuted independently in a basis.
-
-    Shapes: largest (width,).
-
-    Notes
-    -----
-    With variances λ_j along orthonormal axes v_j, components j and h have
-    after independent uniform permutations the covariance c_jh of expectation
-    0 and variance λ_j λ_h / (n-1), and no two pairs correlate. The entry (a,
-    b) of the covariance is Σ_jh v_aj v_bh c_jh with c_jj = λ_j fixed, so that
-    its variance is [S_aa S_bb + S_ab² - 2 Σ_j v_aj² v_bj² λ_j²] / (n-1).
-    """
+    """Of columns that are permuted independently in a basis; `largest` has shape (width,)."""
+    # Components j and h with variances λ along orthonormal axes v get a covariance c_jh of expectation 0 and
+    # variance λ_j λ_h / (n-1), and no two pairs correlate. Entry (a, b) of the covariance is Σ_jh v_aj v_bh c_jh
+    # with c_jj = λ_j fixed, of variance [S_aa S_bb + S_ab² - 2 Σ_j v_aj² v_bj² λ_j²] / (n-1).
     axes = axes_of(moments, basis)
     covariance = kept_in_basis(moments, basis)
     n = max(moments.n, 2)
@@ -390,12 +336,8 @@ def draw_normal(column: FloatArray, *, place: int, params: Axes, rng: np.random.
 
 
 def draw_quantiles(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
-    """Draws between neighbouring values of a component, all pairs of neighbours being equally likely.
-
-    A value between two neighbours a and b has mean (a+b)/2 and variance
-    (b-a)²/12; the mixture's mean and variance are taken off and the
-    component's put on.
-    """
+    """Draws between neighbouring values of a component, all pairs of neighbours being equally likely."""
+    # Between neighbours a and b the mean is (a+b)/2, the variance (b-a)²/12; those of the mixture are taken off.
     ordered = np.sort(column)
     low, high = ordered[:-1], ordered[1:]
     middle = (low + high) / 2

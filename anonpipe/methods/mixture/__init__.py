@@ -1,15 +1,6 @@
 """Groups and synthesis by mixtures with bounded weights, over tables in pieces.
 
-`select` chooses a mixture on a sample, `fit` fits it to all pieces, `assign`,
-`movable`, `moves` and `relabel` make groups of at least k of it;
-`gaussian_mixture` does all this for one table in memory. `group_statistics`,
-`draw_statistics`, `affine_maps` and `synthesize_rows` replace groups that span
-partitions by records with exactly their moments. `fit_classes` and
-`draw_categories` add categorical columns.
-
-scikit-learn's `GaussianMixture` has no bound on weights, no shape "vev" and no
-t components; at the same likelihood, to 1e-15, one of its iterations takes 2
-to 12 times as long (`tests/benchmarks/mixture_speed.py`).
+scikit-learn's `GaussianMixture` has no bound on weights, no shape "vev" and no t components.
 """
 
 from anonpipe.methods.mixture._classes import (

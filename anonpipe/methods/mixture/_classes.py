@@ -60,13 +60,8 @@ def class_sums(
     log_shares: FloatArray,
     curvature: bool,
 ) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """The sums over records that the next estimates need.
-
-    Everything that is of one class is stored class by class in the innermost
-    place, so that the compiler handles several classes at once.
-
-    Shapes: log_shares (starts[-1], n_classes).
-    """
+    """The sums over records that the next estimates need; `log_shares` has shape (starts[-1], n_classes)."""
+    # What is of one class is stored in the innermost place, so that the compiler handles several classes at once.
     n = features.shape[0]
     terms, classes = slopes.shape
     posteriors, tables = np.zeros(classes), np.zeros((starts[-1], classes))
@@ -123,12 +118,7 @@ def _pairs(values: FloatArray, out: FloatArray) -> None:
 def draw_classes(
     features: FloatArray, starts: IntArray, slopes: FloatArray, shares: FloatArray, uniforms: FloatArray
 ) -> IntArray:
-    """Categories of new records: a class from its prior, then each column from the class.
-
-    `slopes` as `class_sums` takes them, `shares` of shape (n_classes, starts[-1]).
-    `uniforms` has one number for the class and one for each column, shape
-    (n_rows, 1 + n_columns), from 0 to less than 1.
-    """
+    """Categories of new records, a class from its prior, then each column from it; uniforms (n_rows, 1 + n_columns)."""
     n, columns = features.shape[0], starts.shape[0] - 1
     p, x = np.empty(slopes.shape[1]), np.ones(slopes.shape[0])
     codes = np.empty((n, columns), dtype=np.int64)
@@ -232,10 +222,7 @@ class ClassStatistics:
 def class_e_step(
     features: FloatArray, codes: IntArray, classes: LatentClasses, *, curvature: bool = True
 ) -> ClassStatistics:
-    """Posterior probabilities of the classes in a piece of the table, summed up (eq. 12 and 14).
-
-    Shapes: features (n_rows, width); codes (n_rows, n_columns).
-    """
+    """Posterior probabilities of the classes in a piece of the table, summed up (eq. 12 and 14)."""
     _check_codes(codes, classes.starts)
     n, columns = codes.shape
     curvature = curvature and classes.slopes.size <= _MOST_FOR_NEWTON
@@ -266,16 +253,9 @@ def _hessian(products: FloatArray, terms: int, classes: int) -> FloatArray:
 
 
 def lifted(statistics: ClassStatistics, bounds: ClassConstraints) -> tuple[FloatArray, FloatArray]:
-    """Mean weights p*new of the classes (eq. 14, 3 and 4), and what that adds to every record's z.
-
-    Notes
-    -----
-    Equation 15 as printed adds (p*new - p*old) / n to z. The mean of z then
-    rises by that n-th and does not reach p*new; what reaches it, and is the
-    closest of all that do, is z plus the whole difference. So it is done here.
-    It leaves z below 0 where a large class shrinks; sums over a category that
-    come out below 0 count as 0.
-    """
+    """Mean weights p*new of the classes (eq. 14, 3 and 4), and what that adds to every record's z."""
+    # Equation 15 as printed adds (p*new - p*old) / n to z, whose mean then does not reach p*new. The closest that
+    # reaches it is z plus the whole difference. Sums over a category that come out below 0 count as 0.
     old = statistics.posteriors / statistics.rows
     new = RULES[bounds.rule](old, bounds.least_weight)
     return new, new - old
@@ -284,18 +264,9 @@ def lifted(statistics: ClassStatistics, bounds: ClassConstraints) -> tuple[Float
 def class_m_step(
     statistics: ClassStatistics, classes: LatentClasses, bounds: ClassConstraints, *, newton: bool = True
 ) -> LatentClasses:
-    """New shares, and slopes one step on.
-
-    Shares are those of the records' categories weighted by the lifted
-    posteriors, with the prior. Slopes of the multinomial logistic regression
-    of the lifted posteriors on the numbers take a Newton step; with
-    `newton` false, or where there are too many slopes, a step by Böhning's
-    bound on the second derivatives, which cannot lower the likelihood.
-
-    References
-    ----------
-    Böhning 1992, Ann. Inst. Stat. Math. 44:197-200, doi:10.1007/BF00048682.
-    """
+    """New shares, and slopes one Newton step on, or one by Böhning's bound (1992, doi:10.1007/BF00048682)."""
+    # The bound, without `newton` or with too many slopes, is one on second derivatives: it cannot lower the
+    # likelihood.
     s = statistics
     _, difference = lifted(s, bounds)
     tables = np.maximum(s.tables + difference[:, None] * s.totals, 0.0)
@@ -340,23 +311,14 @@ def _shares(tables: FloatArray, totals: FloatArray, starts: IntArray, prior_rows
 def first_classes(
     tables: FloatArray, counts: FloatArray, starts: IntArray, width: int, bounds: ClassConstraints
 ) -> LatentClasses:
-    """Classes that are groups of records, such as those of the numbers: a start.
-
-    Shapes: tables (n_groups, n_categories); counts (n_groups,).
-    """
+    """A start whose classes are groups of records; tables (n_groups, n_categories), counts (n_groups,)."""
     slopes = np.zeros((len(counts), 1 + width))
     slopes[:, 0] = np.log(counts) - np.log(counts).mean()
     return LatentClasses(slopes, _shares(tables, tables.sum(axis=0), starts, bounds.prior_rows), starts)
 
 
 def count_categories(codes: IntArray, labels: IntArray, groups: int, starts: IntArray) -> FloatArray:
-    """Records of each group in each category, shape (groups, starts[-1]); pieces of a table add up.
-
-    Examples
-    --------
-    >>> count_categories(np.array([[0], [1], [1]]), np.array([0, 0, 1]), 2, np.array([0, 2])).tolist()
-    [[1.0, 1.0], [0.0, 1.0]]
-    """
+    """Records of each group in each category, shape (groups, starts[-1]); pieces of a table add up."""
     _check_codes(codes, starts)
     total = int(starts[-1])
     tables = np.zeros(groups * total)
@@ -396,13 +358,7 @@ def fit_classes(
     tolerance: float = 1e-6,
     iterations: int = 200,
 ) -> ClassFit:
-    """Iterate until the log-likelihood settles; a Newton step that lowers it is replaced by a safe one.
-
-    References
-    ----------
-    Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, section 6,
-    eq. 12 to 15; Bandeen-Roche et al. 1997, J. Am. Stat. Assoc. 92:1375-1386.
-    """
+    """Iterate until the log-likelihood settles; a safe step replaces a Newton step that lowers it (eq. 12-15)."""
     if not tolerance > 0 or iterations < 1:
         raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
     classes, statistics = start, expect(start)
@@ -421,16 +377,7 @@ def fit_classes(
 
 
 def draw_categories(features: FloatArray, classes: LatentClasses, *, rng: np.random.Generator) -> IntArray:
-    """Categories for synthetic numbers: a class by its weight there, then each column by the class's shares.
-
-    Shapes: features (n_rows, width).
-
-    Examples
-    --------
-    >>> one = LatentClasses(np.zeros((1, 2)), np.array([[0.0, 1.0]]), np.array([0, 2]))
-    >>> draw_categories(np.zeros((2, 1)), one, rng=np.random.default_rng()).tolist()
-    [[1], [1]]
-    """
+    """Categories for synthetic numbers: a class by its weight there, then each column by the class's shares."""
     columns, slopes = len(classes.starts) - 1, np.ascontiguousarray(classes.slopes.T)
     step = max(1, _DRAWS // (1 + columns))
     codes = np.empty((len(features), columns), dtype=np.int64)

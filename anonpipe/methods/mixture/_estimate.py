@@ -19,20 +19,8 @@ from anonpipe.types import FloatArray, IntArray
 
 
 def smoothed(weights: FloatArray, least: float) -> FloatArray:
-    """Add one number to all weights and rescale, so that the smallest becomes `least` (eq. 3 and 4).
-
-    Weights stay in their order and all move towards 1 / G, large and small
-    ones; nothing changes where all are `least` or more.
-
-    References
-    ----------
-    Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, section 3.
-
-    Examples
-    --------
-    >>> smoothed(np.array([0.05, 0.35, 0.6]), 0.1).round(4).tolist()
-    [0.1, 0.3471, 0.5529]
-    """
+    """Add one number to all weights and rescale, so that the smallest becomes `least` (eq. 3 and 4)."""
+    # Weights stay in their order and all move towards 1 / G (Oganian & Domingo-Ferrer 2017, section 3).
     smallest = weights.min()
     if smallest >= least:
         return weights
@@ -43,17 +31,9 @@ def smoothed(weights: FloatArray, least: float) -> FloatArray:
 
 
 def constrained(weights: FloatArray, least: float) -> FloatArray:
-    """The most likely weights among those of `least` or more.
-
-    Of all weights with this bound they maximise Σ N_g log π_g: the small ones
-    become `least`, the others shrink in proportion. An iteration with this
-    rule cannot lower the likelihood; one with `smoothed` can.
-
-    Examples
-    --------
-    >>> constrained(np.array([0.05, 0.35, 0.6]), 0.1).round(4).tolist()
-    [0.1, 0.3316, 0.5684]
-    """
+    """The most likely weights among those of `least` or more."""
+    # They maximise Σ N_g log π_g: an iteration with this rule cannot lower the likelihood; one with `smoothed`
+    # can.
     low = np.zeros(len(weights), dtype=np.bool_)
     bounded = weights
     while True:
@@ -93,13 +73,7 @@ class Constraints:
     degrees: float | None = math.inf
 
     def parameters(self, groups: int) -> int:
-        """Free parameters of a mixture of `groups` components, ν of eq. 6.
-
-        Examples
-        --------
-        >>> Constraints("full", 0.0, np.ones(5), 1e-6).parameters(6)
-        125
-        """
+        """Free parameters of a mixture of `groups` components, ν of eq. 6."""
         d, g = len(self.variances), groups
         ellipsoid = d * (d + 1) // 2
         covariances = {
@@ -124,15 +98,7 @@ def constraints(
     prior: float = 1e-6,
     degrees: float | None = math.inf,
 ) -> Constraints:
-    """Check the options of a mixture and turn them into `Constraints`.
-
-    Shapes: variances (width,).
-
-    Examples
-    --------
-    >>> constraints(60, 1947, 6, np.ones(5)).least_weight == 60 / 1947
-    True
-    """
+    """Check the options of a mixture and turn them into `Constraints`; `variances` has shape (width,)."""
     if shape not in SHAPES:
         raise JobError(f"unknown shape {shape!r} of a mixture; known are: {', '.join(SHAPES)}")
     if rule not in RULES:
@@ -268,24 +234,9 @@ _HALVINGS = 50
 
 
 def new_degrees(counts: FloatArray, tails: FloatArray, degrees: FloatArray, width: int) -> FloatArray:
-    """The degrees of freedom that maximise the expected likelihood, by bisection of its derivative.
-
-    Solves log(ν/2) - ψ(ν/2) + 1 + Σ z (log u - u) / Σ z + ψ(b) - log(b) = 0,
-    b = (ν_old + width) / 2, for each component. The left side falls in ν, so
-    that there is one solution, or none inside the range: then its nearer end.
-
-    Shapes: counts, tails (n_groups,); degrees (n_groups,).
-
-    References
-    ----------
-    Peel and McLachlan 2000, Stat. Comput. 10:339-348,
-    doi:10.1023/A:1008981510081, section 7.
-
-    Examples
-    --------
-    >>> new_degrees(np.array([10.0]), np.array([-10.0]), np.array([np.inf]), 2).round(6).tolist()
-    [32.0]
-    """
+    """The degrees of freedom (n_groups,) that maximise the expected likelihood (Peel & McLachlan 2000, section 7)."""
+    # Bisection of log(ν/2) - ψ(ν/2) + 1 + Σ z (log u - u) / Σ z + ψ(b) - log(b) = 0, b = (ν_old + width) / 2. The
+    # left side falls in ν: there is one solution, or none inside the range, and then its nearer end.
     half = (np.where(np.isinf(degrees), FIRST, degrees) + width) / 2
     share = np.divide(tails, counts, out=np.full(len(counts), -1.0), where=counts > 0)
     constant = 1.0 + share + digamma(half) - np.log(half)
@@ -303,11 +254,7 @@ def new_degrees(counts: FloatArray, tails: FloatArray, degrees: FloatArray, widt
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Sums over the records of a piece of the table.
-
-    z is the posterior probability of a component for a record (eq. 2), u the
-    factor by which a t component weighs the record down, 1 for a normal one.
-    """
+    """Sums over a piece's records: z posteriors (eq. 2), u the factor by which a t component weighs a record down."""
 
     rows: int  # Number of records
     log_likelihood: float  # Of these records, in the mixture that the posteriors are of
@@ -341,20 +288,7 @@ class Statistics:
 
 
 def e_step(features: FloatArray, mixture: Mixture) -> Statistics:
-    """Posterior probabilities of a piece of the table (eq. 2), summed up.
-
-    Time n · n_groups · width², memory n_groups · width² and 2 KiB for each
-    component and column, whatever the number of rows. A posterior under 1e-26
-    counts as 0.
-
-    Shapes: features (n_rows, width).
-
-    Examples
-    --------
-    >>> two = Mixture(np.full(2, 0.5), np.array([[0.0], [9.0]]), np.ones((2, 1, 1)), np.full(2, np.inf))
-    >>> e_step(np.array([[0.0], [1.0], [9.0]]), two).counts.round(3).tolist()
-    [2.0, 1.0]
-    """
+    """Posterior probabilities of a piece of the table (eq. 2), summed up; time n · n_groups · width²."""
     likelihood, counts, heavy, tails, sums, scatters = expectation(features, *mixture.arguments)
     if not np.isfinite(likelihood):
         raise InputError(
@@ -365,13 +299,7 @@ def e_step(features: FloatArray, mixture: Mixture) -> Statistics:
 
 
 def hard_statistics(features: FloatArray, labels: IntArray, *, diagonal: bool = False) -> Statistics:
-    """The sums where each record belongs to one component for certain: what a first estimate is made of.
-
-    Examples
-    --------
-    >>> hard_statistics(np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1])).centres.tolist()
-    [[1.0], [5.0]]
-    """
+    """The sums where each record belongs to one component for certain: what a first estimate is made of."""
     order, starts = sort_groups(labels)
     means, scatters = moments_by_group(features, order, starts)
     counts = np.diff(starts).astype(np.float64)
@@ -385,25 +313,11 @@ def hard_statistics(features: FloatArray, labels: IntArray, *, diagonal: bool = 
 
 
 def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:
-    """New estimates from the sums over all records.
-
-    Weights are the shares Σ z / n, lifted to the bound by the rule of the
-    constraints. Means are Σ z u x / Σ z u. Covariances are those of
-    `covariances` for the scatters and counts of the records and of the prior.
-
-    Notes
-    -----
-    The prior is `prior_rows` records with covariance diag(variances) about the
-    component's mean: the objective that iterations raise is the log-likelihood
-    less prior_rows / 2 · Σ_g (log|Σ_g| + tr(Σ_g⁻¹ diag(variances))), see
-    `penalty`. A component without any records becomes as wide as the table.
-
-    References
-    ----------
-    Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, section 3;
-    t components: Peel and McLachlan 2000, Stat. Comput. 10:339-348,
-    doi:10.1023/A:1008981510081.
-    """
+    """New estimates from the sums over all records: weights lifted to the bound, means, covariances, degrees."""
+    # The prior is `prior_rows` records with covariance diag(variances) about the component's mean: iterations
+    # raise the log-likelihood less `penalty`, prior_rows / 2 · Σ_g (log|Σ_g| + tr(Σ_g⁻¹ diag(variances))). A
+    # component without any records becomes as wide as the table. Oganian & Domingo-Ferrer 2017, section 3; t:
+    # doi:10.1023/A:1008981510081.
     s = statistics
     weights = RULES[constraints.rule](s.counts / s.rows, constraints.least_weight)
     steps = np.divide(s.sums, s.heavy[:, None], out=np.zeros_like(s.sums), where=s.heavy[:, None] > 0)
@@ -453,25 +367,9 @@ def fit(
     tolerance: float = 1e-5,
     iterations: int = 200,
 ) -> Fit:
-    """Iterate expectation and maximisation until the log-likelihood settles.
-
-    Notes
-    -----
-    The penalised likelihood (see `m_step`) never falls, to rounding, while
-    no weight is at the bound, and with the rule "constrained" also at the
-    bound. With the published rule (eq. 3 and 4), which is not a maximum of
-    anything, it may fall; weights keep to the bound all the same, and the
-    iteration ends when steps no longer matter, or after `iterations` passes.
-
-    Examples
-    --------
-    >>> from anonpipe.methods.mixture._estimate import constraints
-    >>> features = np.array([[0.0], [1.0], [2.0], [8.0], [9.0], [10.0]])
-    >>> start = Mixture(np.full(2, 0.5), np.array([[0.0], [5.0]]), np.ones((2, 1, 1)), np.full(2, np.inf))
-    >>> bounds = constraints(2, 6, 2, features.var(axis=0))
-    >>> fit(over([features[:3], features[3:]]), start, bounds).mixture.means.round(3).tolist()
-    [[1.0], [9.0]]
-    """
+    """Iterate expectation and maximisation until the log-likelihood settles."""
+    # The penalised likelihood never falls, to rounding, while no weight is at the bound, nor with the rule
+    # "constrained". With the published rule (eq. 3 and 4), which is not a maximum of anything, it may fall.
     if not tolerance > 0 or iterations < 1:
         raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
     mixture, likelihoods = start, list[float]()

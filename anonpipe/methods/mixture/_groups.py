@@ -1,14 +1,6 @@
 """Groups out of a mixture: the most likely component of each record, repaired to k records a group.
 
-The bound on the weights bounds what components hold on average, not what the
-most likely component of each record comes to: groups may still fall under k.
-Then the records that fit nearly as well there are moved in.
-
-Over partitions: each labels its records (`assign`) and counts them; from the
-summed counts each reports its cheapest movable records (`movable`); the merged
-reports decide the moves (`moves`), each partition makes its own (`relabel`),
-and counts once more. The moves are the same for every split of the rows,
-except between records of exactly equal cost.
+The bound on weights bounds groups on average only; the moves of the repair are the same for every split of the rows.
 """
 
 from __future__ import annotations
@@ -42,27 +34,12 @@ _FIRST_ROWS = 1 << 12  # Rows looked at first, to learn what is dear
 
 
 def assign(features: FloatArray, mixture: Mixture) -> IntArray:
-    """The component of the largest weight · density of each record, int64, shape (n_rows,); ties to the lower.
-
-    Examples
-    --------
-    >>> two = Mixture(np.full(2, 0.5), np.array([[0.0], [9.0]]), np.ones((2, 1, 1)), np.full(2, np.inf))
-    >>> assign(np.array([[1.0], [8.0], [4.5]]), two).tolist()
-    [0, 1, 0]
-    """
+    """The component of the largest weight · density of each record, int64, shape (n_rows,); ties to the lower."""
     return most_likely(features, *mixture.arguments)
 
 
 def needs(counts: IntArray, k: int) -> tuple[IntArray, IntArray]:
-    """Records that each group lacks, and records that each can spare; shape (n_groups,).
-
-    A group without records lacks none: it is dropped (`numbering`).
-
-    Examples
-    --------
-    >>> [part.tolist() for part in needs(np.array([7, 2, 0]), 3)]
-    [[0, 1, 0], [4, 0, 0]]
-    """
+    """Records that each group lacks (none where it is empty), and records that each can spare; shape (n_groups,)."""
     lacking = np.where(counts > 0, np.maximum(k - counts, 0), 0)
     spare = np.maximum(counts - k, 0)
     if lacking.sum() > spare.sum():
@@ -123,15 +100,10 @@ class Movable:
 def movable(
     features: FloatArray, labels: IntArray, mixture: Mixture, counts: IntArray, k: int, source: int = 0
 ) -> Movable:
-    """The cheapest records of a partition to move into each group that lacks some.
-
-    As many of each donor as it can spare and as are lacking in all: more cannot
-    be moved, so that the choice of `moves` is that of all records at hand.
-    Memory: 40 bytes for each group that lacks some, times the records of these
-    donors; few, where the mixture suits the table.
-
-    Shapes: counts (n_groups,).
-    """
+    """The cheapest records of a partition to move into each group that lacks some; `counts` has shape (n_groups,)."""
+    # As many of each donor as it can spare and as are lacking in all: more cannot be moved, so that the choice of
+    # `moves` is that of all records at hand. Memory: 40 bytes for each lacking group, times the records of these
+    # donors.
     lacking, spare = needs(counts, k)
     most, targets = np.minimum(spare, lacking.sum()), np.flatnonzero(lacking)
     found = Movable.none(most)
@@ -172,13 +144,7 @@ def relabel(labels: IntArray, moved: tuple[IntArray, IntArray, IntArray], source
 
 
 def numbering(counts: IntArray) -> IntArray:
-    """New numbers 0, 1, ... of the groups that have records; -1 for the others.
-
-    Examples
-    --------
-    >>> numbering(np.array([5, 0, 7])).tolist()
-    [0, -1, 1]
-    """
+    """New numbers 0, 1, ... of the groups that have records; -1 for the others."""
     kept = counts > 0
     return np.where(kept, np.cumsum(kept) - 1, -1)
 
@@ -288,19 +254,9 @@ class Components:
 
 
 def principal_components(moments: Moments, share: float) -> Components:
-    """As few principal components as hold this share of the variance.
-
-    A mixture fitted to the scores decides only who is in a group with whom.
-    The columns' remaining variance has no say in that, but nothing of it is
-    lost: `affine_maps` of the records in all columns keep every group's means
-    and covariances whole.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0, 0.0], [4.0, 0.1], [8.0, 0.0]])
-    >>> principal_components(Moments.of(features), 0.9).axes.round(6).tolist()
-    [[1.0], [0.0]]
-    """
+    """As few principal components as hold this share of the variance."""
+    # The other variance has no say in who is grouped with whom, and nothing of it is lost: `affine_maps` of the
+    # records in all columns keep every group's means and covariances whole.
     if not 0 < share <= 1:
         raise JobError(f"the share of variance to keep is {share}; give a number above 0 and at most 1, such as 0.95")
     values, vectors = np.linalg.eigh(moments.scatter)
@@ -367,13 +323,7 @@ class GroupStatistics:
 
 
 def group_statistics(features: FloatArray, labels: IntArray, groups: int) -> GroupStatistics:
-    """Count, mean and scatter of each of `groups` groups in a partition.
-
-    Examples
-    --------
-    >>> group_statistics(np.array([[1.0], [3.0]]), np.array([1, 1]), 2).means.tolist()
-    [[0.0], [2.0]]
-    """
+    """Count, mean and scatter of each of `groups` groups in a partition."""
     order, starts = sort_groups(labels)
     missing = groups + 1 - len(starts)
     if missing < 0:
@@ -410,30 +360,12 @@ class AffineMaps:
 
 
 def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
-    """Maps that give the draws of each group the mean and the scatter of its records.
-
-    With the records' scatter D V Λ V' D, D their standard deviations and Λ the
-    r positive eigenvalues, and L the Cholesky factor of the scatter of the
-    first r coordinates of the draws, the map is D V Λ^½ L⁻¹ on these r
-    coordinates. r is at most the number of records less 1, so that L always
-    exists; a constant column stays constant, a dependent one dependent.
-
-    Notes
-    -----
-    Means and covariances are met to about 1e-16 times the condition number of
-    the draws' scatter: to 1e-9 relative to the standard deviations of the
-    group, where it has twice as many records as columns or more. Near rank + 1
-    records that number has no bound, and the group is more its own copy than
-    a synthesis: use `gaussian` on whole groups there.
-
-    Examples
-    --------
-    >>> rng, labels = np.random.default_rng(), np.zeros(9, dtype=np.int64)
-    >>> features, draws = rng.normal(size=(9, 2)), rng.normal(size=(9, 2))
-    >>> maps = affine_maps(group_statistics(features, labels, 1), group_statistics(draws, labels, 1))
-    >>> np.allclose(np.cov(((draws - maps.origins) @ maps.matrices[0].T).T), np.cov(features.T))
-    True
-    """
+    """Maps that give the draws of each group the mean and the scatter of its records."""
+    # With the records' scatter D V Λ V' D, D their standard deviations and Λ the r positive eigenvalues, and L
+    # the Cholesky factor of the scatter of the draws' first r coordinates, the map is D V Λ^½ L⁻¹ on these. r is
+    # at most the records less 1, so that L exists; a constant column stays constant. Moments are met to 1e-16
+    # times the condition number of the draws' scatter: to 1e-9 of standard deviations from twice as many records
+    # as columns on.
     width = records.means.shape[1]
     scale, values, vectors, used = _principal(records, draws)
     roots = scale[:, :, None] * vectors * np.sqrt(np.where(used, values, 0.0))[:, None, :]
@@ -449,22 +381,10 @@ def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
 
 
 def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
-    """Maps that give draws of nearly the right moments exactly those of the records, and change them little.
-
-    With D, V and Λ as in `affine_maps` and M = Λ^-½ V' D⁻¹ S D⁻¹ V Λ^-½ of the
-    draws' scatter S, the map is D V Λ^½ M^-½ Λ^-½ V' D⁻¹. It is the identity on
-    the span of the records where the draws have their scatter already, so that
-    draws that are not normal, such as categories in -1 and +1, stay nearly
-    what they are.
-
-    Examples
-    --------
-    >>> rng, labels = np.random.default_rng(), np.zeros(9, dtype=np.int64)
-    >>> features = rng.normal(size=(9, 2))
-    >>> here = group_statistics(features, labels, 1)
-    >>> np.allclose(correcting_maps(here, here).matrices[0], np.eye(2))
-    True
-    """
+    """Maps that give draws of nearly the right moments exactly those of the records, and change them little."""
+    # With D, V, Λ as in `affine_maps` and M = Λ^-½ V' D⁻¹ S D⁻¹ V Λ^-½ of the draws' scatter S, the map is D V
+    # Λ^½ M^-½ Λ^-½ V' D⁻¹: the identity on the records' span where the draws have their scatter already. So draws
+    # that are not normal, such as categories in -1 and +1, stay nearly what they are.
     scale, values, vectors, used = _principal(records, draws)
     inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     roots = np.sqrt(np.where(used, values, 1.0))

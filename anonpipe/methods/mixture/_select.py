@@ -62,10 +62,7 @@ def _joint_spread(
 
 @nb.njit(cache=True, nogil=True)
 def join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, prior: float) -> IntArray:
-    """Join groups two by two so that Σ n log|(W + prior I) / (n + prior)| rises least, ties to the lower numbers.
-
-    Shapes: counts, means, scatters (n_groups,).
-    """
+    """Join groups two by two so that Σ n log|(W + prior I) / (n + prior)| rises least, ties to the lower numbers."""
     groups, width = means.shape
     work = np.empty((width, width))
     terms = np.empty(groups)
@@ -107,31 +104,11 @@ PRIOR_ROWS = 0.1
 
 
 def agglomerate(sample: FloatArray, most: int, starts: Iterable[int] = (50,)) -> list[IntArray]:
-    """Groups of a sample for every number of groups from `most` down to 1, once for each of the `starts`.
-
-    Ward's criterion first joins the records into so many small groups. From there
-    the determinant criterion goes on: always the two groups are joined whose union raises
-    Σ_g n_g log|W_g / n_g| least, the classification likelihood of groups that
-    are ellipsoids of any size and shape. Columns count in units of their
-    standard deviation; nothing is random, ties go to the lower numbers.
-
-    Notes
-    -----
-    The authors let the determinant criterion start from single records, for
-    which it is not defined; tools add terms to it there. Ward's criterion is
-    its counterpart for small balls. Where the change comes decides which
-    maximum of the likelihood is found: try several and keep the best.
-
-    References
-    ----------
-    Fraley 1998, SIAM J. Sci. Comput. 20:270-281, doi:10.1137/S1064827596311451;
-    Fraley and Raftery 2002, J. Am. Stat. Assoc. 97:611-631, section 3.
-
-    Examples
-    --------
-    >>> agglomerate(np.array([[0.0], [0.1], [5.0], [5.1]]), 2)[0].tolist()
-    [[0, 0, 0, 0], [0, 0, 1, 1]]
-    """
+    """Groups of a sample for every number of groups from `most` down to 1, once for each of the `starts`."""
+    # Ward's criterion joins records into so many small groups; from there the determinant criterion goes on, the
+    # classification likelihood of ellipsoids (Fraley 1998, doi:10.1137/S1064827596311451), which is not defined
+    # for single records. Where the change comes decides which maximum is found. Nothing is random, ties go to the
+    # lower numbers.
     from scipy.cluster.hierarchy import linkage
 
     spread = sample.std(axis=0)
@@ -208,13 +185,7 @@ class Selection:
 
 
 def evenly_spaced(n_rows: int, most: int = SAMPLE_ROWS) -> IntArray:
-    """At most `most` row numbers out of `n_rows`, evenly spaced.
-
-    Examples
-    --------
-    >>> evenly_spaced(10, 4).tolist()
-    [0, 2, 5, 7]
-    """
+    """At most `most` row numbers out of `n_rows`, evenly spaced."""
     size = min(n_rows, most)
     return np.arange(size) * n_rows // max(size, 1)
 
@@ -234,36 +205,11 @@ def select(
     tolerance: float = 1e-5,
     iterations: int = 200,
 ) -> Selection:
-    """Fit every number and shape of components to a sample and take the one of the largest BIC.
-
-    Each is fitted from several of `agglomerate`'s groupings of the sample: all
-    take a few passes, and the most likely one some more. By their BIC then the
-    best of all candidates go on to their end, until it is clear which one wins (`race`).
-
-    Shapes: sample (sample_rows, width).
-
-    Notes
-    -----
-    The BIC is that of the sample as it is. A small sample therefore favours
-    fewer components than the whole table would; scaling its likelihood up to
-    the table would instead count its overfit many times.
-
-    References
-    ----------
-    Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, section 5;
-    Wehrens, Buydens, Fraley and Raftery 2004, J. Classif. 21:231-253 (sample,
-    then the whole table); Biernacki, Celeux and Govaert 2003, Comput. Stat.
-    Data Anal. 41:561-575, doi:10.1016/S0167-9473(02)00163-6 (short runs from
-    several starts, the best of which goes on); Fraley and Raftery 2002, J. Am.
-    Stat. Assoc. 97:611-631, section 5 (first groups of a part of the records).
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> sample = np.concatenate([rng.normal(size=(80, 2)), rng.normal(size=(80, 2)) + 9])
-    >>> select(sample, 20, 160).mixture.n_groups
-    2
-    """
+    """Fit every number and shape of components to a sample (sample_rows, width) and take the one of the largest BIC."""
+    # Each starts from several groupings: all take a few passes, the likeliest some more (Biernacki, Celeux &
+    # Govaert 2003, doi:10.1016/S0167-9473(02)00163-6), and by BIC the best go on to their end (`race`). The BIC
+    # is that of the sample: it favours fewer components than the table's; scaled up, it would count its overfit
+    # many times.
     if len(sample) == 0:
         raise InputError("the sample for choosing a mixture has no rows; give some hundred")
     variances = sample.var(axis=0)

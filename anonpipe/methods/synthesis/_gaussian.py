@@ -23,15 +23,7 @@ DRAWS = 1 << 20  # Draws held at a time (8 MiB), more only for a group that need
 def draw_in_chunks(
     per_group: IntArray, rng: np.random.Generator, most: int = DRAWS
 ) -> Iterator[tuple[int, int, FloatArray]]:
-    """Yield (first group, group after the last, draws) over all groups in order.
-
-    Shapes: per_group (n_groups,).
-
-    Examples
-    --------
-    >>> [(a, b, len(z)) for a, b, z in draw_in_chunks(np.array([3, 3, 9, 1]), np.random.default_rng(), most=6)]
-    [(0, 2, 6), (2, 3, 9), (3, 4, 1)]
-    """
+    """Yield (first group, group after the last, draws) over all groups in order."""
     ends = np.cumsum(per_group)
     first, done = 0, 0
     while first < len(per_group):
@@ -58,13 +50,7 @@ DEPENDENT = 1e-10
 
 @nb.njit(cache=True, nogil=True)
 def rotation_draws(rows: int, width: int) -> int:
-    """Normal draws that a random rotation of a matrix of that shape takes.
-
-    Examples
-    --------
-    >>> rotation_draws(4, 2)
-    7
-    """
+    """Normal draws that a random rotation of a matrix of that shape takes."""
     rank: int = min(rows, width)
     return rank * rows - rank * (rank - 1) // 2
 
@@ -101,11 +87,7 @@ def rotate_groups(features: FloatArray, order: IntArray, starts: IntArray, draws
 def draw_groups(
     features: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, factor: float, out: FloatArray
 ) -> None:
-    """Write normal records with each group's mean and scatter times `factor` over its size into `out`.
-
-    `draws` holds size times min(size - 1, width) standard normal numbers for
-    each group; the other parameters are those of `rotate_groups`.
-    """
+    """Write normal records with each group's mean and scatter times `factor` / size; size · rank draws a group."""
     width = features.shape[1]
     largest = np.diff(starts).max()
     a, v = np.empty((largest, width)), np.empty(largest)
@@ -126,11 +108,7 @@ def draw_groups(
 
 @nb.njit(cache=True, nogil=True)
 def _set_apart(k: FloatArray, x: FloatArray, rows: int, normals: FloatArray, sums: FloatArray) -> int:
-    """Reflect `k` and `x` so that the first rows of `x` are what the columns of `k` explain.
-
-    `normals` gets the reflectors, row by row; returns their number, the rank
-    of `k`, which is destroyed.
-    """
+    """Reflect `k` and `x` by `normals` so that the first rows of `x` are what `k`, used up, explains; its rank."""
     rank = 0
     for j in range(k.shape[1]):
         if rank == rows:
@@ -156,10 +134,7 @@ def _set_apart(k: FloatArray, x: FloatArray, rows: int, normals: FloatArray, sum
 def rotate_residuals(
     features: FloatArray, kept: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray
 ) -> None:
-    """Write into `out` what `kept` explains of every group, plus a random rotation of what it does not.
-
-    Shapes: kept (n_rows, n_kept).
-    """
+    """Write into `out` what `kept` (n_rows, n_kept) explains of every group, plus a random rotation of the rest."""
     width, n_kept = features.shape[1], kept.shape[1]
     largest = np.diff(starts).max()
     k, x = np.empty((largest, n_kept)), np.empty((largest, width))

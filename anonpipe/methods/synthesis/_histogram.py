@@ -32,10 +32,7 @@ def shuffle_in_groups(
 def draw_in_groups(
     codes: IntArray, column: int, order: IntArray, starts: IntArray, uniform: FloatArray, out: IntArray
 ) -> None:
-    """Write for each record the code of a random member of its group into `out`, with replacement.
-
-    The parameters are those of `shuffle_in_groups`.
-    """
+    """Write for each record the code of a random member of its group into `out`, with replacement."""
     for g in range(starts.shape[0] - 1):
         begin, size = starts[g], starts[g + 1] - starts[g]
         for at in range(begin, starts[g + 1]):

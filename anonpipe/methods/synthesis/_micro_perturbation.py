@@ -32,13 +32,7 @@ ALL_FORMS = (*FORMS, "exact")  # Forms of micro-perturbation
 
 
 def noise_scatter(starts: IntArray, width: int, *, rng: np.random.Generator) -> NoiseScatter:
-    """Count the draws that `micro_perturbation` of form `exact` will make of the same groups and generator.
-
-    Examples
-    --------
-    >>> noise_scatter(np.array([0, 3, 5]), 2, rng=np.random.default_rng(1)).free
-    3
-    """
+    """Count the draws that `micro_perturbation` of form `exact` will make of the same groups and generator."""
     counted = NoiseScatter.of(np.empty((0, width)), starts[:1])
     for first, after, draws in draw_in_chunks(np.diff(starts) * width, rng):
         part = starts[first : after + 1] - starts[first]
