@@ -14,7 +14,7 @@ import numpy.typing as npt
 from anonpipe.kernels.group_moments import group_mean
 from anonpipe.types import FloatArray, IntArray
 
-TILE = 256  # Rows handled at a time
+_TILE = 256  # Rows handled at a time
 
 NEGLIGIBLE = -60.0  # Log posterior below which a record counts as no member: 1e-26, far below rounding of any sum
 
@@ -163,7 +163,7 @@ def _dot(a: FloatArray, b: FloatArray, count: int) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def add_scatter(rows: FloatArray, weights: FloatArray, count: int, sums: FloatArray, scatter: FloatArray) -> None:
+def _add_scatter(rows: FloatArray, weights: FloatArray, count: int, sums: FloatArray, scatter: FloatArray) -> None:
     """Add weighted sums and products of `rows` (width, TILE), the lower triangle or the diagonal alone."""
     width = rows.shape[0]
     diagonal = scatter.shape[0] == 1
@@ -195,12 +195,12 @@ def expectation(
     counts, heavy, tails = np.zeros(groups), np.zeros(groups), np.zeros(groups)
     sums = np.zeros((groups, width))
     scatters = np.zeros((groups, 1 if diagonal else width, width))
-    columns, work, members = np.empty((width, TILE)), np.empty((width + 1, TILE)), np.empty((width, TILE))
-    logs, distances = np.empty((groups, TILE)), np.empty((groups, TILE))
-    top, total, weights = np.empty(TILE), np.empty(TILE), np.empty(TILE)
+    columns, work, members = np.empty((width, _TILE)), np.empty((width + 1, _TILE)), np.empty((width, _TILE))
+    logs, distances = np.empty((groups, _TILE)), np.empty((groups, _TILE))
+    top, total, weights = np.empty(_TILE), np.empty(_TILE), np.empty(_TILE)
     likelihood = 0.0
-    for low in range(0, n, TILE):
-        count = min(TILE, n - low)
+    for low in range(0, n, _TILE):
+        count = min(_TILE, n - low)
         _load(features, low, count, columns)
         _tile_logs(columns, count, means, factors, constants, degrees, diagonal, work, distances, logs)
         likelihood += _posteriors(logs, count, top, total)
@@ -223,7 +223,7 @@ def expectation(
                 counts[g] += here
                 heavy[g] += here_heavy
                 tails[g] += here_tails
-                add_scatter(members, weights, inside, sums[g], scatters[g])
+                _add_scatter(members, weights, inside, sums[g], scatters[g])
     if not diagonal:
         for g in range(groups):
             for j in range(width):
@@ -285,10 +285,10 @@ def most_likely(
     n, width = features.shape
     groups = means.shape[0]
     labels = np.empty(n, dtype=np.int64)
-    columns, work = np.empty((width, TILE)), np.empty((width + 1, TILE))
-    logs, distances = np.empty((groups, TILE)), np.empty((groups, TILE))
-    for low in range(0, n, TILE):
-        count = min(TILE, n - low)
+    columns, work = np.empty((width, _TILE)), np.empty((width + 1, _TILE))
+    logs, distances = np.empty((groups, _TILE)), np.empty((groups, _TILE))
+    for low in range(0, n, _TILE):
+        count = min(_TILE, n - low)
         _load(features, low, count, columns)
         _tile_logs(columns, count, means, factors, constants, degrees, diagonal, work, distances, logs)
         for i in range(count):
@@ -354,17 +354,17 @@ def moments_by_group(features: FloatArray, order: IntArray, starts: IntArray) ->
     groups, width = starts.shape[0] - 1, features.shape[1]
     means = np.zeros((groups, width))
     scatters = np.zeros((groups, width, width))
-    rows, ones, sums = np.empty((width, TILE)), np.ones(TILE), np.zeros(width)
+    rows, ones, sums = np.empty((width, _TILE)), np.ones(_TILE), np.zeros(width)
     for g in range(groups):
         if starts[g + 1] == starts[g]:
             continue
         group_mean(features, order[starts[g] : starts[g + 1]], means[g])
-        for low in range(starts[g], starts[g + 1], TILE):
-            count = min(TILE, starts[g + 1] - low)
+        for low in range(starts[g], starts[g + 1], _TILE):
+            count = min(_TILE, starts[g + 1] - low)
             for i in range(count):
                 for j in range(width):
                     rows[j, i] = features[order[low + i], j] - means[g, j]
-            add_scatter(rows, ones, count, sums, scatters[g])
+            _add_scatter(rows, ones, count, sums, scatters[g])
         for j in range(width):
             for h in range(j):
                 scatters[g, h, j] = scatters[g, j, h]

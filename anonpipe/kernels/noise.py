@@ -126,7 +126,7 @@ def centre_groups(features: FloatArray, order: IntArray, starts: IntArray, out: 
 
 
 @nb.njit(cache=True, nogil=True)
-def centre_draws(z: FloatArray, columns: int) -> None:
+def _centre_draws(z: FloatArray, columns: int) -> None:
     """Subtract from the first `columns` columns of `z` their means."""
     size = z.shape[0]
     for c in range(columns):
@@ -142,7 +142,7 @@ def centre_draws(z: FloatArray, columns: int) -> None:
 def centre_in_groups(draws: FloatArray, starts: IntArray) -> None:
     """Subtract from `draws`, shape (rows of the groups, rank), group by group, the mean of each group."""
     for g in range(starts.shape[0] - 1):
-        centre_draws(draws[starts[g] - starts[0] : starts[g + 1] - starts[0]], draws.shape[1])
+        _centre_draws(draws[starts[g] - starts[0] : starts[g + 1] - starts[0]], draws.shape[1])
 
 
 @nb.njit(cache=True, nogil=True)
@@ -180,7 +180,7 @@ def perturb_groups(
         group_mean(features, members, mean)
         z = draws[starts[g] - begin : starts[g + 1] - begin]
         if centred:
-            centre_draws(z, rank)
+            _centre_draws(z, rank)
         for i in range(size):
             row = members[i]
             out[row] = mean

@@ -9,7 +9,7 @@ from anonpipe.kernels.points import checked_features
 from anonpipe.types import FloatArray, IntArray
 
 SAMPLE_ROWS = 1024
-ITERATIONS = 60
+_ITERATIONS = 60
 
 
 @nb.njit(cache=True, nogil=True)
@@ -48,7 +48,7 @@ def covariance(features: FloatArray, rows: IntArray, step: int) -> FloatArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def multiply_and_normalize(matrix: FloatArray, unit: float, vector: FloatArray) -> float:
+def _multiply_and_normalize(matrix: FloatArray, unit: float, vector: FloatArray) -> float:
     """Replace `vector` by matrix / unit · vector at length one; the largest change of an entry."""
     width = matrix.shape[0]
     product = np.empty(width)
@@ -67,7 +67,7 @@ def multiply_and_normalize(matrix: FloatArray, unit: float, vector: FloatArray) 
 
 
 @nb.njit(cache=True, nogil=True)
-def leading_eigenvector(matrix: FloatArray) -> FloatArray:
+def _leading_eigenvector(matrix: FloatArray) -> FloatArray:
     """Power iteration from the column of the largest diagonal entry, largest entry positive; zero for zeros."""
     width = matrix.shape[0]
     vector = np.zeros(width)
@@ -78,8 +78,8 @@ def leading_eigenvector(matrix: FloatArray) -> FloatArray:
     if width == 0 or not matrix[widest, widest] > 0.0:
         return vector
     vector[widest] = 1.0
-    for _ in range(ITERATIONS):
-        if multiply_and_normalize(matrix, matrix[widest, widest], vector) < 1e-9:
+    for _ in range(_ITERATIONS):
+        if _multiply_and_normalize(matrix, matrix[widest, widest], vector) < 1e-9:
             break
     largest = np.argmax(np.abs(vector))
     if vector[largest] < 0.0:
@@ -96,7 +96,7 @@ def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> F
     matrix = covariance(features, rows, step)
     if step > 1 and not np.trace(matrix) > 0.0:
         matrix = covariance(features, rows, int(1))
-    first = leading_eigenvector(matrix)
+    first = _leading_eigenvector(matrix)
     if not turned:
         return first
     width = matrix.shape[0]
@@ -107,7 +107,7 @@ def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> F
     for j in range(width):
         for h in range(width):
             rest[j, h] -= spread[0] * first[j] * first[h]
-    second = leading_eigenvector(rest)
+    second = _leading_eigenvector(rest)
     for j in range(width):
         spread[1] += projection(matrix[j], second) * second[j]
     if not spread[1] > 1e-9 * spread[0]:

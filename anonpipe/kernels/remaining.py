@@ -26,12 +26,12 @@ ROOM = 16  # Records a leaf has room for
 
 FAN = 16  # Leaves of a branch
 
-FEW = 4096  # Up to so many records bounds save less than they cost; all records are then one leaf
+_FEW = 4096  # Up to so many records bounds save less than they cost; all records are then one leaf
 
 
-TRIAL = 64  # Queries after which bounds are judged
+_TRIAL = 64  # Queries after which bounds are judged
 
-USEFUL = 3  # Bounds pay where queries look into less than one in so many leaves
+_USEFUL = 3  # Bounds pay where queries look into less than one in so many leaves
 
 
 class Remaining(NamedTuple):
@@ -64,7 +64,7 @@ class Remaining(NamedTuple):
 
 
 @nb.njit(cache=True, nogil=True)
-def remaining_records(features: FloatArray, rows: IntArray, few: int = FEW) -> Remaining:
+def remaining_records(features: FloatArray, rows: IntArray, few: int = _FEW) -> Remaining:
     """Put `rows` of `features` (n_rows, width), one or more, into leaves; up to `few` into a single one."""
     n = rows.shape[0]
     if n <= few:
@@ -312,7 +312,7 @@ def take_group(
 
 
 @nb.njit(cache=True, nogil=True)
-def tidied(features: FloatArray, tree: Remaining, few: int = FEW) -> Remaining:
+def tidied(features: FloatArray, tree: Remaining, few: int = _FEW) -> Remaining:
     """The records moved together where a quarter of the room is empty, else `tree` itself.
 
     Records keep their order, so that neighbours stay neighbours. All go into a
@@ -323,7 +323,7 @@ def tidied(features: FloatArray, tree: Remaining, few: int = FEW) -> Remaining:
     leaves, queries = tree.ids.shape[0], tree.looked[1]
     if leaves == 1 or n == 0:
         return tree
-    useless = queries >= TRIAL and USEFUL * tree.looked[0] > queries * leaves
+    useless = queries >= _TRIAL and _USEFUL * tree.looked[0] > queries * leaves
     if not useless and 4 * n > 3 * tree.ids.size:
         return tree
     rows = np.empty(n, dtype=np.int64)

@@ -128,7 +128,7 @@ def data_shuffle(
         raise JobError(f"categories are {categories}; give numbers of columns that are not in conditioning, each once")
     return (
         Columns("ranks", rank),
-        Reduce("rank correlation", count_moments, partial(find_copula, kept=conditioning)),
+        Reduce("rank correlation", count_moments, partial(_find_copula, kept=conditioning)),
         Columns("scores", score),
         Rows("draw", draw),
         Columns(
@@ -149,7 +149,7 @@ def rank(column: FloatArray, *, place: int, params: object, rng: np.random.Gener
     return out
 
 
-def find_copula(moments: Moments, *, params: object, rng: np.random.Generator, kept: tuple[int, ...]) -> Copula:
+def _find_copula(moments: Moments, *, params: object, rng: np.random.Generator, kept: tuple[int, ...]) -> Copula:
     """The conditional normal law from the moments of the ranks."""
     width = len(moments.mean)
     if any(column >= width for column in kept) or len(kept) == width:
@@ -161,7 +161,7 @@ def find_copula(moments: Moments, *, params: object, rng: np.random.Generator, k
     normal = normal_correlation(moments.scatter)
     inverse, _ = spectral_inverse(normal[np.ix_(fixed, fixed)]) if kept else (np.zeros((0, 0)), 0)
     slopes = inverse @ normal[np.ix_(fixed, shuffled)]
-    rest = nearest_semidefinite(normal[np.ix_(shuffled, shuffled)] - slopes.T @ normal[np.ix_(fixed, shuffled)])
+    rest = _nearest_semidefinite(normal[np.ix_(shuffled, shuffled)] - slopes.T @ normal[np.ix_(fixed, shuffled)])
     return Copula(fixed, shuffled, np.ascontiguousarray(slopes), np.ascontiguousarray(noise_factor(rest).T))
 
 
@@ -172,12 +172,12 @@ def normal_correlation(scatter: FloatArray) -> FloatArray:
     ranks = np.clip(scatter * np.outer(unit, unit), -1.0, 1.0)
     normal = 2 * np.sin(np.pi / 6 * ranks)
     np.fill_diagonal(normal, 1.0)
-    repaired = nearest_semidefinite(normal)
+    repaired = _nearest_semidefinite(normal)
     spread = np.sqrt(np.diag(repaired))
     return np.asarray(repaired / np.outer(spread, spread))
 
 
-def nearest_semidefinite(matrix: FloatArray) -> FloatArray:
+def _nearest_semidefinite(matrix: FloatArray) -> FloatArray:
     """Negative eigenvalues set to 0; the matrix itself where there are none."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     if not len(values) or values[0] >= 0:

@@ -121,17 +121,17 @@ def _nearer(value: FloatArray, few: IntArray) -> FloatArray:
 Columns = tuple[tuple[int, ...], ...]
 
 # Numbers of classes tried, until two in turn do not raise the BIC of their short runs
-CLASSES_TRIED = (1, 2, 3, 4, 6, 8, 11, 16)
+_CLASSES_TRIED = (1, 2, 3, 4, 6, 8, 11, 16)
 
-IDLE = 2  # So many; and so many in turn of those that go on to their end and are not the best end the choice
+_IDLE = 2  # So many; and so many in turn of those that go on to their end and are not the best end the choice
 
-SHORT_PASSES = 25  # Of a short run
+_SHORT_PASSES = 25  # Of a short run
 
-LONG_PASSES = 200  # The most that a run takes in all
+_LONG_PASSES = 200  # The most that a run takes in all
 
-TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this part is the last
+_TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this part is the last
 
-MOST_PASSES = 20  # Passes over the larger sample, where estimates are only sharpened
+_MOST_PASSES = 20  # Passes over the larger sample, where estimates are only sharpened
 
 
 def starts_of(columns: Columns) -> IntArray:
@@ -176,7 +176,7 @@ def choose_categories(
     # The authors take as many classes as the numbers have components. With one component the categories would be
     # independent given the numbers, so here the number has a BIC of its own, and first groups see both.
     most = max(1, min((n_rows - 1) // k, len(scores)))
-    tried = [g for g in CLASSES_TRIED if g <= most] if classes is None else [min(classes, most)]
+    tried = [g for g in _CLASSES_TRIED if g <= most] if classes is None else [min(classes, most)]
     few = evenly_spaced(len(scores), max(TREE_ROWS, tried[-1]))
     seen = np.concatenate([scores[few], _indicators(codes[few], starts)], axis=1)
     levels = agglomerate(seen, tried[-1])[0]
@@ -188,12 +188,12 @@ def choose_categories(
         bounds = class_constraints(k, n_rows, groups)
         tables = count_categories(codes[few], labels, groups, starts)
         start = first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1], bounds)
-        found = fit_classes(expect, start, bounds, tolerance=TOLERANCE, iterations=SHORT_PASSES)
+        found = fit_classes(expect, start, bounds, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
         short.append(_CategoryRun(found, bounds, len(scores)))
         criteria = [run.bic for run in short]
-        if len(short) - 1 - int(np.argmax(criteria)) == IDLE:
+        if len(short) - 1 - int(np.argmax(criteria)) == _IDLE:
             break
-    best = max(race(short, lambda run: run.bic, lambda run: run.ended(expect), IDLE), key=lambda run: run.bic)
+    best = max(race(short, lambda run: run.bic, lambda run: run.ended(expect), _IDLE), key=lambda run: run.bic)
     return best.fit.classes, best.bounds
 
 
@@ -215,15 +215,15 @@ class _CategoryRun:
         """The same, fitted to its end."""
         if self.fit.converged:
             return self
-        left = LONG_PASSES - SHORT_PASSES + 1
-        found = fit_classes(expect, self.fit.classes, self.bounds, tolerance=TOLERANCE, iterations=left)
+        left = _LONG_PASSES - _SHORT_PASSES + 1
+        found = fit_classes(expect, self.fit.classes, self.bounds, tolerance=_TOLERANCE, iterations=left)
         return replace(self, fit=found)
 
 
 def sharpened(scores: FloatArray, codes: IntArray, found: LatentClasses, bounds: ClassConstraints) -> LatentClasses:
     """The classes fitted on, to a larger sample."""
     expect = classes_over([(scores, codes)])
-    return fit_classes(expect, found, bounds, tolerance=TOLERANCE, iterations=MOST_PASSES).classes
+    return fit_classes(expect, found, bounds, tolerance=_TOLERANCE, iterations=_MOST_PASSES).classes
 
 
 def _indicators(codes: IntArray, starts: IntArray) -> FloatArray:

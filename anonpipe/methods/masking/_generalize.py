@@ -140,23 +140,23 @@ def generalize(
     if release not in ("midpoint", "interval"):
         raise JobError(f"generalize was given release={release!r}; known are 'midpoint' and 'interval'")
     function = partial(
-        replace_values, k=k, release=release, cuts=cuts, steps=steps, origin=origin, suppress_above=suppress_above
+        _replace_values, k=k, release=release, cuts=cuts, steps=steps, origin=origin, suppress_above=suppress_above
     )
-    channels = as_many if release == "midpoint" else both_ends
-    return Reduce("ranges", Range.of, find_range), Rows("cut", function, least=k, channels=channels)
+    channels = as_many if release == "midpoint" else _both_ends
+    return Reduce("ranges", Range.of, _find_range), Rows("cut", function, least=k, channels=channels)
 
 
-def both_ends(given: int, params: object) -> int:
+def _both_ends(given: int, params: object) -> int:
     """Channels of low and high ends."""
     return 2 * given
 
 
-def find_range(ranges: Range, *, params: object, rng: np.random.Generator) -> FloatArray:
+def _find_range(ranges: Range, *, params: object, rng: np.random.Generator) -> FloatArray:
     """Range of each column over all records."""
     return ranges.width
 
 
-def replace_values(
+def _replace_values(
     part: FloatArray, *, params: FloatArray, rng: np.random.Generator, release: Release, k: int, cuts: Cuts,
     steps: tuple[float, ...] | None, origin: tuple[float, ...] | None, suppress_above: float | None,
 ) -> FloatArray:  # fmt: skip
@@ -183,12 +183,12 @@ def intervals(
     if len(features) < k:
         raise InputError(f"generalize was given k={k} for {len(features)} records; give that many records or lower k")
     ranges = Range.of(features).width if scale is None else scale
-    order, starts = mondrian_groups(features, k, ranges, cuts == "strict")
+    order, starts = _mondrian_groups(features, k, ranges, cuts == "strict")
     low = np.minimum.reduceat(features[order], starts[:-1], axis=0)
     high = np.maximum.reduceat(features[order], starts[:-1], axis=0)
     hidden = high - low > suppress_above * ranges if suppress_above is not None else np.zeros(low.shape, dtype=np.bool_)
     if steps is not None:
-        low, high = widened(low, high, steps, origin)
+        low, high = _widened(low, high, steps, origin)
     elif origin is not None:
         raise JobError("generalize was given origin without steps; give both, or leave origin out")
     low[hidden], high[hidden] = np.nan, np.nan
@@ -197,14 +197,14 @@ def intervals(
     return Intervals(order, starts, spread_low, spread_high)
 
 
-def widened(
+def _widened(
     low: FloatArray, high: FloatArray, steps: tuple[float, ...], origin: tuple[float, ...] | None
 ) -> tuple[FloatArray, FloatArray]:
     """Ends moved outwards to the steps of their column; never inwards, whatever the rounding.
 
     Examples
     --------
-    >>> low, high = widened(np.array([[0.3]]), np.array([[0.65]]), (0.1,), None)
+    >>> low, high = _widened(np.array([[0.3]]), np.array([[0.65]]), (0.1,), None)
     >>> low.round(12).tolist(), high.round(12).tolist()
     ([[0.3]], [[0.7]])
     """
@@ -334,7 +334,7 @@ METHOD = Masker(
 
 
 @nb.njit(cache=True, nogil=True)
-def relative_widths(features: FloatArray, rows: IntArray, scale: FloatArray, out: FloatArray) -> None:
+def _relative_widths(features: FloatArray, rows: IntArray, scale: FloatArray, out: FloatArray) -> None:
     """Range of `rows` in each column over that of all records (`scale`), 0 for a constant column."""
     width = features.shape[1]
     low, high = features[rows[0]].copy(), features[rows[0]].copy()
@@ -347,7 +347,7 @@ def relative_widths(features: FloatArray, rows: IntArray, scale: FloatArray, out
 
 
 @nb.njit(cache=True, nogil=True)
-def records_left(values: FloatArray, strict: bool) -> int:
+def _records_left(values: FloatArray, strict: bool) -> int:
     """How many records a cut at the median puts left: half of them, or all up to the (lower) median value."""
     n = values.shape[0]
     if not strict:
@@ -361,7 +361,7 @@ def records_left(values: FloatArray, strict: bool) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict: bool, values: FloatArray) -> int:
+def _cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict: bool, values: FloatArray) -> int:
     """Sort `rows` by a cut along the widest column that allows it, using up `widths`; records left, or 0 for none."""
     n = rows.shape[0]
     while True:
@@ -370,7 +370,7 @@ def cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict
             return 0
         for i in range(n):
             values[i] = features[rows[i], widest]
-        left = records_left(values[:n], strict)
+        left = _records_left(values[:n], strict)
         if left >= k and n - left >= k:
             split_rows(rows, values[:n], left)
             return left
@@ -378,7 +378,7 @@ def cut(features: FloatArray, rows: IntArray, k: int, widths: FloatArray, strict
 
 
 @nb.njit(cache=True, nogil=True)
-def mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, IntArray]:
+def _mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: bool) -> tuple[IntArray, IntArray]:
     """Cut all records into groups of at least k; `scale` has shape (width,)."""
     n, width = features.shape
     order = np.arange(n)
@@ -390,8 +390,8 @@ def mondrian_groups(features: FloatArray, k: int, scale: FloatArray, strict: boo
         left = 0
         if high - low >= 2 * k:
             rows = order[low:high]
-            relative_widths(features, rows, scale, widths)
-            left = cut(features, rows, k, widths, strict, values)
+            _relative_widths(features, rows, scale, widths)
+            left = _cut(features, rows, k, widths, strict, values)
         if left == 0:
             ends[high - 1] = True
         else:

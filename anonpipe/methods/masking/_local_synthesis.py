@@ -57,12 +57,12 @@ SAMPLE_ROWS = 40_000  # Records that the mixture, and the latent classes, are fi
 
 CHOICE_ROWS = 4_000  # Of them those that number and shape of the components, and the first estimates, are found on
 
-# Numbers of components tried, those of the paper, until `IDLE` in turn do not raise the BIC of their short runs
-NUMBERS_TRIED = range(2, 11)
+# Numbers of components tried, those of the paper, until `_IDLE` in turn do not raise the BIC of their short runs
+_NUMBERS_TRIED = range(2, 11)
 
-IDLE = 2
+_IDLE = 2
 
-SHAPES_TRIED = ("full", "vev")  # Shapes tried where none is asked for
+_SHAPES_TRIED = ("full", "vev")  # Shapes tried where none is asked for
 
 _OUTWARD = 2.0
 
@@ -125,7 +125,7 @@ class MixtureGroups:
         return counts[counts > 0]
 
 
-def find_view(
+def _find_view(
     moments: Moments,
     *,
     params: object,
@@ -158,7 +158,7 @@ def find_view(
     return View(moments.n, width, numbers, inverse, components, rng.bytes(16).hex())
 
 
-def score_rows(part: FloatArray, *, params: View, rng: np.random.Generator) -> FloatArray:
+def _score_rows(part: FloatArray, *, params: View, rng: np.random.Generator) -> FloatArray:
     """The scores of each record, zeros in the channels that they do not fill, so that all strata have as many."""
     # Equal values stand at random in what they take up (`spread`): a normal component of records at one place
     # would have any likelihood, and groups would be made of values, as few records as k each.
@@ -190,8 +190,8 @@ def spread(column: FloatArray, rng: np.random.Generator) -> FloatArray:
     return np.asarray(np.where(counts[at] > 1, column + moved, column))
 
 
-def one_a_number(given: int, params: View) -> int:
-    """Channels of `score_rows`."""
+def _one_a_number(given: int, params: View) -> int:
+    """Channels of `_score_rows`."""
     return len(params.numbers)
 
 
@@ -199,7 +199,7 @@ def _scores(part: FloatArray, view: View) -> FloatArray:
     return np.ascontiguousarray(part[:, : len(view.components.variances)])
 
 
-def draw_sample(
+def _draw_sample(
     part: FloatArray, *, params: View, place: int, original: FloatArray, categories: tuple[tuple[int, ...], ...]
 ) -> DrawnSample:
     """A part's records that may be in the sample."""
@@ -227,10 +227,10 @@ def choose(
         few.scores,
         k,
         params.rows,
-        numbers=NUMBERS_TRIED if components is None else [min(components, most)],
-        shapes=SHAPES_TRIED if shape is None else [shape],
+        numbers=_NUMBERS_TRIED if components is None else [min(components, most)],
+        shapes=_SHAPES_TRIED if shape is None else [shape],
         degrees=math.inf if tails == "gaussian" else None,
-        idle=IDLE,
+        idle=_IDLE,
     )
     larger = len(sample.keys) > len(few.keys)
     mixture = chosen.mixture
@@ -245,18 +245,18 @@ def choose(
     return MixtureGroups(params, mixture, latent)
 
 
-def assign_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
+def _assign_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
     """The scores, and the most likely component of each record."""
     labels = assign(_scores(part, params.view), params.mixture)
     return np.concatenate([part, labels[:, None].astype(np.float64)], axis=1)
 
 
-def one_more(given: int, params: object) -> int:
+def _one_more(given: int, params: object) -> int:
     """One channel more: the label."""
     return given + 1
 
 
-def count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int) -> ClassCounts | Movable:
+def _count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int) -> ClassCounts | Movable:
     """First the records of each component; then, where some have too few, those that may move there."""
     labels = _labels(part)
     if params.counts is None:
@@ -264,7 +264,9 @@ def count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int)
     return movable(_scores(part, params.view), labels, params.mixture, params.counts, k, place)
 
 
-def repair(counted: ClassCounts | Movable, *, params: MixtureGroups, rng: np.random.Generator, k: int) -> MixtureGroups:
+def _repair(
+    counted: ClassCounts | Movable, *, params: MixtureGroups, rng: np.random.Generator, k: int
+) -> MixtureGroups:
     """The counts, and the moves once they are asked for."""
     if isinstance(counted, ClassCounts):
         return replace(params, counts=counted.counts)
@@ -284,7 +286,7 @@ def _donors(found: Movable, sources: IntArray, rows: IntArray) -> IntArray:
     return np.array([whose[record] for record in moved], dtype=np.int64)
 
 
-def repair_again(params: MixtureGroups, k: int) -> bool:
+def _repair_again(params: MixtureGroups, k: int) -> bool:
     """Whether records must move that have not."""
     return params.targets is None and params.counts is not None and bool(needs(params.counts, k)[0].any())
 
@@ -321,7 +323,7 @@ GROUP_RECORDS: tuple[type[Any], ...] = (
 Categories = tuple[tuple[int, ...], ...]
 
 # Part of a normal draw that is added to each drawn category, so that a group's draws vary wherever its records do
-BLUR = 0.1
+_BLUR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,8 +458,8 @@ def local_synthesis(
     ['moments', 'scores', 'mixture', 'components']
     """
     _check(k, components, shape, tails, variance_share, classes, iterations)
-    view = partial(find_view, k=k, categories=categories, variance_share=variance_share)
-    sample = partial(draw_sample, categories=categories)
+    view = partial(_find_view, k=k, categories=categories, variance_share=variance_share)
+    sample = partial(_draw_sample, categories=categories)
     choice = partial(
         choose,
         k=k,
@@ -470,20 +472,20 @@ def local_synthesis(
     )
     groups: tuple[Step, ...] = (
         Reduce("moments", count_moments, view),
-        Rows("scores", score_rows, channels=one_a_number),
+        Rows("scores", _score_rows, channels=_one_a_number),
         Reduce("mixture", sample, choice, placed=True, with_original=True, costly=True),
-        Rows("components", assign_rows, channels=one_more),
-        Reduce("sizes", partial(count_repair, k=k), partial(repair, k=k), partial(repair_again, k=k), placed=True),
+        Rows("components", _assign_rows, channels=_one_more),
+        Reduce("sizes", partial(_count_repair, k=k), partial(_repair, k=k), partial(_repair_again, k=k), placed=True),
         Rows("groups", group_rows, placed=True),
     )
     draws: tuple[Step, ...] = (
-        Rows("draw", draw_normal, channels=label_and_draws),
-        Reduce("group moments", count_both, first_maps, with_original=True),
-        Rows("synthesize", partial(synthesize, categories=categories)),
-        Reduce("moments of draws", count_draws, last_maps),
+        Rows("draw", _draw_normal, channels=_label_and_draws),
+        Reduce("group moments", _count_both, _first_maps, with_original=True),
+        Rows("synthesize", partial(_synthesize, categories=categories)),
+        Reduce("moments of draws", _count_draws, _last_maps),
         Rows("settle", settle),
         # Where the first correction was a large one its rounding shows; the second is next to nothing.
-        Reduce("moments once more", count_draws, last_maps),
+        Reduce("moments once more", _count_draws, _last_maps),
         Rows("settle once more", settle),
     )
     return (*groups, *draws)
@@ -510,7 +512,7 @@ def _check(
         raise JobError(f"variance_share is {variance_share}; give a number above 0 and at most 1, such as 0.95")
 
 
-def expect_local(
+def _expect_local(
     moments: Moments,
     *,
     k: int,
@@ -527,13 +529,13 @@ def expect_local(
     return Expected.exactly(covariance)
 
 
-def draw_normal(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
+def _draw_normal(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
     """A normal draw for each feature column, and the label after them."""
     return np.concatenate([rng.standard_normal((len(part), params.view.width)), part[:, -1:]], axis=1)
 
 
-def label_and_draws(given: int, params: MixtureGroups) -> int:
-    """Channels of `draw_normal`."""
+def _label_and_draws(given: int, params: MixtureGroups) -> int:
+    """Channels of `_draw_normal`."""
     return params.view.width + 1
 
 
@@ -542,13 +544,13 @@ def _apart(part: FloatArray) -> tuple[FloatArray, IntArray]:
     return np.ascontiguousarray(part[:, :-1]), part[:, -1].astype(np.int64)
 
 
-def count_both(part: FloatArray, *, params: MixtureGroups, original: FloatArray) -> RecordsAndDraws:
+def _count_both(part: FloatArray, *, params: MixtureGroups, original: FloatArray) -> RecordsAndDraws:
     """Statistics of the groups' records and of their draws."""
     draws, labels = _apart(part)
     return RecordsAndDraws.of(original[:, : params.view.width], draws, labels, len(params.sizes))
 
 
-def first_maps(counted: RecordsAndDraws, *, params: MixtureGroups, rng: np.random.Generator) -> Drawing:
+def _first_maps(counted: RecordsAndDraws, *, params: MixtureGroups, rng: np.random.Generator) -> Drawing:
     """The maps that make normal records of the draws."""
     return Drawing(params.view, params.classes, counted.records, affine_maps(counted.records, counted.draws))
 
@@ -560,7 +562,7 @@ def _mapped(part: FloatArray, maps: AffineMaps) -> tuple[FloatArray, IntArray]:
     return out, labels
 
 
-def synthesize(part: FloatArray, *, params: Drawing, rng: np.random.Generator, categories: Categories) -> FloatArray:
+def _synthesize(part: FloatArray, *, params: Drawing, rng: np.random.Generator, categories: Categories) -> FloatArray:
     """Normal records with the moments of their group; their categories drawn given their numbers."""
     made, labels = _mapped(part, params.maps)
     if params.classes is not None:
@@ -568,16 +570,16 @@ def synthesize(part: FloatArray, *, params: Drawing, rng: np.random.Generator, c
         coded = [column for columns in categories for column in columns]
         about = made[:, coded] - params.maps.targets[labels][:, coded]
         dummies(codes, categories, made)
-        made[:, coded] += BLUR * about
+        made[:, coded] += _BLUR * about
     return np.concatenate([made, part[:, -1:]], axis=1)
 
 
-def count_draws(part: FloatArray, *, params: Drawing) -> GroupStatistics:
+def _count_draws(part: FloatArray, *, params: Drawing) -> GroupStatistics:
     """Statistics of the groups' new records."""
     return group_statistics(*_apart(part), len(params.records.counts))
 
 
-def last_maps(draws: GroupStatistics, *, params: Drawing, rng: np.random.Generator) -> Drawing:
+def _last_maps(draws: GroupStatistics, *, params: Drawing, rng: np.random.Generator) -> Drawing:
     """The maps that take away what categories, and rounding, have changed in the moments."""
     return replace(params, maps=correcting_maps(params.records, draws))
 
@@ -624,7 +626,7 @@ METHOD = Masker(
     },
     keeps="means and covariance of every group exact, and so those of the table; groups of k or more, few and "
     "large; records of no person; shapes that are not normal inside a group are lost",
-    expect=expect_local,
+    expect=_expect_local,
     exact_means=True,
     exact_covariance=True,
     exact_columns=False,

@@ -116,24 +116,26 @@ def noise(*, amount: float = 0.15, form: Form = "expected", basis: Basis = "spec
         raise JobError(f"noise was given amount={amount}; give a finite number above 0, such as 0.15")
     if form not in FORMS:
         raise JobError(f"noise was given form={form!r}; known are: {', '.join(FORMS)}")
-    learn = Reduce("moments", count_moments, partial(find_noise, amount=amount, basis=basis))
+    learn = Reduce("moments", count_moments, partial(_find_noise, amount=amount, basis=basis))
     if form == "expected":
         return learn, Rows("add", add)
     if form == "centred":
-        return learn, Rows("add", add), Reduce("mean", count_moments, find_shift), Rows("shift", shift)
-    mixed = Rows("mix", mix, channels=without_draws)
-    return learn, Rows("draw", draw, channels=with_draws), Reduce("draws", count_moments, find_mixing), mixed
+        return learn, Rows("add", add), Reduce("mean", count_moments, _find_shift), Rows("shift", shift)
+    mixed = Rows("mix", _mix, channels=_without_draws)
+    return learn, Rows("draw", _draw, channels=_with_draws), Reduce("draws", count_moments, _find_mixing), mixed
 
 
-def noise_covariance(moments: Moments, amount: float, basis: Basis) -> FloatArray:
+def _noise_covariance(moments: Moments, amount: float, basis: Basis) -> FloatArray:
     """Covariance of the noise, shape (width, width)."""
     covariance = amount * moments.scatter / max(moments.n - 1, 1)
     return covariance if basis == "spectral" else np.diag(np.diag(covariance))
 
 
-def find_noise(moments: Moments, *, params: object, rng: np.random.Generator, amount: float, basis: Basis) -> NoiseMask:
+def _find_noise(
+    moments: Moments, *, params: object, rng: np.random.Generator, amount: float, basis: Basis
+) -> NoiseMask:
     """The covariance of the noise, factored."""
-    factor = noise_factor(noise_covariance(moments, amount, basis))
+    factor = noise_factor(_noise_covariance(moments, amount, basis))
     used = np.ascontiguousarray(factor[:, factor.any(axis=0)])
     return NoiseMask(moments, used, float(np.sqrt(1 + amount)), np.zeros(len(factor)))
 
@@ -148,7 +150,7 @@ def add(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> Flo
     return np.asarray(mean + ((part - mean) + drawn) / params.shrink)
 
 
-def find_shift(masked: Moments, *, params: NoiseMask, rng: np.random.Generator) -> NoiseMask:
+def _find_shift(masked: Moments, *, params: NoiseMask, rng: np.random.Generator) -> NoiseMask:
     """How far the noise moved the mean."""
     return replace(params, shift=params.total.mean - masked.mean)
 
@@ -158,22 +160,22 @@ def shift(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> F
     return part + params.shift
 
 
-def draw(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> FloatArray:
+def _draw(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> FloatArray:
     """Standard normal draws beside the records, shape (n_rows, width + rank)."""
     return np.concatenate([part, rng.standard_normal((len(part), params.factor.shape[1]))], axis=1)
 
 
-def with_draws(given: int, params: NoiseMask) -> int:
+def _with_draws(given: int, params: NoiseMask) -> int:
     """Channels of records and draws beside them."""
     return given + int(params.factor.shape[1])
 
 
-def without_draws(given: int, params: Mixing) -> int:
+def _without_draws(given: int, params: Mixing) -> int:
     """Channels of the records alone."""
     return int(params.matrix.shape[1])
 
 
-def find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) -> Mixing:
+def _find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) -> Mixing:
     """The matrix that takes the data off the draws, gives them their covariance and adds them to the data."""
     # With Z the draws and X the data, both centred: what is left of Z after its regression on X has the scatter R
     # = KK'; so (Z - XB) K'⁻¹ L' √(n-1) has the covariance LL' and none with X.
@@ -196,12 +198,12 @@ def find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) -
     return Mixing(both.mean, np.ascontiguousarray(matrix), params.total.mean)
 
 
-def mix(part: FloatArray, *, params: Mixing, rng: np.random.Generator) -> FloatArray:
+def _mix(part: FloatArray, *, params: Mixing, rng: np.random.Generator) -> FloatArray:
     """Masked records from records and draws."""
     return np.asarray(turn_rows(part, params.before, params.matrix, params.after))
 
 
-def expect_noisy(
+def _expect_noisy(
     moments: Moments, *, amount: float = 0.15, form: Form = "expected", basis: Basis = "spectral"
 ) -> Expected:
     """Expected covariance and standard errors."""
@@ -210,7 +212,7 @@ def expect_noisy(
     # (n-1) (S_aa V_bb + S_bb V_aa + 2 S_ab V_ab) and the third (n-1) (V_aa V_bb + V_ab²). Centring changes
     # neither.
     covariance = moments.scatter / max(moments.n - 1, 1)
-    added = noise_covariance(moments, amount, basis)
+    added = _noise_covariance(moments, amount, basis)
     width, n = len(added), max(moments.n, 2)
     kept = (covariance + added) / (1 + amount)
     if form == "exact":
@@ -237,7 +239,7 @@ METHOD = Masker(
     },
     keeps="means and covariance kept on average (expected), means exactly (centred), both exactly (exact); "
     "independent noise shrinks covariances by 1/(1 + amount); most records can be linked again",
-    expect=expect_noisy,
+    expect=_expect_noisy,
     exact_means=False,
     exact_covariance=False,
     exact_columns=False,

@@ -86,18 +86,18 @@ def rank_swap(*, k: int = 1, percent: float = 5.0, categories: Categories = ()) 
     if k < 1 or not 0 < percent <= 100:
         raise JobError(f"rank_swap was given k={k} and percent={percent}; give 1 or more, and above 0 up to 100")
     coded = tuple(each[0] for each in categories)
-    swapped = partial(swap, k=k, percent=percent, coded=coded)
+    swapped = partial(_swap, k=k, percent=percent, coded=coded)
     steps = (Columns("swap", swapped, with_original=True, holds=partial(averaged_by_rank, k=k)),)
     if not categories:
         return steps
     return (
-        Rows("codes", partial(to_codes, categories=categories)),
+        Rows("codes", partial(_to_codes, categories=categories)),
         *steps,
-        Rows("dummies", partial(to_dummies, categories=categories)),
+        Rows("dummies", partial(_to_dummies, categories=categories)),
     )
 
 
-def swap(
+def _swap(
     column: FloatArray,
     *,
     place: int,
@@ -117,7 +117,7 @@ def swap(
     return out
 
 
-def to_codes(part: FloatArray, *, params: object, rng: np.random.Generator, categories: Categories) -> FloatArray:
+def _to_codes(part: FloatArray, *, params: object, rng: np.random.Generator, categories: Categories) -> FloatArray:
     """The number of the category in the first column of each attribute, zeros in its others."""
     out = part.copy()
     for each, codes in zip(categories, category_codes(part, categories).T, strict=True):
@@ -126,7 +126,7 @@ def to_codes(part: FloatArray, *, params: object, rng: np.random.Generator, cate
     return out
 
 
-def to_dummies(part: FloatArray, *, params: object, rng: np.random.Generator, categories: Categories) -> FloatArray:
+def _to_dummies(part: FloatArray, *, params: object, rng: np.random.Generator, categories: Categories) -> FloatArray:
     """Back from the numbers of categories."""
     out = part.copy()
     dummies(part[:, [each[0] for each in categories]].astype(np.int64), categories, out)

@@ -131,7 +131,7 @@ def improved(logit: Logit, slope: Slope, n: int) -> Logit:
     )
 
 
-def check_passes(passes: int) -> None:
+def _check_passes(passes: int) -> None:
     """Refuse to go on for ever."""
     if passes >= MOST_PASSES:
         raise InputError(
@@ -150,7 +150,7 @@ SAMPLE_ROWS = 8_000
 LEAST_SAMPLED = 20  # Records of each category that the sample must have
 
 # A maximum of the sample that is not found in so many steps is no start; half as many find one at the penalty
-SAMPLE_PASSES = 30
+_SAMPLE_PASSES = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,15 +297,15 @@ def sequential_regression(
     if any(not columns for columns in categories) or len(set(named)) != len(named) or any(c < 0 for c in named):
         raise JobError("categories of sequential_regression are columns from 0, each in one category at most")
     drawn = parameters == "drawn"
-    fit = partial(fit_numbers, categories=categories, again=rounds > 1, penalty=penalty, drawn=drawn)
+    fit = partial(_fit_numbers, categories=categories, again=rounds > 1, penalty=penalty, drawn=drawn)
     learn: list[Step] = [Reduce("moments", count_moments, fit)]
     if categories:
-        finish = partial(fit_categories, drawn=drawn)
-        learn.append(Reduce("logistic regressions", count_slopes, finish, again=unfinished, placed=True))
+        finish = partial(_fit_categories, drawn=drawn)
+        learn.append(Reduce("logistic regressions", _count_slopes, finish, again=_unfinished, placed=True))
     return *learn, Rows("draw", partial(draw, rounds=rounds))
 
 
-def fit_numbers(
+def _fit_numbers(
     moments: Moments,
     *,
     params: object,
@@ -319,29 +319,29 @@ def fit_numbers(
     spread = np.sqrt(np.diag(moments.scatter) / max(moments.n - 1, 1))
     spread[spread == 0] = 1.0
     correlation = moments.scatter / max(moments.n - 1, 1) / np.outer(spread, spread)
-    blocks = blocks_of(moments, categories)
-    given = [columns_of(blocks[:at]) for at in range(len(blocks))]
+    blocks = _blocks_of(moments, categories)
+    given = [_columns_of(blocks[:at]) for at in range(len(blocks))]
     if again:
-        given += [columns_of(blocks[:at] + blocks[at + 1 :]) for at in range(len(blocks))]
+        given += [_columns_of(blocks[:at] + blocks[at + 1 :]) for at in range(len(blocks))]
     fits: list[Linear | Logit | None] = []
     for at, predictors in enumerate(given):
         block = blocks[at % len(blocks)]
         if block.categories is None:
             fit = linear(correlation, predictors, int(block.columns[0]))
-            fits.append(drawn_linear(fit, correlation, moments.n, rng) if drawn else fit)
+            fits.append(_drawn_linear(fit, correlation, moments.n, rng) if drawn else fit)
         elif len(block.categories) < 2:
             fits.append(None)
         else:
-            fits.append(Logit.start(predictors, counts_of(moments, block)[block.categories], penalty))
+            fits.append(Logit.start(predictors, _counts_of(moments, block)[block.categories], penalty))
     return Chain(moments, spread, blocks, tuple(fits), rng.bytes(16).hex())
 
 
-def columns_of(blocks: Sequence[Block]) -> IntArray:
+def _columns_of(blocks: Sequence[Block]) -> IntArray:
     """All columns of some attributes."""
     return np.array([column for block in blocks for column in block.columns], dtype=np.int64)
 
 
-def blocks_of(moments: Moments, categories: tuple[tuple[int, ...], ...]) -> tuple[Block, ...]:
+def _blocks_of(moments: Moments, categories: tuple[tuple[int, ...], ...]) -> tuple[Block, ...]:
     """The attributes in the order of their first column."""
     width = len(moments.mean)
     if any(column >= width for columns in categories for column in columns):
@@ -350,11 +350,11 @@ def blocks_of(moments: Moments, categories: tuple[tuple[int, ...], ...]) -> tupl
     blocks = [Block(np.array([column]), None) for column in range(width) if column not in named]
     for columns in categories:
         block = Block(np.array(columns, dtype=np.int64), None)
-        blocks.append(replace(block, categories=np.flatnonzero(counts_of(moments, block) > 0)))
+        blocks.append(replace(block, categories=np.flatnonzero(_counts_of(moments, block) > 0)))
     return tuple(sorted(blocks, key=lambda block: int(block.columns.min())))
 
 
-def counts_of(moments: Moments, block: Block) -> IntArray:
+def _counts_of(moments: Moments, block: Block) -> IntArray:
     """Records of each of a block's categories, from the means of its dummies."""
     above = np.rint(moments.n * (1 + moments.mean[block.columns]) / 2).astype(np.int64)
     return np.array([moments.n - above[0], above[0]]) if len(above) == 1 else above
@@ -371,7 +371,7 @@ def linear(correlation: FloatArray, predictors: IntArray, column: int) -> Linear
     return Linear(predictors, 0.0, slopes, float(np.sqrt(left)) if left > DEPENDENT else 0.0)
 
 
-def drawn_linear(fit: Linear, correlation: FloatArray, n: int, rng: np.random.Generator) -> Linear:
+def _drawn_linear(fit: Linear, correlation: FloatArray, n: int, rng: np.random.Generator) -> Linear:
     """Residual variance and coefficients from their posterior under a flat prior."""
     inverse, rank = np.zeros((0, 0)), 0
     if len(fit.predictors):
@@ -386,7 +386,7 @@ def drawn_linear(fit: Linear, correlation: FloatArray, n: int, rng: np.random.Ge
     return Linear(fit.predictors, float(deviation / np.sqrt(n) * rng.standard_normal()), slopes, float(deviation))
 
 
-def count_slopes(part: FloatArray, *, params: Chain, place: int) -> DrawnSample | Slopes:
+def _count_slopes(part: FloatArray, *, params: Chain, place: int) -> DrawnSample | Slopes:
     """First a sample; then derivatives of all logistic regressions that have not reached their maximum."""
     if not params.sampled:
         rng = generator(bytes.fromhex(params.key), "sample", place)
@@ -396,7 +396,7 @@ def count_slopes(part: FloatArray, *, params: Chain, place: int) -> DrawnSample 
 
 def _slopes(part: FloatArray, params: Chain) -> Slopes:
     scores = params.scores(part)
-    codes = [codes_of(part, block) for block in params.blocks]
+    codes = [_codes_of(part, block) for block in params.blocks]
     found: list[Slope | None] = []
     for at, fit in enumerate(params.fits):
         if isinstance(fit, Logit) and not fit.done:
@@ -406,7 +406,7 @@ def _slopes(part: FloatArray, params: Chain) -> Slopes:
     return Slopes(len(part), found)
 
 
-def codes_of(part: FloatArray, block: Block) -> IntArray:
+def _codes_of(part: FloatArray, block: Block) -> IntArray:
     """Place of each record's category among those that occur, shape (n_rows,); none for a number."""
     if block.categories is None:
         return np.zeros(0, dtype=np.int64)
@@ -419,19 +419,19 @@ def codes_of(part: FloatArray, block: Block) -> IntArray:
     return np.searchsorted(block.categories, category)
 
 
-def fit_categories(counted: DrawnSample | Slopes, *, params: Chain, rng: np.random.Generator, drawn: bool) -> Chain:
+def _fit_categories(counted: DrawnSample | Slopes, *, params: Chain, rng: np.random.Generator, drawn: bool) -> Chain:
     """A start, then one step of Newton's method for each; at the end, coefficients from their posterior if `drawn`."""
     if isinstance(counted, DrawnSample):
         return replace(params, fits=_started(counted.scores, params), sampled=True)
     slopes = counted
-    check_passes(params.passes)
+    _check_passes(params.passes)
     fits = [
         improved(fit, slope, slopes.n) if isinstance(fit, Logit) and slope is not None else fit
         for fit, slope in zip(params.fits, slopes.slopes, strict=True)
     ]
     chain = replace(params, fits=tuple(fits), passes=params.passes + 1)
-    if drawn and not unfinished(chain):
-        fits = [drawn_logit(fit, rng) if isinstance(fit, Logit) else fit for fit in fits]
+    if drawn and not _unfinished(chain):
+        fits = [_drawn_logit(fit, rng) if isinstance(fit, Logit) else fit for fit in fits]
     return replace(chain, fits=tuple(fits))
 
 
@@ -444,11 +444,11 @@ def _started(features: FloatArray, chain: Chain) -> tuple[Linear | Logit | None,
         block = chain.blocks[at % len(chain.blocks)]
         if not isinstance(fit, Logit) or block.categories is None:
             continue
-        codes = codes_of(features, block)
+        codes = _codes_of(features, block)
         if np.bincount(codes, minlength=len(block.categories)).min() < LEAST_SAMPLED:
             continue
         found = fit
-        for _ in range(SAMPLE_PASSES):
+        for _ in range(_SAMPLE_PASSES):
             found = improved(found, Slope.of(found, scores, codes), len(features))
             if found.done:
                 fits[at] = replace(fit, coefficients=found.coefficients, trusted=found.coefficients)
@@ -456,12 +456,12 @@ def _started(features: FloatArray, chain: Chain) -> tuple[Linear | Logit | None,
     return tuple(fits)
 
 
-def unfinished(chain: Chain) -> bool:
+def _unfinished(chain: Chain) -> bool:
     """Whether a logistic regression has not reached its maximum."""
     return any(isinstance(fit, Logit) and not fit.done for fit in chain.fits)
 
 
-def drawn_logit(fit: Logit, rng: np.random.Generator) -> Logit:
+def _drawn_logit(fit: Logit, rng: np.random.Generator) -> Logit:
     """Coefficients from the normal approximation of their posterior."""
     values, vectors = np.linalg.eigh(fit.precision)
     roots = np.divide(1.0, np.sqrt(np.abs(values)), out=np.zeros_like(values), where=values > 0)
@@ -506,7 +506,7 @@ def _dummies(category: IntArray, block: Block) -> FloatArray:
     return np.where(category[:, None] == np.asarray(numbers), 1.0, -1.0)
 
 
-def expect_sequential(
+def _expect_sequential(
     moments: Moments,
     *,
     categories: tuple[tuple[int, ...], ...] = (),
@@ -539,7 +539,7 @@ METHOD = Masker(
     },
     keeps="records of no person; means and covariance of numbers on average; shapes that are not normal and "
     "relations that are not linear are lost",
-    expect=expect_sequential,
+    expect=_expect_sequential,
     exact_means=False,
     exact_covariance=False,
     exact_columns=False,

@@ -57,7 +57,7 @@ class Axes:
 
 
 # What the option is for
-BASIS = "'spectral' (default): along the principal components; 'columns': along the columns as they are"
+_BASIS = "'spectral' (default): along the principal components; 'columns': along the columns as they are"
 
 
 def axes_of(moments: Moments, basis: Basis) -> Axes:
@@ -90,19 +90,19 @@ def count_moments(part: FloatArray, *, params: object) -> Moments:
     return Moments.of(part)
 
 
-def find_axes(moments: Moments, *, params: object, rng: np.random.Generator, basis: Basis) -> Axes:
+def _find_axes(moments: Moments, *, params: object, rng: np.random.Generator, basis: Basis) -> Axes:
     """`axes_of` as the end of a pass."""
     return axes_of(moments, basis)
 
 
-def to_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> FloatArray:
+def _to_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> FloatArray:
     """Centred records along the axes (T = UD of the paper)."""
     zero = np.zeros(len(params.centre))
     return np.asarray(turn_rows(part, params.centre, params.vectors, zero))
 
 
-def from_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> FloatArray:
-    """The inverse of `to_axes`."""
+def _from_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> FloatArray:
+    """The inverse of `_to_axes`."""
     zero = np.zeros(len(params.centre))
     return np.asarray(turn_rows(part, zero, np.ascontiguousarray(params.vectors.T), params.centre))
 
@@ -120,7 +120,7 @@ def spectral_inverse(scatter: FloatArray) -> tuple[FloatArray, int]:
 # --- What a masker promises of means and covariances, and how far its draws may lead from it --------------------------
 
 
-def kept_in_basis(moments: Moments, basis: Basis) -> FloatArray:
+def _kept_in_basis(moments: Moments, basis: Basis) -> FloatArray:
     """The covariance that is left where components lose their correlation: all of it in the spectral basis."""
     covariance = moments.scatter / max(moments.n - 1, 1)
     return covariance if basis == "spectral" else np.diag(np.diag(covariance))
@@ -128,20 +128,20 @@ def kept_in_basis(moments: Moments, basis: Basis) -> FloatArray:
 
 def normal_draws(moments: Moments, basis: Basis) -> Expected:
     """Of independent normal records, whose scatter is Wishart with n - 1 degrees of freedom."""
-    covariance = kept_in_basis(moments, basis)
+    covariance = _kept_in_basis(moments, basis)
     n = max(moments.n, 2)
     error = np.sqrt(product_variance(covariance) / (n - 1))
     scale = 2.0 * form_eigenvalue(covariance) / (n - 1)
     return Expected(np.sqrt(np.diag(covariance) / n), covariance, error, scale)
 
 
-def permuted_components(moments: Moments, basis: Basis, largest: FloatArray | None = None) -> Expected:
+def _permuted_components(moments: Moments, basis: Basis, largest: FloatArray | None = None) -> Expected:
     """Of columns that are permuted independently in a basis; `largest` has shape (width,)."""
     # Components j and h with variances λ along orthonormal axes v get a covariance c_jh of expectation 0 and
     # variance λ_j λ_h / (n-1), and no two pairs correlate. Entry (a, b) of the covariance is Σ_jh v_aj v_bh c_jh
     # with c_jj = λ_j fixed, of variance [S_aa S_bb + S_ab² - 2 Σ_j v_aj² v_bj² λ_j²] / (n-1).
     axes = axes_of(moments, basis)
-    covariance = kept_in_basis(moments, basis)
+    covariance = _kept_in_basis(moments, basis)
     n = max(moments.n, 2)
     own = (axes.vectors**2 * axes.variances) @ (axes.vectors**2 * axes.variances).T
     variance = (product_variance(covariance) - 2 * own) / (n - 1)
@@ -196,7 +196,7 @@ def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     tuple of steps
         In the spectral basis the means are exact and so is the sum of the
         variances; the covariance is kept on average, with the standard error
-        of `expect_swapped`. Values along the components are those of the
+        of `_expect_swapped`. Values along the components are those of the
         originals, values of the columns are new. No record of the result is
         made from one person.
 
@@ -226,21 +226,21 @@ def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     """
     checked_basis(basis)
     return (
-        Reduce("axes", count_moments, partial(find_axes, basis=basis)),
-        Rows("to the axes", to_axes),
-        Columns("permute", permute),
-        Rows("from the axes", from_axes),
+        Reduce("axes", count_moments, partial(_find_axes, basis=basis)),
+        Rows("to the axes", _to_axes),
+        Columns("permute", _permute),
+        Rows("from the axes", _from_axes),
     )
 
 
-def permute(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
+def _permute(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
     """A uniform permutation of one component."""
     return rng.permutation(column)
 
 
-def expect_swapped(moments: Moments, *, basis: Basis = "spectral", largest: FloatArray | None = None) -> Expected:
-    """What swapping promises; see `permuted_components`."""
-    return permuted_components(moments, basis, largest)
+def _expect_swapped(moments: Moments, *, basis: Basis = "spectral", largest: FloatArray | None = None) -> Expected:
+    """What swapping promises; see `_permuted_components`."""
+    return _permuted_components(moments, basis, largest)
 
 
 _SPECTRAL_SWAP = Masker(
@@ -249,12 +249,12 @@ _SPECTRAL_SWAP = Masker(
     published="spectral swapping",
     reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.B.1",
     cost="time n · w²; memory: one part, and two columns of all rows",
-    about={"basis": BASIS},
+    about={"basis": _BASIS},
     keeps="means and total variance exact, covariance on average; no record is made from one person; relations "
     "that are not linear are lost; basis='columns' keeps columns, and no relation between them; in a job, "
     "decoding exchanges categories until pairs of columns have that covariance (cut off by the largest "
     "score alone, -0.55 becomes -0.24 on the demonstration registry)",
-    expect=expect_swapped,
+    expect=_expect_swapped,
     exact_means=True,
     exact_covariance=False,
     exact_columns=False,
@@ -323,19 +323,19 @@ def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step
     if draw not in ("normal", "quantiles"):
         raise JobError(f"synthesis was given draw={draw!r}; known are 'normal' and 'quantiles'")
     return (
-        Reduce("axes", count_moments, partial(find_axes, basis=basis)),
-        Rows("to the axes", to_axes),
-        Columns("draw", draw_normal if draw == "normal" else draw_quantiles),
-        Rows("from the axes", from_axes),
+        Reduce("axes", count_moments, partial(_find_axes, basis=basis)),
+        Rows("to the axes", _to_axes),
+        Columns("draw", _draw_normal if draw == "normal" else _draw_quantiles),
+        Rows("from the axes", _from_axes),
     )
 
 
-def draw_normal(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
+def _draw_normal(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
     """Normal draws with a component's variance."""
     return np.asarray(rng.standard_normal(len(column)) * np.sqrt(params.variances[place]))
 
 
-def draw_quantiles(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
+def _draw_quantiles(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
     """Draws between neighbouring values of a component, all pairs of neighbours being equally likely."""
     # Between neighbours a and b the mean is (a+b)/2, the variance (b-a)²/12; those of the mixture are taken off.
     ordered = np.sort(column)
@@ -350,7 +350,7 @@ def draw_quantiles(column: FloatArray, *, place: int, params: Axes, rng: np.rand
     return np.asarray((drawn - centre) * np.sqrt(params.variances[place] / variance))
 
 
-def expect_synthesized(moments: Moments, *, basis: Basis = "spectral", draw: Draw = "normal") -> Expected | None:
+def _expect_synthesized(moments: Moments, *, basis: Basis = "spectral", draw: Draw = "normal") -> Expected | None:
     """What normal draws promise; nothing is said of quantiles, whose error depends on fourth moments."""
     return normal_draws(moments, basis) if draw == "normal" else None
 
@@ -362,11 +362,11 @@ _SYNTHESIS = Masker(
     reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
     cost="time n · (w² + w log n with draw='quantiles'); memory: one part, and three columns of all rows",
     about={
-        "basis": BASIS,
+        "basis": _BASIS,
         "draw": "'normal' (default), or 'quantiles' of each component",
     },
     keeps="means and covariance on average; records of no person; relations that are not linear are lost",
-    expect=expect_synthesized,
+    expect=_expect_synthesized,
     exact_means=False,
     exact_covariance=False,
     exact_columns=False,
@@ -462,14 +462,14 @@ def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: floa
     if share == 0 and outside is None:
         raise JobError("suppression was given share=0 and no outside, which suppresses nothing; give one of them")
     return (
-        Reduce("components", count_moments, partial(choose, basis=basis, share=share, outside=outside)),
-        Rows("to the axes", to_axes),
-        Rows("suppress", suppress),
-        Rows("from the axes", from_axes),
+        Reduce("components", count_moments, partial(_choose, basis=basis, share=share, outside=outside)),
+        Rows("to the axes", _to_axes),
+        Rows("suppress", _suppress),
+        Rows("from the axes", _from_axes),
     )
 
 
-def choose(
+def _choose(
     moments: Moments, *, params: object, rng: np.random.Generator, basis: Basis, share: float, outside: float | None
 ) -> Suppressed:
     """The axes, and how far cells along each may be from the mean."""
@@ -491,12 +491,12 @@ def _small(variances: FloatArray, share: float) -> npt.NDArray[np.int64]:
     return np.asarray(rising[within])
 
 
-def suppress(part: FloatArray, *, params: Suppressed, rng: np.random.Generator) -> FloatArray:
+def _suppress(part: FloatArray, *, params: Suppressed, rng: np.random.Generator) -> FloatArray:
     """Cells within their limit; the others at the mean, which is 0."""
     return np.where(np.abs(part) <= params.limits, part, 0.0)
 
 
-def expect_suppressed(
+def _expect_suppressed(
     moments: Moments, *, basis: Basis = "spectral", share: float = 0.05, outside: float | None = None
 ) -> Expected | None:
     """The covariance of the components that are left, exactly; nothing is said of single cells outside."""
@@ -531,13 +531,13 @@ _SUPPRESSION = Masker(
     cost="time n · w²; memory: one part",
     refuses=_of_one_component,
     about={
-        "basis": BASIS,
+        "basis": _BASIS,
         "share": "of the variance that the suppressed components may have, 0.05 by default",
         "outside": "standard deviations beyond which single cells are suppressed; none by default",
     },
     keeps="means exact without 'outside', the covariance that of the components left; records stay those of "
     "persons with less detail, and can be linked",
-    expect=expect_suppressed,
+    expect=_expect_suppressed,
     exact_means=True,
     exact_covariance=False,
     exact_columns=False,

@@ -24,7 +24,7 @@ from anonpipe.methods.mixture._estimate import RULES
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
 
-NEGLIGIBLE = -60.0  # Log probability below which a class counts as impossible: 1e-26
+_NEGLIGIBLE = -60.0  # Log probability below which a class counts as impossible: 1e-26
 
 
 @nb.njit(cache=True, nogil=True)
@@ -34,7 +34,7 @@ def _softmax(logs: FloatArray) -> float:
     total = 0.0
     for g in range(logs.shape[0]):
         less = logs[g] - top
-        logs[g] = math.exp(less) if less > NEGLIGIBLE else 0.0
+        logs[g] = math.exp(less) if less > _NEGLIGIBLE else 0.0
         total += logs[g]
     for g in range(logs.shape[0]):
         logs[g] /= total
@@ -52,7 +52,7 @@ def _priors(x: FloatArray, slopes: FloatArray, out: FloatArray) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def class_sums(
+def _class_sums(
     features: FloatArray,
     codes: IntArray,
     starts: IntArray,
@@ -115,7 +115,7 @@ def _pairs(values: FloatArray, out: FloatArray) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def draw_classes(
+def _draw_classes(
     features: FloatArray, starts: IntArray, slopes: FloatArray, shares: FloatArray, uniforms: FloatArray
 ) -> IntArray:
     """Categories of new records, a class from its prior, then each column from it; uniforms (n_rows, 1 + n_columns)."""
@@ -227,7 +227,7 @@ def class_e_step(
     n, columns = codes.shape
     curvature = curvature and classes.slopes.size <= _MOST_FOR_NEWTON
     slopes, shares = np.ascontiguousarray(classes.slopes.T), np.ascontiguousarray(np.log(classes.shares).T)
-    likelihood, posteriors, tables, gradient, products = class_sums(
+    likelihood, posteriors, tables, gradient, products = _class_sums(
         features, codes, classes.starts, slopes, shares, curvature
     )
     hessian = _hessian(products, *slopes.shape) if curvature else np.zeros((0, 0))
@@ -243,7 +243,7 @@ def class_e_step(
 
 
 def _hessian(products: FloatArray, terms: int, classes: int) -> FloatArray:
-    """Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)' in blocks (g, h), from those of `class_sums`."""
+    """Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)' in blocks (g, h), from those of `_class_sums`."""
     (a, b), (g, h), each = np.triu_indices(terms), np.triu_indices(classes), np.arange(classes)
     pairs, summed = np.empty((len(products), classes, classes)), np.empty((terms, terms, classes, classes))
     pairs[:, g, h] = pairs[:, h, g] = -products[:, classes:]
@@ -384,5 +384,5 @@ def draw_categories(features: FloatArray, classes: LatentClasses, *, rng: np.ran
     for low in range(0, len(features), step):
         piece = features[low : low + step]
         uniforms = rng.random((len(piece), 1 + columns))
-        codes[low : low + step] = draw_classes(piece, classes.starts, slopes, classes.shares, uniforms)
+        codes[low : low + step] = _draw_classes(piece, classes.starts, slopes, classes.shares, uniforms)
     return codes

@@ -226,21 +226,21 @@ def _own_volumes(values: FloatArray, counts: FloatArray) -> FloatArray:
 
 # --- Degrees of freedom of t components -------------------------------------------------------------------------------
 
-LEAST, MOST = 1.0, 200.0  # Range of estimated degrees of freedom; 200 is as good as normal
+_LEAST, _MOST = 1.0, 200.0  # Range of estimated degrees of freedom; 200 is as good as normal
 
-FIRST = 30.0  # Degrees of freedom that an estimate starts from
+_FIRST = 30.0  # Degrees of freedom that an estimate starts from
 
 _HALVINGS = 50
 
 
-def new_degrees(counts: FloatArray, tails: FloatArray, degrees: FloatArray, width: int) -> FloatArray:
+def _new_degrees(counts: FloatArray, tails: FloatArray, degrees: FloatArray, width: int) -> FloatArray:
     """The degrees of freedom (n_groups,) that maximise the expected likelihood (Peel & McLachlan 2000, section 7)."""
     # Bisection of log(ν/2) - ψ(ν/2) + 1 + Σ z (log u - u) / Σ z + ψ(b) - log(b) = 0, b = (ν_old + width) / 2. The
     # left side falls in ν: there is one solution, or none inside the range, and then its nearer end.
-    half = (np.where(np.isinf(degrees), FIRST, degrees) + width) / 2
+    half = (np.where(np.isinf(degrees), _FIRST, degrees) + width) / 2
     share = np.divide(tails, counts, out=np.full(len(counts), -1.0), where=counts > 0)
     constant = 1.0 + share + digamma(half) - np.log(half)
-    low, high = np.full(len(counts), np.log(LEAST)), np.full(len(counts), np.log(MOST))
+    low, high = np.full(len(counts), np.log(_LEAST)), np.full(len(counts), np.log(_MOST))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         v = np.exp(middle) / 2
@@ -331,7 +331,7 @@ def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:
         scatters = scatters + np.diag(prior)
     shaped = covariances(scatters, s.counts + constraints.prior_rows, constraints.shape)
     if constraints.degrees is None:
-        degrees = new_degrees(s.counts, s.tails, s.degrees, s.centres.shape[1])
+        degrees = _new_degrees(s.counts, s.tails, s.degrees, s.centres.shape[1])
     else:
         degrees = np.full(len(weights), float(constraints.degrees))
     return Mixture(weights, s.centres + steps, shaped, degrees, diagonal)

@@ -61,7 +61,7 @@ def _joint_spread(
 
 
 @nb.njit(cache=True, nogil=True)
-def join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, prior: float) -> IntArray:
+def _join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, prior: float) -> IntArray:
     """Join groups two by two so that Σ n log|(W + prior I) / (n + prior)| rises least, ties to the lower numbers."""
     groups, width = means.shape
     work = np.empty((width, width))
@@ -100,7 +100,7 @@ def join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, pri
 # --- First groups for a mixture: agglomeration of a sample ------------------------------------------------------------
 
 # Records of unit covariance added to each scatter: groups of fewer records than columns have no determinant else
-PRIOR_ROWS = 0.1
+_PRIOR_ROWS = 0.1
 
 
 def agglomerate(sample: FloatArray, most: int, starts: Iterable[int] = (50,)) -> list[IntArray]:
@@ -122,7 +122,7 @@ def _levels(scaled: FloatArray, first: IntArray, most: int) -> IntArray:
     """The small groups joined by the determinant criterion."""
     order, starts = sort_groups(first)
     means, scatters = moments_by_group(scaled, order, starts)
-    joined = join_groups(np.diff(starts).astype(np.float64), means, scatters, PRIOR_ROWS)
+    joined = _join_groups(np.diff(starts).astype(np.float64), means, scatters, _PRIOR_ROWS)
     levels = np.empty((most, len(scaled)), dtype=np.int64)
     for groups in range(1, most + 1):
         # Ward's tree has fewer groups than asked for where records are equal.
@@ -151,12 +151,12 @@ SAMPLE_ROWS = 4_000  # Rows of a sample
 
 TREE_ROWS = 2_000  # Of them those that first groups are made of, which takes 4 bytes for each pair
 
-START_PASSES = 10  # Passes from every start; only the likeliest then goes on
+_START_PASSES = 10  # Passes from every start; only the likeliest then goes on
 
 # Passes that shapes and numbers of components are compared after; then the best go on, in their order
-SHORT_PASSES = 25
+_SHORT_PASSES = 25
 
-BEATEN = 3  # Candidates in turn that went on to their end and are not the best: then nobody else goes on
+_BEATEN = 3  # Candidates in turn that went on to their end and are not the best: then nobody else goes on
 
 _T = TypeVar("_T")
 
@@ -233,7 +233,7 @@ def select(
                 break
     if not runs:
         raise InputError("no mixture was tried; name one or more shapes, and one or more numbers to start from")
-    ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample, tolerance, iterations), BEATEN)
+    ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample, tolerance, iterations), _BEATEN)
     best = max(ended, key=lambda run: run.bic)
     return Selection(best.fit.mixture, best.bounds, tuple(run.candidate for run in ended))
 
@@ -315,12 +315,12 @@ def _likeliest(
             continue
         seen.append(labels)
         start = m_step(hard_statistics(few, labels, diagonal=bounds.shape in DIAGONAL), bounds)
-        result = fit(expect, start, bounds, tolerance=tolerance, iterations=min(START_PASSES, iterations))
+        result = fit(expect, start, bounds, tolerance=tolerance, iterations=min(_START_PASSES, iterations))
         if best is None or result.log_likelihoods[-1] > best[1].log_likelihoods[-1]:
             best = small, result
     if best is None:
         return None
-    return best[0], _longer(expect, best[1], bounds, tolerance, min(SHORT_PASSES, iterations))
+    return best[0], _longer(expect, best[1], bounds, tolerance, min(_SHORT_PASSES, iterations))
 
 
 def _longer(

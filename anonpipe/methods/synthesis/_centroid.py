@@ -16,7 +16,7 @@ from anonpipe.types import FloatArray, IntArray
 
 Statistic = Literal["mean", "median"]
 
-STATISTICS = ("mean", "median")  # What may stand for a group in a column
+_STATISTICS = ("mean", "median")  # What may stand for a group in a column
 
 
 class CentroidOptions(MethodOptions):
@@ -73,11 +73,11 @@ def centroid(
     >>> centroid(features, *groups, statistics=["median"]).tolist()
     [[2.0], [2.0], [2.0]]
     """
-    wanted = [STATISTICS[0]] * features.shape[1] if statistics is None else list(statistics)
-    if len(wanted) != features.shape[1] or not set(wanted) <= set(STATISTICS):
+    wanted = [_STATISTICS[0]] * features.shape[1] if statistics is None else list(statistics)
+    if len(wanted) != features.shape[1] or not set(wanted) <= set(_STATISTICS):
         raise JobError(
             f"centroid was given {len(wanted)} statistics for {features.shape[1]} columns; "
-            f"give one for each, {' or '.join(STATISTICS)}"
+            f"give one for each, {' or '.join(_STATISTICS)}"
         )
     out = np.empty_like(features)
     centre_groups(features, order, starts, out)

@@ -17,11 +17,11 @@ from anonpipe.methods.record import Features, Guarantee, Synthesizer
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, limit_by_group, merge_all
 from anonpipe.types import FloatArray, IntArray
 
-DRAWS = 1 << 20  # Draws held at a time (8 MiB), more only for a group that needs more
+_DRAWS = 1 << 20  # Draws held at a time (8 MiB), more only for a group that needs more
 
 
 def draw_in_chunks(
-    per_group: IntArray, rng: np.random.Generator, most: int = DRAWS
+    per_group: IntArray, rng: np.random.Generator, most: int = _DRAWS
 ) -> Iterator[tuple[int, int, FloatArray]]:
     """Yield (first group, group after the last, draws) over all groups in order."""
     ends = np.cumsum(per_group)
@@ -45,11 +45,11 @@ def draw_in_chunks(
 # dependent or constant columns give rows of zeros.
 
 # A kept column counts as a combination of those before it if less than this part of its length is new
-DEPENDENT = 1e-10
+_DEPENDENT = 1e-10
 
 
 @nb.njit(cache=True, nogil=True)
-def rotation_draws(rows: int, width: int) -> int:
+def _rotation_draws(rows: int, width: int) -> int:
     """Normal draws that a random rotation of a matrix of that shape takes."""
     rank: int = min(rows, width)
     return rank * rows - rank * (rank - 1) // 2
@@ -118,7 +118,7 @@ def _set_apart(k: FloatArray, x: FloatArray, rows: int, normals: FloatArray, sum
             whole += k[i, j] * k[i, j]
             if i >= rank:
                 new += k[i, j] * k[i, j]
-        if new <= DEPENDENT * DEPENDENT * whole:
+        if new <= _DEPENDENT * _DEPENDENT * whole:
             continue
         size, v = rows - rank, normals[rank]
         for i in range(size):
@@ -154,7 +154,7 @@ def rotate_residuals(
         if free > width:
             triangularise(residuals, free, v, sums)
         rotate(residuals, free, min(free, width), draws[at:], v, sums)
-        at += rotation_draws(rows, width)
+        at += _rotation_draws(rows, width)
         for i in range(explained - 1, -1, -1):
             reflect(x, i, 0, normals[i], rows - i, 1.0, sums)
         write_group(x, mean, members, out)

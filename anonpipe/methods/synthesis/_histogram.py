@@ -13,7 +13,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def shuffle_in_groups(
+def _shuffle_in_groups(
     codes: IntArray, column: int, order: IntArray, starts: IntArray, uniform: FloatArray, out: IntArray
 ) -> None:
     """Write a random permutation of each group's codes of one column into `out` (Fisher and Yates)."""
@@ -29,7 +29,7 @@ def shuffle_in_groups(
 
 
 @nb.njit(cache=True, nogil=True)
-def draw_in_groups(
+def _draw_in_groups(
     codes: IntArray, column: int, order: IntArray, starts: IntArray, uniform: FloatArray, out: IntArray
 ) -> None:
     """Write for each record the code of a random member of its group into `out`, with replacement."""
@@ -101,7 +101,7 @@ def histogram(
     """
     if counts not in ("exact", "expected"):
         raise JobError(f"histogram was given counts={counts!r}; known are 'exact' and 'expected'")
-    replace = shuffle_in_groups if counts == "exact" else draw_in_groups
+    replace = _shuffle_in_groups if counts == "exact" else _draw_in_groups
     out = np.empty_like(codes)
     for column in range(codes.shape[1]):
         replace(codes, column, order, starts, rng.random(len(codes)), out)

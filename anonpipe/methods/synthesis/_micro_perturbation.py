@@ -28,7 +28,7 @@ from anonpipe.moments import (
 )
 from anonpipe.types import FloatArray, IntArray
 
-ALL_FORMS = (*FORMS, "exact")  # Forms of micro-perturbation
+_ALL_FORMS = (*FORMS, "exact")  # Forms of micro-perturbation
 
 
 def noise_scatter(starts: IntArray, width: int, *, rng: np.random.Generator) -> NoiseScatter:
@@ -126,8 +126,8 @@ def micro_perturbation(
     >>> new[:2].mean().round(12).item(), new[2].item()
     (2.0, 9.0)
     """
-    if form not in ALL_FORMS:
-        raise JobError(f"micro_perturbation was given form={form!r}; known are: {', '.join(ALL_FORMS)}")
+    if form not in _ALL_FORMS:
+        raise JobError(f"micro_perturbation was given form={form!r}; known are: {', '.join(_ALL_FORMS)}")
     width = features.shape[1]
     if factor.shape != (width, width) or not np.isfinite(factor).all():
         raise InputError(
@@ -158,7 +158,7 @@ def _independent(options: MicroPerturbationOptions) -> bool:
     return options.form == "independent"
 
 
-def expect_noise(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None, *, form: str) -> Expected:
+def _expect_noise(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None, *, form: str) -> Expected:
     """Moments of records whose noise has a covariance for each part; of form `exact` those of the originals."""
     if form == "exact":
         return Expected.exactly(merge_all(grouped).total.covariance)
@@ -167,7 +167,7 @@ def expect_noise(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread
 
 
 def _guarantee(options: MicroPerturbationOptions) -> Guarantee:
-    return Guarantee(options.noise_scope, partial(expect_noise, form=options.form))
+    return Guarantee(options.noise_scope, partial(_expect_noise, form=options.form))
 
 
 def _biased(options: MicroPerturbationOptions) -> str | None:

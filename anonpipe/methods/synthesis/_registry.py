@@ -13,7 +13,7 @@ from anonpipe.methods.synthesis import _centroid, _gaussian, _histogram, _micro_
 from anonpipe.types import FloatArray, IntArray
 
 
-def check_features(features: npt.NDArray[Any]) -> None:
+def _check_features(features: npt.NDArray[Any]) -> None:
     """Features are a finite float64 table."""
     if features.ndim != 2 or features.dtype != np.float64:
         raise InputError(
@@ -24,13 +24,13 @@ def check_features(features: npt.NDArray[Any]) -> None:
         raise InputError(f"{bad} of {len(features)} records have values that are not finite; fill or drop them first")
 
 
-def check_codes(codes: npt.NDArray[Any]) -> None:
+def _check_codes(codes: npt.NDArray[Any]) -> None:
     """Codes are an int64 table."""
     if codes.ndim != 2 or codes.dtype != np.int64:
         raise InputError(f"codes are an int64 table, not {codes.dtype} of {codes.ndim} dimensions; convert them")
 
 
-def check_groups(n: int, order: IntArray, starts: IntArray) -> None:
+def _check_groups(n: int, order: IntArray, starts: IntArray) -> None:
     """Every one of n records is in one group, and no group is empty."""
     if order.dtype != np.int64 or starts.dtype != np.int64:
         raise InputError("order and starts are int64; take them from sort_groups")
@@ -84,8 +84,8 @@ def synthesize(
         raise JobError(f"unknown synthesizer {method!r}; known are: {', '.join(METHODS)}")
     entry = METHODS[method]
     entry.check(options)
-    (check_codes if entry.takes == "codes" else check_features)(features)
-    check_groups(len(features), order, starts)
+    (_check_codes if entry.takes == "codes" else _check_features)(features)
+    _check_groups(len(features), order, starts)
     drawn = {"rng": rng} if entry.draws else {}
     new: npt.NDArray[Value] = entry.function(np.ascontiguousarray(features), order, starts, **drawn, **options)
     return new
