@@ -1,17 +1,6 @@
-"""Where the machine code of the kernels is kept between runs.
+"""Where the machine code of the kernels (any function of the package under `@nb.njit`) lies between runs.
 
-numba would keep it beside the sources, which leaves files in an installed
-package that no uninstaller knows of, fails where the package belongs to
-another account, and does not notice when a kernel that another one has
-inlined was changed. So each module of kernels has a folder of its own in the
-user's cache, named by what its code was compiled from: the module's kernels
-and every definition that these refer to, here or in other modules, and not the
-Python code around them. numba itself keeps processors and signatures apart.
-
-One kernel gives another its constants as `int(1)` or `nb.boolean(False)`:
-for a plain one numba would compile the other once more.
-
-A kernel is any function of the package under `@nb.njit`, in whatever module.
+Kernels give each other constants as `int(1)` or `nb.boolean(False)`: a plain one would compile the other once more.
 """
 
 from __future__ import annotations
@@ -33,6 +22,9 @@ import numba
 from numba.core.caching import CompileResultCacheImpl, _CacheLocator
 from platformdirs import user_cache_path
 
+# numba would keep it beside the sources: files that no uninstaller knows of, in a package that may belong to another
+# account, and not made anew when an inlined kernel changes. So each module has a folder in the user's cache, named by
+# what its kernels were compiled from: them, and every definition that they refer to, here or in other modules.
 PACKAGE = Path(__file__).resolve().parent.parent
 _KERNEL = re.compile(r"^@(nb\.|numba\.)?njit\b", re.MULTILINE)
 

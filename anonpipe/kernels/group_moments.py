@@ -125,12 +125,9 @@ def cross_products(a: FloatArray, b: FloatArray) -> FloatArray:
 def spread_sums(
     features: FloatArray, order: IntArray, starts: IntArray, centre: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Sums over groups of products of group means and group scatters (see `moments.GroupSpread`).
-
-    With u the group's mean less `centre`, W its scatter and n its size, the
-    sums of W_jj W_hh / n + W_jh² / n, u_j² W_hh, u_j u_h W_jh, u_j W_hh and
-    u_j W_jh, and the largest (√(W_jj W_hh) + |W_jh|) / 2n; each of shape (width, width).
-    """
+    """Sums over groups of products of group means and scatters (see `moments.GroupSpread`), (width, width) each."""
+    # With u the group's mean less `centre`, W its scatter and n its size: W_jj W_hh / n + W_jh² / n, u_j² W_hh,
+    # u_j u_h W_jh, u_j W_hh, u_j W_jh, and the largest (√(W_jj W_hh) + |W_jh|) / 2n
     width = features.shape[1]
     shape = (width, width)
     noise, square, product = np.zeros(shape), np.zeros(shape), np.zeros(shape)

@@ -6,6 +6,7 @@ Rows go through in tiles stored column by column, several at once. No BLAS: its 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
@@ -17,6 +18,16 @@ from anonpipe.types import FloatArray, IntArray
 _TILE = 256  # Rows handled at a time
 
 NEGLIGIBLE = -60.0  # Log posterior below which a record counts as no member: 1e-26, far below rounding of any sum
+
+
+class Ellipsoids(NamedTuple):
+    """A mixture as the loops take it."""
+
+    means: FloatArray  # Shape (n_groups, width)
+    factors: FloatArray  # Inverse lower Cholesky factors of the covariances, shape (n_groups, width, width)
+    constants: FloatArray  # Of the log density, the log weight included, shape (n_groups,)
+    degrees: FloatArray  # Of freedom, infinite for a normal component, shape (n_groups,)
+    diagonal: bool  # Whether all covariances are diagonal
 
 
 @nb.njit(cache=True, nogil=True)
@@ -100,16 +111,13 @@ def _distances(
 def _tile_logs(
     columns: FloatArray,
     count: int,
-    means: FloatArray,
-    factors: FloatArray,
-    constants: FloatArray,
-    degrees: FloatArray,
-    diagonal: bool,
+    mixture: Ellipsoids,
     work: FloatArray,
     distances: FloatArray,
     logs: FloatArray,
 ) -> None:
     """Write log(weight · density), shape (n_groups, TILE), and the squared distances of a tile."""
+    means, factors, constants, degrees, diagonal = mixture
     width = columns.shape[0]
     for g in range(means.shape[0]):
         _distances(columns, count, means[g], factors[g], diagonal, work, distances[g])
@@ -183,13 +191,10 @@ def _add_scatter(rows: FloatArray, weights: FloatArray, count: int, sums: FloatA
 @nb.njit(cache=True, nogil=True)
 def expectation(
     features: FloatArray,
-    means: FloatArray,
-    factors: FloatArray,
-    constants: FloatArray,
-    degrees: FloatArray,
-    diagonal: bool,
+    mixture: Ellipsoids,
 ) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """The sums over records that the next estimates need; means (n_groups, width), degrees (n_groups,)."""
+    """The sums over records that the next estimates need."""
+    means, degrees, diagonal = mixture.means, mixture.degrees, mixture.diagonal
     n, width = features.shape
     groups = means.shape[0]
     counts, heavy, tails = np.zeros(groups), np.zeros(groups), np.zeros(groups)
@@ -202,7 +207,7 @@ def expectation(
     for low in range(0, n, _TILE):
         count = min(_TILE, n - low)
         _load(features, low, count, columns)
-        _tile_logs(columns, count, means, factors, constants, degrees, diagonal, work, distances, logs)
+        _tile_logs(columns, count, mixture, work, distances, logs)
         likelihood += _posteriors(logs, count, top, total)
         for g in range(groups):
             normal = degrees[g] == np.inf
@@ -255,13 +260,10 @@ def move_costs(
     rows: IntArray,
     labels: IntArray,
     targets: IntArray,
-    means: FloatArray,
-    factors: FloatArray,
-    constants: FloatArray,
-    degrees: FloatArray,
-    diagonal: bool,
+    mixture: Ellipsoids,
 ) -> FloatArray:
     """log(weight · density) of each of `rows` in its own component less that in each target, (n, n_targets)."""
+    means, factors, constants, degrees, diagonal = mixture
     out = np.empty((rows.shape[0], targets.shape[0]))
     for i in range(rows.shape[0]):
         x, g = features[rows[i]], labels[rows[i]]
@@ -275,22 +277,18 @@ def move_costs(
 @nb.njit(cache=True, nogil=True)
 def most_likely(
     features: FloatArray,
-    means: FloatArray,
-    factors: FloatArray,
-    constants: FloatArray,
-    degrees: FloatArray,
-    diagonal: bool,
+    mixture: Ellipsoids,
 ) -> IntArray:
     """The component of the largest weight · density of every row, the first of equal ones, shape (n_rows,)."""
     n, width = features.shape
-    groups = means.shape[0]
+    groups = mixture.means.shape[0]
     labels = np.empty(n, dtype=np.int64)
     columns, work = np.empty((width, _TILE)), np.empty((width + 1, _TILE))
     logs, distances = np.empty((groups, _TILE)), np.empty((groups, _TILE))
     for low in range(0, n, _TILE):
         count = min(_TILE, n - low)
         _load(features, low, count, columns)
-        _tile_logs(columns, count, means, factors, constants, degrees, diagonal, work, distances, logs)
+        _tile_logs(columns, count, mixture, work, distances, logs)
         for i in range(count):
             best = 0
             for g in range(1, groups):

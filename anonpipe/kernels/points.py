@@ -1,9 +1,4 @@
-"""Squared distances from one point to many, over columns stored one after another.
-
-Rows lie in the last axis, so that the compiler handles several rows at once;
-the squares of one row are still added column by column, so that its distance
-has the same bits wherever the row stands.
-"""
+"""Squared distances from one point to many, summed column by column: the same bits wherever the row stands."""
 
 from __future__ import annotations
 

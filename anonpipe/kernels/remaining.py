@@ -1,14 +1,6 @@
 """The records still to be grouped: the furthest one, the nearest ones, taking one out.
 
-Records lie in leaves of up to ROOM near ones, leaves in branches of FAN.
-Every leaf and every branch knows how many records it has, the box around them
-and how far they reach from a fixed centre; all three are kept exact while
-records leave. A query computes such bounds for all branches, then for the
-leaves of those that may hold an answer, then the distances of the records of
-leaves that may. Each step goes over one axis of neighbouring numbers, which
-the compiler turns into vector instructions. Distances are summed as
-`squared_distances` does: answers, ties included, are those of a loop over all
-records.
+Leaves of ROOM near records and branches of FAN leaves know their box and their reach from a fixed centre, kept exact.
 """
 
 from __future__ import annotations
@@ -22,15 +14,13 @@ from anonpipe.kernels.points import add_row, squared_distances
 from anonpipe.kernels.principal import split_recursively, split_rows
 from anonpipe.types import FloatArray, IntArray
 
+# Queries bound branches, then leaves, then look at records, along axes that the compiler vectorises; distances are
+# summed as `squared_distances` does: answers, ties included, are those of a loop over all records.
+
 ROOM = 16  # Records a leaf has room for
-
 FAN = 16  # Leaves of a branch
-
 _FEW = 4096  # Up to so many records bounds save less than they cost; all records are then one leaf
-
-
 _TRIAL = 64  # Queries after which bounds are judged
-
 _USEFUL = 3  # Bounds pay where queries look into less than one in so many leaves
 
 
@@ -313,12 +303,8 @@ def take_group(
 
 @nb.njit(cache=True, nogil=True)
 def tidied(features: FloatArray, tree: Remaining, few: int = _FEW) -> Remaining:
-    """The records moved together where a quarter of the room is empty, else `tree` itself.
-
-    Records keep their order, so that neighbours stay neighbours. All go into a
-    single leaf when they are few, or when bounds have proved of little use, as
-    they do where many columns have nothing to do with each other.
-    """
+    """The records moved together, in their order, where a quarter of the room is empty, else `tree` itself."""
+    # All go into one leaf when they are few, or bounds of little use, as where many columns are independent
     n, fan, room = tree.left[0], tree.counts.shape[1], tree.ids.shape[1]
     leaves, queries = tree.ids.shape[0], tree.looked[1]
     if leaves == 1 or n == 0:
@@ -363,15 +349,10 @@ def _furthest_possible(
     squared: float,
     out: FloatArray,
 ) -> None:
-    """Bound the squared distances of one row of boxes from above; below 0 for an empty one.
-
-    With u = point - centre (`apart`, of squared length `squared`), the squared
-    distance of a record x is |x - centre|² + |u|² - 2 (x - centre)·u: the
-    first is the reach at most, the last least in a corner of the box. That is
-    closer than the distance to the box's furthest corner, which lies far
-    beyond the reach. The slack covers the rounding of this sum and of the
-    record's own distance, the last term numbers too small for relative slack.
-    """
+    """Bound the squared distances of one row of boxes from above; below 0 for an empty one."""
+    # With u = point - centre (`apart`, of squared length `squared`), the squared distance of a record x is
+    # |x - centre|² + |u|² - 2 (x - centre)·u: the first is the reach at most, the last least in a corner of the box.
+    # The slack covers rounding, of this sum and of the distance; its last term numbers too small for relative slack.
     slack = 1.0 + 1e-14 * (16 + apart.shape[0])
     for i in range(out.shape[0]):
         out[i] = (reach[at, i] + squared) * slack + 1e-300
@@ -384,11 +365,8 @@ def _furthest_possible(
 
 @nb.njit(cache=True, nogil=True)
 def furthest_record(tree: Remaining, point: FloatArray, again: bool = False) -> int:
-    """Row of the record furthest from a point; of equals, the lowest row.
-
-    `again` says that the last query was from the same point, and that no
-    record has left since: a single leaf then has its distances already.
-    """
+    """Row of the record furthest from a point; of equals, the lowest row."""
+    # `again`: the last query was from this point, and no record has left: a single leaf has its distances already
     values, ids, distances = tree.values, tree.ids, tree.distances
     low, high, reach, counts = tree.low, tree.high, tree.reach, tree.counts
     centre, branch_bounds, leaf_bounds = tree.centre, tree.branch_bounds, tree.leaf_bounds
@@ -425,11 +403,8 @@ def furthest_record(tree: Remaining, point: FloatArray, again: bool = False) -> 
 
 @nb.njit(cache=True, nogil=True)
 def _nearest_possible(low: FloatArray, high: FloatArray, at: int, point: FloatArray, out: FloatArray) -> None:
-    """Bound the squared distances of one row of boxes from below; infinity for an empty one.
-
-    Summed as the records' own distances are, from steps that are no larger, so
-    that no rounding can lift a bound above one of them.
-    """
+    """Bound the squared distances of one row of boxes from below; infinity for an empty one."""
+    # Summed as the records' own distances, from steps no larger: no rounding lifts a bound above one of them
     out[:] = 0.0
     for j in range(point.shape[0]):
         p = point[j]
@@ -442,10 +417,7 @@ def _nearest_possible(low: FloatArray, high: FloatArray, at: int, point: FloatAr
 
 @nb.njit(cache=True, nogil=True)
 def nearest_records(tree: Remaining, point: FloatArray, rows: IntArray, nearest: FloatArray) -> None:
-    """Write the nearest records and their squared distances, nearest first, ties by row number.
-
-    As many as `rows` and `nearest` have room for; the tree must hold as many.
-    """
+    """Write as many nearest records as `rows` has room for, and squared distances, nearest first, ties by row."""
     values, ids, distances = tree.values, tree.ids, tree.distances
     low, high, counts = tree.low, tree.high, tree.counts
     branch_bounds, leaf_bounds = tree.branch_bounds, tree.leaf_bounds
@@ -477,10 +449,7 @@ def nearest_records(tree: Remaining, point: FloatArray, rows: IntArray, nearest:
 
 @nb.njit(cache=True, nogil=True)
 def _insert(rows: IntArray, distances: FloatArray, found: int, row: int, distance: float) -> int:
-    """Put a record at its place in a sorted list of `found` records; how many there are now.
-
-    A full list loses its last record, or refuses one that comes after it.
-    """
+    """Put a record at its place in a sorted list, full or not, of `found` records; how many there are now."""
     at = found
     if found == rows.shape[0]:
         at -= 1

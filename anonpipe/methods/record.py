@@ -242,14 +242,10 @@ class Masker(Replacing):
     # `expect(moments, **options) -> Expected`, the moments to expect and their standard errors, or None with options
     # for which they are not known. None for methods that promise nothing of the covariance.
     expect: Callable[..., Expected | None] | None
-    # exact_means, exact_covariance, exact_columns: whether means, the covariance, or the values of each column are kept
-    # exactly with the default options
-    exact_means: bool
-    exact_covariance: bool
-    exact_columns: bool
     # What a released record stands for: the `person` whose record it was made from, a `group` of k or more, or none of
     # both
     link: Link
+    exact_columns: bool = False  # Whether the values of each column are kept exactly with the default options
     # Whether what it releases is of the columns' own scale, such as ends of intervals, and means nothing of scores: a
     # job that says nothing then masks values as they are
     own_scale: bool = False
@@ -260,7 +256,7 @@ class Masker(Replacing):
     grouped: bool = False
     # Whether the columns of the option `categories` come out as scores with mean and variance of the indicators, to be
     # cut into categories, and not as indicators
-    leaves_scores: bool = False
+    returns_category_scores: bool = False
     # Whether it permutes along axes, so that `expect` is told the largest size of a record along each, as the option
     # `largest`
     permutes: bool = False

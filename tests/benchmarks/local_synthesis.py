@@ -64,16 +64,14 @@ from anonpipe.methods.mixture import (
     classes_over,
     count_categories,
     draw_categories,
-    draw_statistics,
     first_classes,
     fit_classes,
-    gaussian_mixture,
     group_statistics,
-    synthesize_rows,
 )
 from anonpipe.methods.synthesis import synthesize
 from tests.benchmarks._coefficient_changes import coefficient_changes
 from tests.methods.grouping.data import reference_folder, standardized
+from tests.methods.mixture.in_memory import draw_statistics, gaussian_mixture, synthesize_rows
 
 NUMBERS = ["age", "TSH", "T3", "T4U", "FTI"]
 DECIMALS = (0, 2, 1, 2, 0)

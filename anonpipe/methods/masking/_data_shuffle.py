@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from anonpipe.columns import Column
 from anonpipe.errors import JobError
-from anonpipe.methods.masking._draws import averaged_by_rank
+from anonpipe.methods.masking._draws import Categories, averaged_by_rank
 from anonpipe.methods.masking._spectral import count_moments, spectral_inverse, turn_rows
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker, no_dummies
@@ -47,9 +47,7 @@ class DataShuffleOptions(ScopedMaskOptions):
     conditioning: tuple[str, ...] = ()
 
 
-def data_shuffle(
-    *, k: int = 1, conditioning: tuple[int, ...] = (), categories: tuple[tuple[int, ...], ...] = ()
-) -> tuple[Step, ...]:
+def data_shuffle(*, k: int = 1, conditioning: tuple[int, ...] = (), categories: Categories = ()) -> tuple[Step, ...]:
     """Give every column's r-th smallest value to the record whose normal draw is the r-th smallest.
 
     Ranks of all columns; their correlations r turned into those of a normal
@@ -270,11 +268,9 @@ METHOD = Masker(
     "exchanges values until covariances are those of the table (within 0.01 on the demonstration "
     "registry, 0.34 without)",
     expect=None,
-    exact_means=True,
-    exact_covariance=False,
     exact_columns=True,
     link="none",
-    leaves_scores=True,
+    returns_category_scores=True,
     learns=(Copula,),
     follows=_of_table,
     conditions_on=_conditioning,

@@ -118,7 +118,7 @@ def _nearer(value: FloatArray, few: IntArray) -> FloatArray:
 
 # --- Categories drawn given the numbers, by latent classes: from columns of -1 and +1 to codes and back ---------------
 
-Columns = tuple[tuple[int, ...], ...]
+Categories = tuple[tuple[int, ...], ...]  # The columns, in -1 and +1, of each categorical attribute
 
 # Numbers of classes tried, until two in turn do not raise the BIC of their short runs
 _CLASSES_TRIED = (1, 2, 3, 4, 6, 8, 11, 16)
@@ -134,12 +134,12 @@ _TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this pa
 _MOST_PASSES = 20  # Passes over the larger sample, where estimates are only sharpened
 
 
-def starts_of(columns: Columns) -> IntArray:
+def starts_of(columns: Categories) -> IntArray:
     """Where the categories of each attribute begin; one column stands for two categories."""
     return np.cumsum([0, *(max(2, len(each)) for each in columns)])
 
 
-def category_codes(features: FloatArray, columns: Columns) -> IntArray:
+def category_codes(features: FloatArray, columns: Categories) -> IntArray:
     """The category of each record in each attribute, shape (n_rows, n_attributes)."""
     codes = np.empty((len(features), len(columns)), dtype=np.int64)
     for at, each in enumerate(columns):
@@ -153,7 +153,7 @@ def category_codes(features: FloatArray, columns: Columns) -> IntArray:
     return codes
 
 
-def dummies(codes: IntArray, columns: Columns, out: FloatArray) -> None:
+def dummies(codes: IntArray, columns: Categories, out: FloatArray) -> None:
     """Write the columns of -1 and +1 of the codes into their places."""
     rows = np.arange(len(codes))
     for at, each in enumerate(columns):

@@ -312,9 +312,6 @@ METHOD = Masker(
     keeps="groups of k or more share all their intervals; ends are true values unless steps widen them; neither "
     "means nor covariances are kept",
     expect=None,
-    exact_means=False,
-    exact_covariance=False,
-    exact_columns=False,
     link="person",
     own_scale=True,
     identical_rows=True,

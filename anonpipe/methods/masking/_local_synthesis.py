@@ -13,6 +13,7 @@ from pydantic import Field
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.mixture import map_by_group
 from anonpipe.methods.masking._draws import (
+    Categories,
     DrawnSample,
     category_codes,
     choose_categories,
@@ -131,7 +132,7 @@ def _find_view(
     params: object,
     rng: np.random.Generator,
     k: int,
-    categories: tuple[tuple[int, ...], ...],
+    categories: Categories,
     variance_share: float,
 ) -> View:
     """Principal components of the numbers, from the moments of all features."""
@@ -200,7 +201,7 @@ def _scores(part: FloatArray, view: View) -> FloatArray:
 
 
 def _draw_sample(
-    part: FloatArray, *, params: View, place: int, original: FloatArray, categories: tuple[tuple[int, ...], ...]
+    part: FloatArray, *, params: View, place: int, original: FloatArray, categories: Categories
 ) -> DrawnSample:
     """A part's records that may be in the sample."""
     rng = generator(bytes.fromhex(params.key), "sample", place)
@@ -213,7 +214,7 @@ def choose(
     params: View,
     rng: np.random.Generator,
     k: int,
-    categories: tuple[tuple[int, ...], ...],
+    categories: Categories,
     components: int | None,
     shape: str | None,
     tails: str,
@@ -319,8 +320,6 @@ GROUP_RECORDS: tuple[type[Any], ...] = (
 
 
 # --- Records drawn again group by group, the groups being those of a mixture; groups span the parts of the table ------
-
-Categories = tuple[tuple[int, ...], ...]
 
 # Part of a normal draw that is added to each drawn category, so that a group's draws vary wherever its records do
 _BLUR = 0.1
@@ -512,21 +511,9 @@ def _check(
         raise JobError(f"variance_share is {variance_share}; give a number above 0 and at most 1, such as 0.95")
 
 
-def _expect_local(
-    moments: Moments,
-    *,
-    k: int,
-    categories: Categories = (),
-    components: int | None = None,
-    shape: str | None = None,
-    tails: str = "gaussian",
-    variance_share: float = 1.0,
-    classes: int | None = None,
-    iterations: int = 50,
-) -> Expected:
+def _expect_local(moments: Moments, **options: object) -> Expected:
     """Exactly the moments of the features, whatever the options."""
-    covariance = moments.scatter / max(moments.n - 1, 1)
-    return Expected.exactly(covariance)
+    return Expected.exactly(moments.scatter / max(moments.n - 1, 1))
 
 
 def _draw_normal(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
@@ -627,9 +614,6 @@ METHOD = Masker(
     keeps="means and covariance of every group exact, and so those of the table; groups of k or more, few and "
     "large; records of no person; shapes that are not normal inside a group are lost",
     expect=_expect_local,
-    exact_means=True,
-    exact_covariance=True,
-    exact_columns=False,
     link="group",
     grouped=True,
     learns=(

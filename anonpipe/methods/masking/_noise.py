@@ -240,9 +240,6 @@ METHOD = Masker(
     keeps="means and covariance kept on average (expected), means exactly (centred), both exactly (exact); "
     "independent noise shrinks covariances by 1/(1 + amount); most records can be linked again",
     expect=_expect_noisy,
-    exact_means=False,
-    exact_covariance=False,
-    exact_columns=False,
     link="person",
     learns=(
         Mixing,

@@ -10,13 +10,11 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.errors import JobError
-from anonpipe.methods.masking._draws import averaged_by_rank, category_codes, dummies
+from anonpipe.methods.masking._draws import Categories, averaged_by_rank, category_codes, dummies
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Columns, Rows, Step
 from anonpipe.types import FloatArray, IntArray
-
-Categories = tuple[tuple[int, ...], ...]
 
 
 class RankSwapOptions(ScopedMaskOptions):
@@ -154,8 +152,6 @@ METHOD = Masker(
     "values that k or more records hold, and averages of k to 2k - 1 neighbours by rank; means stay, covariances "
     "shrink with percent; each record stays near that of its person in all columns, and most can be linked again",
     expect=None,
-    exact_means=True,
-    exact_covariance=False,
     exact_columns=True,
     link="person",
     follows=_of_table,

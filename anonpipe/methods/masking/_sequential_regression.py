@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.group_moments import cross_products
-from anonpipe.methods.masking._draws import DrawnSample
+from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes
 from anonpipe.methods.masking._spectral import DEPENDENT, count_moments, normal_draws, spectral_inverse, turn_rows
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker, no_dummies
@@ -203,7 +203,7 @@ class SequentialRegressionOptions(ScopedMaskOptions):
 
 def sequential_regression(
     *,
-    categories: tuple[tuple[int, ...], ...] = (),
+    categories: Categories = (),
     rounds: int = 1,
     parameters: Parameters = "estimated",
     penalty: float = 1e-3,
@@ -310,7 +310,7 @@ def _fit_numbers(
     *,
     params: object,
     rng: np.random.Generator,
-    categories: tuple[tuple[int, ...], ...],
+    categories: Categories,
     again: bool,
     penalty: float,
     drawn: bool,
@@ -341,7 +341,7 @@ def _columns_of(blocks: Sequence[Block]) -> IntArray:
     return np.array([column for block in blocks for column in block.columns], dtype=np.int64)
 
 
-def _blocks_of(moments: Moments, categories: tuple[tuple[int, ...], ...]) -> tuple[Block, ...]:
+def _blocks_of(moments: Moments, categories: Categories) -> tuple[Block, ...]:
     """The attributes in the order of their first column."""
     width = len(moments.mean)
     if any(column >= width for columns in categories for column in columns):
@@ -410,13 +410,7 @@ def _codes_of(part: FloatArray, block: Block) -> IntArray:
     """Place of each record's category among those that occur, shape (n_rows,); none for a number."""
     if block.categories is None:
         return np.zeros(0, dtype=np.int64)
-    dummies = part[:, block.columns]
-    if not (np.abs(dummies) == 1).all() or (len(block.columns) > 1 and ((dummies > 0).sum(axis=1) != 1).any()):
-        raise InputError(
-            "a categorical column is not coded in -1 and +1, one +1 a record; code it, or take it as a number"
-        )
-    category = (dummies[:, 0] > 0).astype(np.int64) if len(block.columns) == 1 else dummies.argmax(axis=1)
-    return np.searchsorted(block.categories, category)
+    return np.searchsorted(block.categories, category_codes(part, (tuple(block.columns.tolist()),))[:, 0])
 
 
 def _fit_categories(counted: DrawnSample | Slopes, *, params: Chain, rng: np.random.Generator, drawn: bool) -> Chain:
@@ -507,17 +501,10 @@ def _dummies(category: IntArray, block: Block) -> FloatArray:
 
 
 def _expect_sequential(
-    moments: Moments,
-    *,
-    categories: tuple[tuple[int, ...], ...] = (),
-    rounds: int = 1,
-    parameters: Parameters = "estimated",
-    penalty: float = 1e-3,
+    moments: Moments, *, categories: Categories = (), parameters: Parameters = "estimated", **options: object
 ) -> Expected | None:
     """That of a normal sample for numbers alone; nothing is said of categories and of drawn parameters."""
-    if categories or parameters == "drawn":
-        return None
-    return normal_draws(moments, "spectral")
+    return None if categories or parameters == "drawn" else normal_draws(moments, "spectral")
 
 
 def _of_table(options: SequentialRegressionOptions, features: Features) -> dict[str, Any]:
@@ -540,9 +527,6 @@ METHOD = Masker(
     keeps="records of no person; means and covariance of numbers on average; shapes that are not normal and "
     "relations that are not linear are lost",
     expect=_expect_sequential,
-    exact_means=False,
-    exact_covariance=False,
-    exact_columns=False,
     link="none",
     learns=(
         Block,

@@ -135,7 +135,7 @@ def normal_draws(moments: Moments, basis: Basis) -> Expected:
     return Expected(np.sqrt(np.diag(covariance) / n), covariance, error, scale)
 
 
-def _permuted_components(moments: Moments, basis: Basis, largest: FloatArray | None = None) -> Expected:
+def _expect_swapped(moments: Moments, *, basis: Basis = "spectral", largest: FloatArray | None = None) -> Expected:
     """Of columns that are permuted independently in a basis; `largest` has shape (width,)."""
     # Components j and h with variances λ along orthonormal axes v get a covariance c_jh of expectation 0 and
     # variance λ_j λ_h / (n-1), and no two pairs correlate. Entry (a, b) of the covariance is Σ_jh v_aj v_bh c_jh
@@ -238,11 +238,6 @@ def _permute(column: FloatArray, *, place: int, params: Axes, rng: np.random.Gen
     return rng.permutation(column)
 
 
-def _expect_swapped(moments: Moments, *, basis: Basis = "spectral", largest: FloatArray | None = None) -> Expected:
-    """What swapping promises; see `_permuted_components`."""
-    return _permuted_components(moments, basis, largest)
-
-
 _SPECTRAL_SWAP = Masker(
     function=spectral_swap,
     options=SpectralSwapOptions,
@@ -255,9 +250,6 @@ _SPECTRAL_SWAP = Masker(
     "decoding exchanges categories until pairs of columns have that covariance (cut off by the largest "
     "score alone, -0.55 becomes -0.24 on the demonstration registry)",
     expect=_expect_swapped,
-    exact_means=True,
-    exact_covariance=False,
-    exact_columns=False,
     link="none",
     permutes=True,
     learns=(Axes,),
@@ -367,9 +359,6 @@ _SYNTHESIS = Masker(
     },
     keeps="means and covariance on average; records of no person; relations that are not linear are lost",
     expect=_expect_synthesized,
-    exact_means=False,
-    exact_covariance=False,
-    exact_columns=False,
     link="none",
     learns=(Axes,),
     forms="draw",
@@ -538,9 +527,6 @@ _SUPPRESSION = Masker(
     keeps="means exact without 'outside', the covariance that of the components left; records stay those of "
     "persons with less detail, and can be linked",
     expect=_expect_suppressed,
-    exact_means=True,
-    exact_covariance=False,
-    exact_columns=False,
     link="person",
     learns=(Suppressed,),
 )

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.mixture import common_shape, expectation, invert_factors, moments_by_group
+from anonpipe.kernels.mixture import Ellipsoids, common_shape, expectation, invert_factors, moments_by_group
 from anonpipe.kernels.points import sort_groups
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
@@ -133,8 +133,8 @@ class Mixture:
         return len(self.weights)
 
     @cached_property
-    def arguments(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, bool]:
-        """Means, inverse factors, constants, degrees and `diagonal`, as the kernels take them."""
+    def ellipsoids(self) -> Ellipsoids:
+        """As the kernels take it."""
         width = self.means.shape[1]
         factors, half_logs, bad = invert_factors(self.covariances)
         if bad.any():
@@ -148,7 +148,7 @@ class Mixture:
         # Without a bound a weight may be 0: then no record is likely there.
         logs = np.log(self.weights, out=np.full(self.n_groups, -np.inf), where=self.weights > 0)
         constants = logs + np.where(normal, -width / 2 * math.log(2 * math.pi), tails) - half_logs
-        return self.means, factors, constants, self.degrees, self.diagonal
+        return Ellipsoids(self.means, factors, constants, self.degrees, self.diagonal)
 
 
 # --- Covariances of the components from their scatters, in six shapes -------------------------------------------------
@@ -289,7 +289,7 @@ class Statistics:
 
 def e_step(features: FloatArray, mixture: Mixture) -> Statistics:
     """Posterior probabilities of a piece of the table (eq. 2), summed up; time n · n_groups · width²."""
-    likelihood, counts, heavy, tails, sums, scatters = expectation(features, *mixture.arguments)
+    likelihood, counts, heavy, tails, sums, scatters = expectation(features, mixture.ellipsoids)
     if not np.isfinite(likelihood):
         raise InputError(
             "some records are too far from every component for a density to be computed; "
@@ -339,7 +339,7 @@ def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:
 
 def penalty(mixture: Mixture, constraints: Constraints) -> float:
     """What the prior takes off the log-likelihood; see `m_step`."""
-    _, factors, *_ = mixture.arguments
+    factors = mixture.ellipsoids.factors
     logs = -2.0 * np.log(np.diagonal(factors, axis1=1, axis2=2)).sum()
     traces = (factors**2 * constraints.variances).sum()
     return float(constraints.prior_rows / 2 * (logs + traces))

@@ -5,8 +5,6 @@ The bound on weights bounds groups on average only; the moves of the repair are 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -17,14 +15,12 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.mixture import (
     choose_moves,
     invert_factors,
-    map_by_group,
     moments_by_group,
     most_likely,
     move_costs,
 )
 from anonpipe.kernels.points import sort_groups
-from anonpipe.methods.mixture._estimate import Mixture, fit, over
-from anonpipe.methods.mixture._select import SAMPLE_ROWS, evenly_spaced, select
+from anonpipe.methods.mixture._estimate import Mixture
 from anonpipe.moments import Moments
 from anonpipe.types import FloatArray, IntArray
 
@@ -35,7 +31,7 @@ _FIRST_ROWS = 1 << 12  # Rows looked at first, to learn what is dear
 
 def assign(features: FloatArray, mixture: Mixture) -> IntArray:
     """The component of the largest weight · density of each record, int64, shape (n_rows,); ties to the lower."""
-    return most_likely(features, *mixture.arguments)
+    return most_likely(features, mixture.ellipsoids)
 
 
 def needs(counts: IntArray, k: int) -> tuple[IntArray, IntArray]:
@@ -114,7 +110,7 @@ def movable(
     low, step = 0, _FIRST_ROWS
     while low < len(candidates):
         rows = candidates[low : low + step]
-        costs = move_costs(features, rows, labels, targets, *mixture.arguments)
+        costs = move_costs(features, rows, labels, targets, mixture.ellipsoids)
         # Dearer than a full list of its pair: cannot be kept.
         entry, target = np.nonzero(costs <= limits[:, labels[rows]].T)
         kept = rows[entry]
@@ -154,86 +150,6 @@ def check_sizes(counts: IntArray, k: int) -> None:
     under = int(((counts > 0) & (counts < k)).sum())
     if under:
         raise InputError(f"{under} of {len(counts)} groups have fewer than {k} records; repair them before synthesis")
-
-
-# --- The groups of a table in memory by a mixture, from choosing it to the repaired labels ----------------------------
-
-
-def repaired(features: FloatArray, mixture: Mixture, k: int) -> IntArray:
-    """Groups of k or more: the most likely component of each record, then the cheapest moves.
-
-    Examples
-    --------
-    >>> two = Mixture(np.full(2, 0.5), np.array([[0.0], [9.0]]), np.ones((2, 1, 1)), np.full(2, np.inf))
-    >>> repaired(np.array([[0.0], [1.0], [2.0], [3.0], [8.0]]), two, 2).tolist()
-    [0, 0, 0, 1, 1]
-    """
-    labels = assign(features, mixture)
-    counts = np.bincount(labels, minlength=mixture.n_groups)
-    labels = relabel(labels, moves(movable(features, labels, mixture, counts, k), counts, k))
-    return numbering(counts)[labels]
-
-
-def gaussian_mixture(
-    features: FloatArray,
-    k: int,
-    *,
-    rng: np.random.Generator,
-    least_groups: int = 2,
-    most_groups: int = 10,
-    shapes: Sequence[str] = ("full", "vev"),
-    rule: str = "published",
-    degrees: float | None = math.inf,
-) -> IntArray:
-    """Group records by the most likely component of a mixture with bounded weights.
-
-    Number and shape of the components are those of the largest BIC on an
-    evenly spaced sample of 4,000 records, or on all if they are fewer; then
-    the mixture is fitted to all, every record goes to its most likely
-    component, and components with fewer than k records take the cheapest of
-    others, by the difference of their log densities. A component that no
-    record goes to is dropped.
-
-    Shapes: features (n_rows, width).
-
-    Notes
-    -----
-    The authors bound the weights, eq. 3 and 4, and say that groups then have k
-    records. The bound is one on the posterior probabilities on average; the
-    records that are most likely in a component can be fewer, hence the repair.
-
-    Their table of 2,800 thyroid patients has 1,947 with all five numbers and
-    the sex known and an age below 400, which is what their six clusters add up
-    to. For six components the best of several starts ends in clusters of
-    nearly the printed sizes; seven and eight have a larger BIC still, which
-    their single start did not find.
-
-    References
-    ----------
-    Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, section 3.
-
-    Examples
-    --------
-    >>> features = np.concatenate([np.arange(8.0), 100 + np.arange(8.0)])[:, None]
-    >>> gaussian_mixture(features, 4, rng=np.random.default_rng(0), most_groups=2).tolist()
-    [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]
-    """
-    if least_groups < 1 or most_groups < least_groups:
-        raise JobError(f"{least_groups} to {most_groups} components were asked for; give 1 or more, the least first")
-    sample = np.ascontiguousarray(features[evenly_spaced(len(features))])
-    chosen = select(
-        sample,
-        k,
-        len(features),
-        numbers=range(least_groups, most_groups + 1),
-        shapes=shapes,
-        rule=rule,
-        degrees=degrees,
-    )
-    mixture = chosen.mixture
-    if len(features) > SAMPLE_ROWS:
-        mixture = fit(over([features]), mixture, chosen.constraints).mixture
-    return repaired(features, mixture, k)
 
 
 # --- Principal components before a mixture of many columns ------------------------------------------------------------
@@ -280,8 +196,6 @@ def principal_components(moments: Moments, share: float) -> Components:
 # draws for them (`draw_statistics`); both merge. `affine_maps` makes of them, for
 # each group, the map that takes the draws to the records' mean and scatter.
 # Second pass: every partition draws the same again and maps it (`synthesize_rows`).
-
-_DRAWS = 1 << 20  # Draws held at a time (8 MiB)
 
 _DEPENDENT = 1e-13  # Draws whose variance along some axis is under this part of the largest are dependent
 
@@ -331,21 +245,6 @@ def group_statistics(features: FloatArray, labels: IntArray, groups: int) -> Gro
     starts = np.concatenate([starts, np.full(missing, starts[-1])])
     means, scatters = moments_by_group(features, order, starts)
     return GroupStatistics(np.diff(starts), means, scatters)
-
-
-def draw_statistics(labels: IntArray, width: int, groups: int, *, rng: np.random.Generator) -> GroupStatistics:
-    """The same of standard normal draws, `width` for each record in turn, of which nothing is kept."""
-    total = group_statistics(np.zeros((0, width)), labels[:0], groups)
-    for low, draws in _drawn(len(labels), width, rng):
-        total = total.merge(group_statistics(draws, labels[low : low + len(draws)], groups))
-    return total
-
-
-def _drawn(rows: int, width: int, rng: np.random.Generator) -> Iterator[tuple[int, FloatArray]]:
-    """(first row, draws) in pieces; what is drawn does not depend on their size."""
-    step = max(1, _DRAWS // width)
-    for low in range(0, rows, step):
-        yield low, rng.standard_normal((min(step, rows - low), width))
 
 
 @dataclass(frozen=True, eq=False)
@@ -416,13 +315,3 @@ def _principal(
     values, vectors = values[:, ::-1], vectors[:, :, ::-1]
     ranks = np.minimum((values > _RANK * width).sum(axis=1), np.maximum(records.counts - 1, 0))
     return scale, values, vectors, np.arange(width) < ranks[:, None]
-
-
-def synthesize_rows(labels: IntArray, maps: AffineMaps, *, rng: np.random.Generator) -> FloatArray:
-    """New records of a partition: the draws of `draw_statistics` again, mapped."""
-    width = maps.origins.shape[1]
-    out = np.empty((len(labels), width))
-    for low, draws in _drawn(len(labels), width, rng):
-        high = low + len(draws)
-        map_by_group(draws, labels[low:high], maps.origins, maps.matrices, maps.targets, out[low:high])
-    return out

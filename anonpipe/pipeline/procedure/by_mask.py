@@ -45,7 +45,7 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
         row_for_row=masker.row_for_row,
         identical_within_groups=masker.identical_rows,
         exact_columns=masker.exact_columns,
-        returns_category_scores=masker.leaves_scores,
+        returns_category_scores=masker.returns_category_scores,
         permutes=masker.permutes,
         expected=expected,
         lines=_lines(job, masker),

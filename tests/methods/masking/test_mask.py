@@ -64,7 +64,7 @@ def test_any_table_is_masked_the_same_from_the_same_seed_and_left_unchanged(meth
     assert masked.shape == (len(features), channels * features.shape[1])
 
 
-@pytest.mark.parametrize("method", [m for m in MASKERS if MASKERS[m].exact_means])
+@pytest.mark.parametrize("method", ["data_shuffle", "rank_swap", "spectral_swap", "suppression", "local_synthesis"])
 @given(case=split_tables())
 @settings(max_examples=60, deadline=None)
 def test_means_are_exact_in_any_split(method, case):

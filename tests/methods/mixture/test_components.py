@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from anonpipe.errors import JobError
-from anonpipe.methods.mixture import gaussian_mixture, principal_components
+from anonpipe.methods.mixture import principal_components
 from anonpipe.moments import Moments
 from tests.methods.mixture.data import table
+from tests.methods.mixture.in_memory import gaussian_mixture
 
 
 def test_as_few_components_as_hold_the_share():

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.methods.mixture import SHAPES, covariances
+from anonpipe.methods.mixture import SHAPES
+from anonpipe.methods.mixture._estimate import covariances
 
 
 def problem(seed, groups=3, width=3):

@@ -4,10 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError
-from anonpipe.methods.mixture import _groups as module
-from anonpipe.methods.mixture import affine_maps, draw_statistics, group_statistics, synthesize_rows
+from anonpipe.methods.mixture import affine_maps, group_statistics
 from anonpipe.moments import merge_all
+from tests.methods.mixture import in_memory
 from tests.methods.mixture.data import KINDS, table
+from tests.methods.mixture.in_memory import draw_statistics, synthesize_rows
 
 
 def rng_of(piece, seed=5):
@@ -89,7 +90,7 @@ def test_statistics_merge_to_those_of_the_whole():
 def test_pieces_of_the_draws_do_not_matter(monkeypatch):
     features, labels = table(300, 3, seed=1), np.arange(300) % 2
     one, _ = synthesized([features], [labels], 2)
-    monkeypatch.setattr(module, "_DRAWS", 31)
+    monkeypatch.setattr(in_memory, "_DRAWS", 31)
     two, _ = synthesized([features], [labels], 2)
     assert two == pytest.approx(one, abs=1e-10)
 
