@@ -10,22 +10,7 @@ from typing import Self
 import numpy as np
 
 from anonpipe.errors import InputError
-from anonpipe.methods.mixture import (
-    TREE_ROWS,
-    ClassConstraints,
-    ClassFit,
-    ClassStatistics,
-    LatentClasses,
-    agglomerate,
-    bic,
-    class_constraints,
-    classes_over,
-    count_categories,
-    evenly_spaced,
-    first_classes,
-    fit_classes,
-    race,
-)
+from anonpipe.methods import mixture as mixtures
 from anonpipe.types import FloatArray, IntArray
 
 _KEYS = 2**62
@@ -171,29 +156,29 @@ def choose_categories(
     k: int,
     n_rows: int,
     classes: int | None,
-) -> tuple[LatentClasses, ClassConstraints]:
+) -> tuple[mixtures.LatentClasses, mixtures.ClassConstraints]:
     """Latent classes of a sample, so many or the number of the largest BIC."""
     # The authors take as many classes as the numbers have components. With one component the categories would be
     # independent given the numbers, so here the number has a BIC of its own, and first groups see both.
     most = max(1, min((n_rows - 1) // k, len(scores)))
     tried = [g for g in _CLASSES_TRIED if g <= most] if classes is None else [min(classes, most)]
-    few = evenly_spaced(len(scores), max(TREE_ROWS, tried[-1]))
+    few = mixtures.evenly_spaced(len(scores), max(mixtures.TREE_ROWS, tried[-1]))
     seen = np.concatenate([scores[few], _indicators(codes[few], starts)], axis=1)
-    levels = agglomerate(seen, tried[-1])[0]
-    expect = classes_over([(scores, codes)])
+    levels = mixtures.agglomerate(seen, tried[-1])[0]
+    expect = mixtures.classes_over([(scores, codes)])
     short: list[_CategoryRun] = []
     for number in tried:
         labels = levels[number - 1]
         groups = int(labels.max()) + 1
-        bounds = class_constraints(k, n_rows, groups)
-        tables = count_categories(codes[few], labels, groups, starts)
-        start = first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1], bounds)
-        found = fit_classes(expect, start, bounds, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
+        bounds = mixtures.class_constraints(k, n_rows, groups)
+        tables = mixtures.count_categories(codes[few], labels, groups, starts)
+        start = mixtures.first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1], bounds)
+        found = mixtures.fit_classes(expect, start, bounds, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
         short.append(_CategoryRun(found, bounds, len(scores)))
         criteria = [run.bic for run in short]
         if len(short) - 1 - int(np.argmax(criteria)) == _IDLE:
             break
-    best = max(race(short, lambda run: run.bic, lambda run: run.ended(expect), _IDLE), key=lambda run: run.bic)
+    best = max(mixtures.race(short, lambda run: run.bic, lambda run: run.ended(expect), _IDLE), key=lambda run: run.bic)
     return best.fit.classes, best.bounds
 
 
@@ -201,29 +186,31 @@ def choose_categories(
 class _CategoryRun:
     """The fit of a number of classes so far."""
 
-    fit: ClassFit
-    bounds: ClassConstraints
+    fit: mixtures.ClassFit
+    bounds: mixtures.ClassConstraints
     rows: int
 
     @property
     def bic(self) -> float:
         slopes, starts = self.fit.classes.slopes, self.fit.classes.starts
         free = (len(slopes) - 1) * slopes.shape[1] + len(slopes) * int((np.diff(starts) - 1).sum())
-        return bic(self.fit.log_likelihoods[-1], free, self.rows)
+        return mixtures.bic(self.fit.log_likelihoods[-1], free, self.rows)
 
-    def ended(self, expect: Callable[[LatentClasses], ClassStatistics]) -> _CategoryRun:
+    def ended(self, expect: Callable[[mixtures.LatentClasses], mixtures.ClassStatistics]) -> _CategoryRun:
         """The same, fitted to its end."""
         if self.fit.converged:
             return self
         left = _LONG_PASSES - _SHORT_PASSES + 1
-        found = fit_classes(expect, self.fit.classes, self.bounds, tolerance=_TOLERANCE, iterations=left)
+        found = mixtures.fit_classes(expect, self.fit.classes, self.bounds, tolerance=_TOLERANCE, iterations=left)
         return replace(self, fit=found)
 
 
-def sharpened(scores: FloatArray, codes: IntArray, found: LatentClasses, bounds: ClassConstraints) -> LatentClasses:
+def sharpened(
+    scores: FloatArray, codes: IntArray, found: mixtures.LatentClasses, bounds: mixtures.ClassConstraints
+) -> mixtures.LatentClasses:
     """The classes fitted on, to a larger sample."""
-    expect = classes_over([(scores, codes)])
-    return fit_classes(expect, found, bounds, tolerance=_TOLERANCE, iterations=_MOST_PASSES).classes
+    expect = mixtures.classes_over([(scores, codes)])
+    return mixtures.fit_classes(expect, found, bounds, tolerance=_TOLERANCE, iterations=_MOST_PASSES).classes
 
 
 def _indicators(codes: IntArray, starts: IntArray) -> FloatArray:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.mixture import map_by_group
+from anonpipe.methods import mixture as mixtures
 from anonpipe.methods.masking._draws import (
     Categories,
     DrawnSample,
@@ -22,31 +23,6 @@ from anonpipe.methods.masking._draws import (
     starts_of,
 )
 from anonpipe.methods.masking._spectral import count_moments
-from anonpipe.methods.mixture import (
-    SHAPES,
-    AffineMaps,
-    Components,
-    GroupStatistics,
-    LatentClasses,
-    Mixture,
-    Movable,
-    affine_maps,
-    assign,
-    check_sizes,
-    correcting_maps,
-    draw_categories,
-    fit,
-    group_statistics,
-    movable,
-    moves,
-    needs,
-    numbering,
-    on_sample,
-    over,
-    principal_components,
-    relabel,
-    select,
-)
 from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Reduce, Rows, Step
@@ -79,7 +55,7 @@ class View:
     width: int
     numbers: IntArray  # The columns that are not of categories, shape (n_numbers,)
     inverse: FloatArray  # 1 over the standard deviation of each, 0 for a constant
-    components: Components  # Principal components of the numbers in these units
+    components: mixtures.Components  # Principal components of the numbers in these units
     key: str  # Of the sample, hexadecimal
 
     @property
@@ -110,8 +86,8 @@ class MixtureGroups:
     """All that is known of the groups, and of the categories."""
 
     view: View  # What the mixture sees
-    mixture: Mixture  # Fitted
-    classes: LatentClasses | None  # The latent classes of the categories; None without categories
+    mixture: mixtures.Mixture  # Fitted
+    classes: mixtures.LatentClasses | None  # The latent classes of the categories; None without categories
     # Records whose most likely component it is, shape (n_components,); None until they are counted
     counts: IntArray | None = None
     # sources, rows, targets: part, place and new component of each record that is moved
@@ -155,7 +131,7 @@ def _find_view(
     varies = spread > 1e-12 * np.abs(moments.mean[numbers])
     inverse = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies)
     scaled = Moments(moments.n, moments.mean[numbers] * inverse, scatter * np.outer(inverse, inverse))
-    components = principal_components(scaled, variance_share)
+    components = mixtures.principal_components(scaled, variance_share)
     return View(moments.n, width, numbers, inverse, components, rng.bytes(16).hex())
 
 
@@ -224,7 +200,7 @@ def choose(
     """The mixture, by BIC on the first records of the sample and fitted to all of it, and latent classes likewise."""
     most = max(1, (params.rows - 1) // k)
     few = sample.first(CHOICE_ROWS)
-    chosen = select(
+    chosen = mixtures.select(
         few.scores,
         k,
         params.rows,
@@ -236,8 +212,10 @@ def choose(
     larger = len(sample.keys) > len(few.keys)
     mixture = chosen.mixture
     if larger:
-        bounds = on_sample(chosen.constraints, len(sample.keys), params.rows)
-        mixture = fit(over([sample.scores]), mixture, bounds, tolerance=TOLERANCE, iterations=iterations).mixture
+        bounds = mixtures.on_sample(chosen.constraints, len(sample.keys), params.rows)
+        mixture = mixtures.fit(
+            mixtures.over([sample.scores]), mixture, bounds, tolerance=TOLERANCE, iterations=iterations
+        ).mixture
     if not categories:
         return MixtureGroups(params, mixture, None)
     latent, keep = choose_categories(few.scores, few.codes, starts_of(categories), k, params.rows, classes)
@@ -248,7 +226,7 @@ def choose(
 
 def _assign_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
     """The scores, and the most likely component of each record."""
-    labels = assign(_scores(part, params.view), params.mixture)
+    labels = mixtures.assign(_scores(part, params.view), params.mixture)
     return np.concatenate([part, labels[:, None].astype(np.float64)], axis=1)
 
 
@@ -257,30 +235,30 @@ def _one_more(given: int, params: object) -> int:
     return given + 1
 
 
-def _count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int) -> ClassCounts | Movable:
+def _count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int) -> ClassCounts | mixtures.Movable:
     """First the records of each component; then, where some have too few, those that may move there."""
     labels = _labels(part)
     if params.counts is None:
         return ClassCounts(np.bincount(labels, minlength=params.mixture.n_groups))
-    return movable(_scores(part, params.view), labels, params.mixture, params.counts, k, place)
+    return mixtures.movable(_scores(part, params.view), labels, params.mixture, params.counts, k, place)
 
 
 def _repair(
-    counted: ClassCounts | Movable, *, params: MixtureGroups, rng: np.random.Generator, k: int
+    counted: ClassCounts | mixtures.Movable, *, params: MixtureGroups, rng: np.random.Generator, k: int
 ) -> MixtureGroups:
     """The counts, and the moves once they are asked for."""
     if isinstance(counted, ClassCounts):
         return replace(params, counts=counted.counts)
     assert params.counts is not None
-    sources, rows, targets = moves(counted, params.counts, k)
+    sources, rows, targets = mixtures.moves(counted, params.counts, k)
     donors = _donors(counted, sources, rows)
     counts = params.counts + np.bincount(targets, minlength=len(params.counts))
     counts -= np.bincount(donors, minlength=len(params.counts))
-    check_sizes(counts, k)
+    mixtures.check_sizes(counts, k)
     return replace(params, counts=counts, sources=sources, rows=rows, targets=targets)
 
 
-def _donors(found: Movable, sources: IntArray, rows: IntArray) -> IntArray:
+def _donors(found: mixtures.Movable, sources: IntArray, rows: IntArray) -> IntArray:
     """The component that each moved record comes from."""
     whose = dict(zip(zip(found.sources.tolist(), found.rows.tolist(), strict=True), found.donors.tolist(), strict=True))
     moved = zip(sources.tolist(), rows.tolist(), strict=True)
@@ -289,16 +267,16 @@ def _donors(found: Movable, sources: IntArray, rows: IntArray) -> IntArray:
 
 def _repair_again(params: MixtureGroups, k: int) -> bool:
     """Whether records must move that have not."""
-    return params.targets is None and params.counts is not None and bool(needs(params.counts, k)[0].any())
+    return params.targets is None and params.counts is not None and bool(mixtures.needs(params.counts, k)[0].any())
 
 
 def group_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator, place: int) -> FloatArray:
     """The scores, and the final group of each record, 0 to the number of groups less 1."""
     labels = _labels(part)
     if params.sources is not None and params.rows is not None and params.targets is not None:
-        labels = relabel(labels, (params.sources, params.rows, params.targets), place)
+        labels = mixtures.relabel(labels, (params.sources, params.rows, params.targets), place)
     assert params.counts is not None
-    final = numbering(params.counts)[labels].astype(np.float64)
+    final = mixtures.numbering(params.counts)[labels].astype(np.float64)
     return np.concatenate([part[:, :-1], final[:, None]], axis=1)
 
 
@@ -308,12 +286,12 @@ def _labels(part: FloatArray) -> IntArray:
 
 # What these steps leave on disk
 GROUP_RECORDS: tuple[type[Any], ...] = (
-    Components,
+    mixtures.Components,
     ClassCounts,
     MixtureGroups,
-    LatentClasses,
-    Mixture,
-    Movable,
+    mixtures.LatentClasses,
+    mixtures.Mixture,
+    mixtures.Movable,
     DrawnSample,
     View,
 )
@@ -329,15 +307,15 @@ _BLUR = 0.1
 class RecordsAndDraws:
     """Statistics of the records of each group, and of the draws for them."""
 
-    records: GroupStatistics
-    draws: GroupStatistics
+    records: mixtures.GroupStatistics
+    draws: mixtures.GroupStatistics
 
     @classmethod
     def of(cls, records: FloatArray, draws: FloatArray, labels: IntArray, groups: int | None = None) -> Self:
         """Count a part; `groups` as many as its largest label asks for, if not given."""
         many = int(labels.max(initial=-1)) + 1 if groups is None else groups
         features = np.ascontiguousarray(records)
-        return cls(group_statistics(features, labels, many), group_statistics(draws, labels, many))
+        return cls(mixtures.group_statistics(features, labels, many), mixtures.group_statistics(draws, labels, many))
 
     def merge(self, other: Self) -> Self:
         """Both parts together."""
@@ -353,9 +331,9 @@ class Drawing:
     """How to draw."""
 
     view: View  # What the latent classes see of the numbers
-    classes: LatentClasses | None  # Of the categories; None without categories
-    records: GroupStatistics  # Statistics of the groups that are to be kept
-    maps: AffineMaps  # From the present draws to these
+    classes: mixtures.LatentClasses | None  # Of the categories; None without categories
+    records: mixtures.GroupStatistics  # Statistics of the groups that are to be kept
+    maps: mixtures.AffineMaps  # From the present draws to these
 
 
 class LocalSynthesisOptions(MaskOptions):
@@ -503,15 +481,26 @@ def _check(
     for name, value in numbers.items():
         if value is not None and value < 1:
             raise JobError(f"{name} is {value}; give 1 or more")
-    if shape is not None and shape not in SHAPES:
-        raise JobError(f"unknown shape {shape!r} of a mixture; known are: {', '.join(SHAPES)}")
+    if shape is not None and shape not in mixtures.SHAPES:
+        raise JobError(f"unknown shape {shape!r} of a mixture; known are: {', '.join(mixtures.SHAPES)}")
     if tails not in ("gaussian", "t"):
         raise JobError(f"unknown tails {tails!r}; give gaussian or t")
     if not 0 < variance_share <= 1:
         raise JobError(f"variance_share is {variance_share}; give a number above 0 and at most 1, such as 0.95")
 
 
-def _expect_local(moments: Moments, **options: object) -> Expected:
+def _expect_local(
+    moments: Moments,
+    *,
+    k: int,
+    categories: Categories = (),
+    components: int | None = None,
+    shape: str | None = None,
+    tails: str = "gaussian",
+    variance_share: float = 1.0,
+    classes: int | None = None,
+    iterations: int = 50,
+) -> Expected:
     """Exactly the moments of the features, whatever the options."""
     return Expected.exactly(moments.scatter / max(moments.n - 1, 1))
 
@@ -539,10 +528,10 @@ def _count_both(part: FloatArray, *, params: MixtureGroups, original: FloatArray
 
 def _first_maps(counted: RecordsAndDraws, *, params: MixtureGroups, rng: np.random.Generator) -> Drawing:
     """The maps that make normal records of the draws."""
-    return Drawing(params.view, params.classes, counted.records, affine_maps(counted.records, counted.draws))
+    return Drawing(params.view, params.classes, counted.records, mixtures.affine_maps(counted.records, counted.draws))
 
 
-def _mapped(part: FloatArray, maps: AffineMaps) -> tuple[FloatArray, IntArray]:
+def _mapped(part: FloatArray, maps: mixtures.AffineMaps) -> tuple[FloatArray, IntArray]:
     draws, labels = _apart(part)
     out = np.empty_like(draws)
     map_by_group(draws, labels, maps.origins, maps.matrices, maps.targets, out)
@@ -553,7 +542,7 @@ def _synthesize(part: FloatArray, *, params: Drawing, rng: np.random.Generator, 
     """Normal records with the moments of their group; their categories drawn given their numbers."""
     made, labels = _mapped(part, params.maps)
     if params.classes is not None:
-        codes = draw_categories(params.view.scores(made), params.classes, rng=rng)
+        codes = mixtures.draw_categories(params.view.scores(made), params.classes, rng=rng)
         coded = [column for columns in categories for column in columns]
         about = made[:, coded] - params.maps.targets[labels][:, coded]
         dummies(codes, categories, made)
@@ -561,14 +550,14 @@ def _synthesize(part: FloatArray, *, params: Drawing, rng: np.random.Generator, 
     return np.concatenate([made, part[:, -1:]], axis=1)
 
 
-def _count_draws(part: FloatArray, *, params: Drawing) -> GroupStatistics:
+def _count_draws(part: FloatArray, *, params: Drawing) -> mixtures.GroupStatistics:
     """Statistics of the groups' new records."""
-    return group_statistics(*_apart(part), len(params.records.counts))
+    return mixtures.group_statistics(*_apart(part), len(params.records.counts))
 
 
-def _last_maps(draws: GroupStatistics, *, params: Drawing, rng: np.random.Generator) -> Drawing:
+def _last_maps(draws: mixtures.GroupStatistics, *, params: Drawing, rng: np.random.Generator) -> Drawing:
     """The maps that take away what categories, and rounding, have changed in the moments."""
-    return replace(params, maps=correcting_maps(params.records, draws))
+    return replace(params, maps=mixtures.correcting_maps(params.records, draws))
 
 
 def settle(part: FloatArray, *, params: Drawing, rng: np.random.Generator) -> FloatArray:
@@ -604,7 +593,7 @@ METHOD = Masker(
         "k": "smallest size of a group; in a job its k, or two more than its feature columns",
         "categories": "columns of each categorical attribute, in -1 and +1; none by default, in a job all",
         "components": "number of components; by default that of the largest BIC from 2 to 10",
-        "shape": f"of their covariances: {', '.join(SHAPES)}; by default full or vev, by BIC",
+        "shape": f"of their covariances: {', '.join(mixtures.SHAPES)}; by default full or vev, by BIC",
         "tails": "'gaussian' (default), or 't': components whose degrees of freedom are estimated",
         "variance_share": "of the numbers, that the principal components keep which groups are formed by; 1 by "
         "default, less for many columns",
@@ -618,10 +607,10 @@ METHOD = Masker(
     grouped=True,
     learns=(
         *GROUP_RECORDS,
-        AffineMaps,
+        mixtures.AffineMaps,
         RecordsAndDraws,
         Drawing,
-        GroupStatistics,
+        mixtures.GroupStatistics,
     ),
     follows=_of_table,
     refuses=_without_numbers,

@@ -501,7 +501,12 @@ def _dummies(category: IntArray, block: Block) -> FloatArray:
 
 
 def _expect_sequential(
-    moments: Moments, *, categories: Categories = (), parameters: Parameters = "estimated", **options: object
+    moments: Moments,
+    *,
+    categories: Categories = (),
+    rounds: int = 1,
+    parameters: Parameters = "estimated",
+    penalty: float = 1e-3,
 ) -> Expected | None:
     """That of a normal sample for numbers alone; nothing is said of categories and of drawn parameters."""
     return None if categories or parameters == "drawn" else normal_draws(moments, "spectral")

@@ -337,25 +337,17 @@ def pca(
 
     Parameters
     ----------
-    features
-        Finite, shape (n_rows, width), C order.
-    order, starts
-        The groups; see `anonpipe.kernels.points.sort_groups`.
-    rng
-        Source of the draws.
+    features, order, starts, rng, n_table
+        As in `gaussian`.
     moments
         `exact`: the drawn components have exactly the means and variances of
         the group's components and no correlation. `expected`: they have them
         on average.
-    n_table
-        Records of the whole table, of which `features` may be a part; for
-        `expected` only, and required there.
 
     Returns
     -------
     float64, shape (n_rows, width)
-        Row i replaces row i. `exact`: as `gaussian`. `expected`: the table's
-        mean and covariance are unbiased; a group's are not.
+        Row i replaces row i; what is kept is that of `gaussian`.
 
     Raises
     ------
