@@ -131,7 +131,7 @@ def category_codes(features: FloatArray, columns: Categories) -> IntArray:
         part = features[:, each]
         if not (np.abs(part) == 1.0).all() or (len(each) > 1 and ((part > 0).sum(axis=1) != 1).any()):
             raise InputError(
-                "columns of a category hold other numbers than -1 and +1, or not one +1 a record; "
+                "columns of a category are not coded: they hold other numbers than -1 and +1, or not one +1 a record; "
                 "code each category of an attribute in a column of its own, or two in one column"
             )
         codes[:, at] = part[:, 0] > 0 if len(each) == 1 else part.argmax(axis=1)
