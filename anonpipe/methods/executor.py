@@ -141,7 +141,7 @@ def rows_made(one: RowsPass, part: FloatArray, params: Any, place: Place) -> Flo
             )
         rng = place.draws(stream_of(number, step))
         made = step.function(part, params=params, rng=rng, **_asked(step, place))
-        part = _finite(_counted(made, (size, wanted), step.name), step.name)
+        part = _checked(made, (size, wanted), step.name)
     return part
 
 
@@ -161,16 +161,12 @@ def column_made(
     """The new channel; `original` for steps that look at the features."""
     given = {} if original is None else {"original": original}
     made = step.function(column, place=place, params=params, rng=rng, **given)
-    return _finite(_counted(made, (len(column),), step.name), step.name)
+    return _checked(made, (len(column),), step.name)
 
 
-def _counted(made: FloatArray, wanted: tuple[int, ...], name: str) -> FloatArray:
+def _checked(made: FloatArray, wanted: tuple[int, ...], name: str) -> FloatArray:
     if made.shape != wanted:
         raise AnonpipeError(f"the step {name} returned shape {made.shape} for {wanted}; please report this")
-    return made
-
-
-def _finite(made: FloatArray, name: str) -> FloatArray:
     if not np.isfinite(made).all():
         raise AnonpipeError(f"the step {name} made numbers that are not finite; please report this")
     return made
@@ -202,10 +198,8 @@ class InMemory:
         out, step = np.empty_like(self.channels), one.step
         for at in range(out.shape[1]):
             original = np.ascontiguousarray(self.features[:, at]) if step.with_original else None
-            column, rng = (
-                np.ascontiguousarray(self.channels[:, at]),
-                generator(self.key, stream_of(one.number, step), at),
-            )
+            column = np.ascontiguousarray(self.channels[:, at])
+            rng = generator(self.key, stream_of(one.number, step), at)
             out[:, at] = column_made(step, column, at, self.params, rng, original)
         self.channels = out
 

@@ -195,14 +195,10 @@ def score(column: FloatArray, *, place: int, params: Copula, rng: np.random.Gene
 
 def draw(part: FloatArray, *, params: Copula, rng: np.random.Generator) -> FloatArray:
     """Normal draws given the scores of the kept columns, which stay."""
-    drawn = _turned(rng.standard_normal((len(part), len(params.shuffled))), params.factor)
+    drawn = turn_rows(rng.standard_normal((len(part), len(params.shuffled))), params.factor)
     out = part.copy()
-    out[:, params.shuffled] = _turned(np.ascontiguousarray(part[:, params.kept]), params.slopes) + drawn
+    out[:, params.shuffled] = turn_rows(part[:, params.kept], params.slopes) + drawn
     return out
-
-
-def _turned(rows: FloatArray, matrix: FloatArray) -> FloatArray:
-    return np.asarray(turn_rows(rows, np.zeros(matrix.shape[0]), matrix, np.zeros(matrix.shape[1])))
 
 
 def shuffle(

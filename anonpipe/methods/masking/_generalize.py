@@ -157,11 +157,10 @@ def _find_range(ranges: Range, *, params: object, rng: np.random.Generator) -> F
 
 
 def _replace_values(
-    part: FloatArray, *, params: FloatArray, rng: np.random.Generator, release: Release, k: int, cuts: Cuts,
-    steps: tuple[float, ...] | None, origin: tuple[float, ...] | None, suppress_above: float | None,
-) -> FloatArray:  # fmt: skip
+    part: FloatArray, *, params: FloatArray, rng: np.random.Generator, release: Release, **options: Any
+) -> FloatArray:
     """Middles, or low and high ends."""
-    found = intervals(part, k, scale=params, cuts=cuts, steps=steps, origin=origin, suppress_above=suppress_above)
+    found = intervals(part, scale=params, **options)
     return found.middle if release == "midpoint" else np.concatenate([found.low, found.high], axis=1)
 
 

@@ -284,19 +284,6 @@ def _labels(part: FloatArray) -> IntArray:
     return part[:, -1].astype(np.int64)
 
 
-# What these steps leave on disk
-GROUP_RECORDS: tuple[type[Any], ...] = (
-    mixtures.Components,
-    ClassCounts,
-    MixtureGroups,
-    mixtures.LatentClasses,
-    mixtures.Mixture,
-    mixtures.Movable,
-    DrawnSample,
-    View,
-)
-
-
 # --- Records drawn again group by group, the groups being those of a mixture; groups span the parts of the table ------
 
 # Part of a normal draw that is added to each drawn category, so that a group's draws vary wherever its records do
@@ -434,7 +421,16 @@ def local_synthesis(
     >>> [step.name for step in local_synthesis(5)][:4]
     ['moments', 'scores', 'mixture', 'components']
     """
-    _check(k, components, shape, tails, variance_share, classes, iterations)
+    numbers = {"k": k, "components": components, "classes": classes, "iterations": iterations}
+    for name, value in numbers.items():
+        if value is not None and value < 1:
+            raise JobError(f"{name} is {value}; give 1 or more")
+    if shape is not None and shape not in mixtures.SHAPES:
+        raise JobError(f"unknown shape {shape!r} of a mixture; known are: {', '.join(mixtures.SHAPES)}")
+    if tails not in ("gaussian", "t"):
+        raise JobError(f"unknown tails {tails!r}; give gaussian or t")
+    if not 0 < variance_share <= 1:
+        raise JobError(f"variance_share is {variance_share}; give a number above 0 and at most 1, such as 0.95")
     view = partial(_find_view, k=k, categories=categories, variance_share=variance_share)
     sample = partial(_draw_sample, categories=categories)
     choice = partial(
@@ -466,27 +462,6 @@ def local_synthesis(
         Rows("settle once more", settle),
     )
     return (*groups, *draws)
-
-
-def _check(
-    k: int,
-    components: int | None,
-    shape: str | None,
-    tails: str,
-    variance_share: float,
-    classes: int | None,
-    iterations: int,
-) -> None:
-    numbers = {"k": k, "components": components, "classes": classes, "iterations": iterations}
-    for name, value in numbers.items():
-        if value is not None and value < 1:
-            raise JobError(f"{name} is {value}; give 1 or more")
-    if shape is not None and shape not in mixtures.SHAPES:
-        raise JobError(f"unknown shape {shape!r} of a mixture; known are: {', '.join(mixtures.SHAPES)}")
-    if tails not in ("gaussian", "t"):
-        raise JobError(f"unknown tails {tails!r}; give gaussian or t")
-    if not 0 < variance_share <= 1:
-        raise JobError(f"variance_share is {variance_share}; give a number above 0 and at most 1, such as 0.95")
 
 
 def _expect_local(
@@ -606,7 +581,14 @@ METHOD = Masker(
     link="group",
     grouped=True,
     learns=(
-        *GROUP_RECORDS,
+        mixtures.Components,
+        ClassCounts,
+        MixtureGroups,
+        mixtures.LatentClasses,
+        mixtures.Mixture,
+        mixtures.Movable,
+        DrawnSample,
+        View,
         mixtures.AffineMaps,
         RecordsAndDraws,
         Drawing,

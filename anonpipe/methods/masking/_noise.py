@@ -33,7 +33,7 @@ class NoiseMask:
 
 @dataclass(frozen=True, eq=False)
 class Mixing:
-    """Masked records as one matrix times [record, draws]: `turn_rows(part, before, matrix, after)`."""
+    """Masked records as one matrix times [record, draws]: `turn_rows(part, matrix, before=before, after=after)`."""
 
     before: FloatArray
     matrix: FloatArray
@@ -144,9 +144,7 @@ def add(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> Flo
     """Eq. 10."""
     rank = params.factor.shape[1]
     mean = params.total.mean
-    drawn = turn_rows(
-        rng.standard_normal((len(part), rank)), np.zeros(rank), params.factor.T.copy(), np.zeros(len(mean))
-    )
+    drawn = turn_rows(rng.standard_normal((len(part), rank)), params.factor.T)
     return np.asarray(mean + ((part - mean) + drawn) / params.shrink)
 
 
@@ -200,7 +198,7 @@ def _find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) 
 
 def _mix(part: FloatArray, *, params: Mixing, rng: np.random.Generator) -> FloatArray:
     """Masked records from records and draws."""
-    return np.asarray(turn_rows(part, params.before, params.matrix, params.after))
+    return turn_rows(part, params.matrix, before=params.before, after=params.after)
 
 
 def _expect_noisy(
@@ -241,9 +239,6 @@ METHOD = Masker(
     "independent noise shrinks covariances by 1/(1 + amount); most records can be linked again",
     expect=_expect_noisy,
     link="person",
-    learns=(
-        Mixing,
-        NoiseMask,
-    ),
+    learns=(Mixing, NoiseMask),
     forms="form",
 )

@@ -51,8 +51,7 @@ class Logit:
 
     def logits(self, scores: FloatArray) -> FloatArray:
         """Unscaled log-probabilities of all categories, that of the first being 0, shape (n_rows, categories)."""
-        used = np.ascontiguousarray(scores[:, self.predictors])
-        rest = turn_rows(used, np.zeros(used.shape[1]), self.coefficients[1:], self.coefficients[0])
+        rest = turn_rows(scores[:, self.predictors], self.coefficients[1:], after=self.coefficients[0])
         return np.concatenate([np.zeros((len(scores), 1)), rest], axis=1)
 
     def chances(self, scores: FloatArray) -> FloatArray:
@@ -129,15 +128,6 @@ def improved(logit: Logit, slope: Slope, n: int) -> Logit:
         reached=reached,
         done=done,
     )
-
-
-def _check_passes(passes: int) -> None:
-    """Refuse to go on for ever."""
-    if passes >= MOST_PASSES:
-        raise InputError(
-            f"a logistic regression found no maximum in {MOST_PASSES} passes; raise penalty, "
-            "or drop columns that depend on each other"
-        )
 
 
 # --- Synthetic records by sequential regressions: normal for numbers, logistic for categories -------------------------
@@ -391,19 +381,12 @@ def _count_slopes(part: FloatArray, *, params: Chain, place: int) -> DrawnSample
     if not params.sampled:
         rng = generator(bytes.fromhex(params.key), "sample", place)
         return DrawnSample.of(part, np.zeros((len(part), 0), dtype=np.int64), SAMPLE_ROWS, params.moments.n, rng)
-    return _slopes(part, params)
-
-
-def _slopes(part: FloatArray, params: Chain) -> Slopes:
-    scores = params.scores(part)
-    codes = [_codes_of(part, block) for block in params.blocks]
-    found: list[Slope | None] = []
-    for at, fit in enumerate(params.fits):
-        if isinstance(fit, Logit) and not fit.done:
-            found.append(Slope.of(fit, scores, codes[at % len(codes)]))
-        else:
-            found.append(None)
-    return Slopes(len(part), found)
+    scores, codes = params.scores(part), [_codes_of(part, block) for block in params.blocks]
+    slopes = [
+        Slope.of(fit, scores, codes[at % len(codes)]) if isinstance(fit, Logit) and not fit.done else None
+        for at, fit in enumerate(params.fits)
+    ]
+    return Slopes(len(part), slopes)
 
 
 def _codes_of(part: FloatArray, block: Block) -> IntArray:
@@ -418,7 +401,11 @@ def _fit_categories(counted: DrawnSample | Slopes, *, params: Chain, rng: np.ran
     if isinstance(counted, DrawnSample):
         return replace(params, fits=_started(counted.scores, params), sampled=True)
     slopes = counted
-    _check_passes(params.passes)
+    if params.passes >= MOST_PASSES:
+        raise InputError(
+            f"a logistic regression found no maximum in {MOST_PASSES} passes; raise penalty, "
+            "or drop columns that depend on each other"
+        )
     fits = [
         improved(fit, slope, slopes.n) if isinstance(fit, Logit) and slope is not None else fit
         for fit, slope in zip(params.fits, slopes.slopes, strict=True)
@@ -484,8 +471,7 @@ def _drawn_block(
     n = len(scores)
     if block.categories is None or isinstance(fit, Linear):
         assert isinstance(fit, Linear)
-        used = np.ascontiguousarray(scores[:, fit.predictors])
-        mean = turn_rows(used, np.zeros(used.shape[1]), fit.slopes[:, None].copy(), np.array([fit.intercept]))
+        mean = turn_rows(scores[:, fit.predictors], fit.slopes[:, None], after=np.array([fit.intercept]))
         drawn = mean + fit.deviation * rng.standard_normal((n, 1))
         return np.asarray(params.moments.mean[block.columns] + params.spread[block.columns] * drawn)
     if fit is None:
@@ -496,8 +482,8 @@ def _drawn_block(
 
 def _dummies(category: IntArray, block: Block) -> FloatArray:
     """Categories in -1 and +1."""
-    numbers: Sequence[int] | IntArray = [1] if len(block.columns) == 1 else np.arange(len(block.columns))
-    return np.where(category[:, None] == np.asarray(numbers), 1.0, -1.0)
+    numbers = np.array([1]) if len(block.columns) == 1 else np.arange(len(block.columns))
+    return np.where(category[:, None] == numbers, 1.0, -1.0)
 
 
 def _expect_sequential(
@@ -533,15 +519,7 @@ METHOD = Masker(
     "relations that are not linear are lost",
     expect=_expect_sequential,
     link="none",
-    learns=(
-        Block,
-        Chain,
-        Linear,
-        Logit,
-        DrawnSample,
-        Slope,
-        Slopes,
-    ),
+    learns=(Block, Chain, Linear, Logit, DrawnSample, Slope, Slopes),
     follows=_of_table,
     decodings={"probabilities": no_dummies("sequential_regression", "draws categories")},
 )

@@ -1,4 +1,4 @@
-"""Records times a matrix, in the same bits in whatever part of a table a record arrives."""
+"""Masks along principal components or columns: swapping, synthesis and suppression, and the basis they share."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from anonpipe.types import FloatArray
 
 
 @nb.njit(cache=True, nogil=True)
-def turn_rows(features: FloatArray, before: FloatArray, matrix: FloatArray, after: FloatArray) -> FloatArray:
-    """(features - before) · matrix + after, one record at a time; before (width,), after (channels,)."""
+def _turn(features: FloatArray, before: FloatArray, matrix: FloatArray, after: FloatArray) -> FloatArray:
     # No BLAS: the order in which it sums follows the number of records it is given, and of its threads.
     n, width = features.shape
     channels = matrix.shape[1]
@@ -34,6 +33,15 @@ def turn_rows(features: FloatArray, before: FloatArray, matrix: FloatArray, afte
         for j in range(channels):
             out[i, j] += after[j]
     return out
+
+
+def turn_rows(
+    features: FloatArray, matrix: FloatArray, *, before: FloatArray | None = None, after: FloatArray | None = None
+) -> FloatArray:
+    """(features - before) · matrix + after, one record at a time; before (width,), after (channels,)."""
+    width, channels = matrix.shape
+    before, after = np.zeros(width) if before is None else before, np.zeros(channels) if after is None else after
+    return np.asarray(_turn(np.ascontiguousarray(features), before, np.ascontiguousarray(matrix), after))
 
 
 # --- The spectral basis: the axes along which the records spread, and the way there and back --------------------------
@@ -97,14 +105,12 @@ def _find_axes(moments: Moments, *, params: object, rng: np.random.Generator, ba
 
 def _to_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> FloatArray:
     """Centred records along the axes (T = UD of the paper)."""
-    zero = np.zeros(len(params.centre))
-    return np.asarray(turn_rows(part, params.centre, params.vectors, zero))
+    return turn_rows(part, params.vectors, before=params.centre)
 
 
 def _from_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> FloatArray:
     """The inverse of `_to_axes`."""
-    zero = np.zeros(len(params.centre))
-    return np.asarray(turn_rows(part, zero, np.ascontiguousarray(params.vectors.T), params.centre))
+    return turn_rows(part, params.vectors.T, after=params.centre)
 
 
 def spectral_inverse(scatter: FloatArray) -> tuple[FloatArray, int]:

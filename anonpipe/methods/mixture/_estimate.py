@@ -1,10 +1,10 @@
-"""Mixing weights that do not fall below k / n."""
+"""Mixtures of normal or t components: what estimates keep to, covariances in six shapes, and the iteration."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
@@ -274,17 +274,8 @@ class Statistics:
         """Both pieces together; they must be of one mixture."""
         if not np.array_equal(self.centres, other.centres) or not np.array_equal(self.degrees, other.degrees):
             raise InputError("these sums are of two different mixtures; take all pieces with the same mixture")
-        return type(self)(
-            self.rows + other.rows,
-            self.log_likelihood + other.log_likelihood,
-            self.counts + other.counts,
-            self.heavy + other.heavy,
-            self.tails + other.tails,
-            self.sums + other.sums,
-            self.scatters + other.scatters,
-            self.centres,
-            self.degrees,
-        )
+        added = ("rows", "log_likelihood", "counts", "heavy", "tails", "sums", "scatters")
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in added})
 
 
 def e_step(features: FloatArray, mixture: Mixture) -> Statistics:

@@ -12,13 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.mixture import (
-    choose_moves,
-    invert_factors,
-    moments_by_group,
-    most_likely,
-    move_costs,
-)
+from anonpipe.kernels.mixture import choose_moves, invert_factors, moments_by_group, most_likely, move_costs
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.mixture._estimate import Mixture
 from anonpipe.moments import Moments

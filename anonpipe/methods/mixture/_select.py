@@ -1,4 +1,4 @@
-"""Joining groups by the determinants of their covariances."""
+"""First groups of a sample by agglomeration, and number and shape of components by the BIC."""
 
 from __future__ import annotations
 
@@ -170,7 +170,6 @@ class Candidate:
     groups: int
     bic: float  # Of the sample; larger is better
     log_likelihood: float  # Of the sample
-    start: int  # Number of small groups that its start was joined from
     passes: int  # Passes over the sample
     converged: bool  # Whether its likelihood settled
 
@@ -216,18 +215,18 @@ def select(
     wanted, smalls = list(numbers), list(dict.fromkeys(starts))
     few = np.ascontiguousarray(sample[evenly_spaced(len(sample), max(TREE_ROWS, *wanted, 0))])
     allowed = _allowed(wanted, k, n_rows, few)
-    trees = dict(zip(smalls, agglomerate(few, allowed[-1], smalls), strict=True))
+    trees = agglomerate(few, allowed[-1], smalls)
     runs: list[_Run] = []
     for shape in shapes:
         latest: list[float] = []
         for groups in allowed:
             bounds = constraints(k, n_rows, groups, variances, shape=shape, rule=rule, prior=prior, degrees=degrees)
             here = on_sample(bounds, len(sample), n_rows)
-            firsts = {small: tree[groups - 1] for small, tree in trees.items() if tree[groups - 1].max() + 1 == groups}
+            firsts = [tree[groups - 1] for tree in trees if tree[groups - 1].max() + 1 == groups]
             found = _likeliest(sample, few, firsts, here, (tolerance, iterations))
             if found is None:
                 continue
-            runs.append(_Run(bounds, here, *found, len(sample)))
+            runs.append(_Run(bounds, here, found, len(sample)))
             latest.append(runs[-1].bic)
             if idle is not None and len(latest) - 1 - int(np.argmax(latest)) >= idle:
                 break
@@ -263,11 +262,10 @@ def race(
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """The fit of a shape and number so far: what it keeps to on the table and on the sample, and its start."""
+    """The fit of a shape and number so far: what it keeps to on the table and on the sample."""
 
     bounds: Constraints
     here: Constraints
-    small: int
     fit: Fit
     rows: int
 
@@ -279,9 +277,7 @@ class _Run:
     def candidate(self) -> Candidate:
         likelihoods = self.fit.log_likelihoods
         groups = self.fit.mixture.n_groups
-        return Candidate(
-            self.bounds.shape, groups, self.bic, likelihoods[-1], self.small, len(likelihoods), self.fit.converged
-        )
+        return Candidate(self.bounds.shape, groups, self.bic, likelihoods[-1], len(likelihoods), self.fit.converged)
 
     def ended(self, sample: FloatArray, tolerance: float, iterations: int) -> _Run:
         """The same, fitted to its end."""
@@ -302,25 +298,23 @@ def _allowed(numbers: Iterable[int], k: int, n_rows: int, few: FloatArray) -> li
 def _likeliest(
     sample: FloatArray,
     few: FloatArray,
-    firsts: dict[int, IntArray],
+    firsts: list[IntArray],
     bounds: Constraints,
     limits: tuple[float, int],
-) -> tuple[int, Fit] | None:
-    """The most likely of the short fits from several first groupings of `few`, and which one; None without any."""
-    best: tuple[int, Fit] | None = None
+) -> Fit | None:
+    """The most likely of the short fits from several first groupings of `few`; None without any."""
+    best: Fit | None = None
     seen: list[IntArray] = []
     expect, (tolerance, iterations) = over([sample]), limits
-    for small, labels in firsts.items():
+    for labels in firsts:
         if any(np.array_equal(labels, other) for other in seen):
             continue
         seen.append(labels)
         start = m_step(hard_statistics(few, labels, diagonal=bounds.shape in DIAGONAL), bounds)
         result = fit(expect, start, bounds, tolerance=tolerance, iterations=min(_START_PASSES, iterations))
-        if best is None or result.log_likelihoods[-1] > best[1].log_likelihoods[-1]:
-            best = small, result
-    if best is None:
-        return None
-    return best[0], _longer(expect, best[1], bounds, tolerance, min(_SHORT_PASSES, iterations))
+        if best is None or result.log_likelihoods[-1] > best.log_likelihoods[-1]:
+            best = result
+    return best and _longer(expect, best, bounds, tolerance, min(_SHORT_PASSES, iterations))
 
 
 def _longer(

@@ -1,4 +1,4 @@
-"""Normal draws for many groups, in pieces of bounded memory."""
+"""Normal records that have the mean and the scatter of their group, exactly or on average: gaussian, and pca."""
 
 from __future__ import annotations
 

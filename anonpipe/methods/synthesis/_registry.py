@@ -1,4 +1,4 @@
-"""What every synthesizer may take for granted of its input."""
+"""All synthesizers by name, what they may take for granted of their input, and original values put back by rank."""
 
 from __future__ import annotations
 
