@@ -109,12 +109,7 @@ def _distances(
 
 @nb.njit(cache=True, nogil=True)
 def _tile_logs(
-    columns: FloatArray,
-    count: int,
-    mixture: Ellipsoids,
-    work: FloatArray,
-    distances: FloatArray,
-    logs: FloatArray,
+    columns: FloatArray, count: int, mixture: Ellipsoids, work: FloatArray, distances: FloatArray, logs: FloatArray
 ) -> None:
     """Write log(weight · density), shape (n_groups, TILE), and the squared distances of a tile."""
     means, factors, constants, degrees, diagonal = mixture
@@ -190,8 +185,7 @@ def _add_scatter(rows: FloatArray, weights: FloatArray, count: int, sums: FloatA
 
 @nb.njit(cache=True, nogil=True)
 def expectation(
-    features: FloatArray,
-    mixture: Ellipsoids,
+    features: FloatArray, mixture: Ellipsoids
 ) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """The sums over records that the next estimates need."""
     means, degrees, diagonal = mixture.means, mixture.degrees, mixture.diagonal
@@ -256,11 +250,7 @@ def _log_density(
 
 @nb.njit(cache=True, nogil=True)
 def move_costs(
-    features: FloatArray,
-    rows: IntArray,
-    labels: IntArray,
-    targets: IntArray,
-    mixture: Ellipsoids,
+    features: FloatArray, rows: IntArray, labels: IntArray, targets: IntArray, mixture: Ellipsoids
 ) -> FloatArray:
     """log(weight · density) of each of `rows` in its own component less that in each target, (n, n_targets)."""
     means, factors, constants, degrees, diagonal = mixture
@@ -275,10 +265,7 @@ def move_costs(
 
 
 @nb.njit(cache=True, nogil=True)
-def most_likely(
-    features: FloatArray,
-    mixture: Ellipsoids,
-) -> IntArray:
+def most_likely(features: FloatArray, mixture: Ellipsoids) -> IntArray:
     """The component of the largest weight · density of every row, the first of equal ones, shape (n_rows,)."""
     n, width = features.shape
     groups = mixture.means.shape[0]

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args
 
 from pydantic import Field
 
@@ -205,6 +205,9 @@ class Synthesizer(Replacing):
     # that the record is in
     averages: Callable[[Any], bool] = never
     takes: Literal["features", "codes"] = "features"  # `features`, float64, or `codes` of categories, int64
+    link: ClassVar[Link] = "group"  # What a released record stands for
+    grouped: ClassVar[bool] = False  # Whether groups span partitions; those of `cluster` do not
+    row_for_row: ClassVar[bool] = True  # Whether a released row is of the group of the original one beside it
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -215,21 +218,6 @@ class Synthesizer(Replacing):
     def draws(self) -> bool:
         """Whether it draws."""
         return "rng" in self.parameters
-
-    @property
-    def link(self) -> Link:
-        """What a released record stands for."""
-        return "group"
-
-    @property
-    def grouped(self) -> bool:
-        """Whether groups span partitions; those of `cluster` do not."""
-        return False
-
-    @property
-    def row_for_row(self) -> bool:
-        """Whether a released row replaces the original row beside it: it is of its group, or made from it."""
-        return True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -150,12 +150,7 @@ def dummies(codes: IntArray, columns: Categories, out: FloatArray) -> None:
 
 
 def choose_categories(
-    scores: FloatArray,
-    codes: IntArray,
-    starts: IntArray,
-    k: int,
-    n_rows: int,
-    classes: int | None,
+    scores: FloatArray, codes: IntArray, starts: IntArray, k: int, n_rows: int, classes: int | None
 ) -> tuple[mixtures.LatentClasses, mixtures.ClassConstraints]:
     """Latent classes of a sample, so many or the number of the largest BIC."""
     # The authors take as many classes as the numbers have components. With one component the categories would be

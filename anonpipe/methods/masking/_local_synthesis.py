@@ -103,13 +103,7 @@ class MixtureGroups:
 
 
 def _find_view(
-    moments: Moments,
-    *,
-    params: object,
-    rng: np.random.Generator,
-    k: int,
-    categories: Categories,
-    variance_share: float,
+    moments: Moments, *, params: object, rng: np.random.Generator, k: int, categories: Categories, variance_share: float
 ) -> View:
     """Principal components of the numbers, from the moments of all features."""
     width, coded = len(moments.mean), [column for columns in categories for column in columns]

@@ -192,11 +192,7 @@ class SequentialRegressionOptions(ScopedMaskOptions):
 
 
 def sequential_regression(
-    *,
-    categories: Categories = (),
-    rounds: int = 1,
-    parameters: Parameters = "estimated",
-    penalty: float = 1e-3,
+    *, categories: Categories = (), rounds: int = 1, parameters: Parameters = "estimated", penalty: float = 1e-3
 ) -> tuple[Step, ...]:
     """Draw each attribute from its regression on the synthetic values of those before it.
 

@@ -201,10 +201,9 @@ def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     -------
     tuple of steps
         In the spectral basis the means are exact and so is the sum of the
-        variances; the covariance is kept on average, with the standard error
-        of `_expect_swapped`. Values along the components are those of the
-        originals, values of the columns are new. No record of the result is
-        made from one person.
+        variances; the covariance is kept on average, with a known standard
+        error. Values along the components are those of the originals, values
+        of the columns are new. No record of the result is made from one person.
 
     Raises
     ------

@@ -20,7 +20,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.group_moments import BLOCK, add_products
-from anonpipe.methods.mixture._estimate import RULES
+from anonpipe.methods.mixture._estimate import RULES, least_weight
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
 
@@ -53,12 +53,7 @@ def _priors(x: FloatArray, slopes: FloatArray, out: FloatArray) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def _class_sums(
-    features: FloatArray,
-    codes: IntArray,
-    starts: IntArray,
-    slopes: FloatArray,
-    log_shares: FloatArray,
-    curvature: bool,
+    features: FloatArray, codes: IntArray, starts: IntArray, slopes: FloatArray, log_shares: FloatArray, curvature: bool
 ) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
     """The sums over records that the next estimates need; `log_shares` has shape (starts[-1], n_classes)."""
     # What is of one class is stored in the innermost place, so that the compiler handles several classes at once.
@@ -184,16 +179,9 @@ def class_constraints(
     k: int, n_rows: int, classes: int, *, rule: str = "published", ridge: float = 0.01, prior_rows: float = 0.01
 ) -> ClassConstraints:
     """Check the options of latent classes; the bound is k of `n_rows` records of the whole table."""
-    if rule not in RULES:
-        raise JobError(f"unknown rule {rule!r} for bounded weights; known are: {', '.join(RULES)}")
     if not ridge > 0 or not prior_rows > 0:
         raise JobError(f"ridge {ridge} and prior {prior_rows} of latent classes; give positive numbers")
-    if classes < 1 or (classes > 1 and classes * k >= n_rows):
-        raise JobError(
-            f"{classes} classes of {k} or more of {n_rows} records were asked for, and there must be fewer than "
-            f"records / k; give 1 to {max(1, (n_rows - 1) // k)}, or a smaller k"
-        )
-    return ClassConstraints(k / n_rows if classes > 1 else 0.0, rule, ridge, prior_rows)
+    return ClassConstraints(least_weight(k, n_rows, classes, rule, "classes"), rule, ridge, prior_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,9 +331,7 @@ class ClassFit:
     converged: bool
 
 
-def classes_over(
-    pieces: Iterable[tuple[FloatArray, IntArray]],
-) -> Callable[[LatentClasses], ClassStatistics]:
+def classes_over(pieces: Iterable[tuple[FloatArray, IntArray]]) -> Callable[[LatentClasses], ClassStatistics]:
     """The expectation step over pieces (features, codes) of a table that can be gone through again and again."""
     return lambda classes: merge_all([class_e_step(features, codes, classes) for features, codes in pieces])
 

@@ -50,6 +50,18 @@ def constrained(weights: FloatArray, least: float) -> FloatArray:
 RULES: dict[str, Callable[[FloatArray, float], FloatArray]] = {"published": smoothed, "constrained": constrained}
 
 
+def least_weight(k: int, n_rows: int, parts: int, rule: str, called: str) -> float:
+    """The least weight of each of so many components or classes: k of `n_rows` records, 0 for one part alone."""
+    if rule not in RULES:
+        raise JobError(f"unknown rule {rule!r} for bounded weights; known are: {', '.join(RULES)}")
+    if parts < 1 or (parts > 1 and parts * k >= n_rows):
+        raise JobError(
+            f"{parts} {called} of {k} or more of {n_rows} records were asked for, and there must be fewer than "
+            f"records / k; give 1 to {max(1, (n_rows - 1) // k)}, or a smaller k"
+        )
+    return k / n_rows if parts > 1 else 0.0
+
+
 # --- The records of a mixture: its parameters, and what estimates must keep to ----------------------------------------
 
 SHAPES = ("spherical", "diagonal", "tied", "eev", "vev", "full")  # Forms of the covariances; see `covariances`
@@ -101,20 +113,13 @@ def constraints(
     """Check the options of a mixture and turn them into `Constraints`; `variances` has shape (width,)."""
     if shape not in SHAPES:
         raise JobError(f"unknown shape {shape!r} of a mixture; known are: {', '.join(SHAPES)}")
-    if rule not in RULES:
-        raise JobError(f"unknown rule {rule!r} for bounded weights; known are: {', '.join(RULES)}")
     if not 0 < prior < 1:
         raise JobError(f"the prior of a mixture is {prior}; give a share above 0 and below 1, such as 1e-6")
     if degrees is not None and not degrees > 0:
         raise JobError(f"degrees of freedom are {degrees}; give a positive number, or none to estimate them")
-    if groups < 1 or (groups > 1 and groups * k >= n_rows):
-        most = max(1, (n_rows - 1) // k)
-        raise JobError(
-            f"{groups} components of {k} or more of {n_rows} records were asked for, and there must be fewer "
-            f"than records / k; give 1 to {most}, or a smaller k"
-        )
+    least = least_weight(k, n_rows, groups, rule, "components")
     spread = np.where(variances > 0, variances, 1.0)
-    return Constraints(shape, k / n_rows if groups > 1 else 0.0, spread, prior * n_rows / groups, rule, degrees)
+    return Constraints(shape, least, spread, prior * n_rows / groups, rule, degrees)
 
 
 @dataclass(frozen=True, eq=False)

@@ -186,10 +186,8 @@ def principal_components(moments: Moments, share: float) -> Components:
 
 
 # --- Normal records with exactly the moments of their group, for groups that span partitions --------------------------
-# First pass: every partition sums up its records (`group_statistics`) and normal
-# draws for them (`draw_statistics`); both merge. `affine_maps` makes of them, for
-# each group, the map that takes the draws to the records' mean and scatter.
-# Second pass: every partition draws the same again and maps it (`synthesize_rows`).
+# Every partition sums up its records, and normal draws for them (`group_statistics`); both merge. `affine_maps` makes
+# of them, for each group, the map that takes the draws to the mean and scatter of the records.
 
 _DEPENDENT = 1e-13  # Draws whose variance along some axis is under this part of the largest are dependent
 

@@ -296,11 +296,7 @@ def _allowed(numbers: Iterable[int], k: int, n_rows: int, few: FloatArray) -> li
 
 
 def _likeliest(
-    sample: FloatArray,
-    few: FloatArray,
-    firsts: list[IntArray],
-    bounds: Constraints,
-    limits: tuple[float, int],
+    sample: FloatArray, few: FloatArray, firsts: list[IntArray], bounds: Constraints, limits: tuple[float, int]
 ) -> Fit | None:
     """The most likely of the short fits from several first groupings of `few`; None without any."""
     best: Fit | None = None
