@@ -58,7 +58,6 @@ DEPENDENT = 1e-12  # Eigenvalues of a correlation matrix up to this are rounding
 class Axes:
     """A basis to work in."""
 
-    n: int  # Number of records of the table
     centre: FloatArray  # Mean of the features, shape (width,)
     vectors: FloatArray  # Orthonormal axes, one a column, shape (width, width)
     variances: FloatArray  # Variance (over n - 1) of the records along each, shape (width,)
@@ -76,7 +75,7 @@ def axes_of(moments: Moments, basis: Basis) -> Axes:
         raise InputError("the covariance of the features is not finite; scale the columns first")
     width = len(covariance)
     if basis == "columns":
-        return Axes(moments.n, moments.mean, np.eye(width), np.diag(covariance).copy())
+        return Axes(moments.mean, np.eye(width), np.diag(covariance).copy())
     values, vectors = np.linalg.eigh(covariance)
     values, vectors = values[::-1], vectors[:, ::-1]
     largest = np.abs(vectors).argmax(axis=0)
@@ -84,7 +83,7 @@ def axes_of(moments: Moments, basis: Basis) -> Axes:
     # No more than the rounding of the decomposition is 0: draws along such an axis would move constant columns.
     rounding = width * np.finfo(np.float64).eps * values.max(initial=0.0)
     variances = np.where(values > rounding, values, 0.0)
-    return Axes(moments.n, moments.mean, np.ascontiguousarray(vectors * signs), variances)
+    return Axes(moments.mean, np.ascontiguousarray(vectors * signs), variances)
 
 
 def checked_basis(basis: str) -> None:
@@ -475,7 +474,7 @@ def _choose(
             f"suppression was given share={share:g}, and no component is as small; raise share or give outside"
         )
     limits[small] = 0.0
-    return Suppressed(axes.n, axes.centre, axes.vectors, axes.variances, limits)
+    return Suppressed(axes.centre, axes.vectors, axes.variances, limits)
 
 
 def _small(variances: FloatArray, share: float) -> npt.NDArray[np.int64]:

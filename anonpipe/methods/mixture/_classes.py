@@ -207,13 +207,11 @@ class ClassStatistics:
         return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
 
-def class_e_step(
-    features: FloatArray, codes: IntArray, classes: LatentClasses, *, curvature: bool = True
-) -> ClassStatistics:
+def class_e_step(features: FloatArray, codes: IntArray, classes: LatentClasses) -> ClassStatistics:
     """Posterior probabilities of the classes in a piece of the table, summed up (eq. 12 and 14)."""
     _check_codes(codes, classes.starts)
     n, columns = codes.shape
-    curvature = curvature and classes.slopes.size <= _MOST_FOR_NEWTON
+    curvature = classes.slopes.size <= _MOST_FOR_NEWTON
     slopes, shares = np.ascontiguousarray(classes.slopes.T), np.ascontiguousarray(np.log(classes.shares).T)
     likelihood, posteriors, tables, gradient, products = _class_sums(
         features, codes, classes.starts, slopes, shares, curvature

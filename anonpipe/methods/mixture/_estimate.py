@@ -311,7 +311,7 @@ def hard_statistics(features: FloatArray, labels: IntArray, *, diagonal: bool = 
 def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:
     """New estimates from the sums over all records: weights lifted to the bound, means, covariances, degrees."""
     # The prior is `prior_rows` records with covariance diag(variances) about the component's mean: iterations
-    # raise the log-likelihood less `penalty`, prior_rows / 2 · Σ_g (log|Σ_g| + tr(Σ_g⁻¹ diag(variances))). A
+    # raise the log-likelihood less prior_rows / 2 · Σ_g (log|Σ_g| + tr(Σ_g⁻¹ diag(variances))). A
     # component without any records becomes as wide as the table. Oganian & Domingo-Ferrer 2017, section 3; t:
     # doi:10.1023/A:1008981510081.
     s = statistics
@@ -331,14 +331,6 @@ def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:
     else:
         degrees = np.full(len(weights), float(constraints.degrees))
     return Mixture(weights, s.centres + steps, shaped, degrees, diagonal)
-
-
-def penalty(mixture: Mixture, constraints: Constraints) -> float:
-    """What the prior takes off the log-likelihood; see `m_step`."""
-    factors = mixture.ellipsoids.factors
-    logs = -2.0 * np.log(np.diagonal(factors, axis1=1, axis2=2)).sum()
-    traces = (factors**2 * constraints.variances).sum()
-    return float(constraints.prior_rows / 2 * (logs + traces))
 
 
 @dataclass(frozen=True, eq=False)

@@ -161,26 +161,13 @@ _BEATEN = 3  # Candidates in turn that went on to their end and are not the best
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """The best mixture of one shape and number of components."""
-
-    # shape, groups: which it is
-    shape: str
-    groups: int
-    bic: float  # Of the sample; larger is better
-    log_likelihood: float  # Of the sample
-    passes: int  # Passes over the sample
-    converged: bool  # Whether its likelihood settled
-
-
 @dataclass(frozen=True, eq=False)
 class Selection:
     """The mixture of the largest BIC, and all that were tried."""
 
     mixture: Mixture  # Fitted to the sample: the start for a fit to the whole table
     constraints: Constraints  # What it kept to, in numbers of the whole table
-    candidates: tuple[Candidate, ...]  # In the order of shapes, then of numbers of groups
+    runs: tuple[_Run, ...]  # In the order of shapes, then of numbers of groups
 
 
 def evenly_spaced(n_rows: int, most: int = SAMPLE_ROWS) -> IntArray:
@@ -234,7 +221,7 @@ def select(
         raise InputError("no mixture was tried; name one or more shapes, and one or more numbers to start from")
     ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample, tolerance, iterations), _BEATEN)
     best = max(ended, key=lambda run: run.bic)
-    return Selection(best.fit.mixture, best.bounds, tuple(run.candidate for run in ended))
+    return Selection(best.fit.mixture, best.bounds, ended)
 
 
 def race(
@@ -272,12 +259,6 @@ class _Run:
     @property
     def bic(self) -> float:
         return bic(self.fit.log_likelihoods[-1], self.bounds.parameters(self.fit.mixture.n_groups), self.rows)
-
-    @property
-    def candidate(self) -> Candidate:
-        likelihoods = self.fit.log_likelihoods
-        groups = self.fit.mixture.n_groups
-        return Candidate(self.bounds.shape, groups, self.bic, likelihoods[-1], len(likelihoods), self.fit.converged)
 
     def ended(self, sample: FloatArray, tolerance: float, iterations: int) -> _Run:
         """The same, fitted to its end."""

@@ -8,12 +8,20 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.methods.mixture import SHAPES, Mixture, fit, over
-from anonpipe.methods.mixture._estimate import constraints, e_step, hard_statistics, m_step, penalty
+from anonpipe.methods.mixture._estimate import constraints, e_step, hard_statistics, m_step
 from anonpipe.moments import merge_all
 from tests.methods.mixture.data import KINDS, random_mixture, sample_of, table, tables
 from tests.naive import mixture as naive
 
 DIAGONAL = ("spherical", "diagonal")
+
+
+def penalty(mixture, constraints):
+    """What the prior takes off the log-likelihood."""
+    factors = mixture.ellipsoids.factors
+    logs = -2.0 * np.log(np.diagonal(factors, axis1=1, axis2=2)).sum()
+    traces = (factors**2 * constraints.variances).sum()
+    return float(constraints.prior_rows / 2 * (logs + traces))
 
 
 def bounds_of(features, groups, k=1, **options):
