@@ -12,7 +12,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.kernels.group_moments import group_mean
+from anonpipe.kernels.groups import group_mean
 from anonpipe.types import FloatArray, IntArray
 
 _TILE = 256  # Rows handled at a time

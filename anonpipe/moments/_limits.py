@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.noise import centre_in_groups, fold_rows
+from anonpipe.kernels.groups import centre_in_groups, fold_rows
 from anonpipe.moments._moments import GroupedMoments, GroupSpread, Moments, divide, merge_all, same_width
 from anonpipe.types import FloatArray, IntArray
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.errors import InputError
-from anonpipe.kernels.group_moments import cross_products, mean_and_scatter, spread_sums, within_scatter
+from anonpipe.kernels.groups import cross_products, mean_and_scatter, spread_sums, within_scatter
 from anonpipe.types import FloatArray, IntArray
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from scipy.special import logsumexp
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.group_moments import cross_products
+from anonpipe.kernels.groups import cross_products
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes
 from anonpipe.methods.masking._spectral import DEPENDENT, count_moments, normal_draws, spectral_inverse, turn_rows
 from anonpipe.methods.options import ScopedMaskOptions

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from anonpipe.errors import JobError
-from anonpipe.kernels.noise import centre_groups
+from anonpipe.kernels.groups import centre_groups
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Guarantee, Synthesizer
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, merge_all

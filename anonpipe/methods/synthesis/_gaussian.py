@@ -10,8 +10,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.errors import JobError
-from anonpipe.kernels.group_moments import group_mean
-from anonpipe.kernels.noise import contrasts, householder, reflect, rotate, triangularise, write_group
+from anonpipe.kernels.groups import contrasts, group_mean, householder, reflect, rotate, triangularise, write_group
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Synthesizer
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, limit_by_group, merge_all
@@ -37,7 +36,7 @@ def draw_in_chunks(
 # normal draws, made outside, from one array in the order of the groups.
 #
 # A group of n records is centred and written in n - 1 zero-sum coordinates
-# (`anonpipe.kernels.noise`). With n - 1 <= width rows these are used as
+# (`anonpipe.kernels.groups`). With n - 1 <= width rows these are used as
 # they are; a taller matrix is reduced to the triangle R of its QR
 # decomposition, which has the same scatter. So the work of a group is
 # n · width · min(n - 1, width), and no matrix of width x width is made for a

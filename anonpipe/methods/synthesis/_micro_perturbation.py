@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.noise import perturb_groups
+from anonpipe.kernels.groups import perturb_groups
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Guarantee, Noise, Synthesizer
 from anonpipe.methods.synthesis._gaussian import draw_in_chunks
