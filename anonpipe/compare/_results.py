@@ -159,10 +159,7 @@ class Study:
 
     @property
     def front(self) -> tuple[SettingResult, ...]:
-        """Settings than which no other is better on one axis and as good on the other; the least loss first.
-
-        Of those that pass all gates; of all where none passes.
-        """
+        """Settings (if any, that pass all gates) than which no other is better on one axis and as good on the other."""
         eligible = [row for row in self.rows if row.passes or not self.of_passing]
         placed = [(place, row) for row in eligible if (place := self.place(row)) is not None]
         chosen = [pareto([place for place, _ in placed])[at] for at in range(len(placed))]

@@ -302,10 +302,7 @@ _ANALYSIS_FIGURES: dict[str, tuple[str, Better]] = {
 
 
 def of_analyses(assessment: Assessment) -> tuple[Measurement, ...]:
-    """What became of the recipient's analyses: of all together (`analyses.outside`), and of each by name.
-
-    A share that is not defined, as no coefficient is significant, is left out.
-    """
+    """What became of the recipient's analyses, all (`analyses.outside`) and each; an undefined share is left out."""
     if not assessment.analyses:
         return ()
     comparisons = {"analyses": [one.comparison for one in assessment.analyses]}

@@ -39,11 +39,9 @@ class _Numbers:
 
 @dataclass(frozen=True, eq=False)
 class _Categories:
-    """A column of codes: common categories have a place each, in the order of their codes, and all others the next.
+    """A column of codes: common categories have a place each, in the order of their codes, all others the next."""
 
-    Null (infinite here) is a category. Features of two places are 2 · `scale`²
-    apart in squares, as their dummies are.
-    """
+    # Null (infinite here) is a category. Two places are 2 · `scale`² apart in squares, as their dummies are.
 
     codes: FloatArray
     places: IntArray

@@ -98,13 +98,7 @@ def class_risk(
     shares: npt.ArrayLike | None = None,
     sizes: npt.ArrayLike | None = None,
 ) -> list[Measurement]:
-    """Put the class disclosure of a grouping beside that of random groups.
-
-    - `disclosed`: from `class_disclosure`, of the whole table.
-    - `column`: name of the class column.
-    - `shares`, `sizes`: share of each class in the whole table, shape (n_classes,), and records of each group, shape
-      (n_groups,), which add up to the table's; both, or neither for no baseline.
-    """
+    """Put the class disclosure of a grouping beside that of random groups, if `shares` and `sizes` are known."""
     if (shares is None) != (sizes is None):
         raise InputError("only one of shares and sizes was given; give both for a baseline, or neither")
     expected = None if shares is None or sizes is None else _expected(disclosed, shares, sizes)

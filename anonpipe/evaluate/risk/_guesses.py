@@ -112,10 +112,7 @@ def agreed(values: FloatArray, squared: FloatArray, allowed: float) -> tuple[Flo
 
 
 def by_sureness(agree: IntArray, squared: FloatArray) -> IntArray:
-    """Numbers of the guesses, the surest first: those on which most agree, of these the nearer ones.
-
-    Shapes: agree (n,); squared (n,).
-    """
+    """Numbers of the guesses, the surest first: those on which most agree, of these the nearer ones; shape (n,)."""
     return np.asarray(np.lexsort((squared, -agree)))
 
 
@@ -133,18 +130,7 @@ _TILE = 512  # Points whose columns are turned at a time; with their distances t
 def nearest_but_one(
     features: FloatArray, queries: FloatArray, ends: IntArray, jumps: FloatArray, wanted: int
 ) -> tuple[IntArray, FloatArray]:
-    """The points that are nearest to each query in all attributes but one, ties to the lower row.
-
-    Shapes: features, queries (n, width); ends (n_attributes,); jumps (n_attributes,); returns (m, n_attributes,
-    wanted).
-
-    Examples
-    --------
-    >>> nearest_but_one(np.array([[0.0, 9.0], [9.0, 0.0]]), np.array([[0.0, 0.0]]), np.array([1, 2]), np.zeros(2), 1)
-    (array([[[1],
-            [0]]]), array([[[0.],
-            [0.]]]))
-    """
+    """Nearest points to each query in all attributes but one, ties to the lower row: (m, n_attributes, wanted)."""
     n, m, attributes = features.shape[0], queries.shape[0], ends.shape[0]
     rows = np.zeros((m, attributes, wanted), dtype=np.int64)
     best = np.full((m, attributes, wanted), np.inf)

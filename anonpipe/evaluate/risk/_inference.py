@@ -139,22 +139,16 @@ class AttributeInference:
 
     @property
     def worse_where_sure(self) -> tuple[tuple[SurestGuesses, AttributeRisk], ...]:
-        """Columns of which the surest guesses give away more than all guesses of any do, and certainly something.
-
-        Certainly: the lower end of the interval is above 0. Few guesses are far off by chance alone, and a largest risk
-        that heeded them whatever they show would be theirs in every release.
-        """
+        """Columns of which the surest guesses give away more than all guesses of any do, and certainly something."""
+        # Certainly: few guesses are far off by chance alone, and would make the largest risk of every release.
         known = -math.inf if math.isnan(self.worst.risk) else self.worst.risk
         pairs = ((each, one) for each in self.surest for one in each.columns)
         return tuple((each, one) for each, one in pairs if one.low is not None and one.low > 0 and one.risk > known)
 
     @property
     def worst_interval(self) -> tuple[float, float] | tuple[None, None]:
-        """95 % interval of the largest risk: the largest of both ends; None where none is defined.
-
-        Of all columns, and of `worse_where_sure`. As the intervals hold together, the largest risk is no smaller than
-        any lower end, and no larger than the largest upper one.
-        """
+        """95 % interval of the largest risk: the largest of both ends; None where none is defined."""
+        # The intervals hold together: the largest risk is no smaller than any lower end, nor above the largest upper.
         return _largest((*self.columns, *(one for _, one in self.worse_where_sure)))
 
     def measurements(self) -> tuple[Measurement, ...]:

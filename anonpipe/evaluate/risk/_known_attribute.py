@@ -336,15 +336,7 @@ def by_mean(given: Attacked) -> Guesser:
 
 
 def closest_in_group(values: FloatArray, groups: IntArray, asked: FloatArray, asked_groups: IntArray) -> IntArray:
-    """For each number asked, the row of the closest value of its group; equally close: the lower row.
-
-    Shapes: values, groups (n_rows,).
-
-    Examples
-    --------
-    >>> closest_in_group(np.array([1.0, 3.0, 9.0]), np.array([0, 0, 1]), np.array([2.0, 2.5, 0.0]), np.array([0, 0, 1]))
-    array([0, 1, 2])
-    """
+    """For each number asked, the row of the closest value of its group; equally close: the lower row."""
     n = len(values)
     # Values and numbers asked in one order, by group; equal ones: values first, the lower row first.
     number = np.concatenate([values, asked])

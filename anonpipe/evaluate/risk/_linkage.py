@@ -193,15 +193,8 @@ _SUREST = {
 def surest_links(
     chances: npt.ArrayLike, distances: npt.ArrayLike, groups: npt.ArrayLike | None, *, of: int
 ) -> tuple[Measurement, ...]:
-    """How many links are right where an intruder is surest of them.
-
-    Shapes: chances (n,); distances (n, 2 or more).
-
-    Notes
-    -----
-    Sure is a link where the nearest records are of one group, and then where the nearest is nearer than the second, as
-    a share of its distance.
-    """
+    """How many links are right where an intruder is surest of them."""
+    # Sure: the nearest are of one group, and then the nearest is nearer than the second, as a share of its distance.
     hits, apart = np.asarray(chances, dtype=np.float64), np.asarray(distances, dtype=np.float64)
     agree = np.ones(len(hits), dtype=np.int64)
     if groups is not None:
@@ -373,10 +366,8 @@ def drawn_cells(
 def _cut(
     original: FloatArray, released: FloatArray, ours: IntArray, theirs: IntArray, rng: np.random.Generator
 ) -> Iterator[Cell]:
-    """Cells of a block, cut again and again in the column in which both tables together are widest.
-
-    Released records near a cut are on both sides of it, as their persons may lie beyond.
-    """
+    """Cells of a block, cut again and again in the column in which both tables together are widest."""
+    # Released records near a cut are on both sides of it, as their persons may lie beyond.
     if len(ours) <= LARGEST_CELL:
         yield Cell(ours, theirs)
         return

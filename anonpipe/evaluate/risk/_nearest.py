@@ -151,10 +151,7 @@ _LEAST = 1e-140  # Smaller units have squares without all digits: the limit's la
 def scan_nearest(
     features: FloatArray, queries: FloatArray, without: IntArray, rows: IntArray, squared: FloatArray
 ) -> None:
-    """Write the nearest rows of each query and their squared distances, by comparing all with all.
-
-    Shapes: without (m,).
-    """
+    """Write the nearest rows of each query and their squared distances, by comparing all with all."""
     rows[:], squared[:] = -1, np.inf
     if not len(features) or not len(queries):
         return
@@ -207,10 +204,7 @@ def keep_nearer(
     rows: IntArray,
     squared: FloatArray,
 ) -> None:
-    """Measure the points of a tile that may be nearer to a query than what is kept, and keep those that are.
-
-    Shapes: features (n, width); products, norms (n_tile, m); slope, shift (m,); limits (m,).
-    """
+    """Measure the points of a tile that may be nearer to a query than what is kept, and keep those that are."""
     last = rows.shape[1] - 1
     for i in range(products.shape[0]):
         row, estimates, norm = first + i, products[i], norms[i]
@@ -258,11 +252,7 @@ def search_nearest(
     trial: int,
     useful: int,
 ) -> int:
-    """The same as a scan, by a tree; returns how many queries were answered.
-
-    All of them, or the first `trial` if these had to look into more than one of `useful` leaves, as happens with many
-    columns: a scan is then faster.
-    """
+    """The same as a scan, by a tree; how many queries were answered: all, or the first `trial` if a scan is faster."""
     tree = remaining_records(features, np.arange(features.shape[0]))
     rows[:] = -1
     squared[:] = np.inf

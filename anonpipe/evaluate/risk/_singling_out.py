@@ -110,11 +110,8 @@ def on_one_column(released: FloatArray, categories: Sequence[int], wanted: int, 
 def on_several_columns(
     released: FloatArray, categories: Sequence[int], wanted: int, rng: np.random.Generator
 ) -> Predicates:
-    """Predicates on `SEVERAL` columns (or all) that one of some released records alone meets.
-
-    Of a record drawn and columns drawn: the record's category, its null, and numbers as far from the median as its own
-    or further.
-    """
+    """Predicates on `SEVERAL` columns (or all) that one of some released records alone meets."""
+    # Of a record drawn: its category, its null, and numbers as far from the median as its own or further.
     filled, width = _filled(released), released.shape[1]
     size, tries = min(SEVERAL, width), _TRIED * wanted
     columns = np.sort(np.argsort(rng.random((tries, width)), axis=1)[:, :size], axis=1)

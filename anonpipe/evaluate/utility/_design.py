@@ -174,11 +174,7 @@ class Design:
 
 @dataclass(frozen=True, eq=False)
 class FormulaCoding:
-    """An analysis and how its formula codes columns: levels, knots and scales are those of the original.
-
-    So a coefficient of a release has the meaning of the original's, whatever
-    levels the release has lost.
-    """
+    """An analysis and how its formula codes columns: levels, knots and scales are those of the original."""
 
     analysis: Analysis  # What is coded
     columns: tuple[str, ...]  # The columns that it names

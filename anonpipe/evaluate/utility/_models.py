@@ -456,15 +456,8 @@ class Solution:
 
 
 def solve(model: Model, design: Design, table: str = "original") -> Solution:
-    """Fit a model.
-
-    Predictors are turned into an orthogonal basis of the same span before
-    they are fitted, and the result is turned back: so neither units nor
-    columns that depend on each other matter. A coefficient is determined if it
-    is the same in all solutions; of a category without records, of a
-    constant column with an intercept, or of columns that add up, there are
-    many.
-    """
+    """Fit a model; a coefficient is determined if it is the same in all solutions."""
+    # An orthogonal basis of the same span: neither units nor columns that depend on each other matter.
     response, events = design.response, design.events
     if model != "cox" and np.ptp(response) == 0:
         raise NoFitError("the response has one value only; widen the subset, or analyse another")

@@ -43,12 +43,7 @@ def pairwise_correlations(table: npt.ArrayLike) -> FloatArray:
 
 
 def ranked(table: npt.ArrayLike) -> FloatArray:
-    """Ranks within each column, equal values sharing the mean of theirs; nulls stay null and take no rank.
-
-    Their `pairwise_correlations` are Spearman's where no value is null. With
-    nulls, ranks are among all values of a column, not those of the pair's
-    records only.
-    """
+    """Ranks within each column, equal values sharing the mean of theirs; nulls stay null and take no rank."""
     import pandas as pd
 
     return np.asarray(pd.DataFrame(np.asarray(table, dtype=np.float64)).rank())

@@ -225,10 +225,7 @@ def category_distribution(
 def _by_category(
     counts: IntArray, levels: Sequence[object], kind: Kind, binning: Binning, join: bool = True
 ) -> tuple[tuple[str, ...], IntArray]:
-    """Names and counts; rare categories, and all but the most frequent, in one.
-
-    Are these too few, the rarest of those that are shown joins them, or without `join` they are left out.
-    """
+    """Names and counts; rare categories, and all but the most frequent, in one (or, without `join`, left out)."""
     order = np.argsort(-counts[1 if binning.from_release else 0], kind="stable")
     shown = [int(place) for place in order if binning.enough(counts[:, place])][: _MOST_BINS - 1]
     other = counts.sum(axis=1) - counts[:, shown].sum(axis=1)

@@ -156,10 +156,7 @@ class SplitHalfRatio:
 
 
 def split_half_ratio(differences: FloatArray, splits: FloatArray, scale: float) -> SplitHalfRatio:
-    """Hold differences against those between halves.
-
-    Shapes: differences (n,); splits (n_splits, n).
-    """
+    """Hold differences (n,) against those between halves (n_splits, n)."""
     defined = np.isfinite(splits)
     count = defined.sum(axis=0)
     squares = np.where(defined, (scale * np.nan_to_num(splits)) ** 2, 0.0)
@@ -395,11 +392,8 @@ def _of_pairs(old: FloatArray, new: FloatArray, splits: Splits) -> tuple[FloatAr
 
 
 def grades(tables: TypedTables) -> tuple[FloatArray, FloatArray]:
-    """Of each number the share of the original's values below it, equal ones counting half; NaN for nulls.
-
-    One fixed and bounded function of the values for both tables and all halves,
-    so that correlations of its values have the law of `_chance` whatever the tails.
-    """
+    """Of each number the share of the original's values below it, equal ones counting half; NaN for nulls."""
+    # One bounded function for both tables and all halves: correlations have the law of `_chance` whatever the tails.
     sides: tuple[list[FloatArray], list[FloatArray]] = ([], [])
     for places in map(places_of, tables.numbers):
         counts = places.counts(places.old)
@@ -442,10 +436,7 @@ def _codes(column: BothColumns) -> tuple[IntArray, int]:
 
 
 def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits) -> tuple[FloatArray, FloatArray]:
-    """Differences of correlations over the records in which neither of a pair is null.
-
-    Shapes: old, new (n_rows, width).
-    """
+    """Differences of correlations over the records in which neither of a pair is null."""
     width = old.shape[1]
     with np.errstate(invalid="ignore"):
         middle = np.array([np.nanmean(side) if (~np.isnan(side)).any() else 0.0 for side in old.T])

@@ -190,10 +190,7 @@ def compared_endpoints(tables: TypedTables, endpoints: Sequence[Endpoint]) -> tu
 def grouped(
     tables: TypedTables, endpoint: Endpoint, old: Followed
 ) -> list[tuple[str, tuple[str, ...], IntArray, IntArray]]:
-    """All records, then every category with groups large enough: its name, labels, and the group of each record.
-
-    Groups of both tables; -1 for records of none.
-    """
+    """All records, then every category with groups large enough: name, labels, and each record's group (-1: none)."""
     everyone = np.where(old.known, 0, -1)
     released = np.zeros(tables.released, dtype=np.int64)
     groupings: list[tuple[str, tuple[str, ...], IntArray, IntArray]] = []

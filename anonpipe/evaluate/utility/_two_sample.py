@@ -107,17 +107,9 @@ class LogisticFit:
 
 
 def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
-    """Maximise the likelihood by Newton's method with halved steps, without any penalty.
-
-    Shapes: design (n_rows, n_columns).
-
-    Notes
-    -----
-    The first independent columns, by pivoted QR, are replaced by an
-    orthonormal basis: fitted probabilities only depend on what the columns
-    span, and the equations of each step are then as well conditioned as the
-    weights p (1 - p) allow.
-    """
+    """Maximise the likelihood by Newton's method with halved steps, without any penalty."""
+    # Fitted probabilities depend only on the span of the columns: by an orthonormal basis of the first independent
+    # ones (pivoted QR) the equations of a step are as well conditioned as the weights p (1 - p) allow.
     basis = _basis(design)
     sign = np.where(ones, -1.0, 1.0)
     predictor = np.full(len(ones), np.log(ones.sum() / (~ones).sum()))

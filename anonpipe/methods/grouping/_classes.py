@@ -126,10 +126,7 @@ def checked_alpha(alpha: float) -> float:
 
 
 def diagonal(features: FloatArray) -> float:
-    """Diagonal of the box around the points, which no distance exceeds; 1 where all points are equal.
-
-    Distances divided by it lie between 0 and 1, as divergences do.
-    """
+    """Diagonal of the box around the points, which no distance exceeds; 1 where all points are equal."""
     length = float(np.sqrt(np.square(np.ptp(features, axis=0)).sum()))
     return length if length > 0.0 else 1.0
 

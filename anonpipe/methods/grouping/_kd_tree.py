@@ -17,11 +17,7 @@ from anonpipe.types import FloatArray, IntArray
 
 @nb.njit(cache=True, nogil=True)
 def _median_groups(features: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float) -> IntArray:
-    """Part of each record when parts of 2k or more are split by rank, shape (n,), from low to high.
-
-    `_split_column` chooses the column; records that tie at the median go to
-    the lower half in row order. Time O(n·width·log n).
-    """
+    """Part of each record when parts of 2k or more are split by rank, ties by row; from low to high, shape (n,)."""
     n = features.shape[0]
     order = np.arange(n)
     values = np.empty(n)
@@ -50,11 +46,7 @@ def _median_groups(features: FloatArray, k: int, classes: IntArray, shares: Floa
 def _split_column(
     features: FloatArray, rows: IntArray, classes: IntArray, shares: FloatArray, alpha: float, values: FloatArray
 ) -> int:
-    """Column of least alpha·(1 - spread / widest spread) + (1 - alpha)·(divergence of its halves).
-
-    Spread is the standard deviation among `rows`; of equals the lowest column
-    is taken. `values` (n_rows,) is room to work in.
-    """
+    """Column of least alpha·(1 - spread / widest spread) + (1 - alpha)·(divergence of its halves), first of equals."""
     width = features.shape[1]
     spreads = np.empty(width)
     for j in range(width):

@@ -70,10 +70,7 @@ def _most_distant(
 
 @nb.njit(cache=True, nogil=True)
 def _maximum_distance_groups(features: FloatArray, k: int) -> IntArray:
-    """Form two groups a round, around the two most distant records, while 2k or more remain.
-
-    Labels from 0 in the order of forming, -1 for the records that remain.
-    """
+    """Form two groups a round, around the two most distant records, while 2k or more remain (-1)."""
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
@@ -255,11 +252,7 @@ _PAIRWISE_SYSTEMATIC = Grouping(
 
 @nb.njit(cache=True, nogil=True)
 def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArray:
-    """Form groups around the first and the last remaining record of `order` in turn.
-
-    Two groups a round while 3k or more records remain, one around the first of
-    2k to 3k - 1, one of all of the rest. Labels from 0 in the order of forming.
-    """
+    """Form groups around the first and the last remaining record of `order` in turn, down to one of all the rest."""
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     tree = remaining_records(features, np.arange(n))
@@ -290,11 +283,8 @@ def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArra
 
 @nb.njit(cache=True, nogil=True)
 def _grow(features: FloatArray, k: int, tree: Remaining, seed: int, labels: IntArray, label: int) -> None:
-    """Give `seed`, already taken out, and k - 1 others the label; each adds least to the group's scatter.
-
-    A record at squared distance d from the mean of m adds d · m/(m + 1), so
-    that it is the record nearest to the mean.
-    """
+    """Give `seed`, already taken out, and k - 1 others the label; each adds least to the group's scatter."""
+    # A record at squared distance d from the mean of m adds d · m/(m + 1): the nearest to the mean adds least.
     sums = np.zeros((2, features.shape[1]))
     row, distance = np.empty(1, dtype=np.int64), np.empty(1)
     labels[seed] = label

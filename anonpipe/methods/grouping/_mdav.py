@@ -26,12 +26,7 @@ from anonpipe.types import FloatArray, IntArray
 
 @nb.njit(cache=True, nogil=True)
 def pairs_of_groups(features: FloatArray, k: int, least: int) -> IntArray:
-    """Form two groups a round while at least `least` (2k or more) records remain.
-
-    One around the record r furthest from the mean of the remaining, one around
-    the record furthest from r. Labels from 0 in the order of forming, -1 for
-    the records that remain.
-    """
+    """Form two groups a round, around r furthest from the mean and s furthest from r, while `least` remain (-1)."""
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
@@ -53,10 +48,7 @@ def pairs_of_groups(features: FloatArray, k: int, least: int) -> IntArray:
 
 @nb.njit(cache=True, nogil=True)
 def _single_groups(features: FloatArray, k: int) -> IntArray:
-    """Form one group a round, around the record furthest from the mean of the remaining, while k remain.
-
-    Labels from 0 in the order of forming, -1 for the records that remain.
-    """
+    """Form one group a round, around the record furthest from the mean of the remaining (-1), while k remain."""
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
@@ -101,10 +93,7 @@ def group_means(features: FloatArray, labels: IntArray, n_groups: int) -> FloatA
 
 @nb.njit(cache=True, nogil=True)
 def join_nearest(features: FloatArray, labels: IntArray) -> None:
-    """Give each record with label -1 the group whose mean is nearest, ties to the lower label.
-
-    The means are those before any of them joins, so that their order decides nothing.
-    """
+    """Give each record with label -1 the group whose mean, before any joins, is nearest, ties to the lower label."""
     means = group_means(features, labels, labels.max() + 1)
     columns = means.T.copy()
     distances = np.empty(means.shape[0])
@@ -349,10 +338,7 @@ _V_MDAV = Grouping(
 
 @nb.njit(cache=True, nogil=True)
 def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
-    """Form a group around the record furthest from the mean of all, and extend it, while k records remain.
-
-    Labels from 0 in the order of forming, -1 for the records that remain.
-    """
+    """Form a group around the record furthest from the mean of all, and extend it, while k records remain (-1)."""
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
@@ -386,11 +372,8 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
 def _closest_member(
     features: FloatArray, tree: Remaining, group: IntArray, nearest: IntArray, distances: FloatArray, fresh: int
 ) -> int:
-    """Place in `group` of the member that has the nearest remaining record, of equals the lowest such record.
-
-    `nearest` and `distances` hold each member's nearest remaining record; it is
-    looked up again where it has left, and for members from place `fresh` on.
-    """
+    """Place in `group` of the member that has the nearest remaining record, of equals the lowest such record."""
+    # `nearest` and `distances` hold it for each member; looked up again where it has left, and from place `fresh` on.
     at = 0
     for i in range(group.shape[0]):
         if i >= fresh or tree.places[nearest[i]] < 0:
@@ -570,11 +553,8 @@ def _choose_mixed(
     counts: FloatArray,
     places: IntArray,
 ) -> None:
-    """Write the places of a group's records to `places`, in descending order; `distances` become infinite there.
-
-    The first is the nearest of all. The next is always the nearest of its
-    class, so that one candidate a class is compared.
-    """
+    """Write the places of a group's records to `places`, in descending order; `distances` become infinite there."""
+    # The first is the nearest of all; the next always the nearest of its class, so one candidate a class is compared.
     counts[:] = 0.0
     for c in range(front.shape[0]):
         front[c] = -1

@@ -107,12 +107,7 @@ class Links(NamedTuple):
 
 @nb.njit(cache=True, nogil=True)
 def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int:
-    """Write the part of every record to `labels`; the number of parts.
-
-    `parent` and `tree` are those of `grow_forest`. Trees of up to
-    max(2k - 1, 3k - 5) records are parts; so are larger ones for which `_cut`
-    finds nothing.
-    """
+    """Write the part of every record to `labels`, from the trees of `grow_forest`; the number of parts."""
     n = tree.shape[0]
     # Each cut adds one Steiner vertex at most, and there are fewer cuts than records.
     above = np.full(2 * n, -1)
@@ -142,11 +137,7 @@ def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int
 
 @nb.njit(cache=True, nogil=True)
 def _cut(part: IntArray, records: int, n: int, k: int, links: Links, steiner: int) -> int:
-    """Cut the tree of `part` into two of k or more records, told apart by `inside`.
-
-    The four ways are tried in the order of the paper. A Steiner vertex that
-    is needed is called `steiner`.
-    """
+    """Cut the tree of `part` into two of k or more records, told apart by `inside`, in the order of the paper."""
     u = _candidate(part, records, n, k, links)
     _root_at(part, u, n, links)
     v = _largest_child(u, links)
@@ -169,11 +160,7 @@ def _cut(part: IntArray, records: int, n: int, k: int, links: Links, steiner: in
 
 @nb.njit(cache=True, nogil=True)
 def _candidate(part: IntArray, records: int, n: int, k: int, links: Links) -> int:
-    """The vertex to cut at: from the highest one on, into the largest branch while too little lies beside it.
-
-    k - 1 records beside the branch are enough where its top vertex is a record
-    and can join them.
-    """
+    """The vertex to cut at: from the highest one on, into the largest branch while too little lies beside it."""
     u = int(part[-1])
     _root_at(part, u, n, links)
     while True:
@@ -318,10 +305,7 @@ def grow_forest(features: FloatArray, k: int) -> tuple[IntArray, IntArray]:
 
 @nb.njit(cache=True, nogil=True)
 def _split_large_parts(features: FloatArray, k: int, labels: IntArray) -> None:
-    """From each part of 2k or more take the record furthest from its centroid and its k - 1 nearest, in place.
-
-    New groups have new labels; what is left keeps the old one.
-    """
+    """From each part of 2k or more take the record furthest from its centroid and its k - 1 nearest, in place."""
     order, starts = sort_groups(labels)
     label = starts.shape[0] - 1
     for g in range(starts.shape[0] - 1):

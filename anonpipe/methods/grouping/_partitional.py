@@ -196,11 +196,7 @@ def _ward_recursively(features: FloatArray, k: int, labels: IntArray) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
-    """Group of each of `rows` (2k or more) after two seed groups and merging, 0 to n_groups - 1.
-
-    A group is called by its lowest place in `rows`; `into` leads from a name
-    to the name that has taken it over, which is never higher.
-    """
+    """Group of each of `rows` (2k or more) after two seed groups and merging, 0 to n_groups - 1."""
     n = rows.shape[0]
     columns = gather_columns(features, rows)
     into = _seed_groups(columns, furthest_pair(features, rows), k)
@@ -228,12 +224,8 @@ def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
 
 @nb.njit(cache=True, nogil=True)
 def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
-    """Places in `rows` of the two records that are furthest apart; of equal pairs the lowest.
-
-    Records are taken in descending order of their distance to one reference
-    point: a pair is no further apart than the sum of the two distances, so
-    that most pairs need no look.
-    """
+    """Places in `rows` of the two records that are furthest apart; of equal pairs the lowest."""
+    # By falling distance to a reference point: a pair is no further apart than the sum, so most need no look.
     n, width = rows.shape[0], features.shape[1]
     columns = gather_columns(features, rows)
     centre = np.empty(width)
@@ -264,10 +256,7 @@ def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
 
 @nb.njit(cache=True, nogil=True)
 def _seed_groups(columns: FloatArray, seeds: tuple[int, int], k: int) -> IntArray:
-    """Name of each record's group: each seed with the k - 1 records nearest to it, the others alone.
-
-    The lower seed chooses first; it cannot take the other one.
-    """
+    """Name of each record's group: each seed, the lower first, with its k - 1 nearest records, the others alone."""
     n = columns.shape[1]
     into = np.arange(n)
     distances = np.empty(n)
@@ -468,10 +457,7 @@ def _fuzzy_recursively(
     iterations: int,
     labels: IntArray,
 ) -> None:
-    """Write the group of every record to `labels`; `order`, all rows in random order, changes in place.
-
-    The centres of a set start at the records of it that come first in `order`.
-    """
+    """Write the group of every record to `labels`; `order`, all rows in random order, changes in place."""
     label = 0
     stack = [(0, order.shape[0])]
     while len(stack) > 0:
@@ -492,11 +478,7 @@ def _fuzzy_recursively(
 def _divide(
     features: FloatArray, rows: IntArray, k: int, fuzziness: float, step: float, shrink: float, iterations: int
 ) -> IntArray:
-    """Cluster of each of `rows` (2k or more); two clusters or more are in use, and each of these has k records.
-
-    Where two clusters are still too many, the smaller one is filled up. Equal
-    records, which no centres can tell apart, are divided as they come.
-    """
+    """Cluster of each of `rows` (2k or more); at least two are in use, each of k records; equal ones as they come."""
     count = rows.shape[0] // k
     found: IntArray = np.minimum(np.arange(rows.shape[0]) // k, count - 1)
     if _all_equal(features, rows):

@@ -188,11 +188,8 @@ COLDEST = 1e-3  # Least temperature of a group, in units of that of all groups
 
 @nb.njit(cache=True, nogil=True)
 def temperatures(groups: SearchGroups) -> FloatArray:
-    """Mean squared distance to the centroid in each group, or a thousandth of that over all if larger.
-
-    The unit of heat. It is each group's own, because groups in thin regions
-    can have a thousand times the scatter of those in dense ones.
-    """
+    """Mean squared distance to the centroid in each group, or a thousandth of that over all if larger."""
+    # Each group's own: groups in thin regions can have a thousand times the scatter of those in dense ones.
     mean = scatter(groups) / groups.home.shape[0]
     heat = np.full(groups.sizes.shape[0], mean)
     for g in range(groups.sizes.shape[0]):
@@ -283,10 +280,7 @@ def anneal(
     every: int,
     key: np.uint64,
 ) -> None:
-    """One sweep of steps for each factor of `schedule`, and after every `every`-th one of whole groups.
-
-    The same key gives the same groups.
-    """
+    """One sweep of steps for each factor of `schedule`, and after every `every`-th one of whole groups."""
     for at in range(schedule.shape[0]):
         number = np.uint64(at)
         _anneal_steps(groups, starts, others, heat, schedule[at], mixed(key ^ mixed(number)))
@@ -317,10 +311,7 @@ def _cheapest_host(groups: SearchGroups, i: int, near: ListArray) -> tuple[float
 
 @nb.njit(cache=True, nogil=True)
 def dissolve(groups: SearchGroups, a: int, near: ListArray, limit: float, moved: IntArray, hosts: IntArray) -> int:
-    """Give the records of group a to the groups of `near`, last first, if that adds less than `limit` to the scatter.
-
-    How many went, 0 if none; who and where to is in `moved` and `hosts`.
-    """
+    """Give group a's records to groups of `near`, last first, if that adds less than `limit`; how many went, or 0."""
     credit = _scatter_of(groups, a)
     # A host that takes several records asks less for each, but no less than this share.
     discount = groups.k / (groups.k + 1.0)
@@ -405,11 +396,7 @@ def _take_back(groups: SearchGroups, moved: IntArray, homes: IntArray) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def reform(groups: SearchGroups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> int:
-    """Dissolve every group, and begin one beside it, where that lowers the scatter; how many such steps.
-
-    A new group begins with the record furthest from its centroid. Groups that
-    took or gave records are set in `changed`.
-    """
+    """Dissolve every group, and begin one beside it, where that lowers the scatter; how many such steps."""
     moved = np.empty(2 * groups.k, dtype=np.int64)
     partners = np.empty(2 * groups.k, dtype=np.int64)
     free = _free_groups(groups)
@@ -855,11 +842,7 @@ def _names(numbers: ListArray, i: int) -> bool:
 
 @nb.njit(cache=True, nogil=True)
 def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int) -> IntArray:
-    """Labels for groups of less than 2k records: those given, the larger ones split into parts of k or more.
-
-    A group is cut across its principal direction at a multiple of k near its
-    middle, and so on with the parts. No cut raises the within-group scatter.
-    """
+    """Labels for groups of less than 2k records: those given, the larger ones cut across their principal direction."""
     labels = np.empty(order.shape[0], dtype=np.int64)
     order = order.copy()
     projections = np.empty(order.shape[0])

@@ -24,11 +24,7 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 @nb.njit(cache=True, nogil=True)
 def shortest_tree(features: FloatArray) -> tuple[IntArray, FloatArray, IntArray]:
-    """Minimum spanning tree by Prim's algorithm from row 0: parent, length, joined.
-
-    Of equally long edges the one to the lowest new row joins the tree, from
-    the lowest row inside it. Time O(n²·width), memory O(n·width).
-    """
+    """Minimum spanning tree by Prim's algorithm from row 0, ties to the lowest rows: parent, length, joined."""
     n = features.shape[0]
     parent = np.full(n, -1)
     length = np.zeros(n)
@@ -206,11 +202,7 @@ def _least_ratio(
     size: FloatArray,
     above: FloatArray,
 ) -> int:
-    """Removable vertex of least increase in weighted divergence / length of its edge (eq. 7 and 9), or -1.
-
-    Of equal ratios the longer edge, then the lower row comes first; an edge
-    of length 0 comes last.
-    """
+    """Removable vertex of least weighted divergence / edge length (eq. 7 and 9), or -1; ties: longer edge, low row."""
     root = group[0]
     total = size[root]
     whole = jensen_shannon(below[root], total, shares)

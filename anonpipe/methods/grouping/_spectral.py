@@ -17,10 +17,7 @@ from anonpipe.types import FloatArray, IntArray
 
 @nb.njit(cache=True, nogil=True)
 def split_at_all_medians(features: FloatArray, k: int, labels: IntArray) -> None:
-    """Write the cell of every record to `labels`: cells of more than 2k are split by all columns' medians.
-
-    A cell of equal records is not split.
-    """
+    """Write the cell of every record to `labels`: cells of more than 2k, not all equal, are split by all medians."""
     order = np.arange(features.shape[0])
     label = 0
     stack = [(0, features.shape[0])]
@@ -95,11 +92,7 @@ def _move_lower_first(features: FloatArray, rows: IntArray, column: int, border:
 
 @nb.njit(cache=True, nogil=True)
 def split_widest(columns: FloatArray, k: int, labels: IntArray) -> None:
-    """Write the group of every record to `labels`: more than 2k are halved by rank in the column of largest range.
-
-    Of equal ranges the first column is taken; records of equal value are
-    ranked by row number. Of an odd number the upper half has one more.
-    """
+    """Write the group of every record to `labels`: over 2k are halved by rank in the first column of largest range."""
     n = columns.shape[1]
     order = np.arange(n)
     values = np.empty(n)
@@ -137,10 +130,8 @@ def _widest_column(columns: FloatArray, rows: IntArray) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def rotated_columns(features: FloatArray, centre: FloatArray, axes: FloatArray) -> FloatArray:
-    """The columns of (features - centre) · axes, shape (n_axes, n_rows).
-
-    Added column by column, so that equal records have equal bits.
-    """
+    """The columns of (features - centre) · axes, shape (n_axes, n_rows)."""
+    # Column by column, so that equal records have equal bits.
     out = np.zeros((axes.shape[1], features.shape[0]))
     tile = 512
     for low in range(0, features.shape[0], tile):

@@ -254,11 +254,8 @@ def _nearest_hosts(
     most: int,
     distances: FloatArray,
 ) -> IntArray:
-    """Nearest other group of each member that has room below `most`; -1 from the first that finds none.
-
-    Room is counted with the members before it; of equals the lower number.
-    `coming` is zero on entry and on return.
-    """
+    """Nearest other group (of equals the lower) with room below `most`, a member; -1 from the first that finds none."""
+    # Room is counted with the members before it; `coming` is zero on entry and on return.
     hosts = np.full(members.shape[0], -1, dtype=np.int64)
     for at in range(members.shape[0]):
         squared_distances(centres, centres.shape[1], features[members[at]], distances)
@@ -279,11 +276,8 @@ def _nearest_hosts(
 def _added_scatter(
     features: FloatArray, members: IntArray, hosts: IntArray, centres: FloatArray, sizes: IntArray
 ) -> FloatArray:
-    """What each member adds to its host's scatter, after those before it; `hosts` ascend.
-
-    A record x that joins n others of mean c adds n/(n+1) |x - c|² and moves
-    the mean by (x - c)/(n+1).
-    """
+    """What each member adds to its host's scatter, after those before it; `hosts` ascend."""
+    # A record x that joins n others of mean c adds n/(n+1) |x - c|² and moves the mean by (x - c)/(n+1).
     added = np.zeros(members.shape[0])
     centre = np.empty(features.shape[1])
     host, size = -1, 0
