@@ -1,4 +1,4 @@
-"""Compiled loops over arrays; each is documented beside the function that uses it."""
+"""Compiled loops over arrays; each is documented with the function that uses it."""
 
 from anonpipe.kernels.compiled import keep_privately
 

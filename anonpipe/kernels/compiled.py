@@ -22,8 +22,8 @@ import numba
 from numba.core.caching import CompileResultCacheImpl, _CacheLocator
 from platformdirs import user_cache_path
 
-# numba would keep it beside the sources: files that no uninstaller knows of, in a package that may belong to another
-# account, and not made anew when an inlined kernel changes. So each module has a folder in the user's cache, named by
+# numba would keep it with the sources: files that no uninstaller knows of, in a package that may belong to another
+# account, and not made again when an inlined kernel changes. So each module has a folder in the user's cache, named by
 # what its kernels were compiled from: them, and every definition that they refer to, here or in other modules.
 PACKAGE = Path(__file__).resolve().parent.parent
 _KERNEL = re.compile(r"^@(nb\.|numba\.)?njit\b", re.MULTILINE)

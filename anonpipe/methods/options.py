@@ -23,7 +23,7 @@ class MethodOptions(Options):
     method: str
 
 
-# --- What maskers can be told of where they mask ----------------------------------------------------------------------
+# --- Where maskers mask -----------------------------------------------------------------------------------------------
 
 
 class MaskOptions(MethodOptions):
@@ -36,7 +36,7 @@ class MaskOptions(MethodOptions):
 
 
 class ScopedMaskOptions(MaskOptions):
-    """What every mask can be told that learns from the table.
+    """Options of every mask that learns from the table.
 
     `scope`: each `stratum` is masked as a table of its own, so that what the
     masked columns have to do with those of strata.by stays; or the `table` as

@@ -166,7 +166,7 @@ class Noise:
 
 @dataclass(frozen=True, kw_only=True)
 class Replacing(Method):
-    """What is told by every method that replaces records."""
+    """A method that replaces records."""
 
     keeps: str  # What is kept, and what is not protected
     about: Mapping[str, str] = field(default_factory=dict)  # What each parameter is for that is no sequence of records
@@ -207,7 +207,7 @@ class Synthesizer(Replacing):
     takes: Literal["features", "codes"] = "features"  # `features`, float64, or `codes` of categories, int64
     link: ClassVar[Link] = "group"  # What a released record stands for
     grouped: ClassVar[bool] = False  # Whether groups span partitions; those of `cluster` do not
-    row_for_row: ClassVar[bool] = True  # Whether a released row is of the group of the original one beside it
+    row_for_row: ClassVar[bool] = True  # Whether a released row is of the group of the original row of its number
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -245,7 +245,7 @@ class Masker(Replacing):
     # Whether the columns of the option `categories` come out as scores with mean and variance of the indicators, to be
     # cut into categories, and not as indicators
     returns_category_scores: bool = False
-    # Whether it permutes along axes, so that `expect` is told the largest size of a record along each, as the option
+    # Whether it permutes along axes, so that `expect` takes the largest size of a record along each, as the option
     # `largest`
     permutes: bool = False
     decodings: Mapping[str, str] = field(default_factory=dict)  # Ways to decode that mean nothing after it, and why
@@ -266,7 +266,7 @@ class Masker(Replacing):
 
     @property
     def row_for_row(self) -> bool:
-        """Whether a released row replaces the original row beside it."""
+        """Whether a released row replaces the original row of its number."""
         return self.same_person
 
     def steps(self, **options: Any) -> tuple[Any, ...]:
@@ -306,6 +306,6 @@ def in_jobs(records: Mapping[str, Method]) -> tuple[str, ...]:
 
 
 def union_of(records: Mapping[str, Method]) -> Any:
-    """The options of any of the methods that a job can ask for, told apart by `method`."""
+    """The options of any of the methods that a job can ask for, discriminated by `method`."""
     models = tuple(record.options for record in records.values() if record.options is not None)
     return Annotated[Union[models], Field(discriminator="method")]  # noqa: UP007

@@ -159,12 +159,12 @@ def shift(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> F
 
 
 def _draw(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> FloatArray:
-    """Standard normal draws beside the records, shape (n_rows, width + rank)."""
+    """The records, then standard normal draws for them, shape (n_rows, width + rank)."""
     return np.concatenate([part, rng.standard_normal((len(part), params.factor.shape[1]))], axis=1)
 
 
 def _with_draws(given: int, params: NoiseMask) -> int:
-    """Channels of records and draws beside them."""
+    """Channels of records and their draws."""
     return given + int(params.factor.shape[1])
 
 

@@ -117,10 +117,10 @@ def r_microhybrid(
             + (", or take rule='rank' and see what its groups give away" if rule == "argus" else "")
         )
     out = np.empty_like(features)
-    beside = np.ascontiguousarray(kept)
+    fixed = np.ascontiguousarray(kept)
     rank = np.minimum(sizes - 1, width)
     for first, after, draws in draw_in_chunks(rank * (sizes - 1) - rank * (rank - 1) // 2, rng):
-        rotate_residuals(features, beside, order, starts[first : after + 1], draws, out)
+        rotate_residuals(features, fixed, order, starts[first : after + 1], draws, out)
     return out
 
 
