@@ -13,7 +13,7 @@ import pytest
 from anonpipe.columns import Column
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.rounding import Rounding
-from anonpipe.encoding.row_hash import UnitTracer
+from anonpipe.encoding.tracers import UnitTracer
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.cut import Cut, RowPartition, withhold

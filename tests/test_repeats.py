@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from anonpipe.api import anonymize
 from anonpipe.columns import Column
-from anonpipe.encoding.row_hash import Tracer
 from anonpipe.encoding.scan import scan_batch
+from anonpipe.encoding.tracers import Tracer
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.rng import keyed, require_secret, steward_secret
@@ -137,6 +137,73 @@ def test_an_overlap_shows_whatever_changed_for_everybody(out, changed, columns, 
     declared["person"] = COLUMNS["person"]
     found = find_overlaps(trace(changed(people(2_000)), declared, job=str(columns)), SECRET, out)
     assert told in said(found), found
+
+
+def renamed(table, columns):
+    """All columns under other names, in another order, and their declarations."""
+    names = {name: f"v{at}" for at, name in enumerate(reversed(table.column_names))}
+    other = table.rename_columns([names[name] for name in table.column_names]).select(sorted(names.values()))
+    return other, {names[name]: column for name, column in columns.items()}
+
+
+def two_more(table, columns):
+    rng = np.random.default_rng(1)
+    table = table.append_column("height", pa.array(rng.normal(170, 9, len(table)))).append_column("n", table["stage"])
+    return table, columns | {"height": Column(kind="continuous"), "n": Column(kind="categorical")}
+
+
+def as_texts(table, columns):
+    """Numbers as texts, and texts in capitals."""
+    other = [pa.compute.utf8_upper(column.cast(pa.string())) for column in table.columns]
+    declared = {n: c if c.role.names_persons else Column(kind="categorical") for n, c in columns.items()}
+    return pa.table(other, table.column_names), declared
+
+
+NAMELESS = {name: column for name, column in COLUMNS.items() if name != "person"}
+
+
+@pytest.mark.parametrize("changes", [(renamed,), (two_more, renamed), (as_texts, renamed), (as_texts, two_more)])
+@pytest.mark.parametrize("kept", [COLUMNS, NAMELESS], ids=["with identifier", "without"])
+def test_other_names_types_and_columns_hide_no_overlap(tmp_path, changes, kept):
+    """The difference of two releases, of 2,000 and of 1,999 persons, is one person."""
+    table, columns = people(2_000).select(list(kept)), kept
+    note_release(trace(table, columns), SECRET, place(str(tmp_path)), "v1")
+    for change in changes:
+        table, columns = change(table, columns)
+    found = find_overlaps(trace(table.slice(1), columns, job="other"), SECRET, place(str(tmp_path)))
+    assert "2,000 rows then, 1,999 now" in said(found)
+    others = people(2_000, 7).select(list(kept))
+    columns = kept
+    for change in changes:
+        others, columns = change(others, columns)
+    assert find_overlaps(trace(others, columns, job="other"), SECRET, place(str(tmp_path))).problems == ()
+
+
+def quotas(seed):
+    """A survey with as many persons in each region, sex and class of age, whoever they are."""
+    cells = np.repeat(np.arange(60), 50)
+    columns = {"region": cells % 6, "sex": cells // 6 % 2, "ages": cells // 12}
+    rng = np.random.default_rng(seed)
+    return columns | {"income": rng.lognormal(8, 1, 3_000).round(), "rent": rng.lognormal(6, 1, 3_000).round()}
+
+
+def panel(seed):
+    """Five rows of each of 600 persons, with what stays the same."""
+    rng = np.random.default_rng(seed)
+    persons = {"age": rng.integers(20, 90, 600), "zip": rng.integers(0, 400, 600)}
+    rows = {name: np.tile(values, 5) for name, values in persons.items()}
+    return {"person": np.tile(rng.integers(0, 10**9, 600), 5), "wave": np.repeat(np.arange(5), 600)} | rows
+
+
+@pytest.mark.parametrize("draw", [quotas, panel])
+def test_other_persons_of_one_design_are_no_overlap(tmp_path, draw):
+    columns = {name: Column(kind="integer") for name in draw(0)}
+    if "person" in columns:
+        columns["person"] = Column(role="identifier")
+    for seed in range(12):
+        found = find_overlaps(trace(pa.table(draw(seed)), columns), SECRET, place(str(tmp_path)))
+        assert found.problems == ()
+        note_release(trace(pa.table(draw(seed)), columns), SECRET, place(str(tmp_path)), f"v{seed}")
 
 
 def test_what_samples_tell_is_right_of_the_same_persons_and_of_a_few_more(tmp_path):

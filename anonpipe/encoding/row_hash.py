@@ -22,9 +22,8 @@ two in 10^8 must not have one digest, have 128 bits from a keyed hash of texts
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,9 +43,8 @@ from anonpipe.encoding.values import (
     present,
     units_per_day,
 )
-from anonpipe.errors import InputError
 from anonpipe.rng import keyed, number_keys
-from anonpipe.storage.sketch import MAX_UNIT_SUMS, HashArray, Sketch, UnitSums, buckets_for, merge_sums
+from anonpipe.storage.sketch import HashArray
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _MODULUS = 2**64
@@ -246,7 +244,8 @@ _S31 = np.uint64(31)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _mix(state: np.uint64) -> np.uint64:
+def mix(state: np.uint64) -> np.uint64:
+    """SplitMix64's step: another number that looks unrelated."""
     state = state + _STEP
     state = (state ^ (state >> _S30)) * _FIRST
     state = (state ^ (state >> _S27)) * _SECOND
@@ -264,7 +263,7 @@ def hash_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> n
         state = _FNV_START
         for at in range(offsets[i], offsets[i + 1]):
             state = (state ^ np.uint64(data[at])) * _FNV_PRIME
-        out[i] = _mix(state)
+        out[i] = mix(state)
     return out
 
 
@@ -282,9 +281,9 @@ def add_column(
     for i in range(len(rows)):
         for lane in range(len(seeds)):
             if valid[i]:
-                rows[i, lane] += _mix(hashes[i] ^ seeds[lane])
+                rows[i, lane] += mix(hashes[i] ^ seeds[lane])
             else:
-                rows[i, lane] += _mix(_mix(seeds[lane] ^ _NULL))
+                rows[i, lane] += mix(mix(seeds[lane] ^ _NULL))
 
 
 @njit(cache=True, nogil=True)
@@ -295,9 +294,9 @@ def sum_rows(rows: npt.NDArray[np.uint64], first_row: np.uint64) -> npt.NDArray[
     """
     total = np.zeros(rows.shape[1], dtype=np.uint64)
     for i in range(len(rows)):
-        place = _mix(first_row + np.uint64(i))
+        place = mix(first_row + np.uint64(i))
         for lane in range(len(total)):
-            total[lane] += _mix(rows[i, lane] ^ place)
+            total[lane] += mix(rows[i, lane] ^ place)
     return total
 
 
@@ -451,116 +450,3 @@ def looked_up(numbers: IntArray, counts: IntArray, asked: IntArray) -> IntArray:
     """
     at = np.minimum(np.searchsorted(numbers, asked), len(numbers) - 1)
     return np.where(numbers[at] == asked, counts[at], 0)
-
-
-# --- The sketches of an input, counted while it is scanned; see `anonpipe.storage.sketch` -----------------------------
-
-_MOST_OF_RECORDS = 4_096  # Contents in a sketch of whole records or of an identifier: all, or 2,048 at least
-
-MOST_OF_PARTS = 16_384  # Contents in all sketches of records without one column together; a single one has 256 to 1,024
-
-
-@dataclass
-class Tracer:
-    """Sketches of an input, filled batch by batch."""
-
-    names: list[str]  # The columns to read: all that have a type of single values
-    columns: Mapping[str, Column]  # The job's
-    key: bytes  # Of the steward's secret
-    sketches: dict[str, Sketch] = field(default_factory=dict)
-    fingerprint: tuple[int, int] = (0, 0)  # Of released columns and identifiers
-
-    @classmethod
-    def of(cls, schema: pa.Schema, columns: Mapping[str, Column], key: bytes) -> Tracer:
-        """For an input of this schema."""
-        names = [f.name for f in schema if f.name in columns and is_supported(f.type)]
-        return cls(names, columns, key)
-
-    def add(self, batch: pa.RecordBatch, first_row: int = 0) -> HashArray:
-        """Count rows of the input; returns the lanes of their released content, shape (n_rows, 2)."""
-        released, identifiers, everything = (np.zeros((batch.num_rows, 2), dtype=np.uint64) for _ in range(3))
-        parts: dict[str, HashArray] = {}
-        dropped: list[str] = []
-        for name in self.names:
-            lanes, role = column_lanes(name, batch, self.columns), self.columns[name].role
-            if role.names_persons:
-                there = present(batch.column(name))
-                self._count(_subject("identifier", [name]), lanes[there], _MOST_OF_RECORDS)
-                identifiers += lanes
-                continue
-            everything += lanes
-            if role.released:
-                released += lanes
-                parts[name] = lanes
-            else:
-                dropped.append(name)
-        most = min(1_024, max(256, MOST_OF_PARTS // max(1, len(parts))))
-        self._count(_subject("record", parts), released, _MOST_OF_RECORDS)
-        if dropped:
-            self._count(_subject("record", [*parts, *dropped]), everything, _MOST_OF_RECORDS)
-        for name, lanes in parts.items() if len(parts) > 1 else ():
-            self._count(_subject("record", [each for each in parts if each != name]), released - lanes, most)
-        for lanes in (released, identifiers):
-            self.fingerprint = add_fingerprints(self.fingerprint, fingerprint(lanes, first_row))
-        return released
-
-    def _count(self, subject: str, lanes: HashArray, most: int) -> None:
-        numbers = keyed_rows(lanes, self.key, keyed(self.key, "second"))
-        self.sketches[subject] = self.sketches.get(subject, Sketch.empty(most)).add(numbers)
-
-
-def _subject(what: str, names: Iterable[str]) -> str:
-    """What a sketch is of: two of the same subject can be held against each other."""
-    return json.dumps([what, *sorted(names)])
-
-
-# --- The keyed sums of an input's units, counted while it is scanned; see `anonpipe.storage.sketch` -------------------
-
-
-@dataclass
-class UnitTracer:
-    """Sums of an input, filled batch by batch."""
-
-    unit: str  # The column that names persons, or whatever k counts
-    names: list[str]  # The released columns, by name; two more counts are of whole records
-    columns: Mapping[str, Column]  # The job's
-    key: bytes  # Of the steward's secret
-    sums: UnitSums  # What was counted
-
-    @classmethod
-    def of(cls, unit: str, columns: Mapping[str, Column], key: bytes, at_least: int) -> UnitTracer:
-        """For inputs of these columns, of which so many changed units are to be told from fewer."""
-        names = sorted(name for name, column in columns.items() if column.role.released)
-        return cls(unit, names, columns, key, UnitSums.empty(buckets_for(2 * at_least)))
-
-    def add(self, batch: pa.RecordBatch, kept: BoolArray | None = None) -> None:
-        """Count rows of the input, but those that are held out."""
-        batch = batch if kept is None else batch.filter(pa.array(kept))
-        lanes = {name: column_lanes(name, batch, self.columns) for name in [self.unit, *self.names]}
-        unit, none = lanes.pop(self.unit), np.zeros((batch.num_rows, 2), dtype=np.uint64)
-        combinations = self._numbers(sum((lanes[name] for name in self._unchanged), none), "combination")
-        distinct, which = np.unique(combinations, return_inverse=True)
-        places, record = self._numbers(unit, "unit"), sum(lanes.values(), none)
-        counts = [(places, self._numbers(lanes[name] + unit, "value")) for name in self.names]
-        counts.append((places, self._numbers(record + unit, "value")))
-        # by content alone: numbers of rows that are given anew every night are taken for other persons
-        counts.append((self._numbers(record, "record"), self._numbers(record, "value")))
-        buckets = self.sums.sums.shape[1]
-        parts = [self.sums]
-        for at, (name, each) in enumerate(zip([*self.names, "units", "contents"], counts, strict=True)):
-            marks = number_keys(keyed(self.key, "count", str(at), name), distinct)
-            parts.append(UnitSums.of(marks, which.reshape(-1), at, *each, buckets))
-        self.sums = merge_sums(parts)
-        if self.sums.sums.size > MAX_UNIT_SUMS:
-            raise InputError(
-                "repeat.growing counts changed persons among the records of each combination of the columns that are "
-                f"released unchanged ({', '.join(map(repr, self._unchanged))}), and there are too many; mask or "
-                "coarsen one of them"
-            )
-
-    @property
-    def _unchanged(self) -> list[str]:
-        return [name for name in self.names if self.columns[name].role.unchanged]
-
-    def _numbers(self, lanes: HashArray, what: str) -> HashArray:
-        return keyed_rows(lanes, keyed(self.key, what), keyed(self.key, what, "second"))

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from anonpipe.columns import Kind
 from anonpipe.encoding.identifiers import Repeats, digest_writers, joined, keep_in, repeats_in, runs_in
-from anonpipe.encoding.row_hash import Tracer, added, contents_of, counted, keyed_rows, row_lanes
+from anonpipe.encoding.row_hash import added, contents_of, counted, keyed_rows, row_lanes
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
+from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import GateError, JobError

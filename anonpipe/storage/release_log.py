@@ -34,10 +34,12 @@ from anonpipe.storage.sketch import Sketch, UnitSums, chance_of, shared_records
 from anonpipe.storage.versions import OutputPlace
 
 LOG = "releases.jsonl"
-_FORM = 1
+_FORM = 2
 _MARK_BYTES = 6
 
-CHANCE = 1e-6  # Probability below which an overlap is not taken for chance
+CHANCE = 1e-6  # Probability below which the best of all comparisons is not taken for chance
+_LARGEST_CELL = 8.0  # Mean records that share an excerpt, above which quotas could explain equal counts
+_RECORDS = ("record", "with dropped", "without one")  # Kinds of sketches that hold records of which columns may lack
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ class Trace:
 class StoredSketch:
     """A sketch as a log keeps it; not even the secret turns it back into records."""
 
-    on: str  # Keyed digest of its subject
+    on: str  # Keyed digest of what can be compared with it: its kind, and no name of a column
     # level, depths: the sketch's level, and of each content the level up to which it stays, packed
     level: int
     depths: str
@@ -140,12 +142,18 @@ def _stored_sketch(secret: bytes, subject: str, sketch: Sketch) -> StoredSketch:
     depths = np.array([64 - int(sketch.numbers[at]).bit_length() for at in order], dtype=np.uint8)
     counts = np.minimum(sketch.counts[order], 2**32 - 1).astype("<u4")
     return StoredSketch(
-        _hex(secret, "subject", subject),
+        _hex(secret, "subject", _comparable(subject)),
         sketch.level,
         _packed(depths),
         base64.b64encode(b"".join(marks[at] for at in order)).decode(),
         _packed(counts),
     )
+
+
+def _comparable(subject: str) -> str:
+    """Sketches of equal such texts are compared: all of identifiers, all of records, excerpts of one size."""
+    kind: str = json.loads(subject)[0]
+    return "records" if kind in _RECORDS else kind
 
 
 @lru_cache(maxsize=256)
@@ -336,6 +344,7 @@ class _Shared:
     chance: float  # Upper bound of the probability of so large an overlap by chance
     same: bool  # Whether both sketches and both numbers of rows are equal
     sampled: bool  # Whether the sketches hold only a part of the contents
+    per_content: float  # Mean number of records with equal content
 
 
 def _shared(ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int]) -> _Shared:
@@ -345,8 +354,9 @@ def _shared(ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int]) -> 
     ours_counts, theirs_counts = (np.array([table.get(m, 0) for m in keys], dtype=np.int64) for table in tables)
     share = rows[0] / max(1, rows[0] + rows[1])
     same = rows[0] == rows[1] and bool((ours_counts == theirs_counts).all()) and len(ours_counts) > 0
+    per_content = (ours_counts.sum() + theirs_counts.sum()) / max(1, 2 * len(keys))
     records = float(rows[0]) if same else shared_records(ours_counts, theirs_counts, level, rows)
-    return _Shared(records, chance_of(ours_counts, theirs_counts, share), same, level > 0)
+    return _Shared(records, chance_of(ours_counts, theirs_counts, share), same, level > 0, per_content)
 
 
 @dataclass(frozen=True)
@@ -363,14 +373,42 @@ def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> l
     ours = {subject: _stored_sketch(secret, subject, sketch) for subject, sketch in trace.sketches.items()}
     overlapping: list[_OverlappingRelease] = []
     for line in lines:
-        theirs = {common["on"]: StoredSketch(**common) for common in line["sketches"]}
+        theirs = [StoredSketch(**stored) for stored in line["sketches"]]
         rows = trace.rows, int(line["rows"])
-        shared = {s: _shared(stored, theirs[stored.on], rows) for s, stored in ours.items() if stored.on in theirs}
-        sure = {subject: common for subject, common in shared.items() if common.chance < CHANCE}
+        pairs = {subject: [other for other in theirs if other.on == stored.on] for subject, stored in ours.items()}
+        limit = CHANCE / max(1, sum(map(len, pairs.values())))
+        per_unit = max(_rows_per_unit(list(ours.values()), secret), _rows_per_unit(theirs, secret))
+        shared = {
+            subject: _shared(ours[subject], _most_alike(ours[subject], others), rows)
+            for subject, others in pairs.items()
+            if others
+        }
+        sure = {subject: common for subject, common in shared.items() if _is_sure(subject, common, limit, per_unit)}
         if sure:
             words = _overlap(trace, secret, line, shared, sure)
             overlapping.append(_OverlappingRelease(max(common.records for common in sure.values()), words, line))
     return overlapping
+
+
+def _is_sure(subject: str, shared: _Shared, limit: float, per_unit: float) -> bool:
+    """Whether the overlap is no chance; excerpts count where few records share one."""
+    if "excerpt" not in json.loads(subject)[0]:
+        return shared.chance < limit
+    # Quotas fill cells with equal numbers of other persons, and rows of one person are no independent draws
+    return shared.per_content <= _LARGEST_CELL and shared.chance ** (1.0 / per_unit) < limit
+
+
+def _most_alike(ours: StoredSketch, others: Sequence[StoredSketch]) -> StoredSketch:
+    """The sketch that has most contents in common with ours."""
+    return max(others, key=lambda other: len(ours.contents.keys() & other.contents.keys()))
+
+
+def _rows_per_unit(sketches: Sequence[StoredSketch], secret: bytes) -> float:
+    """Records per value of the identifier that repeats most, 1 without one."""
+    # Rows of a person share values, so that excerpts of them are no independent draws
+    identifier = _hex(secret, "subject", "identifier")
+    of_identifiers = [[n for _, n in sketch.contents.values()] for sketch in sketches if sketch.on == identifier]
+    return max((sum(counts) / len(counts) for counts in of_identifiers if counts), default=1.0)
 
 
 def _largest(overlapping: Sequence[_OverlappingRelease]) -> list[str]:
@@ -387,15 +425,16 @@ def _overlap(
 ) -> str:
     """The text on an overlapping release: equal, changed, added and missing records."""
     then, now = int(line["rows"]), trace.rows
-    wider = [match for subject, match in shared.items() if _holds(subject, trace.columns)]
+    kinds = {subject: json.loads(subject)[0] for subject in shared}
+    wider = [match for subject, match in shared.items() if kinds[subject] in ("record", "with dropped")]
     if any(match.same for match in wider):
         return _SAME_PERSONS.format(rows=now, time=line["time"], **_columns_since(trace, secret, line))
     equal = min(max((match.records for match in wider), default=0.0), then, now)
-    persons = [match.records for subject, match in sure.items() if json.loads(subject)[0] == "identifier"]
-    others = {s: match.records for s, match in sure.items() if json.loads(s)[0] == "record"}
+    persons = [match.records for subject, match in sure.items() if kinds[subject] == "identifier"]
+    others = {s: match.records for s, match in sure.items() if kinds[s] != "identifier"}
     updated = [s for s, records in others.items() if records > 1.1 * equal + 20]
     common = max(persons or [equal, *(others[subject] for subject in updated)])
-    updated = [subject for subject in updated if len(json.loads(subject)) == len(trace.columns)]
+    updated = [subject for subject in updated if kinds[subject] == "without one"]
     samples = ", judged by samples" if any(match.sampled for match in shared.values()) else ""
     same, changed, added, gone = _parts(equal, common, then, now)
     return (
@@ -405,12 +444,6 @@ def _overlap(
         f"{samples}; {_COLUMNS.format(**_columns_since(trace, secret, line))}, "
         f"{len(updated)} with new values in many records{_by_identifiers_alone(sure)}"
     )
-
-
-def _holds(subject: str, columns: Sequence[str]) -> bool:
-    """Whether a sketch covers all these columns, so that equal contents are equal in them."""
-    what, *names = json.loads(subject)
-    return what == "record" and set(columns) <= set(names)
 
 
 def _columns_since(trace: Trace, secret: bytes, line: Mapping[str, Any]) -> dict[str, int]:

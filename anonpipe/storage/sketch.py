@@ -37,6 +37,11 @@ class Sketch:
         """The sketch of no record."""
         return cls(0, np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64), most)
 
+    @classmethod
+    def nothing(cls, most: int) -> Sketch:
+        """A sketch that stays empty, and with it what it is merged with."""
+        return cls(64, np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64), most)
+
     def add(self, numbers: HashArray, counts: IntArray | None = None, level: int = 0) -> Sketch:
         """The sketch with further records, or with another sketch's contents.
 
@@ -49,14 +54,14 @@ class Sketch:
         """
         level = max(level, self.level)
         weights = np.ones(len(numbers), dtype=np.int64) if counts is None else counts
-        inside = numbers <= _border(level)
-        numbers_all = np.concatenate([self.numbers[self.numbers <= _border(level)], numbers[inside]])
+        inside = numbers <= border_of(level)
+        numbers_all = np.concatenate([self.numbers[self.numbers <= border_of(level)], numbers[inside]])
         distinct, which = np.unique(numbers_all, return_inverse=True)
         sums = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(sums, which, np.concatenate([self.counts[self.numbers <= _border(level)], weights[inside]]))
+        np.add.at(sums, which, np.concatenate([self.counts[self.numbers <= border_of(level)], weights[inside]]))
         while len(distinct) > self.most:
             level += 1
-            inside_border = distinct <= _border(level)
+            inside_border = distinct <= border_of(level)
             distinct, sums = distinct[inside_border], sums[inside_border]
         return Sketch(level, distinct, sums, self.most)
 
@@ -65,7 +70,7 @@ class Sketch:
         return self.add(other.numbers, other.counts, other.level)
 
 
-def _border(level: int) -> np.uint64:
+def border_of(level: int) -> np.uint64:
     """The largest number that begins with so many zero bits."""
     return np.uint64((1 << (64 - level)) - 1)
 

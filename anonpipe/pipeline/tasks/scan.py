@@ -14,8 +14,6 @@ from anonpipe.encoding.identifiers import FOLDER, DigestWriter, Save, digest_wri
 from anonpipe.encoding.row_hash import (
     LUMP,
     Contents,
-    Tracer,
-    UnitTracer,
     add_fingerprints,
     canonical_order,
     column_keys,
@@ -24,6 +22,7 @@ from anonpipe.encoding.row_hash import (
     identifier_lanes,
 )
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
+from anonpipe.encoding.tracers import Tracer, UnitTracer
 from anonpipe.encoding.values import plain
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job

@@ -1,0 +1,255 @@
+"""Sketches of an input for the release logs, filled while it is scanned; see `anonpipe.storage.sketch`.
+
+Records and identifiers are compared by their values alone. Contents stay equal
+if columns are renamed or reordered, if numbers or dates are stored as text, and
+if the case of texts changes; excerpts of them also if columns join or leave.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+
+from anonpipe.columns import Column, Kind
+from anonpipe.encoding.row_hash import (
+    add_column,
+    add_fingerprints,
+    column_lanes,
+    fingerprint,
+    keyed_rows,
+    mix,
+    number_words,
+    value_words,
+)
+from anonpipe.encoding.values import is_supported, plain, positions, present
+from anonpipe.errors import InputError
+from anonpipe.rng import keyed, number_keys
+from anonpipe.storage.sketch import MAX_UNIT_SUMS, HashArray, Sketch, UnitSums, border_of, buckets_for, merge_sums
+from anonpipe.types import BoolArray
+
+MOST_OF_RECORDS = 4_096  # Contents in a sketch of whole records or of an identifier: all, or 2,048 at least
+MOST_OF_PARTS = 16_384  # Contents in all sketches of records without one column together; a single one has 256 to 1,024
+MOST_OF_EXCERPTS = 512
+EXCERPTS = (2, 3)  # Values of a record in an excerpt of it
+FULL_CELL = 16  # Mean records of an excerpt, above which it tells no persons apart and is counted no further
+MOST_COLUMNS = 8  # Of which excerpts are taken; no name decides which
+_KINDS = (
+    Kind.CONTINUOUS,
+    Kind.DATE,
+    Kind.INTEGER,
+    Kind.ORDINAL,
+    Kind.CATEGORICAL,
+    Kind.BINARY,
+)  # Those of most values first
+_SEEDS = np.array([0x243F6A8885A308D3, 0x13198A2E03707344], dtype=np.uint64)  # Of the two lanes, whatever the column
+
+_NUMBER = r"^[+-]?\d{1,15}(\.\d{1,12})?$"
+_DATE = r"^\d{4}-\d{2}-\d{2}$"
+
+
+@dataclass
+class Tracer:
+    """Sketches of an input, filled batch by batch."""
+
+    names: list[str]  # The columns to read: all that have a type of single values
+    columns: Mapping[str, Column]  # The job's
+    key: bytes  # Of the steward's secret
+    sketches: dict[str, Sketch] = field(default_factory=dict)
+    fingerprint: tuple[int, int] = (0, 0)  # Of released columns and identifiers
+
+    @classmethod
+    def of(cls, schema: pa.Schema, columns: Mapping[str, Column], key: bytes) -> Tracer:
+        """For an input of this schema."""
+        names = [f.name for f in schema if f.name in columns and is_supported(f.type)]
+        return cls(names, columns, key)
+
+    def add(self, batch: pa.RecordBatch, first_row: int = 0) -> HashArray:
+        """Count rows of the input; returns the lanes of their released content, shape (n_rows, 2)."""
+        lanes, identifiers, released = (np.zeros((batch.num_rows, 2), dtype=np.uint64) for _ in range(3))
+        parts: dict[str, HashArray] = {}
+        dropped: dict[str, HashArray] = {}
+        words: dict[str, tuple[HashArray, BoolArray]] = {}
+        for name in self.names:
+            role, of_column = self.columns[name].role, column_lanes(name, batch, self.columns)
+            column = comparable_words(batch.column(name))
+            values = _value_lanes(*column)
+            if role.names_persons:
+                identifiers += of_column
+                self._count(_subject("identifier", [name]), values[column[1]], MOST_OF_RECORDS)
+                continue
+            words[name] = column
+            if role.released:
+                lanes += of_column
+                released += values
+                parts[name] = values
+            else:
+                dropped[name] = values
+        most = min(1_024, max(256, MOST_OF_PARTS // max(1, len(parts))))
+        self._count(_subject("record", parts), released, MOST_OF_RECORDS)
+        if dropped:
+            self._count(_subject("with dropped", [*parts, *dropped]), sum(dropped.values(), released), MOST_OF_RECORDS)
+        for name, values in parts.items() if len(parts) > 1 else ():
+            self._count(_subject("without one", [other for other in parts if other != name]), released - values, most)
+        self._count_excerpts(words)
+        for part in (lanes, identifiers):
+            self.fingerprint = add_fingerprints(self.fingerprint, fingerprint(part, first_row))
+        return lanes
+
+    def _count_excerpts(self, columns: Mapping[str, tuple[HashArray, BoolArray]]) -> None:
+        """Count pairs and triples of values: some are the same whatever columns join, leave or change."""
+        names = sorted(columns, key=lambda name: _KINDS.index(self.columns[name].kind))[:MOST_COLUMNS]
+        if len(names) < min(EXCERPTS):
+            return
+        key = keyed(self.key, "values of excerpts")
+        nothing = np.zeros(len(columns[names[0]][0]), dtype=np.uint64)
+        values = [number_keys(key, columns[name][0]) for name in names] + [nothing]
+        there = [columns[name][1] for name in names] + [np.ones(len(nothing), dtype=np.bool_)]
+        numbers = np.empty(len(nothing), dtype=np.uint64)
+        for size in EXCERPTS:
+            for subset in itertools.combinations(range(len(names)), size):
+                subject = _subject(f"excerpt of {size}", [names[at] for at in subset])
+                sketch = self.sketches.get(subject, Sketch.empty(MOST_OF_EXCERPTS))
+                a, b, c = (*subset, -1)[:3]
+                whole = there[a] & there[b] & there[c]
+                count = _excerpts(values[a], values[b], values[c], whole, border_of(sketch.level), numbers)
+                sketch = sketch.add(numbers[:count])
+                crowded = sketch.counts.sum() > FULL_CELL * max(64, len(sketch.counts))
+                self.sketches[subject] = Sketch.nothing(MOST_OF_EXCERPTS) if crowded else sketch
+
+    def _count(self, subject: str, lanes: HashArray, most: int) -> None:
+        numbers = keyed_rows(lanes, self.key, keyed(self.key, "second"))
+        self.sketches[subject] = self.sketches.get(subject, Sketch.empty(most)).add(numbers)
+
+
+def _subject(kind: str, names: Iterable[str]) -> str:
+    """What a sketch is of; only those of comparable kinds are compared."""
+    return json.dumps([kind, *sorted(names)])
+
+
+def comparable_words(array: pa.Array) -> tuple[HashArray, BoolArray]:
+    """`value_words` in which numbers and ISO dates in texts equal those of other types, and case does not matter.
+
+    Examples
+    --------
+    >>> texts, numbers = pa.array(["0041", "2.50", "Ward"]), pa.array([41.0, 2.5, 0.0])
+    >>> (comparable_words(texts)[0] == comparable_words(numbers)[0]).tolist()
+    [True, True, False]
+    >>> bool(comparable_words(pa.array(["ward "]))[0][0] == comparable_words(texts)[0][2])
+    True
+    """
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        array = array.dictionary_encode()
+    if not pa.types.is_dictionary(array.type):
+        return value_words(array)
+    entries = plain(array.dictionary)
+    words = _text_words(entries) if pa.types.is_string(entries.type) else value_words(entries)[0]
+    return np.append(words, np.uint64(0))[positions(array.indices, len(words))], present(array)
+
+
+def _text_words(texts: pa.Array) -> HashArray:
+    texts = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+    words = value_words(texts)[0].copy()
+    for pattern, standard, to_words in ((_NUMBER, "0", _numbers_in), (_DATE, "1970-01-01", _days_in)):
+        matching = pc.fill_null(pc.match_substring_regex(texts, pattern), False)
+        chosen = matching.to_numpy(zero_copy_only=False)
+        if chosen.any():
+            words[chosen] = to_words(pc.if_else(matching, texts, standard))[chosen]
+    return words
+
+
+def _numbers_in(texts: pa.Array) -> HashArray:
+    return number_words(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
+
+
+def _days_in(texts: pa.Array) -> HashArray:
+    return value_words(pc.strptime(texts, "%Y-%m-%d", "s", error_is_null=True))[0]
+
+
+def _value_lanes(words: HashArray, valid: BoolArray) -> HashArray:
+    """Two numbers of each value, whatever its column is called; zeros for a null. Shape (n_rows, 2)."""
+    lanes = np.zeros((len(words), 2), dtype=np.uint64)
+    add_column(lanes, words, valid, _SEEDS)
+    lanes[~valid] = 0
+    return lanes
+
+
+@njit(cache=True, nogil=True)
+def _excerpts(
+    a: npt.NDArray[np.uint64],
+    b: npt.NDArray[np.uint64],
+    c: npt.NDArray[np.uint64],
+    there: npt.NDArray[np.bool_],
+    border: np.uint64,
+    out: npt.NDArray[np.uint64],
+) -> int:
+    """Numbers of the sums of three values, those up to a border, into `out`; returns how many.
+
+    Shapes: all but the border (n,).
+    """
+    count = 0
+    for row in range(len(a)):
+        number = mix(a[row] + b[row] + c[row])
+        if number <= border and there[row]:
+            out[count] = number
+            count += 1
+    return count
+
+
+# --- The keyed sums of an input's units
+
+
+@dataclass
+class UnitTracer:
+    """Sums of an input, filled batch by batch."""
+
+    unit: str  # The column that names persons, or whatever k counts
+    names: list[str]  # The released columns, by name; two more counts are of whole records
+    columns: Mapping[str, Column]  # The job's
+    key: bytes  # Of the steward's secret
+    sums: UnitSums  # What was counted
+
+    @classmethod
+    def of(cls, unit: str, columns: Mapping[str, Column], key: bytes, at_least: int) -> UnitTracer:
+        """For inputs of these columns, of which so many changed units are to be told from fewer."""
+        names = sorted(name for name, column in columns.items() if column.role.released)
+        return cls(unit, names, columns, key, UnitSums.empty(buckets_for(2 * at_least)))
+
+    def add(self, batch: pa.RecordBatch, kept: BoolArray | None = None) -> None:
+        """Count rows of the input, but those that are held out."""
+        batch = batch if kept is None else batch.filter(pa.array(kept))
+        lanes = {name: column_lanes(name, batch, self.columns) for name in [self.unit, *self.names]}
+        unit, none = lanes.pop(self.unit), np.zeros((batch.num_rows, 2), dtype=np.uint64)
+        combinations = self._numbers(sum((lanes[name] for name in self._unchanged), none), "combination")
+        distinct, which = np.unique(combinations, return_inverse=True)
+        places, record = self._numbers(unit, "unit"), sum(lanes.values(), none)
+        counts = [(places, self._numbers(lanes[name] + unit, "value")) for name in self.names]
+        counts.append((places, self._numbers(record + unit, "value")))
+        # by content alone: numbers of rows that are given anew every night are taken for other persons
+        counts.append((self._numbers(record, "record"), self._numbers(record, "value")))
+        buckets = self.sums.sums.shape[1]
+        parts = [self.sums]
+        for at, (name, each) in enumerate(zip([*self.names, "units", "contents"], counts, strict=True)):
+            marks = number_keys(keyed(self.key, "count", str(at), name), distinct)
+            parts.append(UnitSums.of(marks, which.reshape(-1), at, *each, buckets))
+        self.sums = merge_sums(parts)
+        if self.sums.sums.size > MAX_UNIT_SUMS:
+            raise InputError(
+                "repeat.growing counts changed persons among the records of each combination of the columns that are "
+                f"released unchanged ({', '.join(map(repr, self._unchanged))}), and there are too many; mask or "
+                "coarsen one of them"
+            )
+
+    @property
+    def _unchanged(self) -> list[str]:
+        return [name for name in self.names if self.columns[name].role.unchanged]
+
+    def _numbers(self, lanes: HashArray, what: str) -> HashArray:
+        return keyed_rows(lanes, keyed(self.key, what), keyed(self.key, what, "second"))
