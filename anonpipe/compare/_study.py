@@ -184,7 +184,7 @@ def _measured(
     gone = None
     with open_executor(job, staging, cluster) as executor:
         try:
-            executor(measure_trial, tasks, on_done)
+            executor(_measure_trial, tasks, on_done)
         except EngineError:
             gone = EngineError(
                 f"the workers gave up over one setting, most likely out of memory; {len(results)} of {total} trials "
@@ -226,7 +226,7 @@ class Trial:
     job: dict[str, Any]  # The job's content, its input the private copy
 
 
-def measure_trial(task: Task) -> TaskResult:
+def _measure_trial(task: Task) -> TaskResult:
     """Run the job of a trial in this process, and keep its verdict and its figures.
 
     A setting that is not feasible is a result too: `problem` is its reason.
@@ -254,8 +254,8 @@ def measure_trial(task: Task) -> TaskResult:
 def told(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
     """The verdict and the figures of a trial, JSON-able."""
     failed = [[words.name(check), f"{words.measured(check)}, limit {words.limit(check)}"] for check in verdict.failed]
-    of_limits = of_gates(assessment)
-    found = (*assessment.measured, *of_analyses(assessment), *of_limits, *furthest(of_limits))
+    of_limits = _of_gates(assessment)
+    found = (*assessment.measured, *_of_analyses(assessment), *of_limits, *furthest(of_limits))
     measures = {
         one.name: {name: one.to_dict()[name] for name in KEPT} | {"disclosive": disclosive(one)} for one in found
     }
@@ -268,7 +268,7 @@ def told(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
     }
 
 
-def of_gates(assessment: Assessment) -> tuple[Measurement, ...]:
+def _of_gates(assessment: Assessment) -> tuple[Measurement, ...]:
     """What each gate on measures judges, by the gate's name, so that methods can be compared whose attacks differ."""
     judged = [(gate, gated(gate.name, assessment.measured)) for gate in MEASURED.values()]
     return tuple(replace(one, name=gate.name, title=gate.limited) for gate, one in judged if one is not None)
@@ -301,7 +301,7 @@ _ANALYSIS_FIGURES: dict[str, tuple[str, Better]] = {
 }
 
 
-def of_analyses(assessment: Assessment) -> tuple[Measurement, ...]:
+def _of_analyses(assessment: Assessment) -> tuple[Measurement, ...]:
     """What became of the recipient's analyses, all (`analyses.outside`) and each; an undefined share is left out."""
     if not assessment.analyses:
         return ()

@@ -38,7 +38,7 @@ def _figure(report: Report) -> Any:
 
     pictures = {one.name: one for one in report.pictures}
     told = report.compared.shares if report.compared else ()
-    shares = {name: [one for one in told if one.column == name] for name in names_of(report)}
+    shares = {name: [one for one in told if one.column == name] for name in _names_of(report)}
     curves = [curve for part in report.survival for curve in _curves(part)]
     count = len(shares) + len(curves) + 1
     columns = min(4, count)
@@ -62,7 +62,7 @@ def _figure(report: Report) -> Any:
     return figure
 
 
-def names_of(report: Report) -> list[str]:
+def _names_of(report: Report) -> list[str]:
     """The columns that both tables have, in the order of the release."""
     return [column.name for column in report.columns if column.treatment in ("synthetic", "unchanged")]
 

@@ -50,18 +50,18 @@ def _method(step: str, options: Any, registry: Any) -> MethodLine:
     record = registry.get(options.method)
     texts = {"published": record.published, "reference": record.reference, "keeps": getattr(record, "keeps", "")}
     form = getattr(options, "form", None) or getattr(options, "moments", None)
-    texts["keeps"] = of_form(texts["keeps"], form) if form else texts["keeps"]
+    texts["keeps"] = _of_form(texts["keeps"], form) if form else texts["keeps"]
     return MethodLine(step=step, name=options.method, options=_told(options), **texts)
 
 
-def of_form(keeps: str, form: str) -> str:
+def _of_form(keeps: str, form: str) -> str:
     """Of what a method of several forms keeps, what is said of one form.
 
     Examples
     --------
-    >>> of_form("exact: means; groups too; expected: means on average", "exact")
+    >>> _of_form("exact: means; groups too; expected: means on average", "exact")
     'means; groups too'
-    >>> of_form("means and covariances", "exact")
+    >>> _of_form("means and covariances", "exact")
     'means and covariances'
     """
     found = re.search(rf"(?:^|; ){re.escape(form)}: (.*?)(?=; \w+: |$)", keeps)

@@ -177,9 +177,9 @@ def known_attribute(
     if width < 2:
         raise InputError("there is one column only; this attack needs one to know and one to guess")
     n_groups = len(given.sizes)
-    guesser = {"closest": by_closest, "moments": by_moments, "mean": by_mean}[guess](given)
+    guesser = {"closest": _by_closest, "moments": _by_moments, "mean": _by_mean}[guess](given)
     other = others(n_groups, rng)[given.group]
-    own, elsewhere, mean = (RecoveryTally(given.group, n_groups, tolerance) for _ in range(3))
+    own, elsewhere, mean = (_RecoveryTally(given.group, n_groups, tolerance) for _ in range(3))
     of_mean = np.abs(given.released.mean(axis=0) - given.original)
     by_known = []
     for known in range(width):
@@ -267,7 +267,7 @@ def collusion(
     given = attacked(original, released, labels, tolerance, names, of)
     changed = np.abs(given.sums(given.released) - given.sums(given.original))[given.group]
     from_mean = np.abs(given.means(given.released)[given.group] - given.original)
-    pooled, alone = (RecoveryTally(given.group, len(given.sizes), tolerance) for _ in range(2))
+    pooled, alone = (_RecoveryTally(given.group, len(given.sizes), tolerance) for _ in range(2))
     pooled.add(changed)
     alone.add(from_mean)
     share, low, high = grouped_share(pooled.hits, pooled.trials)
@@ -314,7 +314,7 @@ _NOTHING = 1e-9  # Share of a group's largest spread below which a direction or 
 _CHUNK = 4_000_000  # Numbers held at once for the groups' scatters (32 MB)
 
 
-def by_closest(given: Attacked) -> Guesser:
+def _by_closest(given: _Attacked) -> Guesser:
     """The released record of the attacked group that is closest in the known column."""
 
     def errors(known: int, group: IntArray) -> FloatArray:
@@ -325,7 +325,7 @@ def by_closest(given: Attacked) -> Guesser:
     return errors
 
 
-def by_mean(given: Attacked) -> Guesser:
+def _by_mean(given: _Attacked) -> Guesser:
     """The mean of the attacked group's released records."""
     means = given.means(given.released)
 
@@ -368,10 +368,10 @@ def closest_in_group(values: FloatArray, groups: IntArray, asked: FloatArray, as
     return out
 
 
-def by_moments(given: Attacked) -> Guesser:
+def _by_moments(given: _Attacked) -> Guesser:
     """The record that the moments of the released group and the known value leave."""
     means = given.means(given.released)
-    directions, rank = group_directions(given)
+    directions, rank = _group_directions(given)
     sizes, width, spread = given.sizes, means.shape[1], (directions**2).sum(axis=(1, 2))
     chunk = max(1, _CHUNK // (directions.shape[1] * width))
 
@@ -407,7 +407,7 @@ def by_moments(given: Attacked) -> Guesser:
     return errors
 
 
-def group_directions(given: Attacked) -> tuple[FloatArray, IntArray]:
+def _group_directions(given: _Attacked) -> tuple[FloatArray, IntArray]:
     """diag(s) Vᵀ of each released group, padded with zeros, and its rank."""
     centred = given.released - given.means(given.released)[given.group]
     sizes, width = given.sizes, centred.shape[1]
@@ -436,7 +436,7 @@ STEPS = (1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True)
-class Attacked:
+class _Attacked:
     """Whole groups, original and released."""
 
     # original, released: features, shape (n_rows, width)
@@ -475,7 +475,7 @@ def attacked(
     tolerance: float,
     names: Sequence[str] | None,
     of: int | None,
-) -> Attacked:
+) -> _Attacked:
     """Check what was given."""
     old, new = checked_tables(original, released, least_rows=1)
     given = np.asarray(labels)
@@ -489,7 +489,7 @@ def attacked(
         raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number, in units of the features")
     group = np.unique(given, return_inverse=True)[1].reshape(-1).astype(np.int64)
     order, starts = sort_groups(group)
-    return Attacked(
+    return _Attacked(
         old, new, group, order, starts, column_names(names, old.shape[1]), records_of(of, len(old), "records attacked")
     )
 
@@ -502,7 +502,7 @@ def others(n_groups: int, rng: np.random.Generator) -> IntArray:
     return other
 
 
-class RecoveryTally:
+class _RecoveryTally:
     """Counts of errors within tolerances, and within one of them by group."""
 
     def __init__(self, group: IntArray, n_groups: int, tolerance: float) -> None:

@@ -170,7 +170,7 @@ def scan_nearest(
         tile = ((features[first : first + _TILE] - centre) / unit).astype(np.float32)
         norms = np.einsum("ij,ij->i", tile, tile, dtype=np.float64).astype(np.float32)
         for part in parts:
-            keep_nearer(
+            _keep_nearer(
                 features,
                 first,
                 queries[part],
@@ -191,7 +191,7 @@ _CHUNK = 128  # Queries whose estimates are looked at together, so that the comp
 
 
 @nb.njit(cache=True, nogil=True)
-def keep_nearer(
+def _keep_nearer(
     features: FloatArray,
     first: int,
     queries: FloatArray,

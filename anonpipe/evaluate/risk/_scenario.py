@@ -297,14 +297,14 @@ def key_matches(
     - `blocks`, `own_blocks`: a number of what the unchanged columns known hold, equal where these are; shapes (n,) and
       (m,).
     - `owners`: what is told of each released record: its own number, or one of its group, shape (n,).
-    - `own`: starts, places and weights as of `nearest_of_block`: what counts as the own record of each.
+    - `own`: starts, places and weights as of `_nearest_of_block`: what counts as the own record of each.
     """
     order = np.argsort(blocks, kind="stable")
     ordered = blocks[order]
     begins, ends = (np.searchsorted(ordered, own_blocks, side=side) for side in ("left", "right"))
     sorted_points = np.ascontiguousarray(points[order], dtype=np.float64)
     asked = np.ascontiguousarray(queries, dtype=np.float64)
-    found = nearest_of_block(sorted_points, owners[order], begins, ends, asked, *own)
+    found = _nearest_of_block(sorted_points, owners[order], begins, ends, asked, *own)
     return KeyMatches(*found)
 
 
@@ -356,7 +356,7 @@ def reach(squared: Squared) -> Squared:
 
 
 @nb.njit(cache=True, nogil=True)
-def nearest_of_block(
+def _nearest_of_block(
     points: FloatArray,
     owners: IntArray,
     begins: IntArray,
@@ -373,7 +373,7 @@ def nearest_of_block(
     Examples
     --------
     >>> points, told = np.array([[1.0], [1.0], [3.0]]), np.array([7, 8, 7])
-    >>> nearest_of_block(points, told, np.array([0]), np.array([3]), np.array([[0.0]]),
+    >>> _nearest_of_block(points, told, np.array([0]), np.array([3]), np.array([[0.0]]),
     ...                  np.array([0, 1]), np.array([7]), np.array([0.5]))
     (array([1.]), array([2]), array([0.5]))
     """

@@ -64,7 +64,7 @@ class Predicates:
             values, here = records.cells[column, records.orders[column]], self.columns == column
             begins[here] = np.searchsorted(values, self.low[here], side="left")
             ends[here] = np.searchsorted(values, self.high[here], side="right")
-        counts, rows = find_met(records.cells, records.orders, begins, ends, self.columns, self.low, self.high, most)
+        counts, rows = _find_met(records.cells, records.orders, begins, ends, self.columns, self.low, self.high, most)
         return Matches(counts, rows + offset * counts)
 
     def __len__(self) -> int:
@@ -81,14 +81,16 @@ def _filled(cells: FloatArray) -> FloatArray:
 _LARGEST = float(np.finfo(np.float64).max)
 
 
-def on_one_column(released: FloatArray, categories: Sequence[int], wanted: int, rng: np.random.Generator) -> Predicates:
+def _on_one_column(
+    released: FloatArray, categories: Sequence[int], wanted: int, rng: np.random.Generator
+) -> Predicates:
     """Predicates on one column: no larger than the smallest value, no smaller than the largest, null, or a rare value.
 
     Shapes: released (n_rows, n_columns).
 
     Examples
     --------
-    >>> found = on_one_column(np.array([[1.0], [2.0], [2.0]]), [], 10, np.random.default_rng(0))
+    >>> found = _on_one_column(np.array([[1.0], [2.0], [2.0]]), [], 10, np.random.default_rng(0))
     >>> list(zip(found.low[1:, 0].tolist(), found.high[:, 0].tolist()))  # at most 1, at least 2, exactly 1
     [(2.0, 1.0), (1.0, 1.7976931348623157e+308)]
     """
@@ -107,7 +109,7 @@ def on_one_column(released: FloatArray, categories: Sequence[int], wanted: int, 
     return Predicates(table[:, :1].astype(np.int64), table[:, 1:2], table[:, 2:])
 
 
-def on_several_columns(
+def _on_several_columns(
     released: FloatArray, categories: Sequence[int], wanted: int, rng: np.random.Generator
 ) -> Predicates:
     """Predicates on `SEVERAL` columns (or all) that one of some released records alone meets."""
@@ -149,9 +151,9 @@ def candidates(
 ) -> dict[str, Predicates]:
     """Predicates of both sorts that may single out a released record; the whole release decides."""
     kept = _KEPT * wanted
-    found = {"one": on_one_column(released, categories, kept, rng)}
+    found = {"one": _on_one_column(released, categories, kept, rng)}
     if released.shape[1] > 1:
-        found["several"] = on_several_columns(released, categories, kept, rng)
+        found["several"] = _on_several_columns(released, categories, kept, rng)
     return found
 
 
@@ -276,7 +278,7 @@ MEASURE = RiskMeasure(
 
 
 @nb.njit(cache=True, nogil=True)
-def find_met(
+def _find_met(
     cells: FloatArray,
     orders: IntArray,
     begins: IntArray,
@@ -294,7 +296,7 @@ def find_met(
     Examples
     --------
     >>> cells, one = np.array([[1.0, 2.0, 3.0]]), np.array([[0]])
-    >>> find_met(cells, np.array([[0, 1, 2]]), np.array([[1]]), np.array([[3]]), one, one + 2.0, one + 9.0, 5)
+    >>> _find_met(cells, np.array([[0, 1, 2]]), np.array([[1]]), np.array([[3]]), one, one + 2.0, one + 9.0, 5)
     (array([2]), array([3]))
     """
     n, size = columns.shape
