@@ -293,7 +293,9 @@ def test_many_columns_for_the_records_are_asked_about_as_the_plan_refuses_them(t
         ((1_980, 20), "error", None),
         ((7_982, 18), None, "local_synthesis"),
         ((600, 18, 2), None, "local_synthesis"),
-        ((500, 400, 40), "error", None),  # more than a few, and too few for covariances
+        ((500, 400, 40), "merge", "local_synthesis"),  # more than a few, and too few for covariances
+        *(((3_297, 1_346, 794, rare), "merge", "local_synthesis") for rare in (3, 5, 19, 20)),
+        ((3_297, 1_346, 794, 60), "error", "local_synthesis"),
         ((500, 60, 4), "merge", None),  # of groups only the 4 are moved, of masks the 60, too
         ((500, 400, 60), "error", "local_synthesis"),
         ((30, 20, 2), "merge", None),
@@ -311,7 +313,7 @@ def test_a_status_of_a_few_persons_joins_another_and_no_more(tmp_path, sizes, sm
     told = yaml.safe_load(text)
     assert told.get("strata") == (small and {"by": ["status"], "small": small})
     assert told["columns"]["status"]["role"] == ("survival_status" if small else "masked")
-    assert ("CHECK: nearly all have one value" in text) == (small is None)
+    assert ("CHECK: a value is too rare for a stratum" in text) == (small is None)
     assert told.get("mask", {}).get("method") == mask
     assert ("nearly nobody has one of the values" in text) == (small == "merge")
 

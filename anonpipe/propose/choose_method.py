@@ -82,13 +82,13 @@ def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int 
     if several := _of_several(looks, guesses):
         return Road(None, f"masks count rows, and {quoted(several)} names units of several: groups hold k of these")
     masked = [look for look in looks if guesses[look.name].role.synthesized]
-    width = sum(_width(look, guesses[look.name]) for look in masked)
+    width = _feature_columns(looks, guesses)
     strata = _strata(looks, guesses, rows)
     least = max(FEW_RECORDS, width + 2)
-    merge = _can_join(strata, max(k, width + 2), max(MERGED, width + 2))
+    merge = strata.min() < least and _can_join(strata, max(MERGED, width + 2))
     if strata.min() < least and not merge:
         few = f"the table, or a stratum of it, has fewer than the {least} records that masks need for it"
-        return Road(None, few, _can_join(strata, k, k))
+        return Road(None, few, _can_join(strata, k))
     kept = _kept(masked, guesses)
     smallest = int(strata[strata >= least].min()) if (strata >= least).any() else rows
     crowded = kept.columns > 0 and membership_from_moments(max(2, smallest), kept) > TOLD
@@ -110,11 +110,10 @@ def _kept(masked: Sequence[Look], guesses: Mapping[str, Guess]) -> EffectiveDime
 
 
 def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: int, k: int = 5) -> dict[str, Guess]:
-    """The same with a status masked that nearly all have, and its time, where no strata can be made of it.
+    """The same with a masked status and time, if a value is too rare for a stratum and can join no other.
 
-    That is where a value of fewer than k persons can join no other, which ends the run, or of a few k, whose other
-    categories would be suppressed inside the stratum; and where so few have another value than most that nobody could
-    measure what groups give away of it (`tells_strata`), and a mask, which could do without groups, has too few.
+    Of fewer than k persons it ends the run. Of a few k, other categories would be suppressed inside the stratum, and
+    what groups give away of it could not be measured (`tells_strata`).
 
     Examples
     --------
@@ -127,8 +126,11 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
     """
     status = next((look for look in looks if guesses[look.name].role is Role.SURVIVAL_STATUS), None)
     strata = _strata(looks, guesses, rows)
-    if _can_join(strata, k, k):
-        strata = strata[strata >= k]
+    # Of a mask all that have fewer records than it needs, in groups those of fewer than k
+    of_mask = k if _of_several(looks, guesses) else max(MERGED, _feature_columns(looks, guesses) + 2)
+    least = of_mask if strata.min() < FEW_RECORDS and _can_join(strata, of_mask) else k
+    if _can_join(strata, least):
+        strata = strata[strata >= least]
     if status is None:
         return guesses
     if strata.min() >= SMALL_STRATUM * k and (strata.min() >= FEW_RECORDS or tells_strata(looks, guesses, rows)):
@@ -143,8 +145,8 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
 
 
 _RARE_STATUS = (
-    "CHECK: nearly all have one value. Strata of so few would tell it of who is found, so that it is masked as any "
-    "other column; fewer than k who have a value are released with another. Survival curves of them would tell little"
+    "CHECK: a value is too rare for a stratum, which would disclose the status of its few records. So the status is "
+    "masked as any other column; values of fewer than k are released as others. Survival curves of so few say little"
 )
 
 _TIME_OF_FEW = "CHECK: a time until an event of so few that its status is masked, and no survival curve is held"
@@ -185,10 +187,14 @@ def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> F
     return np.array([float(rows)])
 
 
-def _can_join(strata: Floats, small: int, large: int) -> bool:
-    """Whether some strata are small, and all others large: two or more, of which one may be of their event status."""
-    few, many = int((strata < small).sum()), int((strata >= large).sum())
-    return 0 < few == len(strata) - many and many > 1
+def _can_join(strata: Floats, least: int) -> bool:
+    """Whether some strata have fewer records, and two or more have as many: these have both event statuses."""
+    small = strata < least
+    return bool(small.any()) and int((~small).sum()) > 1
+
+
+def _feature_columns(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> int:
+    return sum(_width(look, guesses[look.name]) for look in looks if guesses[look.name].role.synthesized)
 
 
 def _width(look: Look, guessed: Guess) -> int:
