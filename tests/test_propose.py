@@ -933,11 +933,22 @@ def test_numbers_beyond_all_bounds_are_no_reason_to_fail(tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("name", ["patient_nr", "patient_number", "PatientNr", "Patientennummer", "pat_no"])
-def test_one_person_twice_leaves_his_number_a_number_of_persons(name: str) -> None:
+def test_one_person_twice_makes_no_unit_of_his_number(name: str) -> None:
     number = np.append(np.arange(400) + 1, 7)
     age = np.random.default_rng(1).integers(18, 99, 401)
-    found = guess(look_at(pa.table({name: number, "age": age})))[name]
-    assert found.role is Role.UNIT and found.reason.startswith("CHECK: its name says so")
+    guesses = guess(looks := look_at(pa.table({name: number, "age": age})))
+    assert guesses[name].role is Role.DROPPED and "399 of its 400 values occur once" in guesses[name].reason
+    assert road(looks, guesses, 401).mask == "local_synthesis"
+
+
+def test_names_of_schools_are_no_unit_and_patients_with_one_visit_are() -> None:
+    """Of both columns most values occur once; rows of a patient agree in the year of birth."""
+    rng = np.random.default_rng(2)
+    schools = {"school_name": [f"School {at}" for at in rng.integers(0, 8_000, 4_000)], "pupils": np.arange(4_000) % 77}
+    assert guess(look_at(pa.table(schools)))["school_name"].role is Role.DROPPED
+    who = np.repeat(np.arange(1_400), rng.choice([1, 2, 3], 1_400, p=[0.7, 0.2, 0.1]))
+    visits = {"patient_id": who, "born": rng.integers(1930, 2000, 1_400)[who], "cost": rng.lognormal(5, 1, len(who))}
+    assert guess(look_at(pa.table(visits)))["patient_id"].role is Role.UNIT
 
 
 def test_numbers_of_persons_are_the_unit_beside_numbers_of_visits(tmp_path):

@@ -252,7 +252,8 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
         return guesses
     named = [look for look in looks if guesses[look.name].role is Role.UNIT]
     certain = [look for look in asked if found.get(look.name) is Sureness.CERTAIN]
-    unit = max(named or certain, key=lambda look: look.distinct, default=None)
+    by_name = [look for look in asked if look.name in found and names_unit(look.name)]
+    unit = max(named or certain or by_name, key=lambda look: look.distinct, default=None)
     changed, values = dict(guesses), {look.name: look.distinct for look in asked}
     for name in found:
         guessed = guesses[name]
@@ -392,7 +393,13 @@ def _alone(look: Look) -> Guess:
     if is_index(look.name) and look.distinct == look.filled:
         return Guess(kind, Role.DROPPED, _INDEX)
     if reason := _identifying(look):
-        return Guess(kind, Role.UNIT if reason is _REPEATING else Role.IDENTIFIER, reason)
+        if reason is not _REPEATING:
+            return Guess(kind, Role.IDENTIFIER, reason)
+        once = int((np.bincount(look.codes[look.codes >= 0]) == 1).sum())
+        if once < MOSTLY_ONCE * look.distinct:
+            return Guess(kind, Role.UNIT, reason)
+        # `_by_repeats` makes it the unit where rows of a value agree in other columns
+        return Guess(kind, Role.DROPPED, _NAMESAKES.format(once=once, values=look.distinct))
     if form is not None:
         return Guess(Kind.INTEGER, Role.DROPPED, form.reason)
     if look.numbers is None and _too_many(look):
@@ -429,6 +436,13 @@ def _identifying(look: Look) -> str:
         return "no value occurs twice in the sample; if it is a measurement, write role: masked"
     return ""
 
+
+MOSTLY_ONCE = 0.5  # Share of values that occur once, from which on repeats are taken for errors or namesakes
+
+_NAMESAKES = (
+    "CHECK: its name is one of persons, and {once:,} of its {values:,} values occur once: repeats may be errors "
+    "or namesakes, and k counts rows; if rows of one value are of one person, write role: unit"
+)
 
 _REPEATING = (
     "CHECK: its name says so, and its values repeat: k counts these units, of which each may have several rows; if "
