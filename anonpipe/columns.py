@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 Scalar = bool | int | float | str
 
@@ -128,6 +128,13 @@ class Column(BaseModel):
         if isinstance(content, dict) and content.get("role") in NOT_RELEASED:
             return {"kind": Kind.CATEGORICAL} | content
         return content
+
+    @field_validator("bounds", "step", "weight", mode="before")
+    @classmethod
+    def _no_truth_values(cls, given: Any, info: ValidationInfo) -> Any:
+        if any(isinstance(value, bool) for value in (given if isinstance(given, list | tuple) else [given])):
+            raise ValueError(f"{info.field_name} takes numbers; yes, no, true and false are none in YAML")
+        return given
 
     @model_validator(mode="after")
     def _consistent(self) -> Column:

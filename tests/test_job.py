@@ -9,6 +9,8 @@ import yaml
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import read_analyses
 from anonpipe.job.model import Job, load_job, parse_job, parse_setting
+from anonpipe.verify.check import held
+from anonpipe.verify.words import remedies
 
 BASE = {
     "input": "in.parquet",
@@ -325,3 +327,24 @@ def test_a_job_is_read_without_what_only_its_run_needs():
     script = f"import sys, anonpipe.job.model; print([name for name in {heavy} if name in sys.modules])"
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert told.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("key", "text"), [("bounds", "[no, yes]"), ("step", "yes"), ("weight", "true")])
+def test_truth_values_of_yaml_are_no_numbers(tmp_path, key, text):
+    path = tmp_path / "job.yaml"
+    path.write_text(f"input: a.csv\noutput: b\nk: 5\ncolumns:\n  age: {{kind: integer, {key}: {text}}}\n")
+    with pytest.raises(JobError, match=f"{key} takes numbers"):
+        load_job(path)
+
+
+def test_an_unchanged_column_outside_the_strata_is_told_with_its_remedy():
+    columns = {"age": {"kind": "integer"}, "sex": {"kind": "binary", "role": "key"}}
+    content = {"input": "a.csv", "output": "b", "k": 5, "columns": columns}
+    job = parse_job(content)
+    assert job.mask is None and any("'sex' released unchanged, and not in strata.by" in line for line in job.warnings())
+    linked = held("risk.reidentification_rate", 0.37, 0.09)
+    assert "strata.by with all columns that are released unchanged" in remedies((linked,), job.in_force)[0]
+    by_strata = parse_job(content | {"strata": {"by": ["sex"]}})
+    assert by_strata.mask is not None and by_strata.warnings() == []
+    chosen = parse_job(content | {"cluster": {"method": "kd_tree"}})
+    assert not any("strata.by" in line for line in chosen.warnings())

@@ -628,7 +628,7 @@ class Job(Options):
                 "repeat.growing does not go with decode.restore_survival_times, which releases true times: the "
                 "difference of two releases would have those of single persons"
             )
-        exact = [name for name, column in self.released.items() if column.role.unchanged and name not in self.strata.by]
+        exact = self._unchanged_outside_strata
         if exact:
             raise ValueError(
                 "repeat.growing rounds what is counted in each stratum, and of columns that are released unchanged and "
@@ -988,8 +988,20 @@ class Job(Options):
     def in_force(self) -> frozenset[str]:
         """What remedies need not name: the mask or `groups`; `normal_scores` where all columns that can, have it."""
         scored = all(column.scored for column in self.columns.values() if column.can_be_scored)
-        return frozenset(
-            {self.mask.method if self.mask is not None else "groups"} | ({"normal_scores"} if scored else set())
+        how = {self.mask.method if self.mask is not None else "groups"} | ({"normal_scores"} if scored else set())
+        return frozenset(how | ({"unchanged outside strata"} if self._unchanged_outside_strata else set()))
+
+    @property
+    def _unchanged_outside_strata(self) -> list[str]:
+        return [name for name, column in self.released.items() if column.role.unchanged and name not in self.strata.by]
+
+    @property
+    def _groups_by_default(self) -> bool:
+        """Whether groups have the methods of a job that names none."""
+        return (
+            self.mask is None
+            and self.by_groups.cluster.method == "mdav"
+            and self.by_groups.synthesize.method == "micro_perturbation"
         )
 
     @property
@@ -1074,6 +1086,12 @@ class Job(Options):
             )
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
+        if self._groups_by_default and (outside := self._unchanged_outside_strata):
+            found.append(
+                f"{', '.join(map(repr, outside))} released unchanged, and not in strata.by: so records are replaced in "
+                "groups, whose records are linked more often than those of a mask. With strata.by naming all such "
+                "columns (or role masked) and no method, local synthesis masks the table"
+            )
         if told := self.replacing.warns(self.replacing_options):
             found.append(told)
         if "reidentification_rate" in self.gates.given and self.replacing.link == "none":

@@ -144,7 +144,8 @@ def _or_mask(on: Collection[str], advice: str) -> str:
     """Advice for a disclosure risk: the default mask first, unless the job has it."""
     if "local_synthesis" in on:
         return "fewer columns, joined categories, or fewer and larger strata"
-    return f"mask: {{method: local_synthesis}}; otherwise {advice}, or more noise"
+    first = "strata.by with all columns that are released unchanged, and " if "unchanged outside strata" in on else ""
+    return f"{first}mask: {{method: local_synthesis}}; otherwise {advice}, or more noise"
 
 
 _DAMAGED = "input or staging changed, or was damaged, while the run was at work; run again"

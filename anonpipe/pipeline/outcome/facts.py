@@ -125,7 +125,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "rows": cut.released,
         "k": job.k,
-        "rows_per_unit": job.rows_per_unit,
+        "rows_per_unit": job.rows_per_unit if fitted.unit is None else "several",
         "k_counts": "rows" if fitted.unit is None else "units of several rows",
         "methods": _methods(job),
         **({"held_out": job.measure.held_out} if job.measure.held_out else {}),
