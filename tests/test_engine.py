@@ -384,8 +384,8 @@ def joined(address, tmp_path, code):
         try:
             yield
         finally:
-            worker.terminate()
-            worker.wait(30)
+            worker.kill()
+            worker.wait()
 
 
 OTHER_NUMBA = """
