@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from anonpipe.storage import release
 from anonpipe.storage.versions import OutputPlace
@@ -38,6 +39,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure() -> None:
+    settings.register_profile("compiled", deadline=None)  # an example's first call may compile a kernel
+    settings.load_profile("compiled")
     gc.disable()
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")
     os.fsync = _not_synced  # type: ignore[assignment]

@@ -463,7 +463,7 @@ def _read_all(master, process, seconds=120):
                 break
         elif process.poll() is not None:
             break
-    process.wait(10)
+    process.wait(60)
     return b"".join(parts).decode(errors="replace")
 
 

@@ -42,8 +42,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         _wait_for(url, process)
         yield Server(home, url, password)
     finally:
-        process.terminate()
-        process.wait(timeout=30)
+        process.kill()
+        process.wait()
 
 
 def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from tests.naive.mdav_family import on_floats
+
 
 def squared(a, b):
     total = 0.0
@@ -34,6 +36,7 @@ def ward_cost(features, a, b):
     return len(a) * len(b) / (len(a) + len(b)) * squared(mean(features, a), mean(features, b))
 
 
+@on_floats
 def k_ward(features, k, rows=None):
     """Lists of rows. The cheapest allowed pair is sought again before each merge."""
     rows = list(range(len(features))) if rows is None else rows
@@ -59,6 +62,7 @@ def k_ward(features, k, rows=None):
     return [part for group in groups for part in k_ward(features, k, sorted(group))]
 
 
+@on_floats
 def grow_forest(features, k):
     """Links record -> record; passes over the records as `mu_approx` says."""
     rows = range(len(features))
@@ -161,6 +165,7 @@ def cut(tree, k, new):
     return tree.part(first | {u}, (u, new, children)), tree.part(second | {u})
 
 
+@on_floats
 def mu_approx(features, k):
     """Lists of rows, found in the order of the records' values."""
     rows = sorted(range(len(features)), key=lambda i: tuple(features[i]))

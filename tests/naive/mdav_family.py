@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from itertools import combinations
 from math import fsum, sqrt
 
 import numpy as np
 
 
+def on_floats(twin):
+    """Python's own floats: the same bits, and several times as fast as numpy's single numbers."""
+
+    @wraps(twin)
+    def run(features, *args, **options):
+        return twin(np.asarray(features).tolist(), *args, **options)
+
+    return run
+
+
 def _squared(a, b):
     total = 0.0
     for p, q in zip(a, b, strict=True):
-        total += float(p - q) ** 2
+        total += (p - q) ** 2
     return total
 
 
 def _mean(features, rows):
-    return [fsum(float(features[i][j]) for i in rows) / len(rows) for j in range(len(features[0]))]
+    return [fsum(features[i][j] for i in rows) / len(rows) for j in range(len(features[0]))]
 
 
 def _furthest(features, left, point):
@@ -60,6 +71,7 @@ def _outermost(features, left, k):
     return _take_nearest(features, left, features[_furthest(features, left, _mean(features, left))], k)
 
 
+@on_floats
 def mdav(features, k):
     groups, left = _pairs(features, k, 2 * k)
     if len(left) >= k:
@@ -69,6 +81,7 @@ def mdav(features, k):
     return _labels(features, groups)
 
 
+@on_floats
 def mdav_generic(features, k):
     groups, left = _pairs(features, k, 3 * k)
     if len(left) >= 2 * k:
@@ -77,6 +90,7 @@ def mdav_generic(features, k):
     return _labels(features, groups)
 
 
+@on_floats
 def mdav_1(features, k):
     groups, left = _pairs(features, k, 2 * k)
     if len(left) >= k:
@@ -85,6 +99,7 @@ def mdav_1(features, k):
     return _labels(features, groups)
 
 
+@on_floats
 def cbfs(features, k):
     left = list(range(len(features)))
     groups = []
@@ -109,6 +124,7 @@ def _distant_pairs(features, k):
     return groups, left
 
 
+@on_floats
 def md(features, k):
     groups, left = _distant_pairs(features, k)
     if len(left) >= k:
@@ -120,6 +136,7 @@ def md(features, k):
     return _labels(features, groups)
 
 
+@on_floats
 def diameter_fixed(features, k):
     groups, left = _distant_pairs(features, k)
     if len(left) >= k:
@@ -129,6 +146,7 @@ def diameter_fixed(features, k):
     return _labels(features, groups)
 
 
+@on_floats
 def v_mdav(features, k, gamma=0.2):
     left = list(range(len(features)))
     mean = _mean(features, left)
@@ -147,8 +165,9 @@ def v_mdav(features, k, gamma=0.2):
     return _labels(features, groups)
 
 
+@on_floats
 def pairwise_systematic(features, k):
-    means = features.mean(axis=0)
+    means = np.mean(features, axis=0)
     left = list(range(len(features)))
     groups = []
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tests.naive.mdav_family import diameter_fixed
+from tests.naive.mdav_family import diameter_fixed, on_floats
 
 
 def squared(a, b):
@@ -38,6 +38,7 @@ def total_variation(f, g):
     return steps(sum(abs(p - q) for p, q in zip(f, g, strict=True)) / 2)
 
 
+@on_floats
 def shortest_tree(features):
     """Edges (vertex inside, new vertex) of Prim's algorithm from row 0."""
     inside, edges = [0], []
@@ -59,6 +60,7 @@ def hood(edges, features, u, b):
     return found[: max(1, b - 1)]
 
 
+@on_floats
 def class_tree(features, classes, shares, b, alpha):
     """Edges by Prim's algorithm with the composite distance, all candidate edges evaluated at every step."""
     box = [max(float(p[j]) for p in features) - min(float(p[j]) for p in features) for j in range(len(features[0]))]
@@ -110,6 +112,7 @@ def cut_apart(edges, n, removable, cost):
     return labels
 
 
+@on_floats
 def cut_longest(features, edges, k, classes=None, shares=(), t=1.0):
     def removable(part):
         if len(part) < k:
@@ -121,6 +124,7 @@ def cut_longest(features, edges, k, classes=None, shares=(), t=1.0):
     )
 
 
+@on_floats
 def cut_by_ratio(features, edges, k, classes, shares):
     def divergence(part):
         return jensen_shannon(shares_of(part, classes, len(shares)), shares)

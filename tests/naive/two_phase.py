@@ -6,6 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from tests.naive.mdav_family import on_floats
+
 
 def squared(a, b):
     total = 0.0
@@ -49,6 +51,7 @@ def join_nearest(features, groups, left):
     return groups
 
 
+@on_floats
 def tfrp_1(features, k, rows=None):
     left = list(range(len(features))) if rows is None else list(rows)
     values = [float(features[i][j]) for i in left for j in range(len(features[0]))]
@@ -61,6 +64,7 @@ def tfrp_1(features, k, rows=None):
     return join_nearest(features, groups, left)
 
 
+@on_floats
 def mdav_1(features, k, rows=None):
     left = list(range(len(features))) if rows is None else list(rows)
     groups = []
@@ -73,6 +77,7 @@ def mdav_1(features, k, rows=None):
     return join_nearest(features, groups, left)
 
 
+@on_floats
 def dba_1(features, k):
     left = list(range(len(features)))
     groups = []
@@ -84,6 +89,7 @@ def dba_1(features, k):
     return join_nearest(features, groups, left)
 
 
+@on_floats
 def decompose(features, groups, turn, most):
     """`groups` are lists of rows; those that are given up are taken out at the end."""
     groups = [sorted(group) for group in groups]
@@ -118,18 +124,21 @@ def split_large(features, groups, k, method):
     return parts
 
 
+@on_floats
 def tfrp_2(features, k):
     groups = tfrp_1(features, k)
     groups = decompose(features, groups, by_falling_scatter(features, groups), 4 * k - 1)
     return split_large(features, groups, k, tfrp_1)
 
 
+@on_floats
 def dba_2(features, k):
     groups = dba_1(features, k)
     groups = decompose(features, groups, range(len(groups) - 1, -1, -1), len(features))
     return split_large(features, groups, k, mdav_1)
 
 
+@on_floats
 def mdav_2(features, k):
     groups = mdav_1(features, k)
     groups = decompose(features, groups, by_falling_scatter(features, groups), len(features))
