@@ -201,7 +201,7 @@ RENAMED_KEYS = {
     "combine": (
         {"cluster": {"method": "crest"}, "sensitive": {"combine": "average"}, "synthesize": {"method": "centroid"}},
         "f10e849b6e684ecd",
-        "310989aa12de8788",
+        "df387dacc3b8a406",
     ),
     "tolerance": (
         {
@@ -213,10 +213,10 @@ RENAMED_KEYS = {
             }
         },
         "fe9f3028e35e5ceb",
-        "ba8658b16aa201d1",
+        "81e7415cd7cf6dc3",
     ),
-    "repeat": ({"repeat": {"allow": "why", "max_overlapping": 3}}, "fe9f3028e35e5ceb", "d5d7082fb46e3cb4"),
-    "rows per byte": ({"run": {"max_rows_per_byte": 99.0}}, "fe9f3028e35e5ceb", "690751f3e122af22"),
+    "repeat": ({"repeat": {"allow": "why", "max_overlapping": 3}}, "fe9f3028e35e5ceb", "9549ff48f14b04fa"),
+    "rows per byte": ({"run": {"max_rows_per_byte": 99.0}}, "fe9f3028e35e5ceb", "362b1da85db4d3f8"),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.encoding import rounding
+from anonpipe.encoding import shares
 from anonpipe.encoding.row_hash import canonical_order, column_keys
 from anonpipe.errors import DamagedError
 from anonpipe.methods import masking
@@ -142,7 +142,7 @@ FEATURES = "features"  # The staged array that the first pass sees
 
 FOLDER = "channels"  # The folder of all results of passes in the staging; later ones replace earlier ones
 
-RECORDS: tuple[type, ...] = (*masking.RECORDS, *rounding.RECORDS, *group_steps.RECORDS)
+RECORDS: tuple[type, ...] = (*masking.RECORDS, *shares.RECORDS, *group_steps.RECORDS)
 
 
 def channel_array(work: Work, fitted: Fitted, cut: Cut, name: str, channels: int) -> StagedArray:

@@ -286,6 +286,15 @@ _GATED = (
         remedy=lambda on: ("take coarser steps, at which k persons are alike, drop a column, or raise "
         "gates.unchanged_record_rate" if "local_synthesis" in on else "take a larger k, a mask whose records are of "
         "no person, or coarser steps, where k persons are alike")),
+    CheckKind("cells.exact", "small cells of two-way tables released exactly, beyond chance", _FILES, Audience.OPEN,
+        unit="of small cells",
+        gate=Gate("exact_small_cells", 0.1, "small cells of two-way tables",
+            "share of the cells of 1 to k - 1 records, in tables of two columns of which one is masked, that may be "
+            "released with the original's count beyond what another sample of the same margins would have", least=0,
+            most=1),
+        remedy=lambda on: ("" if "local_synthesis" in on else "mask: {method: local_synthesis}, which draws small "
+        "cells; otherwise ") + "join rare categories, drop a column of many categories, or raise "
+        "gates.exact_small_cells"),
     CheckKind("local_suppression", "local-suppression rate, worst column", "the input", Audience.OPEN,
         scope=Scope.COLUMN, counts=Counting.SHARE,
         gate=Gate("local_suppression_rate", 0.05, "local suppression",

@@ -220,6 +220,9 @@ class Target:
     # How many tables (strata, or one) are held against their promises at once: the chance of a false failure is shared
     # out among them
     tables: int = 1
+    # How many records more each two dummies were to have together when they got categories (`encoding.pair_tables`),
+    # with those of unchanged columns behind, shape (width, channels); None for none
+    drawn: FloatArray | None = None
 
     @property
     def scale(self) -> FloatArray:
@@ -250,7 +253,20 @@ class Target:
         mean, covariance = self.limits
         if self.expected is not None:
             covariance = covariance + np.abs(self.expected.covariance - self.original.covariance)
+        if self.drawn is not None:
+            covariance = covariance + 4.0 * np.abs(self.drawn[:, : len(mean)]) / (self.original.n - 1)
         return mean / self.scale, covariance / np.outer(self.scale, self.scale)
+
+    @property
+    def drawn_with_keys(self) -> FloatArray:
+        """How many standard deviations, over that of an unchanged category, a covariance with one may move.
+
+        Shapes: returns (width,).
+        """
+        width = len(self.original.mean)
+        if self.drawn is None or self.drawn.shape[1] == width:
+            return np.zeros(width)
+        return np.asarray(2.0 * np.abs(self.drawn[:, width:]).max(axis=1) / (self.original.n - 1) / self.scale)
 
 
 def of_groups(

@@ -35,6 +35,7 @@ from anonpipe.verify.expectations import (
     of_groups,
     worst,
 )
+from anonpipe.verify.small_cells import SmallCells
 from anonpipe.verify.verdict import Verdict
 
 # Of the standard deviation of a covariance with categories that are placed blindly, what exchanges leave at most
@@ -120,7 +121,12 @@ class MaskEvidence:
         """The promise for the table, which follows from those for its strata."""
         original = merge_all([target.original for target in self.masked])
         guaranteed = [(target.original, target.expected) for target in self.masked if target.expected is not None]
-        return Target(original, expect_together(guaranteed) if len(guaranteed) == len(self.masked) else None)
+        drawn = [target.drawn for target in self.masked if target.drawn is not None]
+        return Target(
+            original,
+            expect_together(guaranteed) if len(guaranteed) == len(self.masked) else None,
+            drawn=np.sum(drawn, axis=0) if drawn else None,
+        )
 
     @property
     def strata(self) -> list[Target]:
@@ -279,8 +285,13 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     return [
         held("keys.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),
         held("values.handed_on", handed_on, 0, about=files, columns=columns),
+        held("cells.exact", _small_cells(evidence, k).excess, limits["exact_small_cells"], about=files),
         held("records.unchanged", equal, limits["unchanged_record_rate"], about={**files, "inside": inside}),
     ]
+
+
+def _small_cells(evidence: Evidence, k: int) -> SmallCells:
+    return SmallCells.of(merge_all(evidence.original), merge_all(evidence.released), evidence.view, k)
 
 
 def _before_decoding(evidence: Evidence) -> list[Check]:
@@ -391,7 +402,16 @@ class ComparedMoments:
         padded[:width, width] = padded[width, :width] = covariance.max(axis=0, initial=0.0)
         known_mean, known = self._known(evidence)
         rounded_mean, rounded = self._rounded(evidence)
-        return np.append(mean, 0.0)[at] + known_mean + rounded_mean, padded[np.ix_(at, at)] + known + rounded
+        covariances = padded[np.ix_(at, at)] + known + rounded + self._drawn_with_keys(evidence.view, at)
+        return np.append(mean, 0.0)[at] + known_mean + rounded_mean, covariances
+
+    def _drawn_with_keys(self, view: ReleaseView, at: IntArray) -> FloatArray:
+        """What small cells of masked and unchanged categories, as they were drawn, take of covariances."""
+        masked = np.append(self.target.drawn_with_keys, 0.0)[at]
+        sd = self.scale * view.sd
+        unchanged = np.where(view.indicator & ~view.synthesized, 1.0 / np.where(sd > 0, sd, 1.0), 0.0)
+        both = np.outer(masked, unchanged)
+        return np.asarray(both + both.T)
 
     def _table(self, evidence: Evidence) -> tuple[float, int]:
         """Rows, and strata."""

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder, NumberBlock
-from anonpipe.encoding.rounding import PartShares
 from anonpipe.encoding.scan import scan_batch
+from anonpipe.encoding.shares import PartShares
 from anonpipe.errors import InputError
 from tests.encoding.test_features import COLUMNS, table
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.encoding.rounding import share_out
+from anonpipe.encoding.shares import share_out
 
 
 @given(st.integers(1, 8), st.integers(1, 6), st.integers(0, 2**32 - 1), st.sampled_from(["even", "wild", "absent"]))

@@ -14,13 +14,13 @@ from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.methods.record import Guarantee
 from anonpipe.moments import Moments, PairwiseMoments, merge_all
-from anonpipe.pipeline.arrays import scopes_of
+from anonpipe.pipeline.arrays import load_params, scopes_of
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.resolve import columns_without_sums
 from anonpipe.pipeline.tasks.decode import counted_groups, key_units, split_units
-from anonpipe.pipeline.tasks.passes import PassTask, learnt_groups, stage_name
+from anonpipe.pipeline.tasks.passes import LAST, PassTask, learnt_groups, stage_name
 from anonpipe.pipeline.tasks.write import compared_names, count_combinations, handed_on, read_combinations
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.expectations import KeptGroups, StagingCheck, Target
@@ -161,8 +161,8 @@ def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded
     moments = [result["features"] for result in encoded]
     scoped = [merge_all(moments[scope.inside]) for scope in scopes]
     targets = [
-        _target(fitted, moments_of_scope, _largest_permuted(work, fitted, cut, at), len(scoped))
-        for at, moments_of_scope in enumerate(scoped)
+        _target(fitted, moments, _largest_permuted(work, fitted, cut, scope.number), len(scoped), changes)
+        for moments, scope, changes in zip(scoped, scopes, _drawn_cells(work, fitted, cut), strict=True)
     ]
     alike = [result["fewest_alike"] for result in decoded if result["fewest_alike"] is not None]
     return MaskEvidence(
@@ -174,11 +174,23 @@ def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded
     )
 
 
-def _target(fitted: Fitted, features: Moments, largest: FloatArray | None, tables: int) -> Target:
+def _drawn_cells(work: Work, fitted: Fitted, cut: Cut) -> list[FloatArray | None]:
+    """Of each scope how its small cells of two-way tables were drawn; None where they were not."""
+    scopes, shares = scopes_of(fitted, cut), fitted.procedure.decoder.shares
+    if shares is None:
+        return [None] * len(scopes)
+    params = PassTask.read(work, LAST).params
+    return [load_params(work, params, scope).drawn for scope in scopes]
+
+
+def _target(
+    fitted: Fitted, features: Moments, largest: FloatArray | None, tables: int, drawn: FloatArray | None
+) -> Target:
     """The promised moments of the features of one scope."""
     width, expected = fitted.features.width, fitted.procedure.expected
     masked = Moments(features.n, features.mean[:width], features.scatter[:width, :width])
-    return Target(masked, None if expected is None else expected(features, largest), tables)
+    promised = None if expected is None else expected(features, largest)
+    return Target(masked, promised, tables, None if drawn is None else drawn[:width])
 
 
 def _of_columns(work: Work, fitted: Fitted, cut: Cut) -> list[list[TaskResults]]:

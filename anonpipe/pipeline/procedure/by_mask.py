@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from anonpipe.encoding.intervals import IntervalDecoder
-from anonpipe.encoding.rounding import PartShares
+from anonpipe.encoding.pair_tables import SmallCells, factors_of
+from anonpipe.encoding.shares import PartShares
 from anonpipe.errors import JobError
 from anonpipe.evaluate.risk import EffectiveDimension, membership_from_moments, rows_for_membership
 from anonpipe.job.model import Job
@@ -34,7 +35,9 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     expected, shares = partial(_expected, masker, options), None
     if not masker.same_person:
         channels = features.width + features.conditioning
-        shares = PartShares.fit(encoders.cells, encoders.features, channels, encoders.rounded)
+        shares = PartShares.fit(
+            encoders.cells, encoders.features, channels, encoders.rounded, _small_cells(job, encoders)
+        )
     return Procedure(
         name=masker.name,
         steps=(*masker.steps(**options), *_shared_out(shares, expected)),
@@ -50,6 +53,14 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
         expected=expected,
         lines=_lines(job, masker),
     )
+
+
+def _small_cells(job: Job, encoders: Encoders) -> SmallCells | None:
+    """The two-way tables whose small cells are drawn; None where decoding does not reach covariances."""
+    if job.decode.of_cells != "calibrated":
+        return None
+    factors = factors_of(encoders.cells, encoders.features, encoders.conditioning)
+    return SmallCells(factors, job.k, None if encoders.rounded is None else encoders.rounded.rounding)
 
 
 def _members(masker: Masker) -> Members | None:

@@ -18,8 +18,9 @@ from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.matching import decode_matched
 from anonpipe.encoding.probabilities import ProbabilityDecoder
-from anonpipe.encoding.rounding import PartShares, RoundedColumns, Shares
+from anonpipe.encoding.rounding import RoundedColumns
 from anonpipe.encoding.scan import Scan
+from anonpipe.encoding.shares import PartShares, Shares
 from anonpipe.environment import one_thread
 from anonpipe.errors import JobError
 from anonpipe.evaluate.reason import Reason

@@ -1,0 +1,161 @@
+"""Small cells of two-way tables are drawn; margins, empty cells and large tables stay."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anonpipe.columns import Column
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.conditioning import ConditioningEncoder
+from anonpipe.encoding.features import FeatureEncoder
+from anonpipe.encoding.pair_tables import SmallCells, factors_of, fit_margins
+from anonpipe.encoding.rounding import Rounding
+from anonpipe.encoding.scan import scan_batch
+from anonpipe.moments import Moments
+
+COLUMNS = {
+    "score": Column(kind="continuous"),
+    "stage": Column(kind="categorical"),
+    "relapse": Column(kind="binary"),
+    "region": Column(kind="categorical", role="key"),
+    "seen": Column(kind="integer", role="key"),
+}
+
+
+def registry(rows, seed):
+    rng = np.random.default_rng(seed)
+    shares = [0.6, 0.2, 0.1, 0.06, 0.04]
+    stage = rng.choice([*"abcd", None], rows, p=shares)
+    return pa.record_batch(
+        {
+            "score": pa.array(rng.normal(size=rows), mask=rng.random(rows) < 0.1),
+            "stage": pa.array(stage.tolist()),
+            "relapse": pa.array(rng.choice(["no", "yes"], rows, p=[0.9, 0.1])),
+            "region": pa.array(rng.choice([*"uvwxy"], rows, p=shares)),
+            "seen": pa.array(rng.integers(1, 4, rows), mask=rng.random(rows) < 0.1),
+        }
+    )
+
+
+def fitted(batch, k=5, rounding=None):
+    scan = scan_batch(batch, COLUMNS, 0, [])
+    encoder = ColumnEncoder.fit(batch.schema, COLUMNS, scan)
+    features, unchanged = FeatureEncoder.fit(encoder, scan), ConditioningEncoder.fit(encoder, scan, ["region", "seen"])
+    cells = encoder.to_cells(batch)
+    channels = np.concatenate([features.encode(cells), unchanged.encode(cells)], axis=1)
+    return SmallCells(factors_of(encoder, features, unchanged), k, rounding), channels
+
+
+def levels(batch):
+    """Of each column what it counts as, by a loop: of numbers whether there is one."""
+    told = {name: batch[name].to_pylist() for name in COLUMNS}
+    return {name: ["null" if v is None else "there" if name in ("score", "seen") else v for v in column]
+            for name, column in told.items()}  # fmt: skip
+
+
+def literal(batch):
+    """Sorted counts of every two columns of which one is masked, by a loop over the records."""
+    told, found = levels(batch), {}
+    for one, other in itertools.combinations(COLUMNS, 2):
+        if {one, other} != {"region", "seen"}:
+            pairs = list(zip(told[one], told[other], strict=True))
+            found[frozenset((one, other))] = sorted(pairs.count(pair) for pair in set(pairs))
+    return found
+
+
+@given(st.integers(30, 200), st.integers(0, 10**6))
+def test_tables_are_those_of_the_records(rows, seed):
+    batch = registry(rows, seed)
+    cells, channels = fitted(batch)
+    tables = {
+        frozenset((one.name, other.name)): sorted(table[table > 0].tolist())
+        for one, other, table in cells._tables(Moments.of(channels))
+    }
+    wanted = {pair: counts for pair, counts in literal(batch).items() if pair in tables}
+    assert tables == wanted
+    some = {name for name, column in levels(batch).items() if len(set(column)) > 1}
+    assert set(tables) == {pair for pair in literal(batch) if pair <= some}
+
+
+def fit_literally(mass, table):
+    """Iterative proportional fitting, cell by cell."""
+    fitted_mass = [[float(value) for value in row] for row in mass]
+    rows, columns = [sum(row) for row in table], [sum(column) for column in zip(*table, strict=True)]
+    for _ in range(3_000):
+        for j, total in enumerate(columns):
+            held = sum(row[j] for row in fitted_mass)
+            for row in fitted_mass:
+                row[j] *= total / held if held else 0.0
+        for i, total in enumerate(rows):
+            held = sum(fitted_mass[i])
+            fitted_mass[i] = [value * (total / held if held else 0.0) for value in fitted_mass[i]]
+    return fitted_mass
+
+
+@given(st.integers(0, 10**6))
+def test_a_table_fitted_to_its_margins(seed):
+    rng = np.random.default_rng(seed)
+    table = rng.integers(1, 40, (3, 4))
+    mass = rng.uniform(0.5, 40.0, (3, 4))
+    assert np.allclose(fit_margins(mass, table), fit_literally(mass.tolist(), table.tolist()), atol=1e-4)
+
+
+@given(st.integers(60, 300), st.integers(0, 10**6))
+def test_margins_and_empty_cells_stay(rows, seed):
+    batch = registry(rows, seed)
+    cells, channels = fitted(batch)
+    moments = Moments.of(channels)
+    changes = cells.changes(moments, np.random.default_rng(seed))
+    assert np.array_equal(changes, changes.T)
+    for one, other, table in cells._tables(moments):
+        change = changes[one.start : one.stop, other.start : other.stop]
+        kept = table[: len(one.levels), : len(other.levels)]
+        assert (kept + change > -1e-6).all() and (np.abs(change[kept == 0]) < 1e-6).all()
+        if other.complete:
+            assert np.abs(change.sum(axis=1)).max() < 1e-3
+        if one.complete:
+            assert np.abs(change.sum(axis=0)).max() < 1e-3
+
+
+def test_a_table_without_small_cells_is_kept():
+    batch = registry(4_000, 3)
+    cells, channels = fitted(batch, k=2)
+    assert not cells.changes(Moments.of(channels), np.random.default_rng(1)).any()
+    few, _ = fitted(batch, k=10**6)
+    assert few.changes(Moments.of(channels), np.random.default_rng(1)).any()
+
+
+def test_small_cells_are_right_on_average():
+    batch = registry(400, 5)
+    cells, channels = fitted(batch)
+    moments, rng = Moments.of(channels), np.random.default_rng(2)
+    draws = np.array([cells.changes(moments, rng) for _ in range(600)])
+    error = draws.std(axis=0) / np.sqrt(len(draws))
+    assert error.any()
+    # fitting to the margins after the draw moves the mean by a few hundredths of a record
+    assert (np.abs(draws.mean(axis=0)) <= 5.0 * error + 0.25).all()
+
+
+def test_a_register_that_grows_has_one_answer_a_cell():
+    batch = registry(400, 6)
+    cells, channels = fitted(batch, rounding=Rounding(5, b"k" * 16))
+    moments = Moments.of(channels)
+    first, again = (cells.changes(moments, np.random.default_rng(seed)) for seed in (1, 2))
+    assert first.any() and np.array_equal(first, again)
+    other, _ = fitted(batch, rounding=Rounding(5, b"o" * 16))
+    assert not np.array_equal(first, other.changes(moments, np.random.default_rng(1)))
+
+
+@pytest.mark.parametrize("counts", [[[3, 2, 0], [4, 90, 60], [30, 20, 10]]])
+def test_a_row_of_small_cells_drawn_empty_keeps_its_records(counts):
+    table = np.array(counts)
+    drawn = table.astype(float)
+    drawn[0, :2] = 1e-3
+    fitted_table = fit_margins(drawn, table)
+    assert np.allclose(fitted_table.sum(axis=1), table.sum(axis=1), atol=1e-3) and fitted_table[0, 2] == 0.0

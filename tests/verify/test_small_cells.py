@@ -1,0 +1,100 @@
+"""The gate on small cells of two-way tables: what it counts, what it finds, what it lets pass."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anonpipe.moments import Moments, PairwiseMoments
+from anonpipe.verify.expectations import ReleaseView, Target, Variable
+from anonpipe.verify.small_cells import SmallCells
+
+K = 5
+
+
+def view_of(cells):
+    """A number with nulls, columns of four and of two categories masked, one of three unchanged."""
+    variables = [Variable("score", 0, None, 0.3, 2.0, True)]
+    for position, (name, codes, masked) in enumerate([("a", 4, True), ("b", 2, True), ("key", 3, False)], start=1):
+        for code in range(1 if codes == 2 else 0, codes):
+            share = float((cells[:, position] == code).mean())
+            sd = np.sqrt(share * (1 - share)) or 1.0
+            variables.append(Variable(name, position, code, share, sd, masked))
+    return ReleaseView(tuple(variables))
+
+
+def registry(rows, seed):
+    rng = np.random.default_rng(seed)
+    skewed = [0.8, 0.12, 0.05, 0.03]
+    score = np.where(rng.random(rows) < 0.05, np.nan, rng.normal(size=rows))
+    columns = [score, rng.choice(4, rows, p=skewed), rng.choice(2, rows, p=[0.95, 0.05])]
+    return np.column_stack([*columns, rng.choice(3, rows, p=[0.9, 0.07, 0.03])]).astype(float)
+
+
+def measured(original, released):
+    view = view_of(original)
+    before, after = (PairwiseMoments.of(view.measure(table)) for table in (original, released))
+    return SmallCells.of(before, after, view, K)
+
+
+def literal(original, released):
+    """Small cells, and exact ones, by loops over records."""
+    found = np.zeros(2, dtype=int)
+    for one, other in itertools.combinations(range(4), 2):
+        counts = []
+        for table in (original, released):
+            levels = [
+                [("null" if np.isnan(v) else "there") if at == 0 else v for v in table[:, at]] for at in (one, other)
+            ]
+            counts.append(list(zip(*levels, strict=True)))
+        for pair in set(counts[0]):
+            ours, theirs = (pairs.count(pair) for pairs in counts)
+            found += [ours < K, ours < K and ours == theirs]
+    return found.tolist()
+
+
+@given(st.integers(20, 200), st.integers(0, 10**6))
+def test_cells_are_counted_as_by_loops(rows, seed):
+    original, released = registry(rows, seed), registry(rows, seed + 1)
+    found = measured(original, released)
+    assert [found.cells, found.exact] == literal(original, released)
+
+
+def test_a_copy_is_found():
+    original = registry(300, 1)
+    found = measured(original, np.random.default_rng(2).permutation(original))
+    assert found.exact == found.cells >= 10 and found.excess > 0.1
+
+
+def test_other_samples_pass():
+    rng = np.random.default_rng(3)
+    original = registry(1_500, 4)
+    for _ in range(200):
+        sample = original[rng.integers(0, len(original), len(original))]
+        assert measured(original, sample).excess == 0.0
+
+
+@pytest.mark.parametrize("columns", [[], [Variable("score", 0, None, 0.0, 1.0, True)]])
+def test_a_table_without_two_columns_has_no_cells(columns):
+    view = ReleaseView(tuple(columns))
+    moments = PairwiseMoments.of(np.zeros((10, len(columns))))
+    assert SmallCells.of(moments, moments, view, K) == SmallCells(0, 0, 0.0, 0.0)
+
+
+def test_covariances_may_move_as_cells_were_drawn():
+    """Three records more in a cell move a covariance of dummies of -1 and +1 by 12 / (n - 1), and no other."""
+    rng = np.random.default_rng(5)
+    dummies = rng.choice([-1.0, 1.0], (40, 3))
+    moments, drawn = Moments.of(dummies), np.zeros((3, 4))
+    drawn[0, 1] = drawn[1, 0] = -3.0
+    drawn[2, 3] = 2.0  # with an unchanged category
+    plain, moved = Target(moments, None), Target(moments, None, drawn=drawn)
+    spread = dummies.std(axis=0, ddof=1)
+    allowed = moved.allowance[1] - plain.allowance[1]
+    assert allowed[0, 1] == pytest.approx(12 / 39 / (spread[0] * spread[1])) and np.count_nonzero(allowed) == 2
+    assert moved.drawn_with_keys.tolist() == pytest.approx([0.0, 0.0, 4.0 / 39 / spread[2]])
+    assert not plain.drawn_with_keys.any()
