@@ -603,7 +603,8 @@ def _outputs(stagings: list[Path]) -> list[tuple[str, str | None]]:
 
 
 def _load(path: Path, settings: list[str] | None, options: dict[str, Any]) -> Job:
-    from anonpipe.job.model import load_job, parse_setting
+    from anonpipe.job.model import load_job
+    from anonpipe.job.overrides import parse_setting
 
     overrides = {key: value for key, value in options.items() if value is not None}
     return load_job(path, overrides | dict(parse_setting(setting) for setting in settings or []))

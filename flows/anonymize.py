@@ -51,7 +51,8 @@ from pydantic import Field
 from anonpipe import engine
 from anonpipe.engine import Executor
 from anonpipe.errors import AnonpipeError, EngineError, GateError, printable
-from anonpipe.job.model import Job, load_job, parse_setting
+from anonpipe.job.model import Job, load_job
+from anonpipe.job.overrides import parse_setting
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.run import Run, RunOutcome
 from anonpipe.progress import Progress, logged

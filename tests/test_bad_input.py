@@ -403,6 +403,27 @@ def test_job_files_that_cannot_be_read(tmp_path, content, words):
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Smith: 48151623\nSmith: 42\n",
+        "Smith: {age: 48151623}\n",
+        "name,age\n'Smith',48151623\n\"Smith",
+        "- &Smith 1\n- *Smithson\n",
+        "!Smith 48151623\n",
+        "note: a: Smith\n",
+    ],
+)
+def test_a_table_given_as_a_job_is_not_quoted(tmp_path, text):
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    with pytest.raises(JobError) as caught:
+        load_job(path)
+    said = str(caught.value)
+    assert any(words in said for words in ("no key of a job", "not a mapping", "not valid YAML"))
+    assert "Smith" not in said and "48151623" not in said
+
+
 def test_unquoted_dates_of_yaml_are_bounds(tmp_path):
     path = tmp_path / "job.yaml"
     text = "input: a\noutput: b\nk: 5\ncolumns:\n  day: {kind: date, bounds: [1990-01-01, 2020-12-31]}\n"

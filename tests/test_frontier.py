@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 from statsmodels.duration.survfunc import SurvfuncRight
 
-from anonpipe.job.model import parse_job, parse_setting
+from anonpipe.job.model import parse_job
+from anonpipe.job.overrides import parse_setting
 from anonpipe.propose.propose import propose_job
 from tests.benchmarks.frontier import cart, known_cases, measures, peers, show
 from tests.benchmarks.frontier.__main__ import JUDGES

@@ -8,7 +8,8 @@ import yaml
 
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import read_analyses
-from anonpipe.job.model import Job, load_job, parse_job, parse_setting
+from anonpipe.job.model import Job, load_job, parse_job
+from anonpipe.job.overrides import parse_setting
 from anonpipe.verify.check import held
 from anonpipe.verify.words import remedies
 

@@ -941,6 +941,24 @@ def test_one_person_twice_makes_no_unit_of_his_number(name: str) -> None:
     assert road(looks, guesses, 401).mask == "local_synthesis"
 
 
+@pytest.mark.parametrize("name", ["zip_code", "PLZ", "postcode"])
+def test_postal_codes_as_numbers_are_left_out(name: str) -> None:
+    numbers = np.random.default_rng(1).integers(1_000, 99_000, 700)
+    found = guess(look_at(pa.table({name: np.append(numbers, numbers[:300])})))[name]
+    assert found.role is Role.DROPPED and found.reason.startswith("CHECK: by its name a postal code")
+    regions = guess(look_at(pa.table({name: np.arange(700) % 4 + 10})))[name]
+    assert (regions.kind, regions.role) == (Kind.CATEGORICAL, Role.MASKED)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "asked"), [(10**8, 10**9, True), (10**8, 2 * 10**9, False), (0, 10**5, False)]
+)
+def test_numbers_of_equal_length_are_asked_about(least: int, most: int, asked: bool) -> None:
+    numbers = np.random.default_rng(1).integers(least, most, 700)
+    found = guess(look_at(pa.table({"contact": np.append(numbers, numbers[:300])})))["contact"]
+    assert found.role is Role.MASKED and ("all numbers have 9 digits" in found.reason) == asked
+
+
 def test_names_of_schools_are_no_unit_and_patients_with_one_visit_are() -> None:
     """Of both columns most values occur once; rows of a patient agree in the year of birth."""
     rng = np.random.default_rng(2)

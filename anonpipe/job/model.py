@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -25,8 +25,9 @@ from pydantic import (
     model_validator,
 )
 
-from anonpipe.columns import NOT_RELEASED, Column, Kind, Role
+from anonpipe.columns import Column, Kind, Role
 from anonpipe.errors import JobError
+from anonpipe.job.overrides import overridden
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.masking import MASKERS
@@ -1300,98 +1301,15 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
         mark = getattr(error, "problem_mark", None)
         line = f" at line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "it cannot be parsed"
+        if "'" in problem and not _JOB_KEY.search(text):  # a table, it may be, and no message quotes its values
+            problem = f"it has no key of a job either. {_NO_JOB}"
     else:
-        return parse_job(_overridden(content, overrides or {}))
+        if isinstance(content, dict) and content and not _KEYS & set(content):
+            raise JobError(f"{path} has no key of a job. {_NO_JOB}")
+        return parse_job(overridden(content, overrides or {}))
     raise JobError(f"the job file {path} is not valid YAML{line}: {problem}")
 
 
-def _overridden(content: Any, overrides: dict[str, Any]) -> Any:
-    """The content with other values."""
-    if not overrides or not isinstance(content, dict):
-        return content
-    columns = content.get("columns")
-    before = tuple(columns) if isinstance(columns, dict) else ()
-    settings = {tuple(_parts(dotted)): dotted for dotted in overrides}
-    for dotted, value in overrides.items():
-        _put(content, dotted, _parts(dotted), value)
-    _refuse_new_columns(content, before, settings)
-    return content
-
-
-def parse_setting(setting: str) -> tuple[str, Any]:
-    """The dotted key and the value of a `key=value`, the value read as in a job file.
-
-    Examples
-    --------
-    >>> parse_setting("cluster.refine=false")
-    ('cluster.refine', False)
-    >>> parse_setting('columns."blood.pressure".step=5')
-    ('columns."blood.pressure".step', 5)
-    """
-    found = _SETTING.fullmatch(setting)
-    value, problem = None, found is None
-    try:
-        value = None if found is None else load_yaml(found["value"])
-    except yaml.YAMLError:
-        problem = True
-    if found is None or problem:
-        raise JobError(
-            "--set takes key=value, such as --set k=10 or --set cluster.method=kmeans, and a name that holds a dot or "
-            f"= in quotes, such as --set 'columns.\"blood.pressure\".step=5', not {setting!r}"
-        )
-    return found["key"], value
-
-
-# A part of a dotted key: in quotes, where a quote of that kind is doubled, or without dots
-_PART = r"""(?:"(?:[^"]|"")+"|'(?:[^']|'')+'|[^.="'][^.=]*)"""
-_SETTING = re.compile(rf"(?P<key>{_PART}(?:\.{_PART})*)=(?P<value>.*)", re.DOTALL)
-
-
-def _parts(dotted: str) -> list[str]:
-    """The parts of a dotted key without their quotes.
-
-    Examples
-    --------
-    >>> _parts("columns.'a.b'.kind"), _parts("columns.'a''.b'.kind")
-    (['columns', 'a.b', 'kind'], ['columns', "a'.b", 'kind'])
-    """
-    return [_unquoted(part) for part in re.findall(_PART, dotted)]
-
-
-def _unquoted(part: str) -> str:
-    quote = part[0]
-    return part[1:-1].replace(quote * 2, quote) if quote in "\"'" else part
-
-
-def _put(content: Any, dotted: str, parts: list[str], value: Any) -> None:
-    *path, last = parts
-    for at, part in enumerate(path):
-        if not isinstance(content, dict):
-            break
-        _refuse_cut_name(content, dotted, parts[at:])
-        content = content.setdefault(part, {})
-    if not isinstance(content, dict):
-        raise JobError(f"cannot set {dotted}: {'.'.join(path)} is not a mapping in the job")
-    content[last] = value
-
-
-def _refuse_new_columns(
-    content: dict[str, Any], before: Collection[str], settings: Mapping[tuple[str, ...], str]
-) -> None:
-    """Stop where an option was set of a column that the job does not have, and that all settings did not make one."""
-    columns = content.get("columns")
-    for parts, dotted in settings.items():
-        column = columns.get(parts[1]) if isinstance(columns, dict) and len(parts) == 3 else None
-        if parts[0] != "columns" or not isinstance(column, dict) or parts[1] in before:
-            continue
-        if "kind" not in column and column.get("role") not in NOT_RELEASED:
-            named = ", ".join(map(repr, before))
-            raise JobError(f"cannot set {dotted}: the job has no column {parts[1]!r}; it has {named}")
-
-
-def _refuse_cut_name(content: dict[str, Any], dotted: str, parts: list[str]) -> None:
-    """Stop where the parts that follow are the name of one key, which holds dots."""
-    joined = (".".join(parts[:count]) for count in range(2, len(parts) + 1))
-    meant = next((name for name in joined if name in content), None) if parts[0] not in content else None
-    if meant is not None:
-        raise JobError(f'cannot set {dotted}: the name {meant!r} holds a dot; put it in quotes: "{meant}"')
+_KEYS = frozenset(Job.model_fields)
+_JOB_KEY = re.compile(rf"^({'|'.join(sorted(_KEYS))})\s*:", re.MULTILINE)
+_NO_JOB = "Give the job file, not the data; make one with: anonpipe init data.parquet > job.yaml"

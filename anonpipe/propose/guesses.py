@@ -21,6 +21,7 @@ from anonpipe.encoding.values import is_index, is_supported
 from anonpipe.job.analyses import Needs, Survival
 from anonpipe.propose.dependencies import ENOUGH_ROWS, derived
 from anonpipe.propose.names import (
+    POSTAL_NAMES,
     PUBLIC_DATES,
     SEEN_NAMES,
     STATUS_NAMES,
@@ -402,12 +403,36 @@ def _alone(look: Look) -> Guess:
         return Guess(kind, Role.DROPPED, _NAMESAKES.format(once=once, values=look.distinct))
     if form is not None:
         return Guess(Kind.INTEGER, Role.DROPPED, form.reason)
+    if kind is Kind.INTEGER and any(word.startswith(POSTAL_NAMES) for word in words_of(look.name)):
+        return Guess(kind, Role.DROPPED, _POSTAL)
     if look.numbers is None and _too_many(look):
         return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
     if kind is Kind.CATEGORICAL and look.numbers is not None:
         return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
-    return Guess(kind, Role.MASKED)
+    digits = _equal_digits(look) if kind is Kind.INTEGER else 0
+    return Guess(kind, Role.MASKED, _SAME_LENGTH.format(digits=digits) if digits >= MANY_DIGITS else "")
 
+
+def _equal_digits(look: Look) -> int:
+    """How many digits all numbers of a column have; 0 where they differ."""
+    numbers = np.empty(0) if look.numbers is None else look.numbers[~np.isnan(look.numbers)]
+    if not len(numbers) or numbers.min() < 1.0:
+        return 0
+    least, most = (len(str(int(number))) for number in (numbers.min(), numbers.max()))
+    return least if least == most else 0
+
+
+MANY_DIGITS = 7  # From so many on numbers of equal length are rarely quantities: telephone numbers, codes
+
+_SAME_LENGTH = (
+    "CHECK: all numbers have {digits} digits. If they are codes or telephone numbers, masked ones mean nothing: "
+    "write role: dropped"
+)
+
+_POSTAL = (
+    "CHECK: by its name a postal code, and masked numbers of these mean nothing. For regions cut it in the input and "
+    "write kind: categorical; if it is a measurement, write role: masked"
+)
 
 _INDEX = (
     "the index of a pandas table, without a name and with no value twice: row numbers tell of nobody; if it names "

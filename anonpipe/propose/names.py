@@ -57,6 +57,8 @@ SEEN_NAMES = (
     *BIRTH_NAMES,
 )  # fmt: skip
 
+POSTAL_NAMES = ("zip", "postal", "postcode", "postleit", "plz")
+
 # The same of dates: of events that others hear of
 PUBLIC_DATES = ("death", "died", "deceas", "admission", "admit", "discharge", "accident", "wedding")
 

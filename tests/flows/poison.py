@@ -43,7 +43,7 @@ class Server:
             headers={"Content-Type": "application/json", "Authorization": f"Basic {token}"},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return json.loads(answer.read() or "null")
 
     def last_run(self) -> dict[str, Any]:
