@@ -35,7 +35,7 @@ from anonpipe.verify.expectations import (
     of_groups,
     worst,
 )
-from anonpipe.verify.small_cells import SmallCells
+from anonpipe.verify.small_cells import SmallCellCounts
 from anonpipe.verify.verdict import Verdict
 
 # Of the standard deviation of a covariance with categories that are placed blindly, what exchanges leave at most
@@ -290,8 +290,8 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     ]
 
 
-def _small_cells(evidence: Evidence, k: int) -> SmallCells:
-    return SmallCells.of(merge_all(evidence.original), merge_all(evidence.released), evidence.view, k)
+def _small_cells(evidence: Evidence, k: int) -> SmallCellCounts:
+    return SmallCellCounts.of(merge_all(evidence.original), merge_all(evidence.released), evidence.view, k)
 
 
 def _before_decoding(evidence: Evidence) -> list[Check]:

@@ -20,7 +20,7 @@ STANDARD_ERRORS = 4.0  # Beyond what is expected by chance; one honest release i
 
 
 @dataclass(frozen=True)
-class SmallCells:
+class SmallCellCounts:
     """The cells of 1 to k - 1 original records in two-way tables of which one column is masked."""
 
     cells: int
@@ -35,7 +35,7 @@ class SmallCells:
         return max(0.0, beyond) / max(1, self.cells)
 
     @classmethod
-    def of(cls, original: PairwiseMoments, released: PairwiseMoments, view: ReleaseView, k: int) -> SmallCells:
+    def of(cls, original: PairwiseMoments, released: PairwiseMoments, view: ReleaseView, k: int) -> SmallCellCounts:
         """Those of a table."""
         levels = _Levels.of(view)
         before, after = levels.counts(original), levels.counts(released)

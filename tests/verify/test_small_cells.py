@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anonpipe.moments import Moments, PairwiseMoments
 from anonpipe.verify.expectations import ReleaseView, Target, Variable
-from anonpipe.verify.small_cells import SmallCells
+from anonpipe.verify.small_cells import SmallCellCounts
 
 K = 5
 
@@ -38,7 +38,7 @@ def registry(rows, seed):
 def measured(original, released):
     view = view_of(original)
     before, after = (PairwiseMoments.of(view.measure(table)) for table in (original, released))
-    return SmallCells.of(before, after, view, K)
+    return SmallCellCounts.of(before, after, view, K)
 
 
 def literal(original, released):
@@ -82,7 +82,7 @@ def test_other_samples_pass():
 def test_a_table_without_two_columns_has_no_cells(columns):
     view = ReleaseView(tuple(columns))
     moments = PairwiseMoments.of(np.zeros((10, len(columns))))
-    assert SmallCells.of(moments, moments, view, K) == SmallCells(0, 0, 0.0, 0.0)
+    assert SmallCellCounts.of(moments, moments, view, K) == SmallCellCounts(0, 0, 0.0, 0.0)
 
 
 def test_covariances_may_move_as_cells_were_drawn():
