@@ -513,9 +513,10 @@ def _synthesize(part: FloatArray, *, params: Drawing, rng: np.random.Generator, 
     if params.classes is not None:
         codes = mixtures.draw_categories(params.view.scores(made), params.classes, rng=rng)
         coded = [column for columns in categories for column in columns]
-        about = made[:, coded] - params.maps.targets[labels][:, coded]
+        normal, narrow = made[:, coded], params.maps.narrow[labels][:, None]
         dummies(codes, categories, made)
-        made[:, coded] += _BLUR * about
+        blurred = made[:, coded] + _BLUR * (normal - params.maps.targets[labels][:, coded])
+        made[:, coded] = np.where(narrow, normal, blurred)  # normal draws have the moments already
     return np.concatenate([made, part[:, -1:]], axis=1)
 
 

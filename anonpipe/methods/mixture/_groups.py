@@ -16,7 +16,7 @@ from anonpipe.kernels.mixture import choose_moves, invert_factors, moments_by_gr
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.mixture._estimate import Mixture
 from anonpipe.moments import Moments
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _NUMBERS = 1 << 20  # Costs held at a time (8 MiB)
 
@@ -193,6 +193,8 @@ _DEPENDENT = 1e-13  # Draws whose variance along some axis is under this part of
 
 _RANK = 1e-12  # Eigenvalues of a group's correlation matrix below this, times its width, count as 0
 
+_NARROW = 1e-5  # A correlation matrix with an eigenvalue between 0 and this leaves draws of categories no room
+
 
 @dataclass(frozen=True, eq=False)
 class GroupStatistics:
@@ -248,6 +250,9 @@ class AffineMaps:
     targets: FloatArray
     matrices: FloatArray  # Shape (n_groups, width, width)
     ranks: IntArray  # Rank of each group's scatter, shape (n_groups,)
+    # Groups whose records hardly vary in some direction, as where all but two have zeros, shape (n_groups,): draws that
+    # are not normal cannot be corrected there without blowing up what they have of it
+    narrow: BoolArray
 
 
 def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
@@ -268,7 +273,9 @@ def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
             "the draws of some groups are dependent; draw from an independent generator for each partition"
         )
     matrices = np.einsum("gjm,gmh->gjh", roots, factors)
-    return AffineMaps(draws.means, records.means, np.ascontiguousarray(matrices), used.sum(axis=1))
+    return AffineMaps(
+        draws.means, records.means, np.ascontiguousarray(matrices), used.sum(axis=1), _is_narrow(values, used)
+    )
 
 
 def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
@@ -291,12 +298,18 @@ def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineM
     settled = np.einsum("gmr,gr,glr->gml", axes, 1.0 / np.sqrt(spread), axes)
     up = scale[:, :, None] * vectors * np.where(used, roots, 0.0)[:, None, :]
     matrices = np.einsum("gjm,gml,glh->gjh", up, settled, down)
-    return AffineMaps(draws.means, records.means, np.ascontiguousarray(matrices), used.sum(axis=1))
+    return AffineMaps(
+        draws.means, records.means, np.ascontiguousarray(matrices), used.sum(axis=1), _is_narrow(values, used)
+    )
+
+
+def _is_narrow(values: FloatArray, used: BoolArray) -> BoolArray:
+    return np.asarray(np.where(used, values, 1.0).min(axis=1, initial=1.0) < _NARROW)
 
 
 def _principal(
     records: GroupStatistics, draws: GroupStatistics
-) -> tuple[FloatArray, FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
     """Of each group standard deviations, falling eigenvalues and vectors of the correlation, and which are positive."""
     if not np.array_equal(records.counts, draws.counts):
         raise InputError("draws and records differ in the sizes of their groups; draw with the final labels")

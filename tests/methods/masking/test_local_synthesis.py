@@ -101,6 +101,20 @@ def test_many_columns_by_principal_components():
     assert_groups_kept(features, made, labels, 50)
 
 
+@pytest.mark.parametrize("key", range(4))
+def test_zeros_of_all_but_two_records_leave_categories_room(key):
+    """Two numbers that are nearly one where they are not zero, and a category of these two records alone."""
+    rng, rows = np.random.default_rng(key), 600
+    days, costs, other = np.zeros(rows), np.zeros(rows), rng.integers(0, 3, rows)
+    days[:2], costs[:2] = [1.0, 1.0002], [1.0, 1.0]
+    three = np.full((rows, 4), -1.0)
+    three[np.arange(rows), np.where(days > 0, 3, other)] = 1.0
+    features = np.column_stack([rng.normal(size=rows), days, costs, three])
+    steps = steps_of(20, components=1, categories=(tuple(range(3, 7)),))
+    made = run_steps(features, steps, key=bytes([key]) * 32, parts=[200, 400])
+    assert_groups_kept(features, made[:, :-1], made[:, -1].astype(int), 20, tolerance=1e-7)
+
+
 def test_groups_smaller_than_the_columns_stay_in_their_span():
     features = correlated(60, 12)
     made, labels = run(features, 6, components=8)
