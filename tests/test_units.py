@@ -146,7 +146,7 @@ def test_rows_of_fewer_than_k_units_are_in_nothing_that_recipients_see(tmp_path,
 
 def test_of_units_with_more_rows_recipients_see_the_order_of_size_alone():
     """One row more of the largest unit changes nothing that they see, but where a power of two is passed."""
-    steps = [UnitColumn("id", 9999, 999, 99, sure).coarse(5) for sure in range(5, 2000)]
+    steps = [UnitColumn("id", 9999, 999, 99, sure, 12.0).coarse(5) for sure in range(5, 2000)]
     assert all(step >= sure for step, sure in zip(steps, range(5, 2000), strict=True))
     assert sorted(set(steps)) == [5 * 2**power for power in range(10)]
     few = Verdict((held("keys.rare", 60, 99), held("local_suppression", 0.06, 0.2)))

@@ -49,6 +49,7 @@ class Repeats:
     distinct: int = 0  # Different values
     most: int = 0  # Rows of the value with most
     largest: tuple[int, ...] = ()  # Rows of each of the values with most, as many as were asked for, descending
+    squares: int = 0  # Sum over the values of their rows squared
 
     @property
     def repeated(self) -> bool:
@@ -211,11 +212,12 @@ def repeats_in(runs: Sequence[Sequence[Path]], counted: Sequence[Sequence[Repeat
 def count_repeats(counted: Sequence[Repeats], runs: Sequence[Path], largest: int = 0) -> Repeats:
     """How often the values of one identifier occur in all units together."""
     whole = replace(counted[0], rows=sum(one.rows for one in counted), nulls=sum(one.nulls for one in counted))
-    distinct, counts = 0, np.empty(0, dtype=np.int64)
+    distinct, squares, counts = 0, 0, np.empty(0, dtype=np.int64)
     for entries in _ranges([np.load(path, mmap_mode="r") for path in runs]):
-        distinct += len(entries)
+        distinct, squares = distinct + len(entries), squares + int(np.square(entries["rows"]).sum())
         counts = np.sort(np.concatenate([counts, entries["rows"]]))[::-1][: max(1, largest)]
-    return replace(whole, distinct=distinct, most=int(counts.max(initial=0)), largest=tuple(counts[:largest].tolist()))
+    top = tuple(counts[:largest].tolist())
+    return replace(whole, distinct=distinct, most=int(counts.max(initial=0)), largest=top, squares=squares)
 
 
 def _ranges(runs: Sequence[Digests]) -> Iterator[Digests]:
@@ -302,11 +304,17 @@ class UnitColumn:
     distinct: int
     most: int
     sure: int  # Rows that hold k units, whichever rows they are: one more than the k - 1 units with most have
+    mean_rows: float  # Rows of the unit that a row belongs to, on average over the rows
 
     @classmethod
     def of(cls, found: Repeats) -> UnitColumn:
         """The unit that repeats so often."""
-        return cls(found.name, found.rows, found.distinct, found.most, 1 + sum(found.largest))
+        mean_rows = found.squares / max(1, found.rows - found.nulls)
+        return cls(found.name, found.rows, found.distinct, found.most, 1 + sum(found.largest), mean_rows)
+
+    def independent(self, rows: int) -> int:
+        """Records that tell as much as so many rows, were those of a unit all equal (Kish's effective sample size)."""
+        return int(rows / self.mean_rows)
 
     def coarse(self, k: int) -> int:
         """`sure` for what recipients see: as it is, it would be a count of the rows of fewer than k units."""

@@ -212,7 +212,12 @@ class Fitted:
     @property
     def width(self) -> int:
         """Channels before the first pass: features, conditioning columns, classes and units."""
-        return self.features.width + self.conditioning.width + len(self.procedure.codes) + (self.unit is not None)
+        return self.features.width + self.conditioning.width + len(self.procedure.codes) + self.stages_units
+
+    @property
+    def stages_units(self) -> bool:
+        """Whether groups are formed of units, whose numbers are then the last channel."""
+        return self.unit is not None and self.procedure.forms_groups
 
     @property
     def leaves(self) -> int:

@@ -20,7 +20,6 @@ from anonpipe.encoding.scores import ScoredColumn
 from anonpipe.encoding.values import time_zones
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import Job
-from anonpipe.methods.masking import MASKERS
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import Tree, fit_tree
 from anonpipe.pipeline.context import Fitted, Work
@@ -51,7 +50,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
-    strata = _strata_of(job, encoder, scan, _needed(job, schema, scan, encoder))
+    strata = _strata_of(job, encoder, scan, _needed(job, schema, scan, encoder, unit))
     _check_growing(job, strata, unit)
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
     least, stratum = job.k if unit is None else unit.sure, placed(scan, encoder, strata, job.strata.by)[0]
@@ -211,19 +210,16 @@ def counted_units(job: Job, sums: list[UnitSums]) -> CountedUnits | None:
     )
 
 
-def _needed(job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder) -> tuple[int, str] | None:
+def _needed(
+    job: Job, schema: pa.Schema, scanned: Scan, encoder: ColumnEncoder, unit: UnitColumn | None
+) -> tuple[int, str] | None:
     """Records that the mask needs in a stratum, and why, if smaller strata are merged or dropped; None for k."""
     # With all categories: without the rare ones, which differ by stratum, it can only need fewer.
     if job.mask is None or not job.masks_strata or not job.strata.by or job.strata.small == "error":
         return None
-    unsuppressed = Fitted(job, schema, scanned, encoder, Suppression({}, {}), _strata_of(job, encoder, scanned, None))
-    return by_mask.needed(
-        MASKERS[job.mask.method],
-        unsuppressed.encoders.describe_features(job.k, scanned.rows),
-        job.gates.of_every_run["covariance"],
-        unsuppressed.encoders.dimension,
-        job.limits["membership_auc"],
-    )
+    strata = _strata_of(job, encoder, scanned, None)
+    unsuppressed = Fitted(job, schema, scanned, encoder, Suppression({}, {}), strata, unit=unit)
+    return by_mask.needed(job, unsuppressed.encoders, scanned.rows)
 
 
 def _strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan, needed: tuple[int, str] | None) -> Strata:

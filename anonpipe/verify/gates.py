@@ -199,6 +199,7 @@ class Evidence:
     staging_check: StagingCheck
     rounded: Rounded | None = None
     unpreserved_moments: tuple[str, ...] = ()
+    unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -254,7 +255,10 @@ def _sizes(evidence: Evidence, k: int) -> list[Check]:
             return [held("group.smallest", by.smallest_units, k, unit="units", about=about), *whole]
         return [held("group.smallest", by.smallest_group, k)]
     if by.groups is not None:
-        return [by.groups.smallest_held(k), *by.groups.moments_held(len(set(evidence.feature_names) - {""}))]
+        return [
+            by.groups.smallest_held(evidence.unit_rows or k),
+            *by.groups.moments_held(len(set(evidence.feature_names) - {""})),
+        ]
     return [] if by.fewest_alike is None else [held("alike.fewest", by.fewest_alike, k)]
 
 
@@ -276,8 +280,7 @@ def _classes(by: GroupEvidence) -> list[Check]:
 def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     names = ", ".join(evidence.unchanged) or "none"
     handed_on, column = evidence.handed_on
-    units = isinstance(evidence.by, GroupEvidence) and evidence.by.smallest_units is not None
-    files = {"files": evidence.files, "k": k, "whom": "units" if units else "records"}
+    files = {"files": evidence.files, "k": k, "whom": "records" if evidence.unit_rows is None else "units"}
     inside = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
     chance = evidence.equal_by_chance + mean_limit(np.sqrt(np.array(evidence.chance_variance, dtype=float)), CHANCE)
     equal = max(0.0, evidence.unchanged_records - float(chance)) / max(1, evidence.rows_out)
@@ -291,7 +294,8 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
 
 
 def _small_cells(evidence: Evidence, k: int) -> SmallCellCounts:
-    return SmallCellCounts.of(merge_all(evidence.original), merge_all(evidence.released), evidence.view, k)
+    least = evidence.unit_rows or k
+    return SmallCellCounts.of(merge_all(evidence.original), merge_all(evidence.released), evidence.view, least)
 
 
 def _before_decoding(evidence: Evidence) -> list[Check]:
@@ -507,7 +511,8 @@ class ComparedMoments:
         Others are given theirs anew, and few records cannot be given them so that
         all covariances come out. With n records of the pair among N, in standard deviations:
 
-        - A category that is placed blindly moves a covariance by 1 / sqrt(n).
+        - A category that is placed blindly moves a covariance by 1 / sqrt(n), and that of two categories by the
+          error of a count with given margins (noncentral hypergeometric), whose tail is that of few records.
           Exchanges take away all but `PLACED` of it where they have the choice:
           m records of a category (or out of it, if these are fewer) have about
           m choices for its w covariances, and w / (w + m) is left. Positions of an
@@ -535,7 +540,8 @@ class ComparedMoments:
         few = self.original.rows * np.minimum(self._share(view), 1.0 - self._share(view))
         left = np.where(indicator, np.maximum(np.square(wanted / (wanted + few)), PLACED**2), 0.0)
         left[view.of_ordinal] = 1.0
-        variance = (np.maximum.outer(left, left) + 1.0 - np.square(np.outer(kept, kept))) / n
+        most_left = np.maximum.outer(left, left)
+        variance = (most_left * self._joint(view) + 1.0 - np.square(np.outer(kept, kept))) / n
         variance += ranked * np.square(RANKED / n)
         variance += (
             2.0 * (1.0 + np.square(self._correlation)) * np.maximum(1.0 / n - 1.0 / max(self.original.rows, 2), 0.0)
@@ -543,7 +549,30 @@ class ComparedMoments:
         own = np.where(indicator, self.scale * view.sd, 1.0)
         record = placed / (n * np.outer(own, own))
         pairs = len(kept) * (len(kept) + 1) // 2 * max(1, len(evidence.by.strata))
-        return np.asarray(mean_limit(np.sqrt(variance), REACHED / pairs) + record)
+        skewed = np.outer(indicator, indicator) * most_left * _skewness_quantile(REACHED / pairs)
+        return np.asarray(mean_limit(np.sqrt(variance), REACHED / pairs) + (1.0 + skewed) * record)
+
+    def _joint(self, view: ReleaseView) -> FloatArray:
+        """Variance of the records that have both of two categories, over that of independent ones; at least 1.
+
+        That of a count with given margins is 1 / (1 / a + 1 / b + 1 / c + 1 / d) of the four cells (Cornfield 1956).
+
+        Shapes: returns (n_variables, n_variables), 1 for pairs of others.
+        """
+        share, sd = self._share(view), self.scale * view.sd
+        square = np.square(np.outer(sd, sd))
+        covariance = np.nan_to_num(self.covariance) * np.outer(view.sd, view.sd)
+        cells = [
+            np.maximum(sign * covariance + np.outer(one, other), 1e-300)
+            for sign, one, other in (
+                (1, share, share),
+                (-1, share, 1 - share),
+                (-1, 1 - share, share),
+                (1, 1 - share, 1 - share),
+            )
+        ]
+        ratio = 1.0 / np.sum([1.0 / cell for cell in cells], axis=0) / np.where(square > 0, square, 1.0)
+        return np.where(np.outer(view.indicator, view.indicator), np.maximum(ratio, 1.0), 1.0)
 
 
 def _moments(compared: ComparedMoments, evidence: Evidence, limits: Limits) -> list[Check]:
@@ -639,6 +668,11 @@ def _without_limit(compared: ComparedMoments, evidence: Evidence) -> list[Check]
         "compared": len(synthetic),
     }
     return [held("covariance.probabilities", _largest(compared.covariance_off[others]), None, **given)]
+
+
+def _skewness_quantile(chance: float) -> float:
+    """How far beyond the normal quantile a Poisson count lies, in records (Cornish-Fisher, second term)."""
+    return float((mean_limit(np.ones(1), chance)[0] ** 2 - 1.0) / 6.0)
 
 
 def _apart(released: FloatArray, original: FloatArray) -> FloatArray:

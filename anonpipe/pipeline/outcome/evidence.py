@@ -71,6 +71,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         by=_of_method(work, fitted, cut, encoded, decoded),
         staging_check=_staging_check(fitted, encoded, decoded),
         unpreserved_moments=columns_without_sums(fitted),
+        unit_rows=None if fitted.unit is None else fitted.min_rows,
     )
 
 

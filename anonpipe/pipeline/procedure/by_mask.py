@@ -10,7 +10,7 @@ from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.pair_tables import SmallCells, factors_of
 from anonpipe.encoding.shares import PartShares
 from anonpipe.errors import JobError
-from anonpipe.evaluate.risk import EffectiveDimension, membership_from_moments, rows_for_membership
+from anonpipe.evaluate.risk import membership_from_moments, rows_for_membership
 from anonpipe.job.model import Job
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Features, Masker
@@ -23,14 +23,9 @@ from anonpipe.types import FloatArray
 
 def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     """The steps, the decoder and the expected moments of the job's mask."""
-    if encoders.unit is not None:
-        raise JobError(
-            f"mask {job.replacing.name} counts rows, but column {encoders.unit.name!r} has units of up to "
-            f"{encoders.unit.most:,} rows. Make one row of each unit, or replace records in groups ({_IN_GROUPS}) of "
-            f"k={job.k} units"
-        )
-    masker, features = MASKERS[job.replacing.name], encoders.describe_features(job.k, sum(strata.rows))
-    _check(job, masker, features, strata, encoders.dimension)
+    masker = MASKERS[job.replacing.name]
+    features = encoders.describe_features(encoders.least(job.k), sum(strata.rows))
+    _check(job, masker, features, strata, encoders)
     options = masker.own(job.replacing_options) | masker.follows(job.replacing_options, features)
     expected, shares = partial(_expected, masker, options), None
     if not masker.same_person:
@@ -60,7 +55,7 @@ def _small_cells(job: Job, encoders: Encoders) -> SmallCells | None:
     if job.decode.of_cells != "calibrated":
         return None
     factors = factors_of(encoders.cells, encoders.features, encoders.conditioning)
-    return SmallCells(factors, job.k, None if encoders.rounded is None else encoders.rounded.rounding)
+    return SmallCells(factors, encoders.least(job.k), None if encoders.rounded is None else encoders.rounded.rounding)
 
 
 def _members(masker: Masker) -> Members | None:
@@ -111,8 +106,14 @@ def _intervals(job: Job, encoders: Encoders, masker: Masker) -> IntervalDecoder 
 _IN_GROUPS = "cluster: {method: mdav} in place of any mask"
 
 
-def _check(job: Job, masker: Masker, features: Features, strata: Strata, width: EffectiveDimension) -> None:
-    """Refuse options that the columns or the strata do not allow."""
+def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoders: Encoders) -> None:
+    """Refuse options that the columns, the units or the strata do not allow."""
+    if encoders.unit is not None and not masker.grouped:
+        raise JobError(
+            f"mask {masker.name} counts rows, but column {encoders.unit.name!r} has units of up to "
+            f"{encoders.unit.most:,} rows. Take mask.method local_synthesis, make one row of each unit, or replace "
+            f"records in groups ({_IN_GROUPS}) of k={job.k} units"
+        )
     # With fewer records than feature columns (and two more) a regression fits each record exactly, and permuted
     # components stay in the span of the originals: "synthetic" records would be original ones.
     refuse(masker, job.replacing_options, features)
@@ -120,23 +121,29 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, width: 
         return
     channels, apart = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
     rows, what = (min(strata.rows), "the smallest stratum") if apart else (sum(strata.rows), "the table")
-    if rows < _least(features):
+    if rows < max(_least(features), features.k):
         wider = "" if masker.grouped else ", or mask.scope to table"
         remedy = f"set strata.small to merge or drop{wider}, or take fewer strata" if apart else "mask fewer columns"
         remedy += f", or replace records in groups ({_IN_GROUPS})" if masker.grouped else ""
         raise JobError(
-            f"{what} has {rows} records, and mask.method {masker.name} needs {_least(features)} for {channels} feature "
-            f"columns; {remedy}"
+            f"{what} has {rows} records, and mask.method {masker.name} needs {max(_least(features), features.k)} for "
+            f"{channels} feature columns{_of_units(job, encoders)}; {remedy}"
         )
-    _check_membership(job, width, rows, what)
+    _check_membership(job, encoders, rows, what)
 
 
 _MOST_RECORDS = 10**10  # More than there are persons: no table has so many
 
 
-def _check_membership(job: Job, width: EffectiveDimension, rows: int, what: str) -> None:
+def _of_units(job: Job, encoders: Encoders) -> str:
+    return "" if encoders.unit is None else f" and k={job.k} units of up to {encoders.unit.most:,} rows"
+
+
+def _check_membership(job: Job, encoders: Encoders, rows: int, what: str) -> None:
     """Refuse a table with so few records for its columns that the preserved moments disclose membership."""
-    limit = job.limits["membership_auc"]
+    limit, width, counted = job.limits["membership_auc"], encoders.dimension, "records"
+    if encoders.unit is not None:
+        rows, counted = encoders.independent(rows), "independent records (rows over the mean rows of a row's unit)"
     if limit is None or width.columns < 1:
         return
     expected = membership_from_moments(rows, width)
@@ -145,7 +152,7 @@ def _check_membership(job: Job, width: EffectiveDimension, rows: int, what: str)
     enough = rows_for_membership(width, limit)
     needs = "No number of records suffices" if enough > _MOST_RECORDS else f"At least {enough:,} records are needed"
     raise JobError(
-        f"{what} has {rows:,} records and {width.columns} independent feature columns. Means and covariances, which "
+        f"{what} has {rows:,} {counted} and {width.columns} independent feature columns. Means and covariances, which "
         f"mask.method {job.replacing.name} preserves, then disclose membership: expected AUC {expected:.2f}, and "
         f"gates.membership_auc is {limit:g}. {needs}. Drop columns, "
         "join categories, declare ordered ones kind: ordinal, or take fewer strata (strata.small: merge). "
@@ -164,17 +171,18 @@ def _least(features: Features) -> int:
 EXCHANGED = 5.0
 
 
-def needed(
-    masker: Masker, features: Features, covariance: float, width: EffectiveDimension, membership: float | None
-) -> tuple[int, str] | None:
+def needed(job: Job, encoders: Encoders, rows: int) -> tuple[int, str] | None:
     """Records that a stratum needs, with a text; None where k is enough, as records belong to persons."""
-    # The most of three numbers: for moments (of fewer records part of one discloses the rest, see `small_groups`), for
-    # decoding within the limit on covariances, and for moments within the limit on `membership`.
+    # The most of four numbers: k units, for moments (of fewer records part of one discloses the rest, see
+    # `small_groups`), for decoding within the limit on covariances, and for moments within the limit on membership.
+    masker, membership = MASKERS[job.replacing.name], job.limits["membership_auc"]
     if masker.same_person or (masker.link != "none" and not masker.grouped):
         return None
-    least = max(_least(features), math.ceil(EXCHANGED / covariance))
-    if membership is not None and width.columns:
-        least = max(least, rows_for_membership(width, membership))
+    features = encoders.describe_features(encoders.least(job.k), rows)
+    least = max(features.k, _least(features), math.ceil(EXCHANGED / job.gates.of_every_run["covariance"]))
+    if membership is not None and encoders.dimension.columns:
+        independent = rows_for_membership(encoders.dimension, membership)
+        least = max(least, math.ceil(independent * rows / max(1, encoders.independent(rows))))
     return least, f"{least}, which {masker.name} needs for covariances of {_least(features) - 2} feature columns"
 
 

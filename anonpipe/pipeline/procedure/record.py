@@ -58,6 +58,14 @@ class Encoders:
         ]
         return effective_dimension(numbers, shares)
 
+    def least(self, k: int) -> int:
+        """Rows that hold k persons or other units, whichever rows they are."""
+        return k if self.unit is None else self.unit.sure
+
+    def independent(self, rows: int) -> int:
+        """Records that tell as much of a person as so many rows; fewer where units have several."""
+        return rows if self.unit is None else self.unit.independent(rows)
+
     def describe_features(self, k: int, rows: int) -> Features:
         """The description of the features that methods get."""
         numbers = (

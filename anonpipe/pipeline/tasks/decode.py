@@ -126,8 +126,8 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         "stratum": cut.partitions[index].stratum,
         "file_rows": file_rows.tolist(),
         **sample_counts,
-        **counted_rows(fitted, cells, decoded, as_ties),
-        **({} if units is None else _in_groups(work, index, decoded.groupings, units)),
+        **counted_rows(fitted, cells, decoded, as_ties, units),
+        **(_in_groups(work, index, decoded.groupings, units) if units is not None and fitted.stages_units else {}),
     }
 
 
@@ -205,7 +205,11 @@ def _masked(fitted: Fitted, decoded: Decoded) -> FloatArray:
 
 
 def counted_rows(
-    fitted: Fitted, cells: FloatArray, decoded: Decoded, as_ties: tuple[FloatArray, FloatArray] | None
+    fitted: Fitted,
+    cells: FloatArray,
+    decoded: Decoded,
+    as_ties: tuple[FloatArray, FloatArray] | None,
+    units: IntArray | None,
 ) -> dict[str, Any]:
     """Counts of a partition for the gates."""
     method, columns = fitted.procedure, fitted.synthesized
@@ -221,8 +225,8 @@ def counted_rows(
         smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
         without_spread = min(rows_without_spread(before, g.order, g.starts) for g in decoded.groupings)
     # Without row-wise links, records equal original ones as another sample would, unless persons repeat.
-    sampled = not method.row_for_row and fitted.unit is None and fitted.job.rows_per_unit != "many"
-    chance = equal_by_chance(before, k) if sampled else ByChance(0, 0)
+    sampled = not method.row_for_row and fitted.job.rows_per_unit != "many"
+    chance = equal_by_chance(_once_per_unit(before, units), k) if sampled else ByChance(0, 0)
     return {
         "synthesized": Moments.of(decoded.features),
         "tally": Tally.of(cells, fitted.cells),
@@ -234,6 +238,13 @@ def counted_rows(
         "fewest_alike": _fewest_alike(_masked(fitted, decoded)) if method.members == "alike" else None,
         "column_sums": exact_sums(decoded.features) if method.exact_columns else [],
     }
+
+
+def _once_per_unit(cells: FloatArray, units: IntArray | None) -> FloatArray:
+    """Rows without those that equal another one of their unit."""
+    if units is None:
+        return cells
+    return cells[np.unique(row_numbers(cells, units), return_index=True)[1]]
 
 
 def _fewest_alike(cells: FloatArray) -> int:

@@ -225,6 +225,6 @@ def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArr
         scored = features.encode(cells, filled, draws("ties") if split else None)
         encoded = np.concatenate([scored, conditioning], axis=1)
     codes = [column.codes(cells)[:, None].astype(np.float64) for column in fitted.procedure.codes]
-    if units is not None:  # from 0 in each partition: what leads to the unit goes no further
+    if units is not None and fitted.stages_units:  # from 0 in each partition: what leads to the unit goes no further
         codes.append(np.unique(units, return_inverse=True)[1].reshape(-1, 1).astype(np.float64))
     return np.concatenate([encoded, *codes], axis=1)
