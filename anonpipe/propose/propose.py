@@ -32,6 +32,7 @@ from anonpipe.propose.choose_method import (
     OF_STRATUM,
     TOLD,
     Road,
+    of_several,
     road,
     share_held_out,
     tells_strata,
@@ -77,7 +78,9 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     if needs is None and chosen.mask == "local_synthesis":
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
     told = tells_strata(looks, guesses, rows)
-    return _write(source_url, output, k, guesses, needs, replace(chosen, told=told), rows)
+    unit = of_several(looks, guesses)
+    chosen = replace(chosen, told=told, unit=None if unit is None else unit.name)
+    return _write(source_url, output, k, guesses, needs, chosen, rows)
 
 
 def default_output(source_url: str) -> str:
@@ -170,6 +173,7 @@ def _write(
         why=chosen_road.why,
         mask=chosen_road.mask if needs is None else None,
         merge=chosen_road.merge,
+        unit=chosen_road.unit,
         crowded=chosen_road.enough if needs is None else 0,
         told_of_strata=chosen_road.told,
         status=by_role.get(Role.SURVIVAL_STATUS),

@@ -110,7 +110,8 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
         _utility(tables, job, seen, paired, least) + _risk(tables, job, both, paired, least) + _analyses(tables, job)
     )
     limits = dict.fromkeys(MEASURED) if job is None else evaluation.limits_of(job, assessment)
-    checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, limits))
+    at_default = () if job is None else job.gates.at_default
+    checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, limits, at_default))
     notes = (*evaluation.notes(assessment, limits), _UNTOLD)
     verdict = Verdict(checks, notes)
     warnings = _warnings(tables, job)
