@@ -296,7 +296,7 @@ def summary(
 
 def _of_other_job(made: Report, job: Job) -> str:
     """What is another in the job that made a release, as far as its report tells; empty where nothing is."""
-    from anonpipe.job.model import HELD_OUT_OF
+    from anonpipe.job.measure import HELD_OUT_OF
 
     if made.source is not None and _whole(made.source) != _whole(job.input):
         return f"it was made from {made.source}"

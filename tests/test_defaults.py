@@ -9,7 +9,8 @@ import pytest
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.job.model import HELD_OUT, HELD_OUT_OF, load_job, parse_job
+from anonpipe.job.measure import HELD_OUT, HELD_OUT_OF
+from anonpipe.job.model import load_job, parse_job
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.evaluation import Assessment, limits_of
 from anonpipe.pipeline.preview import preview

@@ -10,7 +10,8 @@ import yaml
 
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, needs_of, read_analyses
-from anonpipe.job.model import RecipientAnalysis, load_job, parse_job
+from anonpipe.job.measure import RecipientAnalysis
+from anonpipe.job.model import load_job, parse_job
 from anonpipe.propose.propose import propose_job
 from anonpipe.source import check_types
 

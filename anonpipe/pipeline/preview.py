@@ -22,7 +22,8 @@ from anonpipe.engine import default_workers
 from anonpipe.errors import GateError, JobError
 from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._design import condition, plain
-from anonpipe.job.model import Job, RecipientAnalysis
+from anonpipe.job.measure import RecipientAnalysis
+from anonpipe.job.model import Job
 from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes

@@ -17,7 +17,7 @@ from anonpipe.evaluate.risk import (
     membership_from_moments,
     rows_for_membership,
 )
-from anonpipe.job.model import HELD_OUT, HELD_OUT_OF, Measure
+from anonpipe.job.measure import HELD_OUT, HELD_OUT_OF, Measure
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import quoted
 from anonpipe.propose.profile import Floats, Look

@@ -24,7 +24,7 @@ from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
-from anonpipe.job.model import RecipientAnalysis
+from anonpipe.job.measure import RecipientAnalysis
 from anonpipe.propose.choose_method import (
     BESIDE_CHANCE,
     IN_GROUPS,

@@ -33,7 +33,8 @@ from anonpipe.evaluate.utility import (
     utility,
 )
 from anonpipe.job.analyses import endpoints_of
-from anonpipe.job.model import Job, Measure
+from anonpipe.job.measure import Measure
+from anonpipe.job.model import Job
 from anonpipe.pipeline import evaluation
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, typed
 from anonpipe.pipeline.evaluation.known import coded_numbers, with_numbers
