@@ -317,7 +317,7 @@ def test_of_a_panel_a_mask_counts_records_of_one_unit_as_fewer(tmp_path):
     rng, rows = np.random.default_rng(5), 400
     wide = {f"x{at}": rng.normal(size=rows) for at in range(12)}
     columns = {name: {"kind": "continuous", "bounds": [None, None]} for name in wide}
-    mask = {"mask": {"method": "local_synthesis"}}
+    mask = {"mask": {"method": "local_synthesis"}, "measure": {"queries": 100}}
     assert preview(small.job(tmp_path / "one", pa.table(wide), columns, **mask)).exit_code == 0
     panel_of = pa.table(
         {name: np.repeat(values[:40], 10) for name, values in wide.items()} | {"person": np.repeat(np.arange(40), 10)}
@@ -326,11 +326,10 @@ def test_of_a_panel_a_mask_counts_records_of_one_unit_as_fewer(tmp_path):
         preview(small.job(tmp_path / "ten", panel_of, columns | {"person": {"role": "unit"}}, **mask))
 
 
-def test_a_hold_out_takes_whole_units(tmp_path):
-    columns = COLUMNS | {"person": {"role": "identifier"}}
-    with pytest.raises(InputError, match="Give the column role: unit"):
-        preview(small.job(tmp_path, _table(), columns, measure={"hold_out": 0.2}))
-    job = small.job(tmp_path, _table(300), COLUMNS, measure={"hold_out": 0.3, "queries": 300, "utility": False})
+@pytest.mark.parametrize("role", ["unit", "identifier"])
+def test_a_hold_out_takes_whole_units(tmp_path, role):
+    columns = COLUMNS | {"person": {"role": role}}
+    job = small.job(tmp_path, _table(300), columns, measure={"hold_out": 0.3, "queries": 300, "utility": False})
 
     def looked_at(run):
         rows = run.context.cut.rows

@@ -15,10 +15,21 @@ from anonpipe.methods.options import Options
 if TYPE_CHECKING:
     from anonpipe.evaluate.utility import Analysis
 
-# Usual share of the records that is set aside, of so many or more. The trained classifier tells members from 1,000
-# others to 0.015 (a standard error), from 500 to 0.022: too near to the default limit of 0.6 not to refuse one honest
-# release in some hundreds by chance.
-HELD_OUT, HELD_OUT_OF = 0.05, 20_000
+# Usual shares of the records that are set aside, of tables with so many rows or more, the largest first. Of 2,000 a
+# tenth tells an area under the curve of 0.6 from one of 0.5 by five standard errors (0.02), a twentieth by three.
+HELD_OUT = {20_000: 0.05, 2_000: 0.1}
+
+
+def usual_hold_out(rows: int) -> float:
+    """The share of the records that is set aside where the job does not say; of few 0.
+
+    Examples
+    --------
+    >>> [usual_hold_out(rows) for rows in (1_999, 2_000, 19_999, 20_000)]
+    [0.0, 0.1, 0.1, 0.05]
+    """
+    return next((share for least, share in HELD_OUT.items() if rows >= least), 0.0)
+
 
 _PERCENT = r"^[0-9]+([.][0-9]+)? ?%$"
 _Percent = Annotated[str, Field(pattern=_PERCENT)]
@@ -71,7 +82,7 @@ class Measure(Options):
     whole release. `hold_out` is a share of the records that is set aside
     before anything is formed or learnt, and not released: the control of the
     attacks on membership and attributes; `default` is 0.05 of 20,000 records or
-    more, and none of fewer, nor with `repeat.growing`. Of each of the `scenarios` the columns
+    more, 0.1 of 2,000 or more, and none of fewer, nor with `repeat.growing`. Of each of the `scenarios` the columns
     that an intruder knows are key variables: who is single in them, and who is
     linked by them. `sampling_fraction` is the share of the population that is in
     the table, for the journalist's risk.

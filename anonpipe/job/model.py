@@ -22,7 +22,7 @@ from anonpipe.errors import JobError
 from anonpipe.job.checks import check_growth, check_sections
 from anonpipe.job.defaults import with_methods
 from anonpipe.job.gates import DEFAULT, Gates
-from anonpipe.job.measure import HELD_OUT, HELD_OUT_OF, Measure, RecipientAnalysis
+from anonpipe.job.measure import HELD_OUT, Measure, RecipientAnalysis, usual_hold_out
 from anonpipe.job.overrides import overridden
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.job.sections import (
@@ -139,22 +139,20 @@ class Job(Options):
         Examples
         --------
         >>> job = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"age": {"kind": "integer"}}})
-        >>> job.of_rows(19_999).measure.hold_out, job.of_rows(20_000).measure.hold_out
+        >>> job.of_rows(1_999).measure.hold_out, job.of_rows(20_000).measure.hold_out
         (0.0, 0.05)
         """
         if self.measure.hold_out != DEFAULT:
             return self
-        some = self.measure.risk and rows >= HELD_OUT_OF and not self.repeat.growing
+        share = usual_hold_out(rows) if self.measure.risk and not self.repeat.growing else 0.0
         limited = [name for name in self.gates.given if "hold_out" in MEASURED[name].needs]
-        if limited and not some:
-            why = "with repeat.growing" if self.repeat.growing else f"of {rows:,} rows, fewer than {HELD_OUT_OF:,},"
+        if limited and not share:
+            why = "with repeat.growing" if self.repeat.growing else f"of {rows:,} rows, fewer than {min(HELD_OUT):,},"
             raise JobError(
                 f"gates.{limited[0]} needs records set aside, and {why} none are unless the job says so; give "
                 "measure.hold_out, such as 0.05"
             )
-        return self.model_copy(
-            update={"measure": self.measure.model_copy(update={"hold_out": HELD_OUT if some else 0.0})}
-        )
+        return self.model_copy(update={"measure": self.measure.model_copy(update={"hold_out": share})})
 
     @property
     def default_limits(self) -> dict[str, float]:
@@ -163,17 +161,22 @@ class Job(Options):
         No more than 0.09 linked is the European Medicines Agency's threshold
         for published records (Policy 0070); where records are replaced in
         groups of k, which stand for 1 / k and whose k has been chosen, it is
-        that if it is more. A membership AUC of 0.6 is for masks, with or
-        without a hold-out: what means and covariances tell is expected of any table.
+        that if it is more, and of extreme records none. What means and
+        covariances tell of membership is expected of any table, without a hold-out.
         """
         measure = self.measure
         there = {"risk": measure.risk, "scenarios": bool(measure.scenarios), "strata": bool(self.strata.by)}
-        there["hold_out"] = True  # of membership something is expected without one
-        known = {name: each.default for name, each in MEASURED.items() if all(there.get(need) for need in each.needs)}
-        found = {name: default for name, default in known.items() if default is not None}
+        there["hold_out"] = measure.hold_out != 0
+        expected = there | {"hold_out": True}
+        found = {
+            name: each.default
+            for name, each in MEASURED.items()
+            if each.default is not None
+            and all((expected if name == "membership_auc" else there).get(need) for need in each.needs)
+        }
         if self.mask is None or MASKERS[self.mask.method].identical_rows:
             found |= {name: max(found[name], 1.0 / self.k) for name in _OF_GROUPS if name in found}
-            found.pop("membership_auc", None)
+            found.pop("tail_linkage", None)
         return found
 
     @property

@@ -17,7 +17,7 @@ from anonpipe.evaluate.risk import (
     membership_from_moments,
     rows_for_membership,
 )
-from anonpipe.job.measure import HELD_OUT, HELD_OUT_OF, Measure
+from anonpipe.job.measure import Measure, usual_hold_out
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import quoted
 from anonpipe.propose.profile import Floats, Look
@@ -160,16 +160,11 @@ def tells_strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int)
 
     Of units with several rows it takes a hold-out, of persons of two values enough of the rarer; see `least_shown`.
     """
-    strata, held = _strata(looks, guesses, rows), share_held_out(rows)
+    strata, held = _strata(looks, guesses, rows), usual_hold_out(rows)
     if not held and of_several(looks, guesses):
         return False
     asked = min(Measure().queries, rows)
     return least_shown(1.0 - strata.max() / strata.sum(), asked, round(held * rows) or asked) <= OF_STRATUM
-
-
-def share_held_out(rows: int) -> float:
-    """Share of the records that is proposed to be set aside."""
-    return HELD_OUT if rows >= HELD_OUT_OF else 0.0
 
 
 def of_several(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> Look | None:

@@ -24,7 +24,7 @@ from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
-from anonpipe.job.measure import RecipientAnalysis
+from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
 from anonpipe.propose.choose_method import (
     BESIDE_CHANCE,
     IN_GROUPS,
@@ -34,7 +34,6 @@ from anonpipe.propose.choose_method import (
     Road,
     of_several,
     road,
-    share_held_out,
     tells_strata,
     without_rare_status,
 )
@@ -75,6 +74,9 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
         )
     guesses = without_rare_status(looks, guesses, rows, k)
     chosen = road(looks, guesses, rows, k)
+    if chosen.enough and needs is None:
+        guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
+        chosen = road(looks, guesses, rows, k)
     if needs is None and chosen.mask == "local_synthesis":
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
     told = tells_strata(looks, guesses, rows)
@@ -127,6 +129,17 @@ def _code_at(look: Look, guessed: Guess) -> str:
 
 def _measured_as(role: Role) -> Role:
     return role if role.names_persons else Role.MASKED
+
+
+def _as_amount(look: Look, guessed: Guess) -> Guess:
+    """Few whole numbers as amounts: as categories of a table with few records they would disclose membership."""
+    if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not look.whole:
+        return guessed
+    reason = (
+        "CHECK: its few whole numbers are taken for amounts, as the means of so many categories would disclose "
+        "membership; for codes without an order write kind: categorical"
+    )
+    return replace(guessed, kind=Kind.INTEGER, reason=guessed.reason or reason)
 
 
 def _by_categories(guessed: Guess) -> Guess:
@@ -189,7 +202,7 @@ def _write(
         linked=LINKED,
         of_groups=max(LINKED, 1 / k),
         enough=math.ceil(1 / LINKED),
-        held=share_held_out(rows),
+        held=usual_hold_out(rows),
         told=TOLD,
         default_limits=DEFAULT_LIMITS,
         stepped=any(each.step for each in guesses.values()),

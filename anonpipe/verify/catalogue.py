@@ -521,7 +521,7 @@ REASONS: dict[Reason, str] = {
     Reason.NO_ANALYSES: "the job lists none",
     Reason.PROBABILITIES: "released as probabilities (decode.categories)",
     Reason.ONLY_PROBABILITIES: "every masked column is released as probabilities",
-    Reason.NO_HOLD_OUT: "no hold-out (measure.hold_out: default from 20,000 records on, of fewer 0.05, say)",
+    Reason.NO_HOLD_OUT: "no hold-out (measure.hold_out: default from 2,000 records on, of fewer 0.1, say)",
     Reason.FEW_HELD: "the hold-out has fewer than {fewest} records that could be in the release; raise "
     "measure.hold_out",
     Reason.NO_LINK: "no released record stands for one person or one group, so that no link is right or wrong; "
