@@ -74,11 +74,13 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
         )
     guesses = without_rare_status(looks, guesses, rows, k)
     chosen = road(looks, guesses, rows, k)
-    if chosen.enough and needs is None:
+    if chosen.enough:
         guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
         chosen = road(looks, guesses, rows, k)
-    if needs is None and chosen.mask == "local_synthesis":
+    if chosen.mask == "local_synthesis":
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
+    if chosen.mask is not None:  # weights are those of distances
+        guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
     told = tells_strata(looks, guesses, rows)
     unit = of_several(looks, guesses)
     chosen = replace(chosen, told=told, unit=None if unit is None else unit.name)
@@ -184,10 +186,10 @@ def _write(
         guesses=guesses,
         needs=needs,
         why=chosen_road.why,
-        mask=chosen_road.mask if needs is None else None,
+        mask=chosen_road.mask,
         merge=chosen_road.merge,
         unit=chosen_road.unit,
-        crowded=chosen_road.enough if needs is None else 0,
+        crowded=chosen_road.enough,
         told_of_strata=chosen_road.told,
         status=by_role.get(Role.SURVIVAL_STATUS),
         seen=seen_by_others(guesses),
