@@ -619,7 +619,10 @@ def _execute(
     if form is Form.TABLES:
         _tell_if_cold(job)
     from anonpipe.pipeline.run import execute
+    from anonpipe.pipeline.start import left_by_crash
 
+    if resume and not left_by_crash(job):
+        display.warn("--resume: no crashed run of this job was found; the run begins from the start")
     try:
         with display.progress_display(silent=form is Form.QUIET) as on_progress:
             return execute(job, resume, on_progress=on_progress, repeats=repeats)

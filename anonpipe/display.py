@@ -25,7 +25,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from anonpipe.errors import printable
+from anonpipe.errors import GateError, printable
 
 if TYPE_CHECKING:
     from anonpipe.compare import Study
@@ -146,6 +146,7 @@ def outcome_content(outcome: RunOutcome, pruned: Iterable[str]) -> dict[str, Any
     """A run's end for programs."""
     return {
         "released": outcome.version is not None,
+        "exit_code": 0 if outcome.version is not None else GateError.exit_code,
         "version": outcome.version,
         "rows": outcome.rows,
         **outcome.verdict.in_words(),

@@ -28,8 +28,8 @@ CANARY = "canary83741"
 CANARY_NUMBER = 48_151_623.42
 """A number that no message may show."""
 
-OPEN = "passed, with no limit on reidentification_rate"
-"""What the verdict of a job says that limits no risk."""
+OPEN = "passed, disclosure risk not measured"
+"""What the verdict of a job says that measures no risk."""
 
 COLUMNS: dict[str, Any] = {
     "age": {"kind": "integer", "bounds": [0, 120]},

@@ -316,8 +316,9 @@ def test_resume_and_purge(call, job_file, tmp_path, monkeypatch):
         assert call("run", job_file).code == 130
     shown = call("purge", "--dry-run")
     assert "would delete" in shown.out and "1 crashed run found" in shown.out and len(small.stagings()) == 2
-    assert call("run", job_file, "--resume").code == 0
-    assert small.stagings() == []
+    resumed = call("run", job_file, "--resume")
+    assert resumed.code == 0 and "begins from the start" not in resumed.err
+    assert small.stagings() == [] and "the run begins from the start" in call("run", job_file, "--resume").err
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "MAPPED_STAGES", (pipeline.scan, interrupt))
         assert call("run", job_file).code == 130

@@ -43,6 +43,7 @@ def test_a_run_as_json(call, job_file, tmp_path):
     code, out, err = call("run", job_file, "--json")
     told = json.loads(out)
     assert code == 0 and err == "" and told["released"] and told["rows"] == 400 and told["verdict"] == small.OPEN
+    assert told["exit_code"] == 0
     assert told["version"].startswith(f"{tmp_path}/out/versions/") and told["report"].endswith("-report.html")
     assert any(check["name"] == "smallest group" for check in told["checks"])
     assert any("no bounds" in warning for warning in told["warnings"])
@@ -56,6 +57,7 @@ def test_a_failed_run_as_json_and_quiet(call, job_file):
     code, out, err = call("run", job_file, "--json", *FAILING)
     told = json.loads(out)
     assert code == 3 and err.startswith("error: a gate failed") and told["version"] is None and not told["released"]
+    assert told["exit_code"] == 3
     assert told["verdict"] == "failed" and any(text.startswith("mean") for text in told["remedies"])
     code, out, err = call("run", job_file, "--quiet", *FAILING)
     assert code == 3 and out == "" and "error: a gate failed" in err

@@ -985,3 +985,24 @@ def test_masks_are_proposed_from_the_fewest_records_on():
     enough, few = (road(looks, guesses, rows) for rows in (FEW_RECORDS, FEW_RECORDS - 1))
     assert "has fewer than the" in few.why and few.mask is None
     assert "has fewer than the" not in enough.why
+
+
+@pytest.mark.parametrize(
+    ("odd", "values", "told"),
+    [
+        (
+            "unknown",
+            [str(age) for age in range(20, 80)],
+            "60 of its 61 distinct texts are whole numbers. Make the other 1",
+        ),
+        ("2020-13-45", [f"2020-01-{day:02}" for day in range(1, 29)], "28 of its 29 distinct texts are days"),
+        ("b7", ["a1", "a2", "b7"] * 4, ""),
+    ],
+)
+def test_one_bad_value_among_numbers_or_days_is_counted_and_not_shown(tmp_path, odd, values, told):
+    pq.write_table(
+        pa.table({"x": [*values * 20, odd], "y": np.arange(20.0 * len(values) + 1) / 7}), tmp_path / "a.parquet"
+    )
+    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    line = next(line for line in text.splitlines() if "role:" in line)
+    assert (told in line) and bool(told) == ("CHECK" in line) and odd not in text

@@ -120,6 +120,12 @@ def open_run(
             yield Run(job, staging, start, logged(on_progress), begun, repeats)
 
 
+def left_by_crash(job: Job) -> bool:
+    """Whether a crashed run of the job can be resumed, as far as its folder tells."""
+    roots = roots_of(staging_root(job.run.staging), run_id(job))
+    return any((root / "run.json").exists() for root in roots if not is_gone(root))
+
+
 def refuse_other_table(job: Job) -> None:
     """Refuse an output that holds a release of another table, which this run would replace."""
     try:

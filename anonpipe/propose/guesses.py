@@ -403,6 +403,8 @@ def _alone(look: Look) -> Guess:
         return Guess(kind, Role.DROPPED, _NAMESAKES.format(once=once, values=look.distinct))
     if form is not None:
         return Guess(Kind.INTEGER, Role.DROPPED, form.reason)
+    if look.odd:
+        return Guess(kind, Role.DROPPED if _too_many(look) else Role.MASKED, look.odd)
     if kind is Kind.INTEGER and any(word.startswith(POSTAL_NAMES) for word in words_of(look.name)):
         return Guess(kind, Role.DROPPED, _POSTAL)
     if look.numbers is None and _too_many(look):

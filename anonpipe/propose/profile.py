@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from anonpipe.columns import Scalar
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
-from anonpipe.propose.text_formats import TextFormat, form_of
+from anonpipe.propose.text_formats import TextFormat, form_of, odd_texts
 from anonpipe.source import Source, Unit, read_batches
 
 Floats = npt.NDArray[np.float64]
@@ -43,6 +43,7 @@ class Look:
     # distinct, filled: number of distinct values and of rows that are not null
     distinct: int
     filled: int
+    odd: str = ""  # See `odd_texts`
     form: TextFormat | None = None  # How its texts are written where they stand for numbers or dates; None elsewhere
     days: bool = False  # Whether it holds texts of days, as 1990-01-31, and nothing else
     levels: tuple[Scalar, ...] = ()  # See `declared_order`
@@ -113,17 +114,18 @@ def _look(name: str, column: pa.ChunkedArray) -> Look:
     values = pa.concat_arrays([plain(chunk) for chunk in column.chunks])
     encoded = pc.dictionary_encode(values)
     codes = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-    found, form, days = None, None, False
+    found, form, odd, days = None, None, "", False
     if pa.types.is_string(values.type):
         as_days, wrong = of_days(values)
         days = wrong == 0 and len(encoded.dictionary) > 0
+        odd = "" if days else odd_texts(encoded.dictionary)
         form = None if days else form_of(encoded.dictionary)
         values = as_days if days else values
     if is_number(values.type) or is_date(values.type):
         found = numbers(values)
         found[np.abs(found) > LARGEST] = np.nan
     filled, levels = len(values) - values.null_count, declared_order(column)
-    return Look(name, column.type, found, codes, len(encoded.dictionary), filled, form, days, levels)
+    return Look(name, column.type, found, codes, len(encoded.dictionary), filled, odd, form, days, levels)
 
 
 def declared_order(column: pa.ChunkedArray) -> tuple[Scalar, ...]:

@@ -141,7 +141,7 @@ def _as_amount(look: Look, guessed: Guess) -> Guess:
         "CHECK: its few whole numbers are taken for amounts, as the means of so many categories would disclose "
         "membership; for codes without an order write kind: categorical"
     )
-    return replace(guessed, kind=Kind.INTEGER, reason=guessed.reason or reason)
+    return replace(guessed, kind=Kind.INTEGER, reason=reason)
 
 
 def _by_categories(guessed: Guess) -> Guess:

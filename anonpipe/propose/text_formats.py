@@ -95,3 +95,31 @@ def form_of(texts: pa.Array) -> TextFormat | None:
         ):
             return form
     return None
+
+
+_PLAIN = {
+    "whole numbers": r"^\s*[+-]?\d+\s*$",
+    "numbers": rf"^\s*{_NUMBER}\s*$",
+    "days": r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$",
+}
+MOSTLY = 0.9  # Share of the distinct texts, of ten or more, that have a form which a few others lack
+
+
+def odd_texts(texts: pa.Array) -> str:
+    """What to tell of texts of which nearly all are numbers or dates: how many are not; empty for others.
+
+    Examples
+    --------
+    >>> ages = [*map(str, range(20, 80)), "unknown"]
+    >>> odd_texts(pa.array(ages)).partition(":")[2][:44], odd_texts(pa.array(ages[:-1]))
+    (' 60 of its 61 distinct texts are whole numbe', '')
+    """
+    texts = texts.drop_null()
+    for what, form in _PLAIN.items():
+        have = pc.sum(pc.match_substring_regex(texts, form)).as_py() or 0
+        if len(texts) >= 10 and MOSTLY * len(texts) <= have < len(texts):
+            return (
+                f"CHECK: {have:,} of its {len(texts):,} distinct texts are {what}. Make the other {len(texts) - have:,} "
+                "nulls in the input, and run init again; else all texts are categories"
+            )
+    return ""
