@@ -1,11 +1,9 @@
 """Synthetic dummy columns as categories again.
 
-Lasko & Vinterbo 2010 (DOI 10.1109/TKDE.2009.88), section III: dummies are -1
-and +1, an inverse logit and a normalisation make them a distribution over the
-categories, from which the most probable one is taken or one is drawn. Both
-distort shares badly: drawing turns an unmasked 5 % into 29 %, and the most
-probable category of means of five turns it into next to nothing. The
-calibrated ways keep the counts instead, or of probabilities their means.
+Lasko & Vinterbo 2010 (DOI 10.1109/TKDE.2009.88), section III: dummies are -1 and +1, an inverse logit and a
+normalisation make them a distribution over the categories, from which the most probable one is taken or one is drawn.
+Both distort shares badly: drawing turns an unmasked 5 % into 29 %, and the most probable category of means of five
+turns it into next to nothing. The calibrated ways keep the counts instead, or of probabilities their means.
 """
 
 from __future__ import annotations
@@ -66,9 +64,8 @@ def sampled(chances: FloatArray, rng: np.random.Generator) -> IntArray:
 def calibrated(scores: FloatArray, order: IntArray, starts: IntArray, targets: IntArray) -> IntArray:
     """Categories such that each group has exactly the wanted count of each.
 
-    From the rarest category of all to the commonest, each takes in every
-    group the wanted number of records that fit it best among those left;
-    ties go to the earlier record.
+    From the rarest category of all to the commonest, each takes in every group the wanted number of records that fit it
+    best among those left; ties go to the earlier record.
 
     Shapes: scores (n, q); targets (n_groups, q); returns (n,).
 
@@ -88,10 +85,8 @@ def calibrated(scores: FloatArray, order: IntArray, starts: IntArray, targets: I
 def calibrated_groups(chances: FloatArray, sizes: IntArray, totals: IntArray) -> IntArray:
     """One category for all records of a group, with counts over all groups as near as possible to the wanted.
 
-    From the rarest category to the commonest, each takes whole groups in
-    falling order of probability, as many as bring its count of records
-    nearest to its total (of two equally near, the fewer). The commonest takes
-    the rest.
+    From the rarest category to the commonest, each takes whole groups in falling order of probability, as many as bring
+    its count of records nearest to its total (of two equally near, the fewer). The commonest takes the rest.
 
     Shapes: chances (n_groups, q); sizes (n_groups,); totals (q,); returns (n_groups,).
 
@@ -118,10 +113,9 @@ def calibrated_probabilities(
 ) -> FloatArray:
     """Distributions whose means over the records are the wanted shares.
 
-    Every category gets a factor, the same for all records, and the
-    distributions are normalised again: of two categories the logits of all
-    records are shifted by one number. Factors are found by fitting means and
-    sums in turn (iterative proportional fitting).
+    Every category gets a factor, the same for all records, and the distributions are normalised again: of two
+    categories the logits of all records are shifted by one number. Factors are found by fitting means and sums in turn
+    (iterative proportional fitting).
 
     Shapes: chances (n, q); shares (q,); sizes (n,); returns (n, q).
 
@@ -153,11 +147,9 @@ def calibrated_probabilities(
 def rounded(chances: FloatArray, units: int, rng: np.random.Generator) -> IntArray:
     """Distributions in whole units, up or down, such that every record's add up and no mean is shifted.
 
-    With a shift u of a record, drawn from 0 to 1, the cumulated units C
-    become the whole part of C + u. Each probability is then rounded to one of
-    its two neighbours, up with the chance that is its remainder. (The largest
-    remainders of each record would always lose a category that is rare in
-    all records.)
+    With a shift u of a record, drawn from 0 to 1, the cumulated units C become the whole part of C + u. Each
+    probability is then rounded to one of its two neighbours, up with the chance that is its remainder. (The largest
+    remainders of each record would always lose a category that is rare in all records.)
 
     Examples
     --------

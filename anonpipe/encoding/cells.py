@@ -1,8 +1,7 @@
 """Table to cells and back: one float64 a value in natural units, and the input's exact types again.
 
-Numbers stay numbers, dates are days since 1970-01-01, and what is carried as
-codes is the position among the column's categories, nulls the position after
-the last. Missing numbers are NaN; so are the nulls of an ordinal column whose
+Numbers stay numbers, dates are days since 1970-01-01, and what is carried as codes is the position among the column's
+categories, nulls the position after the last. Missing numbers are NaN; so are the nulls of an ordinal column whose
 values are replaced, as those are handled as numbers.
 """
 
@@ -126,10 +125,9 @@ class ColumnEncoder:
     def from_cells(self, cells: FloatArray) -> pa.RecordBatch:
         """The rows of the cells, in exactly the input's types.
 
-        Numbers are put on their steps inside their bounds. A dictionary holds
-        the categories of these rows only; one whose levels are
-        declared, as those of an ordered one are, holds them all in their order. What the
-        input's dictionary holds besides may come from its rows: suppressed categories would be told.
+        Numbers are put on their steps inside their bounds. A dictionary holds the categories of these rows only; one
+        whose levels are declared, as those of an ordered one are, holds them all in their order. What the input's
+        dictionary holds besides may come from its rows: suppressed categories would be told.
         """
         if cells.ndim != 2 or cells.shape[1] != len(self.names):
             raise ValueError(f"cells have shape {cells.shape}; give (n_rows, {len(self.names)})")
@@ -188,9 +186,8 @@ def check_order(name: str, column: Column, kind: pa.DataType) -> None:
 
 
 # --- What cells hold, column by column, and what they must hold after the scan of the input ---------------------------
-# A chunk of the staging that is gone reads as nulls, and moments of the damaged
-# cells agree with a release that is made of them: only the scan has seen the
-# input itself.
+# A chunk of the staging that is gone reads as nulls, and moments of the damaged cells agree with a release that is made
+# of them: only the scan has seen the input itself.
 
 _ROUNDING = 1e-11
 
@@ -298,8 +295,8 @@ def _numbers(scan: Scan, encoder: ColumnEncoder, inside: npt.NDArray[np.bool_] |
 def without_rounding(n: FloatArray, mean: FloatArray, m2: FloatArray) -> FloatArray:
     """Squared deviations, those of columns of one value exactly zero: sums of such a column leave a rest of rounding.
 
-    Deviations under 1e-11 of the mean are rounding errors of sums, however
-    these were made, and no scale to measure others by.
+    Deviations under 1e-11 of the mean are rounding errors of sums, however these were made, and no scale to measure
+    others by.
 
     Examples
     --------

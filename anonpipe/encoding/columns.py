@@ -348,8 +348,8 @@ def _unused(a: ColumnScan, b: ColumnScan, categories: pa.Array) -> pa.Array | No
 def feature_width(column: Column, scanned: ColumnScan) -> int:
     """How many feature columns one column of the table takes; 0 where its values are not replaced.
 
-    A number or an ordinal takes one, and one more for its nulls. A category
-    takes one a category that occurs, but only one for two, and none for one.
+    A number or an ordinal takes one, and one more for its nulls. A category takes one a category that occurs, but only
+    one for two, and none for one.
     """
     if not column.role.synthesized:
         return 0

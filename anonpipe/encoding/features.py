@@ -1,9 +1,8 @@
 """Cells to features and back: what clusterers and synthesizers see of the columns whose values are replaced.
 
 A number (or its logarithm, or its normal score) or an ordinal is one z-score; its nulls, if there are any, one more
-column of -1 and +1. A category is coded in dummies of -1 and +1 (Lasko &
-Vinterbo 2010, section III), null being a category like any other: one column
-a category, but a single one for two categories, and none for one.
+column of -1 and +1. A category is coded in dummies of -1 and +1 (Lasko & Vinterbo 2010, section III), null being a
+category like any other: one column a category, but a single one for two categories, and none for one.
 """
 
 from __future__ import annotations
@@ -141,8 +140,7 @@ class NumberBlock:
     def distance_weights(self, scale: Scale) -> FloatArray:
         """Multipliers: by variance, value (nulls at the mean) and indicator together weigh as one number.
 
-        By range, a difference counts in parts of the column's range, a null
-        against a number 1 more.
+        By range, a difference counts in parts of the column's range, a null against a number 1 more.
         """
         there = (1.0 - self.null_share) or 1.0  # all may be null where all categories are rare: nothing differs then
         weights = [1.0, 0.25 / there] if scale == "z_score" else [(self.sd / self._span) ** 2, 0.25]
@@ -160,9 +158,8 @@ class NumberBlock:
     ) -> FloatArray:
         """Values of the block's column, NaN for nulls, whose counts are calibrated.
 
-        A calibrated ordinal keeps its categories' counts in each group: the
-        group's own values are handed out in the order of the synthetic ones,
-        or by `histogram` at random.
+        A calibrated ordinal keeps its categories' counts in each group: the group's own values are handed out in the
+        order of the synthetic ones, or by `histogram` at random.
         """
         values = self.mean + self.sd * features[:, self.start]
         if self.stop - self.start == 2:
@@ -400,9 +397,8 @@ def _number_block(
 def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
     """How far sorted values must fall so that, held inside [low, high], they lose `excess` in sum.
 
-    Walks from one change of slope to the next: a value above `high` starts to
-    move when it comes inside, a value at `low` stops. The values inside are
-    always x[bottom:top].
+    Walks from one change of slope to the next: a value above `high` starts to move when it comes inside, a value at
+    `low` stops. The values inside are always x[bottom:top].
     """
     n = x.shape[0]
     bottom, top = np.searchsorted(x, low, "right"), np.searchsorted(x, high, "right")

@@ -1,8 +1,7 @@
 """Whether a row is a person: how often the values of an identifier repeat, counted on disk.
 
-A scan leaves, of each identifier, runs of keyed 128-bit digests of its values
-in the private staging: a run has each digest once, with its rows, in ascending
-order. All runs are then counted together, one range of digests after the
+A scan leaves, of each identifier, runs of keyed 128-bit digests of its values in the private staging: a run has each
+digest once, with its rows, in ascending order. All runs are then counted together, one range of digests after the
 other, so that memory depends on neither the rows nor on how often one repeats.
 """
 
@@ -60,9 +59,8 @@ class Repeats:
 def digests(name: str, array: pa.Array, key: bytes) -> tuple[Digests, int]:
     """Each distinct value of an array by its keyed digest, and the number of nulls.
 
-    Numbers and dates are turned one to one, so that no two have one digest;
-    texts and bytes by two keyed 64-bit hashes: among 10^8
-    different values two agree with a probability of 1.5e-23.
+    Numbers and dates are turned one to one, so that no two have one digest; texts and bytes by two keyed 64-bit hashes:
+    among 10^8 different values two agree with a probability of 1.5e-23.
 
     Examples
     --------
@@ -355,8 +353,8 @@ def unit_line(unit: UnitColumn, k: int) -> str:
 def unit_numbers(name: str, array: pa.Array, key: bytes) -> Units:
     """A keyed number of 53 bits for the unit of each row, which a float holds; 0 where there is no value.
 
-    Of 10^7 units two have one number in one table of 180. They then count as
-    one, which asks for more of others, never for fewer.
+    Of 10^7 units two have one number in one table of 180. They then count as one, which asks for more of others, never
+    for fewer.
 
     Examples
     --------

@@ -24,12 +24,10 @@ def fill_missing(
 ) -> FloatArray:
     """Fill each missing number with a value of its group, or of groups near it (hot deck).
 
-    Donors are the group's values, where it has k or more: fewer persons would
-    stand for all of the group, and one alone would be released as he is by
-    whatever keeps the group's moments. Else the nearest groups' values are
-    donors too, until there are k. Donors are taken in turn, from a random one
-    on, so that none is used twice before all are used once. Of a column with
-    fewer than k values in the table nothing is filled.
+    Donors are the group's values, where it has k or more: fewer persons would stand for all of the group, and one alone
+    would be released as he is by whatever keeps the group's moments. Else the nearest groups' values are donors too,
+    until there are k. Donors are taken in turn, from a random one on, so that none is used twice before all are used
+    once. Of a column with fewer than k values in the table nothing is filled.
 
     Examples
     --------
@@ -75,12 +73,10 @@ def fill_predicted(
 ) -> FloatArray:
     """Fill each missing number with a value of a record of which about the same is predicted.
 
-    The column is regressed on all others; records are put in the order of
-    what the regression predicts, and in runs of 20 those with a value are
-    donors to those without (predictive mean matching), or those of the next
-    run where none has one. So what the column has
-    to do with the others stays, which donors from anywhere in the table would
-    dilute by the share of missing values.
+    The column is regressed on all others; records are put in the order of what the regression predicts, and in runs of
+    20 those with a value are donors to those without (predictive mean matching), or those of the next run where none
+    has one. So what the column has to do with the others stays, which donors from anywhere in the table would dilute by
+    the share of missing values.
 
     Shapes: features (n_rows, width).
 

@@ -1,10 +1,9 @@
 """Categories released as probabilities: in place of a column, one column of numbers for each of its categories.
 
-Lasko & Vinterbo 2010, section III: the distribution over the categories that
-the masked dummies stand for may itself be released, as "a type of local
-generalization". As they describe it, it is too even: unmasked dummies of -1
-and +1 make a category of 5 % one of 29 %. Here it is calibrated, so that the
-mean probability of a category is its share, and rounded to a step.
+Lasko & Vinterbo 2010, section III: the distribution over the categories that the masked dummies stand for may itself be
+released, as "a type of local generalization". As they describe it, it is too even: unmasked dummies of -1 and +1 make a
+category of 5 % one of 29 %. Here it is calibrated, so that the mean probability of a category is its share, and rounded
+to a step.
 """
 
 from __future__ import annotations
@@ -140,9 +139,8 @@ class ProbabilityDecoder:
     def put_dummies(self, features: FloatArray, shares: FloatArray) -> None:
         """Write into features the dummies that a reader makes of probabilities who knows how these are made.
 
-        On a straight line through the two means of an unmasked category,
-        which become -1 and +1: both follow from the shares, and these from
-        the release.
+        On a straight line through the two means of an unmasked category, which become -1 and +1: both follow from the
+        shares, and these from the release.
         """
         for block, place in self.slices():
             width = block.stop - block.start
@@ -215,10 +213,9 @@ def _places(place: slice) -> range:
 def column_name(column: str, category: str | None) -> str:
     r"""The name of the column of a category: both names and an underscore between, as indicators are mostly called.
 
-    In the category all but letters, digits, `_` and `-` is written as in
-    addresses of the web (%20 for a blank), because dots, blanks, commas,
-    brackets and line ends are refused, or mean something, in programs that
-    read Parquet. Different categories so have different names.
+    In the category all but letters, digits, `_` and `-` is written as in addresses of the web (%20 for a blank),
+    because dots, blanks, commas, brackets and line ends are refused, or mean something, in programs that read Parquet.
+    Different categories so have different names.
 
     Examples
     --------

@@ -1,9 +1,8 @@
 """A histogram of numbers that forgets in which order, and in which parts, they came: mergeable, of bounded size.
 
-Every float has a whole number of 64 bits in the same order, its key. Numbers
-whose keys agree but for their lowest bits, so many as the histogram's level,
-share a bin. Bins are fine where numbers are dense, and as long as there are
-few distinct numbers each has a bin of its own.
+Every float has a whole number of 64 bits in the same order, its key. Numbers whose keys agree but for their lowest
+bits, so many as the histogram's level, share a bin. Bins are fine where numbers are dense, and as long as there are few
+distinct numbers each has a bin of its own.
 """
 
 from __future__ import annotations
@@ -49,17 +48,13 @@ def values_of(keys: Keys) -> FloatArray:
 class Radix:
     """How many numbers there are in each bin at each place (a stratum, say); bins ascend inside ascending places.
 
-    Level and bins are a function of the numbers alone, as a set with
-    repetitions: the level is the least at which there are `MOST_BINS` bins or
-    fewer. Proof: let d(L) be the number of bins that all numbers make at level L.
-    It falls as L grows, and bins of a coarser level are made of whole bins of a
-    finer one. No part makes more bins than the whole, so that no part's level is
-    above that of the whole, and the whole's bins can be put together from
-    those of parts, at any level from the highest of the parts' levels on.
-    Below this one the whole makes as many bins as that part or more, too many:
-    the least level that is looked for from there on is the least of all.
-    What a bin holds (a count, extremes, records at the lower, a sum modulo
-    2^64) is added or compared without rounding, in any order.
+    Level and bins are a function of the numbers alone, as a set with repetitions: the level is the least at which there
+    are `MOST_BINS` bins or fewer. Proof: let d(L) be the number of bins that all numbers make at level L. It falls as L
+    grows, and bins of a coarser level are made of whole bins of a finer one. No part makes more bins than the whole, so
+    that no part's level is above that of the whole, and the whole's bins can be put together from those of parts, at
+    any level from the highest of the parts' levels on. Below this one the whole makes as many bins as that part or
+    more, too many: the least level that is looked for from there on is the least of all. What a bin holds (a count,
+    extremes, records at the lower, a sum modulo 2^64) is added or compared without rounding, in any order.
     """
 
     level: int  # Low bits of the keys that are not looked at; 63 at the most
@@ -165,10 +160,9 @@ class Radix:
     def means(self) -> FloatArray:
         """The mean of each bin.
 
-        Numbers are a linear function of their keys between two powers of two,
-        and no bin reaches further at levels up to 52; in the few that are
-        wider, or hold so many that the sum of their keys may have turned over, the mean
-        is that of the extremes.
+        Numbers are a linear function of their keys between two powers of two, and no bin reaches further at levels up
+        to 52; in the few that are wider, or hold so many that the sum of their keys may have turned over, the mean is
+        that of the extremes.
         """
         low, high = self.smallest, self.largest
         offsets = self.sums - self.counts.astype(np.uint64) * self.low  # modulo 2^64, as both are
@@ -210,8 +204,8 @@ def _bits(keys: Keys) -> IntArray:
 
 
 # --- The distribution of a column as it may be released: values of k or more records, and means of runs of k or more --
-# Nothing of fewer than k records leaves it: neither a value nor an extreme, nor
-# a mean that one record makes up most of, or few that stand apart.
+# Nothing of fewer than k records leaves it: neither a value nor an extreme, nor a mean that one record makes up most
+# of, or few that stand apart.
 
 # How near, in parts of its distance from the run below (or above), others may come to a record's value: the p of the p
 # % rule (Hundepool et al. 2012, section 4.2.2). And to the sum of fewer than k that stand apart, all others being at
@@ -245,13 +239,12 @@ class Quantiles:
     ) -> Quantiles:
         """Those of the values of one place, k or more.
 
-        Values with k or more records are atoms. Those between atoms are cut
-        into runs of k or more (`FEWEST` for smaller k), which have the mean of their records and
-        rise to both sides of it by half the distance to the nearer neighbour:
-        so the function ascends, and every run keeps its mean. Fewer than k between
-        atoms count as the nearest atom: a mean over them and records of the
-        atom, whose value is known, would be a mean over them alone. An extreme
-        that makes up most of a run's mean is drawn in, and so are fewer than k that do and stand apart (`DOMINANCE`).
+        Values with k or more records are atoms. Those between atoms are cut into runs of k or more (`FEWEST` for
+        smaller k), which have the mean of their records and rise to both sides of it by half the distance to the nearer
+        neighbour: so the function ascends, and every run keeps its mean. Fewer than k between atoms count as the
+        nearest atom: a mean over them and records of the atom, whose value is known, would be a mean over them alone.
+        An extreme that makes up most of a run's mean is drawn in, and so are fewer than k that do and stand apart
+        (`DOMINANCE`).
 
         Examples
         --------
@@ -316,9 +309,8 @@ class Quantiles:
     def _in_piece(self, piece: IntArray, share: FloatArray) -> FloatArray:
         """Values in some pieces, so far (0 to 1) from where these begin.
 
-        The bend is 0 at both ends, nowhere between at any middle of three or
-        more equal parts, and adds up to 0 over these: the mean of the piece
-        stays, and its values ascend.
+        The bend is 0 at both ends, nowhere between at any middle of three or more equal parts, and adds up to 0 over
+        these: the mean of the piece stays, and its values ascend.
         """
         turn = 2.0 * np.pi * share
         bent = self.bend * (np.cos(2.0 * turn) - np.cos(turn)) if self.bend else 0.0
@@ -391,11 +383,10 @@ def cut_runs(counts: IntArray, values: FloatArray, atom: BoolArray, least: int) 
 def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> int:
     """How many of the first values are of records, fewer than `fewer`, that stand apart and make up the total.
 
-    Those after them have together less than `share` of what they have, which
-    would tell their sum; and all are so far out that the next, and the length
-    of the run beside, are less than `share` of it. Any run's largest records
-    have most of its excess, where its smallest is by chance at the border:
-    without the second half k - 1 of 5 exponential values would count in one table of ten.
+    Those after them have together less than `share` of what they have, which would tell their sum; and all are so far
+    out that the next, and the length of the run beside, are less than `share` of it. Any run's largest records have
+    most of its excess, where its smallest is by chance at the border: without the second half k - 1 of 5 exponential
+    values would count in one table of ten.
     """
     total = (counts * excess).sum()
     held, records, found = 0.0, 0, 0
@@ -413,11 +404,10 @@ def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share
 def _capped(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> float:
     """The largest excess that a run may count, by the p % rule and `_apart`; `excess` descends, none is below 0.
 
-    Setting the j largest to the j-th (j = 1 changes nothing) is safe where
-    those after the (j+1)-th have together at least `share` of what the j
-    count for: the holder of the (j+1)-th, who takes his own away, is still
-    that far from the j-th. Where no j is safe, all count as less than the
-    smallest; where that is 0, and somebody's value, as the second. Those apart count as one that is not.
+    Setting the j largest to the j-th (j = 1 changes nothing) is safe where those after the (j+1)-th have together at
+    least `share` of what the j count for: the holder of the (j+1)-th, who takes his own away, is still that far from
+    the j-th. Where no j is safe, all count as less than the smallest; where that is 0, and somebody's value, as the
+    second. Those apart count as one that is not.
     """
     apart = _apart(counts, excess, width, fewer, share)
     total, records = (counts * excess).sum(), counts.sum()

@@ -1,13 +1,10 @@
 """Local suppression: no stratum releases a synthetic category, or its null, that fewer than k of its records hold.
 
-A category that one person of a stratum has is that person, whatever else of
-the record is synthetic: methods keep the counts of categories inside strata,
-and which stratum a record belongs to is released. In each stratum the records
-of all categories under k, together with those whose
-value is missing, are released as missing if they are at least k; if they are
-fewer, or if the column may not hold nulls, they join its commonest category.
-Numbers that are missing in fewer than k records are released as numbers of
-their groups.
+A category that one person of a stratum has is that person, whatever else of the record is synthetic: methods keep the
+counts of categories inside strata, and which stratum a record belongs to is released. In each stratum the records of
+all categories under k, together with those whose value is missing, are released as missing if they are at least k; if
+they are fewer, or if the column may not hold nulls, they join its commonest category. Numbers that are missing in fewer
+than k records are released as numbers of their groups.
 """
 
 from __future__ import annotations
@@ -223,11 +220,10 @@ def _with_counts(scanned: ColumnScan, counts: IntArray, nulls: int, column: Colu
 
 
 # --- Extremes of columns that are masked on their own scale, or as logarithms: few that dominate are drawn in ---------
-# A mean over k records gives away a value that makes up most of it, and the sum
-# of few that do. Columns by normal scores are released as means that are made
-# so that this does not happen (`anonpipe.encoding.quantiles`); of others each
-# method makes means of its own, so that what would dominate them is drawn in
-# before any method sees it: in each stratum, and from both ends.
+# A mean over k records gives away a value that makes up most of it, and the sum of few that do. Columns by normal
+# scores are released as means that are made so that this does not happen (`anonpipe.encoding.quantiles`); of others
+# each method makes means of its own, so that what would dominate them is drawn in before any method sees it: in each
+# stratum, and from both ends.
 
 
 @dataclass(frozen=True)
@@ -300,15 +296,12 @@ def _ends(scales: Sequence[FloatArray]) -> tuple[list[FloatArray], list[FloatArr
 def drawn_to(values: FloatArray, records: int, least: int) -> int:
     """How many of the first values are drawn in to the next one.
 
-    Two rules, of which each looks at how far the first are beyond a border,
-    the value after the outermost `least`, and only at who is further out than
-    all others are wide. *Few apart*: fewer than `least` that are ten times as
-    far out as the next, and as the `least` below are wide, and beside whom all
-    others have together less than a tenth: a mean tells their sum. *p %*: the
-    others have less than a tenth beside the first, for the holder of the
-    second, who takes his own away; then as many count as one as make it safe.
-    Of fewer than three times `least` the first rule alone is asked, and all
-    others are what is beside them.
+    Two rules, of which each looks at how far the first are beyond a border, the value after the outermost `least`, and
+    only at who is further out than all others are wide. *Few apart*: fewer than `least` that are ten times as far out
+    as the next, and as the `least` below are wide, and beside whom all others have together less than a tenth: a mean
+    tells their sum. *p %*: the others have less than a tenth beside the first, for the holder of the second, who takes
+    his own away; then as many count as one as make it safe. Of fewer than three times `least` the first rule alone is
+    asked, and all others are what is beside them.
 
     Examples
     --------

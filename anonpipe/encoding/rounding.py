@@ -1,13 +1,11 @@
 """Counts of categories rounded at random to multiples of a base, always the same way.
 
-Random rounding to a base (Fellegi 1975, "Controlled random rounding", Survey
-Methodology 1) is unbiased; drawn anew at every release it is averaged away,
-and two equal counts would differ. So the draw follows from a key, as in the
-cell-key method of the Australian Bureau of Statistics (Fraser & Wooton 2005;
-Thompson, Broadfoot & Elazar 2013): here from the secret, the category and the
-multiple that the count has passed. A rounded count then never falls when
-the count rises, one person more changes it with a chance of one over the base,
-and however many releases there are, a count has one answer.
+Random rounding to a base (Fellegi 1975, "Controlled random rounding", Survey Methodology 1) is unbiased; drawn anew at
+every release it is averaged away, and two equal counts would differ. So the draw follows from a key, as in the cell-key
+method of the Australian Bureau of Statistics (Fraser & Wooton 2005; Thompson, Broadfoot & Elazar 2013): here from the
+secret, the category and the multiple that the count has passed. A rounded count then never falls when the count rises,
+one person more changes it with a chance of one over the base, and however many releases there are, a count has one
+answer.
 """
 
 from __future__ import annotations
@@ -49,9 +47,8 @@ class Rounding:
     def thinned(self, found: Radix, name: str, at: int) -> Radix:
         """Some values of a column and class without a twentieth at random, at least two multiples of the base.
 
-        Released numbers are those of a quantile function, whose means of k
-        values would be exact: who joined would show as a step of all that follow.
-        So the function is of a sample. Without one record of twenty the mean of a class
+        Released numbers are those of a quantile function, whose means of k values would be exact: who joined would show
+        as a step of all that follow. So the function is of a sample. Without one record of twenty the mean of a class
         moves by 0.23 of its own sampling error.
         """
         without = min(max(2 * self.base, found.total // 20), max(0, found.total - self.base))

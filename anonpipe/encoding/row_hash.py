@@ -2,20 +2,15 @@
 
 Two senses of the same:
 
-- *In any width.* `value_words` gives a 64-bit word of each value of an Arrow
-  column: equal for equal numbers of any type (to the seven digits that single
-  precision has), equal times in any unit, equal texts in any encoding. On it
-  rest `row_lanes`, two sums over a row's columns (numbers of the columns'
-  names beside their values', so that no order of columns matters), and all
-  that follows from them: whether an input changed (`fingerprint`), which
-  records a table holds (`population`), and keyed numbers of its rows
-  (`keyed_rows`), from which sampling, order and sketches come.
-- *To the last bit.* `exact_rows` and `exact_sums` are of cells as they lie in
-  the staging.
+- *In any width.* `value_words` gives a 64-bit word of each value of an Arrow column: equal for equal numbers of any
+  type (to the seven digits that single precision has), equal times in any unit, equal texts in any encoding. On it rest
+  `row_lanes`, two sums over a row's columns (numbers of the columns' names beside their values', so that no order of
+  columns matters), and all that follows from them: whether an input changed (`fingerprint`), which records a table
+  holds (`population`), and keyed numbers of its rows (`keyed_rows`), from which sampling, order and sketches come.
+- *To the last bit.* `exact_rows` and `exact_sums` are of cells as they lie in the staging.
 
-Words and lanes are not keyed, and tell of the values: they stay in memory.
-What is kept in a file is a sum over many rows, or keyed. Identifiers, of which
-two in 10^8 must not have one digest, have 128 bits from a keyed hash of texts
+Words and lanes are not keyed, and tell of the values: they stay in memory. What is kept in a file is a sum over many
+rows, or keyed. Identifiers, of which two in 10^8 must not have one digest, have 128 bits from a keyed hash of texts
 (`anonpipe.encoding.identifiers`).
 """
 
@@ -189,8 +184,8 @@ def keyed_cells(cells: FloatArray, keys: Sequence[bytes]) -> HashArray:
 def exact_rows(cells: FloatArray, groups: IntArray | None = None) -> HashArray:
     """A number of each row, equal where rows are to the last bit, and their groups if given; shape (n_rows,).
 
-    Rows that differ have the same number with a probability of 1 in 2^64.
-    Numbers of rows alone and of groups alone add up to those of both.
+    Rows that differ have the same number with a probability of 1 in 2^64. Numbers of rows alone and of groups alone add
+    up to those of both.
 
     Shapes: groups (n_rows,).
 
@@ -228,9 +223,8 @@ def _bits(values: FloatArray) -> HashArray:
 
 
 # --- Hashing of column values and their order-aware, layout-independent sum -------------------------------------------
-# The mixing step is the finaliser of SplitMix64 (Steele, Lea & Flood 2014,
-# "Fast splittable pseudorandom number generators", figure 16). None of this is
-# cryptographic: it tells inputs apart, it does not hide them.
+# The mixing step is the finaliser of SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number
+# generators", figure 16). None of this is cryptographic: it tells inputs apart, it does not hide them.
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -301,9 +295,8 @@ def sum_rows(rows: npt.NDArray[np.uint64], first_row: np.uint64) -> npt.NDArray[
 
 
 # --- What identifies a record by its content alone: keys and an order that no place in a file decides -----------------
-# Everything random or order-dependent in a run follows from these, so that the
-# same records give the same release in whatever order, file layout or numeric
-# width they come.
+# Everything random or order-dependent in a run follows from these, so that the same records give the same release in
+# whatever order, file layout or numeric width they come.
 
 LUMP = 64  # Equal rows of a unit that are sampled and routed together
 
@@ -380,9 +373,8 @@ def column_keys(key: bytes, names: Sequence[str]) -> list[bytes]:
 def canonical_order(cells: FloatArray, keys: Sequence[bytes]) -> IntArray:
     """An order of rows that follows from their values alone, shape (n_rows,).
 
-    By a keyed number of the row's content, so that the order tells nothing of
-    the values; rows that agree in it (numbers count to seven digits) by the
-    cells themselves. Equal rows are exchangeable.
+    By a keyed number of the row's content, so that the order tells nothing of the values; rows that agree in it
+    (numbers count to seven digits) by the cells themselves. Equal rows are exchangeable.
 
     Examples
     --------

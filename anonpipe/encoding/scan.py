@@ -1,7 +1,6 @@
 """One pass over the input: counts, moments, categories and a fingerprint, all mergeable.
 
-A scan of a batch, of a unit or of the whole input has one form; merging
-the parts in their order gives the whole.
+A scan of a batch, of a unit or of the whole input has one form; merging the parts in their order gives the whole.
 """
 
 from __future__ import annotations
@@ -130,9 +129,8 @@ class Scan:
     def digest(self) -> str:
         """SHA-256 over the records: their content, which are held out, and the columns' names.
 
-        Neither the order of rows and columns, nor the file layout, the
-        encoding (dictionaries, large or view strings) or the width of
-        numbers change it.
+        Neither the order of rows and columns, nor the file layout, the encoding (dictionaries, large or view strings)
+        or the width of numbers change it.
         """
         text = json.dumps([list(self.population), sorted(self.columns)])
         return hashlib.sha256(text.encode()).hexdigest()

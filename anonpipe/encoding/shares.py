@@ -1,8 +1,7 @@
 """Categories and nulls shared out among the parts of a table, where masked records are of no one person.
 
-The persons of a part say nothing of such records, and their categories must
-not be forced upon them. What the table has of each category is shared out
-among the parts as their masked features call for it.
+The persons of a part say nothing of such records, and their categories must not be forced upon them. What the table has
+of each category is shared out among the parts as their masked features call for it.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ _SMALLEST = 1e-6
 def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
     """Whole counts near a mass, with given totals of categories and given sizes of partitions.
 
-    The mass is fitted to both margins by iterative proportions, which keep
-    its odds ratios, and rounded one partition after the other: what one gets
-    too much of, the next gets less.
+    The mass is fitted to both margins by iterative proportions, which keep its odds ratios, and rounded one partition
+    after the other: what one gets too much of, the next gets less.
 
     Shapes: mass (n_partitions, q); totals (q,); sizes (n_partitions,); returns (n_partitions, q).
 

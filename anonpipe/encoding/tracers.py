@@ -1,8 +1,7 @@
 """Sketches of an input for the release logs, filled while it is scanned; see `anonpipe.storage.sketch`.
 
-Records and identifiers are compared by their values alone. Contents stay equal
-if columns are renamed or reordered, if numbers or dates are stored as text, and
-if the case of texts changes; excerpts of them also if columns join or leave.
+Records and identifiers are compared by their values alone. Contents stay equal if columns are renamed or reordered, if
+numbers or dates are stored as text, and if the case of texts changes; excerpts of them also if columns join or leave.
 """
 
 from __future__ import annotations

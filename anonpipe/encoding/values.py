@@ -1,7 +1,6 @@
 """Arrow arrays as numbers and as plain category values; and numbers as Arrow arrays again.
 
-Numbers are in natural units: days since 1970-01-01 (UTC) for dates and
-timestamps. NaN counts as missing throughout.
+Numbers are in natural units: days since 1970-01-01 (UTC) for dates and timestamps. NaN counts as missing throughout.
 """
 
 from __future__ import annotations
@@ -363,8 +362,8 @@ def check_grid(name: str, column: Column, kind: pa.DataType) -> None:
 
 
 # --- What a Parquet file says of pandas' nullable types, kept so that pandas reads a release as it reads the original -
-# Of the metadata that pandas writes, nothing but such a type is taken, and only where it is one of the list for
-# the column's own type: the rest may hold an index with its values, counts of rows and categories, columns that are
+# Of the metadata that pandas writes, nothing but such a type is taken, and only where it is one of the list for the
+# column's own type: the rest may hold an index with its values, counts of rows and categories, columns that are
 # dropped, and whatever else a frame was given along.
 
 _KEY = b"pandas"

@@ -116,8 +116,8 @@ class Method:
 class Grouping(Method):
     """A method that forms groups.
 
-    `function(features, k, *, rng, **options) -> labels`. Its keyword-only
-    parameters besides `rng`, `classes` and `class_shares` are its options.
+    `function(features, k, *, rng, **options) -> labels`. Its keyword-only parameters besides `rng`, `classes` and
+    `class_shares` are its options.
     """
 
     sizes: str  # What group sizes it gives, in words
@@ -194,8 +194,7 @@ class Replacing(Method):
 class Synthesizer(Replacing):
     """A method that replaces the records of groups.
 
-    `function(features, order, starts, *, rng, **options) -> new features`;
-    without `rng` where it draws nothing.
+    `function(features, order, starts, *, rng, **options) -> new features`; without `rng` where it draws nothing.
     """
 
     guarantee: Callable[[Any], Guarantee] | None  # `guarantee(options)`: what is guaranteed of means and covariances

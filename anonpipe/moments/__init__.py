@@ -1,12 +1,10 @@
 """Means and scatters that merge, and what they say about a synthesizer.
 
-Each statistic is a frozen record: `of` counts one piece, `merge` joins two,
-`merge_all` joins many in the given order; any split of a table merges to the
-moments of the whole, to rounding. From them follow the noise of
-micro-perturbation (`s_delta`, `noise_factor`, `exact_factor`), and what is
-expected of synthetic records: `expected_of_scopes` on average, `limit_of_scopes`
-and `limit_by_group` for the standard errors about it, `mean_limit` and
-`covariance_limit` for how far these lead.
+Each statistic is a frozen record: `of` counts one piece, `merge` joins two, `merge_all` joins many in the given order;
+any split of a table merges to the moments of the whole, to rounding. From them follow the noise of micro-perturbation
+(`s_delta`, `noise_factor`, `exact_factor`), and what is expected of synthetic records: `expected_of_scopes` on average,
+`limit_of_scopes` and `limit_by_group` for the standard errors about it, `mean_limit` and `covariance_limit` for how far
+these lead.
 """
 
 from anonpipe.moments._limits import (

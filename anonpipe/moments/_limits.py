@@ -31,17 +31,15 @@ def covariance_limit(error: FloatArray, scale: FloatArray, chance: float) -> Flo
 
     Notes
     -----
-    Let Q = Σ λ_i (Z_i² - 1) + Σ μ_i Z_i with independent standard normal Z_i,
-    of variance v = Σ (2λ_i² + μ_i²), and λ the largest |λ_i|. Each term has
-    log E exp(sQ_i) = -log(1 - 2λ_i s)/2 - λ_i s + μ_i² s²/(2(1 - 2λ_i s)), at
-    most s² v_i/(2(1 - 2λs)). So Q is sub-gamma with variance v and scale 2λ,
-    and P(|Q| > √(2vt) + 2λt) is at most 2 exp(-t). Nothing is assumed of the
-    λ_i: one outlier's group may make up nearly all of Q.
+    Let Q = Σ λ_i (Z_i² - 1) + Σ μ_i Z_i with independent standard normal Z_i, of variance v = Σ (2λ_i² + μ_i²), and λ
+    the largest |λ_i|. Each term has log E exp(sQ_i) = -log(1 - 2λ_i s)/2 - λ_i s + μ_i² s²/(2(1 - 2λ_i s)), at most s²
+    v_i/(2(1 - 2λs)). So Q is sub-gamma with variance v and scale 2λ, and P(|Q| > √(2vt) + 2λt) is at most 2 exp(-t).
+    Nothing is assumed of the λ_i: one outlier's group may make up nearly all of Q.
 
     References
     ----------
-    Boucheron, Lugosi & Massart (2013), Concentration Inequalities, section
-    2.4; Laurent & Massart (2000), doi:10.1214/aos/1015957395, lemma 1.
+    Boucheron, Lugosi & Massart (2013), Concentration Inequalities, section 2.4; Laurent & Massart (2000),
+    doi:10.1214/aos/1015957395, lemma 1.
 
     Examples
     --------
@@ -75,10 +73,9 @@ def centred_eigenvalue(largest: FloatArray, average: FloatArray) -> FloatArray:
 
     Notes
     -----
-    The sum about the mean is the sum Σ e_j e_h of the records less
-    (Σ e_j)(Σ e_h)/N, whose eigenvalues are those of one record with the
-    average covariance: by Weyl's inequality they add at most. For squares,
-    both forms being positive, the first is an upper limit itself.
+    The sum about the mean is the sum Σ e_j e_h of the records less (Σ e_j)(Σ e_h)/N, whose eigenvalues are those of one
+    record with the average covariance: by Weyl's inequality they add at most. For squares, both forms being positive,
+    the first is an upper limit itself.
 
     Examples
     --------
@@ -189,31 +186,25 @@ def limit_of_scopes(scopes: Scopes, form: str) -> SamplingLimit:
 
     Notes
     -----
-    The N synthetic records are fixed group means plus normal noise. Write B
-    for the between-group scatter and V for the covariance of the noise, first
-    of a single part.
+    The N synthetic records are fixed group means plus normal noise. Write B for the between-group scatter and V for the
+    covariance of the noise, first of a single part.
 
-    Independent noise moves the mean by an average of N draws, V_jj/N. The
-    synthetic scatter is B, plus products of means and noise, plus the scatter
-    of the noise; the second is odd in the noise and the third even, so they do
-    not correlate. The second has variance B_jj V_hh + B_hh V_jj + 2 B_jh V_jh;
-    the third is Wishart with N-1 degrees of freedom, of variance
-    (N-1)(V_jj V_hh + V_jh²). Their sum over (N-1)² is the squared error.
+    Independent noise moves the mean by an average of N draws, V_jj/N. The synthetic scatter is B, plus products of
+    means and noise, plus the scatter of the noise; the second is odd in the noise and the third even, so they do not
+    correlate. The second has variance B_jj V_hh + B_hh V_jj + 2 B_jh V_jh; the third is Wishart with N-1 degrees of
+    freedom, of variance (N-1)(V_jj V_hh + V_jh²). Their sum over (N-1)² is the squared error.
 
-    Noise centred in every group leaves the mean and has no products with the
-    group means; its scatter is Wishart with N-G degrees of freedom.
+    Noise centred in every group leaves the mean and has no products with the group means; its scatter is Wishart with
+    N-G degrees of freedom.
 
-    Of several parts, with n_s records of noise V_s in each part, and B_s the scatter of their
-    group means about the mean of the table, the products of means and noise
-    add Σ_s (B_jj V_hh + B_hh V_jj + 2 B_jh V_jh) to the variance of a
-    scatter, and the noise, a quadratic form in I - 11'/N,
-    (1 - 2/N) Σ_s n_s (V_jj V_hh + V_jh²) and 1/N² times the same of Σ_s n_s V_s.
-    Centred noise has Σ_s (n_s - G_s)(V_jj V_hh + V_jh²), and nothing else.
+    Of several parts, with n_s records of noise V_s in each part, and B_s the scatter of their group means about the
+    mean of the table, the products of means and noise add Σ_s (B_jj V_hh + B_hh V_jj + 2 B_jh V_jh) to the variance of
+    a scatter, and the noise, a quadratic form in I - 11'/N, (1 - 2/N) Σ_s n_s (V_jj V_hh + V_jh²) and 1/N² times the
+    same of Σ_s n_s V_s. Centred noise has Σ_s (n_s - G_s)(V_jj V_hh + V_jh²), and nothing else.
 
-    Each covariance is a quadratic form in normals plus a linear one: its
-    standard error says all of its tails where no eigenvalue of the form
-    stands out, as with noise of one covariance and many records. `scale` is
-    twice the largest eigenvalue.
+    Each covariance is a quadratic form in normals plus a linear one: its standard error says all of its tails where no
+    eigenvalue of the form stands out, as with noise of one covariance and many records. `scale` is twice the largest
+    eigenvalue.
     """
     n, width = sum(grouped.total.n for grouped, _ in scopes), len(scopes[0][1])
     degrees = max(n - 1, 1)
@@ -247,17 +238,14 @@ def limit_by_group(spread: GroupSpread) -> SamplingLimit:
 
     Notes
     -----
-    With a covariance V_g = c W_g/n_g in each group, c = N/(N-1), the mean has
-    variance c W_jj/N². The products with the means have variance
-    c Σ_g (u_j² W_hh + u_h² W_jj + 2 u_j u_h W_jh), u being the group's mean
-    less that of all; the scatter of the noise, a quadratic form in
-    I - 11'/N, has (1 - 2/N) c² Σ_g (W_jj W_hh + W_jh²)/n_g plus
-    c²/N² (W_jj W_hh + W_jh²) of the pooled W. The c of a table is used for a
-    stratum too, where it differs from the stratum's own by a relative 1/N.
+    With a covariance V_g = c W_g/n_g in each group, c = N/(N-1), the mean has variance c W_jj/N². The products with the
+    means have variance c Σ_g (u_j² W_hh + u_h² W_jj + 2 u_j u_h W_jh), u being the group's mean less that of all; the
+    scatter of the noise, a quadratic form in I - 11'/N, has (1 - 2/N) c² Σ_g (W_jj W_hh + W_jh²)/n_g plus c²/N² (W_jj
+    W_hh + W_jh²) of the pooled W. The c of a table is used for a stratum too, where it differs from the stratum's own
+    by a relative 1/N.
 
-    One outlier can make up most of the quadratic form, whose tails are then
-    those of a chi-square with as many degrees of freedom as its group has
-    records; see `limit_of_scopes` for `scale`.
+    One outlier can make up most of the quadratic form, whose tails are then those of a chi-square with as many degrees
+    of freedom as its group has records; see `limit_of_scopes` for `scale`.
     """
     n = max(spread.n, 1)
     degrees, c = max(n - 1, 1), n / max(n - 1, 1)
@@ -294,9 +282,8 @@ def s_delta(grouped: GroupedMoments, form: str) -> FloatArray:
 
     References
     ----------
-    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 11. There it
-    reads (N-1)/(N-G) (S_X - S_B); with S_X - S_B = W/(N-1) it is positive
-    semidefinite as computed.
+    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 11. There it reads (N-1)/(N-G) (S_X - S_B); with
+    S_X - S_B = W/(N-1) it is positive semidefinite as computed.
 
     Examples
     --------
@@ -340,8 +327,7 @@ def noise_factor(covariance: FloatArray) -> FloatArray:
 class NoiseScatter:
     """Scatter of standard normal draws less their group's mean, held as its triangular root.
 
-    The root loses half as many digits as the scatter where the draws lie
-    nearly in a plane, as few of them may.
+    The root loses half as many digits as the scatter where the draws lie nearly in a plane, as few of them may.
     """
 
     free: int  # Degrees of freedom: records less groups
@@ -380,9 +366,8 @@ def exact_factor(noise: NoiseScatter, within: FloatArray) -> FloatArray:
 
     Notes
     -----
-    Z S^(-1/2) is a uniform random frame: r orthonormal columns among the
-    vectors that sum to zero in every group. So the outcome is a random
-    rotation of the pooled within-group deviations.
+    Z S^(-1/2) is a uniform random frame: r orthonormal columns among the vectors that sum to zero in every group. So
+    the outcome is a random rotation of the pooled within-group deviations.
 
     Examples
     --------

@@ -123,8 +123,8 @@ class GroupedMoments:
     def averaged(cls, features: FloatArray, centres: FloatArray) -> Self:
         """Moments of records whose group mean is an average over several groupings, each record a group of its own.
 
-        `within` is the scatter that the centres lack, S_X - S_C. An average of
-        projections shortens every direction, so it is positive semidefinite.
+        `within` is the scatter that the centres lack, S_X - S_C. An average of projections shortens every direction, so
+        it is positive semidefinite.
 
         Shapes: features, centres (n_rows, width).
 
@@ -155,8 +155,8 @@ class GroupedMoments:
 class GroupSpread:
     """Sums over groups that `limit_by_group` needs for noise with each group's own covariance.
 
-    For each group let n be its records, u its mean less the mean of all
-    records, W its scatter. All matrices have shape (width, width).
+    For each group let n be its records, u its mean less the mean of all records, W its scatter. All matrices have shape
+    (width, width).
     """
 
     # n, mean: number and mean of all records
@@ -213,11 +213,9 @@ def least_free(width: int) -> int:
 def noise_scopes(grouped: Sequence[GroupedMoments]) -> list[int]:
     """The scope of each stratum: those that share a scope share the covariance of their noise.
 
-    A stratum of N records in G groups is a scope of its own where N - G is at
-    least 30 and twice the number of columns. With fewer, the noise would lie
-    in the span of a handful of records, and say which they are: such strata
-    are one scope together, which the smallest of the others join, one by one,
-    until there are enough.
+    A stratum of N records in G groups is a scope of its own where N - G is at least 30 and twice the number of columns.
+    With fewer, the noise would lie in the span of a handful of records, and say which they are: such strata are one
+    scope together, which the smallest of the others join, one by one, until there are enough.
 
     Examples
     --------
@@ -272,8 +270,7 @@ def together(parts: Sequence[Statistic], scopes: Sequence[int]) -> list[Statisti
 class PairwiseMoments:
     """Sums over records with nulls (NaN): each pair of columns over the rows that have both.
 
-    Raw sums, so columns should be centred and scaled beforehand, or digits
-    are lost.
+    Raw sums, so columns should be centred and scaled beforehand, or digits are lost.
     """
 
     rows: int  # Number of records

@@ -19,8 +19,7 @@ Units = npt.NDArray[np.uint64]
 class UnitSets:
     """The units of each place, of those with many the lowest `most` numbers: mergeable, and exact below `most`.
 
-    Numbers of units are keyed hashes. Two that agree are counted as one: so
-    units are never too many.
+    Numbers of units are keyed hashes. Two that agree are counted as one: so units are never too many.
     """
 
     most: int  # Units of a place that are kept

@@ -35,10 +35,9 @@ _UNREADABLE = "is no readable CSV in UTF-8: check its encoding, quotes and delim
 def open_csv(files: Sequence[File], columns: Mapping[str, Column] | None) -> tuple[list[Unit], pa.Schema, str]:
     """One unit a file, the schema of all, and the delimiter.
 
-    The whole of every file is read once: this counts the rows, finds ragged
-    lines, and settles the types. Text in a numeric column is an error; a
-    coded column is whole numbers or truth values if all of its values are
-    (codes with leading zeros are text), else text.
+    The whole of every file is read once: this counts the rows, finds ragged lines, and settles the types. Text in a
+    numeric column is an error; a coded column is whole numbers or truth values if all of its values are (codes with
+    leading zeros are text), else text.
     """
     delimiter = _delimiter(files[0].path)
     first = _inferred(files[0].path, delimiter)

@@ -116,8 +116,7 @@ class FolderKeys:
     def of(cls, url: str, keys: dict[str, Keys]) -> FolderKeys:
         """Of the keys of each file, by its path.
 
-        Whole numbers and ISO dates are such where all texts of a key are; a
-        leading zero makes it a text, as in a CSV.
+        Whole numbers and ISO dates are such where all texts of a key are; a leading zero makes it a text, as in a CSV.
         """
         names = {tuple(name for name, _ in each) for each in keys.values()}
         if len(names) > 1:

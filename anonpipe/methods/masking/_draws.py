@@ -38,8 +38,7 @@ class DrawnSample:
     @classmethod
     def of(cls, scores: FloatArray, codes: IntArray, size: int, rows: int, rng: np.random.Generator) -> Self:
         """The records of a part that may be in the sample of a table of so many `rows`."""
-        # Keys are uniform: above the sample's share, and six standard deviations of it, they need not leave
-        # their part.
+        # Keys are uniform: above the sample's share, and six standard deviations of it, they need not leave their part.
         keys = rng.integers(_KEYS, size=len(scores))
         share = min(1.0, (size + 6 * math.sqrt(size)) / rows)
         near = keys <= int(share * _KEYS)
@@ -60,9 +59,9 @@ class DrawnSample:
 
 def averaged_by_rank(column: FloatArray, k: int) -> FloatArray:
     """The values of a column in ascending order, none of which fewer than k records hold, shape (n,)."""
-    # A value that k or more records hold stays. Between two such values the others are averaged over blocks of k
-    # to 2k - 1 neighbours, which keeps their mean. Fewer than k together become the nearer of the two: an average
-    # with copies of a known value would give them away, as (0, 0, 0, 0, x)/5 gives x.
+    # A value that k or more records hold stays. Between two such values the others are averaged over blocks of k to
+    # 2k - 1 neighbours, which keeps their mean. Fewer than k together become the nearer of the two: an average with
+    # copies of a known value would give them away, as (0, 0, 0, 0, x)/5 gives x.
     ordered = np.sort(column)
     if k <= 1 or not len(ordered):
         return ordered

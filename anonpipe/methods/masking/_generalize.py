@@ -110,17 +110,16 @@ def generalize(
     k
         Smallest size of a group, 1 or more. Every part needs so many records.
     release
-        `midpoint`: the middle of each interval, as many channels as columns.
-        `interval`: all low ends, then all high ends, twice as many.
+        `midpoint`: the middle of each interval, as many channels as columns. `interval`: all low ends, then all high
+        ends, twice as many.
     cuts, steps, origin, suppress_above
         See `intervals`; the ranges are those of all records.
 
     Returns
     -------
     tuple of steps
-        Each part is cut by itself. In every part each record has all its
-        intervals in common with k - 1 others or more, so that the masked
-        columns are k-anonymous. Means and covariances are not kept.
+        Each part is cut by itself. In every part each record has all its intervals in common with k - 1 others or more,
+        so that the masked columns are k-anonymous. Means and covariances are not kept.
 
     Raises
     ------
@@ -175,9 +174,8 @@ def intervals(
     suppress_above: float | None = None,
 ) -> Intervals:
     """Cut records at the median of their widest column until no cut leaves k on both sides; O(n log n)."""
-    # Widest is the largest range relative to `scale` (width,); of equals the first. The paper's strict median cut
-    # sends values up to the (lower) median left; where that leaves fewer than k right the next widest column is
-    # cut.
+    # Widest is the largest range relative to `scale` (width,); of equals the first. The paper's strict median cut sends
+    # values up to the (lower) median left; where that leaves fewer than k right the next widest column is cut.
     _check(k, cuts, suppress_above)
     if len(features) < k:
         raise InputError(f"generalize was given k={k} for {len(features)} records; give that many records or lower k")

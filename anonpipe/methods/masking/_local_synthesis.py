@@ -131,8 +131,8 @@ def _find_view(
 
 def _score_rows(part: FloatArray, *, params: View, rng: np.random.Generator) -> FloatArray:
     """The scores of each record, zeros in the channels that they do not fill, so that all strata have as many."""
-    # Equal values stand at random in what they take up (`spread`): a normal component of records at one place
-    # would have any likelihood, and groups would be made of values, as few records as k each.
+    # Equal values stand at random in what they take up (`spread`): a normal component of records at one place would
+    # have any likelihood, and groups would be made of values, as few records as k each.
     out, apart = np.zeros((len(part), len(params.numbers))), np.array(part)
     for column in params.numbers:
         apart[:, column] = spread(part[:, column], rng)
@@ -355,12 +355,10 @@ def local_synthesis(
 ) -> tuple[Step, ...]:
     """Steps that draw the records of every group of a mixture again, with exactly the group's means and covariance.
 
-    A mixture of normal or t components, whose weights do not fall below k / n,
-    is fitted to the numbers; each record goes to its most likely component,
-    and the cheapest ones move to components under k. The numbers of a group
-    are drawn from the normal law, the categories given the new numbers by
-    latent classes; then an affine map a group gives numbers and dummies of
-    categories together the mean and the covariance of the group's records.
+    A mixture of normal or t components, whose weights do not fall below k / n, is fitted to the numbers; each record
+    goes to its most likely component, and the cheapest ones move to components under k. The numbers of a group are
+    drawn from the normal law, the categories given the new numbers by latent classes; then an affine map a group gives
+    numbers and dummies of categories together the mean and the covariance of the group's records.
 
     Parameters
     ----------
@@ -371,14 +369,12 @@ def local_synthesis(
     components
         How many; None for that of the largest BIC from 2 to 10.
     shape
-        Of their covariances, see `anonpipe.methods.mixture.SHAPES`; None for "full"
-        or "vev" by BIC.
+        Of their covariances, see `anonpipe.methods.mixture.SHAPES`; None for "full" or "vev" by BIC.
     tails
-        "gaussian", or "t": degrees of freedom are estimated. They decide who
-        is in a group with whom; draws are normal.
+        "gaussian", or "t": degrees of freedom are estimated. They decide who is in a group with whom; draws are normal.
     variance_share
-        Of the numbers that the principal components keep which the mixture is
-        fitted to. Means and covariances of all columns are kept whatever it is.
+        Of the numbers that the principal components keep which the mixture is fitted to. Means and covariances of all
+        columns are kept whatever it is.
     classes
         Latent classes; None for that of the largest BIC.
     iterations
@@ -386,20 +382,17 @@ def local_synthesis(
 
     Notes
     -----
-    The authors use the latent classes as they are; what categories have to do
-    with each other and with the numbers is then right as far as the model is.
-    The map that follows here makes it exactly right, before decoding, and
-    changes little where the model fits: draws stay near -1 and +1.
+    The authors use the latent classes as they are; what categories have to do with each other and with the numbers is
+    then right as far as the model is. The map that follows here makes it exactly right, before decoding, and changes
+    little where the model fits: draws stay near -1 and +1.
 
-    Mixture and latent classes are fitted to a random sample of 40,000 records,
-    or to all if they are fewer; number and shape come from 4,000 of them, and
-    first groups from 2,000, as these take memory by their square. Every record
-    is assigned, and every group's moments are those of all its records.
+    Mixture and latent classes are fitted to a random sample of 40,000 records, or to all if they are fewer; number and
+    shape come from 4,000 of them, and first groups from 2,000, as these take memory by their square. Every record is
+    assigned, and every group's moments are those of all its records.
 
-    What the sample costs: of a made table of 400,000 records of eight numbers
-    99 % go to the component that a fit to all of them would have given; the
-    log-density of new records is 0.007 a record lower (that of the choice on
-    4,000: 0.088), in a ninth of the time.
+    What the sample costs: of a made table of 400,000 records of eight numbers 99 % go to the component that a fit to
+    all of them would have given; the log-density of new records is 0.007 a record lower (that of the choice on 4,000:
+    0.088), in a ninth of the time.
 
     References
     ----------
@@ -537,8 +530,8 @@ def settle(part: FloatArray, *, params: Drawing, rng: np.random.Generator) -> Fl
 
 def _of_table(options: LocalSynthesisOptions, features: Features) -> dict[str, Any]:
     """The job's k and its categories."""
-    # Groups of fewer than two records more than columns: exact moments keep draws in the span of the records, so
-    # that part of such a record gives away the rest.
+    # Groups of fewer than two records more than columns: exact moments keep draws in the span of the records, so that
+    # part of such a record gives away the rest.
     return {"k": max(features.k, features.width + 2), "categories": features.categories}
 
 

@@ -45,9 +45,8 @@ def turn_rows(
 
 
 # --- The spectral basis: the axes along which the records spread, and the way there and back --------------------------
-# A masker that works on one column at a time keeps no correlation of the
-# columns. Principal components have none: the same masker, applied to them and
-# turned back, keeps the covariance on average.
+# A masker that works on one column at a time keeps no correlation of the columns. Principal components have none: the
+# same masker, applied to them and turned back, keeps the covariance on average.
 
 Basis = Literal["spectral", "columns"]
 
@@ -142,9 +141,9 @@ def normal_draws(moments: Moments, basis: Basis) -> Expected:
 
 def _expect_swapped(moments: Moments, *, basis: Basis = "spectral", largest: FloatArray | None = None) -> Expected:
     """Of columns that are permuted independently in a basis; `largest` has shape (width,)."""
-    # Components j and h with variances λ along orthonormal axes v get a covariance c_jh of expectation 0 and
-    # variance λ_j λ_h / (n-1), and no two pairs correlate. Entry (a, b) of the covariance is Σ_jh v_aj v_bh c_jh
-    # with c_jj = λ_j fixed, of variance [S_aa S_bb + S_ab² - 2 Σ_j v_aj² v_bj² λ_j²] / (n-1).
+    # Components j and h with variances λ along orthonormal axes v get a covariance c_jh of expectation 0 and variance
+    # λ_j λ_h / (n-1), and no two pairs correlate. Entry (a, b) of the covariance is Σ_jh v_aj v_bh c_jh with c_jj = λ_j
+    # fixed, of variance [S_aa S_bb + S_ab² - 2 Σ_j v_aj² v_bj² λ_j²] / (n-1).
     axes = axes_of(moments, basis)
     covariance = _kept_in_basis(moments, basis)
     n = max(moments.n, 2)
@@ -186,23 +185,20 @@ class SpectralSwapOptions(ScopedMaskOptions):
 def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     """Permute every principal component by itself, over all records, and turn back.
 
-    The steps: moments of all rows; centred records along the eigenvectors of
-    their covariance; each component permuted uniformly, independently of the
-    others; back to the columns.
+    The steps: moments of all rows; centred records along the eigenvectors of their covariance; each component permuted
+    uniformly, independently of the others; back to the columns.
 
     Parameters
     ----------
     basis
-        `spectral`, or `columns`: plain swapping, which keeps every column's
-        values and no relation between columns.
+        `spectral`, or `columns`: plain swapping, which keeps every column's values and no relation between columns.
 
     Returns
     -------
     tuple of steps
-        In the spectral basis the means are exact and so is the sum of the
-        variances; the covariance is kept on average, with a known standard
-        error. Values along the components are those of the originals, values
-        of the columns are new. No record of the result is made from one person.
+        In the spectral basis the means are exact and so is the sum of the variances; the covariance is kept on average,
+        with a known standard error. Values along the components are those of the originals, values of the columns are
+        new. No record of the result is made from one person.
 
     Raises
     ------
@@ -211,13 +207,10 @@ def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
 
     Notes
     -----
-    The paper permutes U of the decomposition A = UDV' of the centred features;
-    permuting T = UD is the same. It says that correlations are kept, as U has
-    none and "our permutations (approximately) preserve this": on average,
-    that is. A permutation of n cells leaves a correlation of about 1/√n.
-    Relations beyond correlation are lost, so a component's permutation puts
-    values of the columns outside their range where columns are skewed or
-    binary: decode accordingly.
+    The paper permutes U of the decomposition A = UDV' of the centred features; permuting T = UD is the same. It says
+    that correlations are kept, as U has none and "our permutations (approximately) preserve this": on average, that is.
+    A permutation of n cells leaves a correlation of about 1/√n. Relations beyond correlation are lost, so a component's
+    permutation puts values of the columns outside their range where columns are skewed or binary: decode accordingly.
 
     References
     ----------
@@ -282,17 +275,14 @@ def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step
     basis
         `spectral`, or `columns`, which keeps no relation between columns.
     draw
-        `normal`: with the component's variance. `quantiles`: from the
-        component's own distribution, piecewise uniform between its ordered
-        values, scaled to have its mean and variance. Extremes are near those
-        of the originals then.
+        `normal`: with the component's variance. `quantiles`: from the component's own distribution, piecewise uniform
+        between its ordered values, scaled to have its mean and variance. Extremes are near those of the originals then.
 
     Returns
     -------
     tuple of steps
-        Records made from no person. Means are kept on average, and so is, in
-        the spectral basis, the covariance; with `normal` draws the standard
-        errors are those of any normal sample of the same size.
+        Records made from no person. Means are kept on average, and so is, in the spectral basis, the covariance; with
+        `normal` draws the standard errors are those of any normal sample of the same size.
 
     Raises
     ------
@@ -301,10 +291,9 @@ def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step
 
     Notes
     -----
-    The paper names synthesis as an application of its idea, without an
-    algorithm; this is the plainest one. Normal draws of all components are
-    draws from the normal distribution that has the covariance of the features,
-    whatever the basis of the drawing.
+    The paper names synthesis as an application of its idea, without an algorithm; this is the plainest one. Normal
+    draws of all components are draws from the normal distribution that has the covariance of the features, whatever the
+    basis of the drawing.
 
     References
     ----------
@@ -399,30 +388,27 @@ class SuppressionOptions(ScopedMaskOptions):
 def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: float | None = None) -> tuple[Step, ...]:
     """Put small principal components, and cells far out along the others, at the mean, and turn back.
 
-    Suppressing a cell of a column leaves an attacker the other columns to
-    guess it from. A cell of a component is what several columns have in
-    common: suppressed, it is gone from all of them.
+    Suppressing a cell of a column leaves an attacker the other columns to guess it from. A cell of a component is what
+    several columns have in common: suppressed, it is gone from all of them.
 
     Parameters
     ----------
     basis
         `spectral`, or `columns`.
     share
-        Components of smallest variance are suppressed for all records, as
-        many as together have at most this share of the total variance, 0 to
-        below 1.
+        Components of smallest variance are suppressed for all records, as many as together have at most this share of
+        the total variance, 0 to below 1.
     outside
-        Cells further from the mean than so many standard deviations of their
-        component are suppressed too; None for no such rule.
+        Cells further from the mean than so many standard deviations of their component are suppressed too; None for no
+        such rule.
 
     Returns
     -------
     tuple of steps
-        What is suppressed stands at the mean, the best guess there is. Without
-        `outside` the means are exact, no covariance grows, and the variances
-        lose at most `share` of their sum; with it, means move where a
-        component is skewed. The records stay those of persons, only less
-        detailed: nothing is promised against whoever knows most of a record.
+        What is suppressed stands at the mean, the best guess there is. Without `outside` the means are exact, no
+        covariance grows, and the variances lose at most `share` of their sum; with it, means move where a component is
+        skewed. The records stay those of persons, only less detailed: nothing is promised against whoever knows most of
+        a record.
 
     Raises
     ------
@@ -433,10 +419,9 @@ def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: floa
 
     Notes
     -----
-    The paper proposes suppression in the spectral basis in one sentence and
-    leaves open which cells. The smallest components are the ones whose cells
-    single out records that break the pattern of the table at the least cost
-    in variance; `outside` is the usual rule for rare values.
+    The paper proposes suppression in the spectral basis in one sentence and leaves open which cells. The smallest
+    components are the ones whose cells single out records that break the pattern of the table at the least cost in
+    variance; `outside` is the usual rule for rare values.
 
     References
     ----------

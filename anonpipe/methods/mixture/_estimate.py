@@ -32,8 +32,7 @@ def smoothed(weights: FloatArray, least: float) -> FloatArray:
 
 def constrained(weights: FloatArray, least: float) -> FloatArray:
     """The most likely weights among those of `least` or more."""
-    # They maximise Σ N_g log π_g: an iteration with this rule cannot lower the likelihood; one with `smoothed`
-    # can.
+    # They maximise Σ N_g log π_g: an iteration with this rule cannot lower the likelihood; one with `smoothed` can.
     low = np.zeros(len(weights), dtype=np.bool_)
     bounded = weights
     while True:
@@ -176,21 +175,19 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
 
     Notes
     -----
-    For "vev", in λ_g and A by turns: with the logarithms of both as unknowns
-    the likelihood is concave, so that the turns end in its only maximum.
+    For "vev", in λ_g and A by turns: with the logarithms of both as unknowns the likelihood is concave, so that the
+    turns end in its only maximum.
 
-    Where a scatter has equal eigenvalues, as those of few distinct records do,
-    its orientation in "eev" and "vev" is any of many equally likely ones, and
-    rounding decides; the lengths of the axes do not depend on it.
+    Where a scatter has equal eigenvalues, as those of few distinct records do, its orientation in "eev" and "vev" is
+    any of many equally likely ones, and rounding decides; the lengths of the axes do not depend on it.
 
-    The clusters "with equal shape but different orientation and volume" that
-    the authors found in their larger table are "vev".
+    The clusters "with equal shape but different orientation and volume" that the authors found in their larger table
+    are "vev".
 
     References
     ----------
-    Celeux and Govaert 1995, Pattern Recognition 28:781-793,
-    doi:10.1016/0031-3203(94)00125-6, section 3; the names in small letters are
-    their initials for equal and variable volume, shape and orientation.
+    Celeux and Govaert 1995, Pattern Recognition 28:781-793, doi:10.1016/0031-3203(94)00125-6, section 3; the names in
+    small letters are their initials for equal and variable volume, shape and orientation.
 
     Examples
     --------
@@ -240,8 +237,8 @@ _HALVINGS = 50
 
 def _new_degrees(counts: FloatArray, tails: FloatArray, degrees: FloatArray, width: int) -> FloatArray:
     """The degrees of freedom (n_groups,) that maximise the expected likelihood (Peel & McLachlan 2000, section 7)."""
-    # Bisection of log(ν/2) - ψ(ν/2) + 1 + Σ z (log u - u) / Σ z + ψ(b) - log(b) = 0, b = (ν_old + width) / 2. The
-    # left side falls in ν: there is one solution, or none inside the range, and then its nearer end.
+    # Bisection of log(ν/2) - ψ(ν/2) + 1 + Σ z (log u - u) / Σ z + ψ(b) - log(b) = 0, b = (ν_old + width) / 2. The left
+    # side falls in ν: there is one solution, or none inside the range, and then its nearer end.
     half = (np.where(np.isinf(degrees), _FIRST, degrees) + width) / 2
     share = np.divide(tails, counts, out=np.full(len(counts), -1.0), where=counts > 0)
     constant = 1.0 + share + digamma(half) - np.log(half)
@@ -310,10 +307,9 @@ def hard_statistics(features: FloatArray, labels: IntArray, *, diagonal: bool = 
 
 def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:
     """New estimates from the sums over all records: weights lifted to the bound, means, covariances, degrees."""
-    # The prior is `prior_rows` records with covariance diag(variances) about the component's mean: iterations
-    # raise the log-likelihood less prior_rows / 2 · Σ_g (log|Σ_g| + tr(Σ_g⁻¹ diag(variances))). A
-    # component without any records becomes as wide as the table. Oganian & Domingo-Ferrer 2017, section 3; t:
-    # doi:10.1023/A:1008981510081.
+    # The prior is `prior_rows` records with covariance diag(variances) about the component's mean: iterations raise the
+    # log-likelihood less prior_rows / 2 · Σ_g (log|Σ_g| + tr(Σ_g⁻¹ diag(variances))). A component without any records
+    # becomes as wide as the table. Oganian & Domingo-Ferrer 2017, section 3; t: doi:10.1023/A:1008981510081.
     s = statistics
     weights = RULES[constraints.rule](s.counts / s.rows, constraints.least_weight)
     steps = np.divide(s.sums, s.heavy[:, None], out=np.zeros_like(s.sums), where=s.heavy[:, None] > 0)

@@ -165,8 +165,8 @@ class Components:
 
 def principal_components(moments: Moments, share: float) -> Components:
     """As few principal components as hold this share of the variance."""
-    # The other variance has no say in who is grouped with whom, and nothing of it is lost: `affine_maps` of the
-    # records in all columns keep every group's means and covariances whole.
+    # The other variance has no say in who is grouped with whom, and nothing of it is lost: `affine_maps` of the records
+    # in all columns keep every group's means and covariances whole.
     if not 0 < share <= 1:
         raise JobError(f"the share of variance to keep is {share}; give a number above 0 and at most 1, such as 0.95")
     values, vectors = np.linalg.eigh(moments.scatter)
@@ -257,11 +257,10 @@ class AffineMaps:
 
 def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
     """Maps that give the draws of each group the mean and the scatter of its records."""
-    # With the records' scatter D V Λ V' D, D their standard deviations and Λ the r positive eigenvalues, and L
-    # the Cholesky factor of the scatter of the draws' first r coordinates, the map is D V Λ^½ L⁻¹ on these. r is
-    # at most the records less 1, so that L exists; a constant column stays constant. Moments are met to 1e-16
-    # times the condition number of the draws' scatter: to 1e-9 of standard deviations from twice as many records
-    # as columns on.
+    # With the records' scatter D V Λ V' D, D their standard deviations and Λ the r positive eigenvalues, and L the
+    # Cholesky factor of the scatter of the draws' first r coordinates, the map is D V Λ^½ L⁻¹ on these. r is at most
+    # the records less 1, so that L exists; a constant column stays constant. Moments are met to 1e-16 times the
+    # condition number of the draws' scatter: to 1e-9 of standard deviations from twice as many records as columns on.
     width = records.means.shape[1]
     scale, values, vectors, used = _principal(records, draws)
     roots = scale[:, :, None] * vectors * np.sqrt(np.where(used, values, 0.0))[:, None, :]
@@ -280,9 +279,9 @@ def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
 
 def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
     """Maps that give draws of nearly the right moments exactly those of the records, and change them little."""
-    # With D, V, Λ as in `affine_maps` and M = Λ^-½ V' D⁻¹ S D⁻¹ V Λ^-½ of the draws' scatter S, the map is D V
-    # Λ^½ M^-½ Λ^-½ V' D⁻¹: the identity on the records' span where the draws have their scatter already. So draws
-    # that are not normal, such as categories in -1 and +1, stay nearly what they are.
+    # With D, V, Λ as in `affine_maps` and M = Λ^-½ V' D⁻¹ S D⁻¹ V Λ^-½ of the draws' scatter S, the map is D V Λ^½ M^-½
+    # Λ^-½ V' D⁻¹: the identity on the records' span where the draws have their scatter already. So draws that are not
+    # normal, such as categories in -1 and +1, stay nearly what they are.
     scale, values, vectors, used = _principal(records, draws)
     inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     roots = np.sqrt(np.where(used, values, 1.0))

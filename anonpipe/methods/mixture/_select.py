@@ -106,9 +106,9 @@ _PRIOR_ROWS = 0.1
 def agglomerate(sample: FloatArray, most: int, starts: Iterable[int] = (50,)) -> list[IntArray]:
     """Groups of a sample for every number of groups from `most` down to 1, once for each of the `starts`."""
     # Ward's criterion joins records into so many small groups; from there the determinant criterion goes on, the
-    # classification likelihood of ellipsoids (Fraley 1998, doi:10.1137/S1064827596311451), which is not defined
-    # for single records. Where the change comes decides which maximum is found. Nothing is random, ties go to the
-    # lower numbers.
+    # classification likelihood of ellipsoids (Fraley 1998, doi:10.1137/S1064827596311451), which is not defined for
+    # single records. Where the change comes decides which maximum is found. Nothing is random, ties go to the lower
+    # numbers.
     from scipy.cluster.hierarchy import linkage
 
     spread = sample.std(axis=0)
@@ -192,10 +192,9 @@ def select(
     iterations: int = 200,
 ) -> Selection:
     """Fit every number and shape of components to a sample (sample_rows, width) and take the one of the largest BIC."""
-    # Each starts from several groupings: all take a few passes, the likeliest some more (Biernacki, Celeux &
-    # Govaert 2003, doi:10.1016/S0167-9473(02)00163-6), and by BIC the best go on to their end (`race`). The BIC
-    # is that of the sample: it favours fewer components than the table's; scaled up, it would count its overfit
-    # many times.
+    # Each starts from several groupings: all take a few passes, the likeliest some more (Biernacki, Celeux & Govaert
+    # 2003, doi:10.1016/S0167-9473(02)00163-6), and by BIC the best go on to their end (`race`). The BIC is that of the
+    # sample: it favours fewer components than the table's; scaled up, it would count its overfit many times.
     if len(sample) == 0:
         raise InputError("the sample for choosing a mixture has no rows; give some hundred")
     variances = sample.var(axis=0)
@@ -229,8 +228,7 @@ def race(
 ) -> tuple[_T, ...]:
     """The candidates of short runs, the promising ones after a long run.
 
-    They go on in the order of their criterion until so many in turn have not
-    become the best of those that went on.
+    They go on in the order of their criterion until so many in turn have not become the best of those that went on.
 
     Examples
     --------
