@@ -53,19 +53,7 @@ class ColumnEncoder:
 
     @classmethod
     def fit(cls, schema: pa.Schema, columns: Mapping[str, Column], scan: Scan) -> ColumnEncoder:
-        """The encoder of an input.
-
-        Examples
-        --------
-        >>> from anonpipe.encoding.scan import scan_batch
-        >>> batch = pa.record_batch({"age": [30, 50], "sex": ["m", "f"]})
-        >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary")}
-        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan_batch(batch, columns, 0, []))
-        >>> encoder.to_cells(batch).tolist()
-        [[30.0, 1.0], [50.0, 0.0]]
-        >>> encoder.from_cells(encoder.to_cells(batch)).equals(batch)
-        True
-        """
+        """The encoder of an input."""
         names = tuple(name for name in schema.names if name in scan.columns)
         scanned = [scan.columns[name] for name in names]
         categories = {n: s.categories for n, s in zip(names, scanned, strict=True) if s.categories is not None}
@@ -144,13 +132,7 @@ class ColumnEncoder:
 
 
 def _origin(found: Radix, step: float) -> float:
-    """How far all values are above a multiple of the step; 0 where they differ, or are too many to be told apart.
-
-    Examples
-    --------
-    >>> _origin(Radix.of(np.array([0.5, 2.5, -1.5])), 1.0), _origin(Radix.of(np.array([0.5, 2.0])), 1.0)
-    (0.5, 0.0)
-    """
+    """How far all values are above a multiple of the step; 0 where they differ, or are too many to be told apart."""
     beyond = found.smallest / step
     share = np.rint((beyond - np.floor(beyond)) * _FINE) % _FINE
     one = len(share) > 0 and bool(found.exact.all() and (share == share[0]).all())
@@ -297,11 +279,6 @@ def without_rounding(n: FloatArray, mean: FloatArray, m2: FloatArray) -> FloatAr
 
     Deviations under 1e-11 of the mean are rounding errors of sums, however these were made, and no scale to measure
     others by.
-
-    Examples
-    --------
-    >>> without_rounding(np.array([4642.0, 4.0]), np.array([1995.99726, 2.0]), np.array([1.7e-16, 8.0])).tolist()
-    [0.0, 8.0]
     """
     return np.where(m2 > n * np.square(_ROUNDING * mean), m2, 0.0)
 

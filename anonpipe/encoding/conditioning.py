@@ -33,20 +33,7 @@ class ConditioningEncoder:
 
     @classmethod
     def fit(cls, cells: ColumnEncoder, scan: Scan, names: Sequence[str]) -> ConditioningEncoder:
-        """The encoder of some unchanged columns.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> from anonpipe.encoding.scan import scan_batch
-        >>> from anonpipe.columns import Column
-        >>> batch = pa.record_batch({"age": [30, None, 50], "sex": ["m", "f", "f"]})
-        >>> columns = {"age": Column(kind="integer", role="key"), "sex": Column(kind="binary", role="sensitive")}
-        >>> scan = scan_batch(batch, columns, 0, [])
-        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan)
-        >>> ConditioningEncoder.fit(encoder, scan, ["age", "sex"]).encode(encoder.to_cells(batch)).tolist()
-        [[-1.0, -1.0, 1.0], [0.0, 1.0, -1.0], [1.0, -1.0, -1.0]]
-        """
+        """The encoder of some unchanged columns."""
         positions = tuple(cells.names.index(name) for name in names)
         tables = tuple(_table(cells, scan, at) for at in positions)
         width = sum(table.shape[1] for table in tables)
@@ -174,18 +161,7 @@ SPARE_BITS = 2
 
 
 def repeated_rows(codes: IntArray, rng: np.random.Generator) -> int:
-    """How many rows are repeated in the sense of this module.
-
-    Shapes: codes (n_rows, n_columns).
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> persons = rng.integers(0, 1000, (50, 6)).repeat(4, axis=0)  # four rows each, of equal values
-    >>> visits = rng.integers(0, 1000, (200, 3))
-    >>> repeated_rows(np.concatenate([persons, visits], axis=1), rng)
-    200
-    """
+    """How many rows are repeated in the sense of this module; codes (n_rows, n_columns)."""
     codes = codes[:, _without_copies(codes)]
     bits = np.array([_bits(column) for column in codes.T])
     rows, width = codes.shape

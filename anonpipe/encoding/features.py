@@ -252,20 +252,7 @@ class FeatureEncoder:
 
     @classmethod
     def fit(cls, cells: ColumnEncoder, scan: Scan, scores: Scores | None = None) -> FeatureEncoder:
-        """The encoder of a scanned input, some columns of which may be carried by normal scores.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> from anonpipe.encoding.scan import scan_batch
-        >>> from anonpipe.columns import Column
-        >>> batch = pa.record_batch({"age": [30, None, 50], "sex": ["m", "f", "f"]})
-        >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary")}
-        >>> scan = scan_batch(batch, columns, 0, [])
-        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan)
-        >>> FeatureEncoder.fit(encoder, scan).encode(encoder.to_cells(batch)).round(3).tolist()
-        [[-0.707, -1.0, 1.0], [0.0, 1.0, -1.0], [0.707, -1.0, -1.0]]
-        """
+        """The encoder of a scanned input, some columns of which may be carried by normal scores."""
         numbers: list[NumberBlock] = []
         categories: list[CategoryBlock] = []
         start = 0
@@ -309,10 +296,7 @@ class FeatureEncoder:
     def encode(
         self, cells: FloatArray, filled: FloatArray | None = None, rng: np.random.Generator | None = None
     ) -> FloatArray:
-        """Features of cells, finite, C order.
-
-        Shapes: returns (n_rows, width).
-        """
+        """Features of cells, finite, C order; returns (n_rows, width)."""
         features = np.empty((len(cells), self.width))
         stratum = np.zeros(len(cells), dtype=np.int64) if self.scores is None else self.scores.strata.assign(cells)
         for block in self._blocks():
@@ -351,10 +335,7 @@ class FeatureEncoder:
         categories: Decoding = "calibrated",
         identical_groups: bool = False,
     ) -> FloatArray:
-        """Cells of synthetic features.
-
-        Shapes: returns (n_rows, n_cells).
-        """
+        """Cells of synthetic features; returns (n_rows, n_cells)."""
         if categories not in get_args(Decoding):
             raise ValueError(f"categories is {categories!r}; allowed are {', '.join(get_args(Decoding))}")
         groups = Groups(order, starts, identical_groups)
@@ -444,13 +425,7 @@ def _shift(x: FloatArray, low: float, high: float, excess: float) -> float:
 
 @nb.njit(cache=True, nogil=True)
 def variance_inside(x: FloatArray, low: float, high: float) -> float:
-    """Variance of sorted values, shape (n_rows,), once `keep_group_sums` has moved them into the bounds as one group.
-
-    Examples
-    --------
-    >>> variance_inside(np.array([-2.0, 3.0, 5.0]), 0.0, np.inf)
-    2.6666666666666665
-    """
+    """Variance of sorted values, shape (n_rows,), once `keep_group_sums` moved them into the bounds as one group."""
     n, shift = x.shape[0], _shift(x, low, high, _excess(x, low, high))
     mean, squares = 0.0, 0.0
     for value in x:
@@ -463,15 +438,7 @@ def variance_inside(x: FloatArray, low: float, high: float) -> float:
 
 @nb.njit(cache=True, nogil=True)
 def keep_group_sums(values: FloatArray, order: IntArray, starts: IntArray, low: float, high: float) -> FloatArray:
-    """Move values into [low, high] by the least squares that keep the sum of every group.
-
-    Shapes: values (n_rows,).
-
-    Examples
-    --------
-    >>> keep_group_sums(np.array([-2.0, 3.0, 5.0]), np.arange(3), np.array([0, 3]), 0.0, np.inf).tolist()
-    [0.0, 2.0, 4.0]
-    """
+    """Move values into [low, high] by the least squares that keep the sum of every group; values (n_rows,)."""
     out = values.copy()
     largest = 0
     for g in range(starts.shape[0] - 1):

@@ -196,14 +196,6 @@ def exchange(
     hence means and variances.
 
     Shapes: pairs (n_pairs, 2); lack (width, width); unit (width,); source (n,).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> features, source = np.array([[0.0, 1.0], [1.0, 0.0]]), np.arange(2)
-    >>> lack = np.array([[0.0, 1.0], [1.0, 0.0]])  # they should vary together
-    >>> exchange(features, 0, 1, np.array([[0, 1]]), lack, np.ones(2), source), features.tolist(), source.tolist()
-    (1, [[1.0, 1.0], [0.0, 0.0]], [1, 0])
     """
     width, made = features.shape[1], 0
     for p in range(len(pairs)):

@@ -70,20 +70,7 @@ class ProbabilityDecoder:
     def fit(
         cls, cells: ColumnEncoder, features: FeatureEncoder, step: float, taken: Collection[str]
     ) -> ProbabilityDecoder:
-        """The decoder for the columns of a table.
-
-        Examples
-        --------
-        >>> from anonpipe.encoding.scan import scan_batch
-        >>> from anonpipe.columns import Column
-        >>> batch = pa.record_batch({"site": ["lung", None, "<5 mm"]})
-        >>> columns = {"site": Column(kind="categorical")}
-        >>> scan = scan_batch(batch, columns, 0, [])
-        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan)
-        >>> made = ProbabilityDecoder.fit(encoder, FeatureEncoder.fit(encoder, scan), 0.001, columns)
-        >>> [field.name for field in made.fields]
-        ['site_%3C5%20mm', 'site_lung', 'site_null']
-        """
+        """The decoder for the columns of a table."""
         texts, owners = [], []
         for block in features.categories:
             known = cells.categories[block.name]
@@ -110,10 +97,7 @@ class ProbabilityDecoder:
     def decode(
         self, features: FloatArray, cells: FloatArray, groups: Groups, *, rng: np.random.Generator
     ) -> FloatArray:
-        """Probabilities of synthetic features.
-
-        Shapes: cells (n_rows, n_cells).
-        """
+        """Probabilities of synthetic features; cells (n_rows, n_cells)."""
         out = np.empty((len(features), len(self.fields)))
         rows, sizes = (groups.first, groups.sizes) if groups.identical else (np.arange(len(features)), None)
         for block, place in self.slices():
@@ -216,11 +200,6 @@ def column_name(column: str, category: str | None) -> str:
     In the category all but letters, digits, `_` and `-` is written as in addresses of the web (%20 for a blank),
     because dots, blanks, commas, brackets and line ends are refused, or mean something, in programs that read Parquet.
     Different categories so have different names.
-
-    Examples
-    --------
-    >>> column_name("stage", "II"), column_name("size", "<5 mm"), column_name("size", None)
-    ('stage_II', 'size_%3C5%20mm', 'size_null')
     """
     if category is None:
         return f"{column}_{NULL}"

@@ -27,14 +27,7 @@ _HIGHEST = 63  # The coarsest level: numbers below and from zero
 
 
 def keys_of(values: FloatArray) -> Keys:
-    """The keys of finite numbers, in whose order the numbers are; 0.0 and -0.0 have one.
-
-    Examples
-    --------
-    >>> keys = keys_of(np.array([-2.5, -0.0, 0.0, 5e-324]))
-    >>> np.diff(keys.astype(object)).tolist()[1:], values_of(keys).tolist()
-    ([0, 1], [-2.5, 0.0, 0.0, 5e-324])
-    """
+    """The keys of finite numbers, in whose order the numbers are; 0.0 and -0.0 have one."""
     bits = (np.asarray(values, dtype=np.float64) + 0.0).view(np.uint64)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
@@ -68,14 +61,7 @@ class Radix:
 
     @classmethod
     def of(cls, values: FloatArray, places: IntArray | None = None, most: int = MOST_BINS) -> Radix:
-        """The histogram of finite numbers, each at its place.
-
-        Examples
-        --------
-        >>> found = Radix.of(np.array([2.0, 0.0, 2.0, -0.0, 7.0]))
-        >>> found.smallest.tolist(), found.counts.tolist(), found.level
-        ([0.0, 2.0, 7.0], [2, 2, 1], 0)
-        """
+        """The histogram of finite numbers, each at its place."""
         keys, at = keys_of(values), np.zeros(len(values), dtype=np.int64)
         if places is None:
             keys = np.sort(keys)
@@ -105,14 +91,7 @@ class Radix:
         return self._where(self.places == place)
 
     def thinned(self, without: int, rng: np.random.Generator) -> Radix:
-        """The histogram without some numbers at random; of a bin of several values they are taken for its mean.
-
-        Examples
-        --------
-        >>> found = Radix.of(np.array([2.0, 2.0, 2.0, 5.0, 7.0])).thinned(2, np.random.default_rng(0))
-        >>> found.total, found.smallest.tolist(), found.counts.tolist(), found.at_low.tolist()
-        (3, [2.0, 5.0, 7.0], [1, 1, 1], [1, 1, 1])
-        """
+        """The histogram without some numbers at random; of a bin of several values they are taken for its mean."""
         gone = rng.multivariate_hypergeometric(self.counts, without)
         lowest = rng.hypergeometric(self.at_low, self.counts - self.at_low, gone)
         lowest = np.where(self.exact, gone, np.minimum(lowest, np.maximum(self.at_low - 1, 0)))
@@ -245,15 +224,6 @@ class Quantiles:
         nearest atom: a mean over them and records of the atom, whose value is known, would be a mean over them alone.
         An extreme that makes up most of a run's mean is drawn in, and so are fewer than k that do and stand apart
         (`DOMINANCE`).
-
-        Examples
-        --------
-        >>> values = np.array([0, 0, 0, 1, 2, 3, 4, 5, 1e9])
-        >>> found = Quantiles.fit(Radix.of(values), 3)
-        >>> found.centres.tolist(), found.halves.tolist(), found.edges.tolist()
-        ([0.0, 2.0, 3.5], [0.0, 0.75, 0.75], [0, 3, 6, 9])
-        >>> found.at(np.array([0.1, 0.5, 1.0])).round(6).tolist()
-        [0.0, 2.0, 4.25]
         """
         counts, values, atom = _atoms(found, k)
         if not len(counts):
@@ -283,14 +253,7 @@ class Quantiles:
         return float(np.diff(self.edges) @ self.centres / max(1, self.rows))
 
     def at_ranks(self, most: int = 64) -> tuple[FloatArray, FloatArray]:
-        """Values at its ranks, ascending, and the records that each stands for: of a piece at most so many, evenly.
-
-        Examples
-        --------
-        >>> values, records = Quantiles.fit(Radix.of(np.array([0, 0, 0, 1, 2, 3, 4, 5, 6])), 3).at_ranks()
-        >>> values.round(3).tolist(), records.tolist()
-        ([0.0, 1.333, 2.0, 2.667, 4.0, 5.0, 6.0], [3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
-        """
+        """Values at its ranks, ascending, and the records that each stands for: of a piece at most so many, evenly."""
         records = np.diff(self.edges)
         points = np.where(self.halves > 0.0, np.clip(records, 1, most), 1)
         piece = np.repeat(np.arange(len(points)), points)
@@ -342,10 +305,7 @@ def _halves(centres: FloatArray, atom: BoolArray, low: float, high: float) -> Fl
 
 @nb.njit(cache=True, nogil=True)
 def cut_runs(counts: IntArray, values: FloatArray, atom: BoolArray, least: int) -> tuple[IntArray, BoolArray]:
-    """The piece that each value belongs to.
-
-    Shapes: counts, values (n_values,).
-    """
+    """The piece that each value belongs to; counts, values (n_values,)."""
     n = counts.shape[0]
     piece, is_atom = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
     pieces, at = 0, 0

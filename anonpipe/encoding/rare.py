@@ -38,10 +38,7 @@ class Suppression:
     largest_in: str = ""  # That column; empty where nothing is changed
 
     def apply(self, cells: FloatArray, names: tuple[str, ...], stratum: IntArray) -> None:
-        """Replace suppressed codes in place.
-
-        Shapes: stratum (n_rows,).
-        """
+        """Replace suppressed codes in place; stratum (n_rows,)."""
         for name, changes in self.targets.items():
             position, missing = names.index(name), self.missing[name]
             codes = np.where(np.isnan(cells[:, position]), missing, cells[:, position]).astype(np.int64)
@@ -55,20 +52,7 @@ class Suppression:
 
 
 def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool, units: UnitSets | None = None) -> list[int]:
-    """For each code, nulls last, the code it is released as.
-
-    Shapes: counts (n_categories,).
-
-    Examples
-    --------
-    >>> released_codes(np.array([50, 2, 4, 30]), 0, 5, True)  # six records become missing
-    [0, 4, 4, 3, 4]
-    >>> released_codes(np.array([50, 2, 30]), 1, 5, True)  # three records join the commonest
-    [0, 0, 2, 0]
-    >>> units = UnitSets.of(np.array([0, 0, 1, 1, 1]), np.array([1, 1, 2, 3, 4], dtype=np.uint64), 2)
-    >>> released_codes(np.array([50, 30]), 0, 2, True, units)  # 50 records of one unit
-    [1, 1, 2]
-    """
+    """For each code, nulls last, the code it is released as; counts (n_categories,)."""
     missing = len(counts)
     held = counts if units is None else np.asarray(units.counts(missing + 1))[:missing]
     rare = (counts > 0) & (held < k)
@@ -302,12 +286,6 @@ def drawn_to(values: FloatArray, records: int, least: int) -> int:
     tells their sum. *p %*: the others have less than a tenth beside the first, for the holder of the second, who takes
     his own away; then as many count as one as make it safe. Of fewer than three times `least` the first rule alone is
     asked, and all others are what is beside them.
-
-    Examples
-    --------
-    >>> crowd = np.arange(20.0, 0.0, -1.0)
-    >>> [drawn_to(np.append(giants, crowd), 20 + len(giants), 5) for giants in ([], [1e6], [9e5, 5e5], [90])]
-    [0, 1, 2, 1]
     """
     roomy = records >= 3 * least
     run = least if roomy else records // 2

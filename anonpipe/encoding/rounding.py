@@ -32,14 +32,7 @@ class Rounding:
     fresh: bytes = b""  # Of the records, too: for what is drawn anew where these are others
 
     def count(self, count: int, *cell: str) -> int:
-        """A count rounded, by the cell's own thresholds: r of c = q base + rest is up with chance rest / base.
-
-        Examples
-        --------
-        >>> rounding = Rounding(5, b"k" * 16)
-        >>> [rounding.count(each, "stage", "II") for each in (0, 3, 4, 5, 6, 7, 8, 9, 10)]
-        [0, 5, 5, 5, 5, 5, 10, 10, 10]
-        """
+        """A count rounded, by the cell's own thresholds: r of c = q base + rest is up with chance rest / base."""
         passed, rest = divmod(count, self.base)
         drawn = number_keys(keyed(self.key, *cell), np.array([passed], dtype=np.int64))[0]
         return self.base * (passed + (rest > int(drawn % np.uint64(self.base))))
@@ -58,11 +51,6 @@ class Rounding:
         """Counts of all categories of a column, rounded; the commonest takes the rest, so that their sum stays.
 
         Where there are too few records for that, all others are rounded down.
-
-        Examples
-        --------
-        >>> Rounding(5, b"k" * 16).counts(np.array([41, 7, 0, 12]), "stage", ["I", "II", "III", ""]).tolist()
-        [45, 5, 0, 10]
         """
         rest = int(counts.argmax())
         made = np.array([self.count(int(each), name, cell) for each, cell in zip(counts, cells, strict=True)])

@@ -150,18 +150,7 @@ def scan_batch(
     units: tuple[Units, int] | None = None,
     k: int = 0,
 ) -> Scan:
-    """Scan consecutive rows.
-
-    Shapes: kept (n_rows,); units (n_rows,).
-
-    Examples
-    --------
-    >>> batch = pa.record_batch({"age": [30, 50, None], "sex": ["m", "f", "m"]})
-    >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary", role="key")}
-    >>> scan = scan_batch(batch, columns, 0, ["sex"])
-    >>> scan.columns["age"].mean, scan.columns["age"].nulls, scan.code_counts("sex").tolist()
-    (40.0, 1, [1, 2])
-    """
+    """Scan consecutive rows; kept (n_rows,); units (n_rows,)."""
     own = None if units is None else _Own.of(units[0] if kept is None else units[0][kept], units[1])
     scans: dict[str, ColumnScan] = {}
     codes: dict[str, IntArray] = {}
@@ -294,15 +283,7 @@ def _count_combinations(codes: IntArray, rows: IntArray) -> tuple[IntArray, IntA
 
 
 def merge_scans(scans: Iterable[Scan]) -> Scan:
-    """The scan of all parts together, merged in the given order, one after the other.
-
-    Examples
-    --------
-    >>> columns = {"age": Column(kind="integer")}
-    >>> parts = [scan_batch(pa.record_batch({"age": part}), columns, at, []) for at, part in ((0, [1, 2]), (2, [6]))]
-    >>> merge_scans(parts).columns["age"].mean
-    3.0
-    """
+    """The scan of all parts together, merged in the given order, one after the other."""
     merged: Scan | None = None
     for scan in scans:
         merged = scan if merged is None else _merge(merged, scan)

@@ -36,16 +36,7 @@ class Ranks:
 
     @classmethod
     def of(cls, found: Radix) -> Ranks:
-        """The ranks of the values of one place.
-
-        Examples
-        --------
-        >>> ranks = Ranks.of(Radix.of(np.array([3.0, 7.0, 7.0, 9.0])))
-        >>> ranks.positions(np.array([3.0, 7.0, 8.0, 9.0])).tolist()
-        [0.125, 0.5, 0.75, 0.875]
-        >>> ranks.middles(np.array([3.0, 7.0, 9.0])).round(3).tolist()
-        [-1.271, 0.0, 1.271]
-        """
+        """The ranks of the values of one place."""
         before = np.append(0, np.cumsum(found.counts)).astype(np.float64)
         return cls(before, found.at_low.astype(np.float64), found.smallest, found.largest)
 
@@ -91,12 +82,6 @@ class Ranks:
         """Scores of which those of one value, that several records have, are one number, beyond all scores.
 
         Others are rounded, so that what was turned to and fro is the same.
-
-        Examples
-        --------
-        >>> ranks = Ranks.of(Radix.of(np.array([3.0, 7.0, 7.0, 9.0])))
-        >>> ranks.ties(np.array([-1.15, -0.3, 0.1, 1.15, np.nan])).tolist()
-        [-1.15, 101.0, 101.0, 1.15, nan]
         """
         ranks = ndtr(scores) * self.rows
         at = np.clip(np.searchsorted(self.before, ranks, side="right") - 1, 0, max(len(self.at_low) - 1, 0))
@@ -384,11 +369,6 @@ def _joined(rows: FloatArray | IntArray, k: int) -> IntArray | None:
     """The class of each stratum and status: those of fewer than k values join the other status, or the largest.
 
     None where there are fewer than k values in all.
-
-    Examples
-    --------
-    >>> _joined(np.array([50, 3, 0, 20, 2, 1]), 5).tolist()
-    [0, 0, 1, 1, 0, 0]
     """
     own = np.arange(len(rows))
     pairs = rows.reshape(-1, 2)

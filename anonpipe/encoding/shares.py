@@ -31,11 +31,6 @@ def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
     after the other: what one gets too much of, the next gets less.
 
     Shapes: mass (n_partitions, q); totals (q,); sizes (n_partitions,); returns (n_partitions, q).
-
-    Examples
-    --------
-    >>> share_out(np.array([[3.0, 1.0], [1.0, 3.0]]), np.array([6, 2]), np.array([4, 4])).tolist()
-    [[4, 0], [2, 2]]
     """
     if totals.sum() != sizes.sum() or (totals < 0).any():
         raise ValueError("counts of categories and sizes of partitions do not add up to the same")

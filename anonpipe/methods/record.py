@@ -221,10 +221,7 @@ class Synthesizer(Replacing):
 
 @dataclass(frozen=True, kw_only=True)
 class Masker(Replacing):
-    """A method that masks a whole table, without groups made beforehand.
-
-    `function(**options) -> steps`.
-    """
+    """A method that masks a whole table, without groups made beforehand. `function(**options) -> steps`."""
 
     # `expect(moments, **options) -> Expected`, the moments to expect and their standard errors, or None with options
     # for which they are not known. None for methods that promise nothing of the covariance.

@@ -16,13 +16,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 def mean_limit(error: FloatArray, chance: float) -> FloatArray:
-    """How far a normal variable of this standard error lies from its mean, but for `chance`.
-
-    Examples
-    --------
-    >>> mean_limit(np.array([2.0]), 0.0455).round(2).tolist()
-    [4.0]
-    """
+    """How far a normal variable of this standard error lies from its mean, but for `chance`."""
     return np.asarray(error * -ndtri(chance / 2.0))
 
 
@@ -40,13 +34,6 @@ def covariance_limit(error: FloatArray, scale: FloatArray, chance: float) -> Flo
     ----------
     Boucheron, Lugosi & Massart (2013), Concentration Inequalities, section 2.4; Laurent & Massart (2000),
     doi:10.1214/aos/1015957395, lemma 1.
-
-    Examples
-    --------
-    >>> covariance_limit(np.array([1.0]), np.array([0.0]), 2e-9).round(2).tolist()  # many records
-    [6.44]
-    >>> covariance_limit(np.array([1.0]), np.array([0.8]), 2e-9).round(2).tolist()  # a group of three is all
-    [23.02]
     """
     t = np.log(2.0 / chance)
     return np.asarray(np.sqrt(2.0 * t) * error + t * scale)
@@ -56,11 +43,6 @@ def form_eigenvalue(covariance: FloatArray) -> FloatArray:
     """Largest eigenvalue, in size, of the product of two normals of this covariance as a quadratic form.
 
     (√(V_jj V_hh) ± V_jh)/2 are its two eigenvalues.
-
-    Examples
-    --------
-    >>> form_eigenvalue(np.array([[4.0, 1.0], [1.0, 9.0]])).tolist()
-    [[4.0, 3.5], [3.5, 9.0]]
     """
     spread = np.sqrt(np.diag(covariance))
     return np.asarray((np.outer(spread, spread) + np.abs(covariance)) / 2.0)
@@ -76,11 +58,6 @@ def centred_eigenvalue(largest: FloatArray, average: FloatArray) -> FloatArray:
     The sum about the mean is the sum Σ e_j e_h of the records less (Σ e_j)(Σ e_h)/N, whose eigenvalues are those of one
     record with the average covariance: by Weyl's inequality they add at most. For squares, both forms being positive,
     the first is an upper limit itself.
-
-    Examples
-    --------
-    >>> centred_eigenvalue(np.array([[4.0, 3.5], [3.5, 9.0]]), np.eye(2)).tolist()
-    [[4.0, 4.0], [4.0, 9.0]]
     """
     added = form_eigenvalue(average)
     np.fill_diagonal(added, 0.0)
@@ -113,15 +90,7 @@ class Expected:
 
 
 def expect_together(parts: Sequence[tuple[Moments, Expected]]) -> Expected:
-    """What is promised of tables below each other that are masked one by one.
-
-    Examples
-    --------
-    >>> one = Moments(2, np.zeros(1), np.array([[2.0]])), Expected.exactly(np.array([[2.0]]))
-    >>> two = Moments(2, np.ones(1) * 4, np.array([[2.0]])), one[1]
-    >>> expect_together([one, two]).covariance.round(6).tolist()
-    [[6.666667]]
-    """
+    """What is promised of tables below each other that are masked one by one."""
     if len(parts) == 1:
         return parts[0][1]
     whole = merge_all([moments for moments, _ in parts])
@@ -163,16 +132,7 @@ Scopes = Sequence[tuple[GroupedMoments, FloatArray]]
 
 
 def expected_of_scopes(scopes: Scopes, form: str) -> FloatArray:
-    """Covariance of a table whose parts get noise of a covariance each, shape (width, width).
-
-    Examples
-    --------
-    >>> from anonpipe.moments import s_delta
-    >>> features = np.array([[0.0], [2.0], [4.0], [6.0]])
-    >>> grouped = GroupedMoments.of(features, np.arange(4), np.array([0, 2, 4]))
-    >>> expected_of_scopes([(grouped, s_delta(grouped, "independent"))], "independent").round(9).tolist()
-    [[6.666666667]]
-    """
+    """Covariance of a table whose parts get noise of a covariance each, shape (width, width)."""
     n = sum(grouped.total.n for grouped, _ in scopes)
     if form == "centred":
         added = np.sum([(grouped.total.n - grouped.groups) * noise for grouped, noise in scopes], axis=0)
@@ -284,13 +244,6 @@ def s_delta(grouped: GroupedMoments, form: str) -> FloatArray:
     ----------
     Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 11. There it reads (N-1)/(N-G) (S_X - S_B); with
     S_X - S_B = W/(N-1) it is positive semidefinite as computed.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [2.0], [4.0], [6.0]])
-    >>> grouped = GroupedMoments.of(features, np.arange(4), np.array([0, 2, 4]))
-    >>> s_delta(grouped, "centred").tolist()
-    [[2.0]]
     """
     known_form(form, FORMS)
     free = grouped.total.n - (1 if form == "independent" else grouped.groups)
@@ -298,16 +251,7 @@ def s_delta(grouped: GroupedMoments, form: str) -> FloatArray:
 
 
 def noise_factor(covariance: FloatArray) -> FloatArray:
-    """A matrix L with L L' = covariance, singular ones included.
-
-    Shapes: covariance (width, width).
-
-    Examples
-    --------
-    >>> factor = noise_factor(np.array([[4.0, 2.0], [2.0, 1.0]]))
-    >>> np.allclose(factor @ factor.T, [[4, 2], [2, 1]])
-    True
-    """
+    """A matrix L with L L' = covariance, singular ones included; covariance (width, width)."""
     if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1] or not np.isfinite(covariance).all():
         raise InputError("the noise covariance is not a finite square matrix; compute it with s_delta")
     scale = np.sqrt(np.clip(np.diag(covariance), 0.0, None))
@@ -335,14 +279,7 @@ class NoiseScatter:
 
     @classmethod
     def of(cls, draws: FloatArray, starts: IntArray) -> Self:
-        """Count `draws`, shape (rows of the groups, width), group by group as `starts` cuts them.
-
-        Examples
-        --------
-        >>> draws = np.array([[1.0], [3.0], [5.0]])
-        >>> NoiseScatter.of(draws, np.array([0, 2, 3])).scatter.round(12).tolist()
-        [[2.0]]
-        """
+        """Count `draws`, shape (rows of the groups, width), group by group as `starts` cuts them."""
         centred = draws.copy()
         centre_in_groups(centred, starts)
         nothing = np.zeros((draws.shape[1], draws.shape[1]))
@@ -368,14 +305,6 @@ def exact_factor(noise: NoiseScatter, within: FloatArray) -> FloatArray:
     -----
     Z S^(-1/2) is a uniform random frame: r orthonormal columns among the vectors that sum to zero in every group. So
     the outcome is a random rotation of the pooled within-group deviations.
-
-    Examples
-    --------
-    >>> draws = np.random.default_rng().normal(size=(6, 2))
-    >>> factor = exact_factor(NoiseScatter.of(draws, np.array([0, 6])), np.array([[4.0, 2.0], [2.0, 1.0]]))
-    >>> made = (draws - draws.mean(axis=0)) @ factor.T
-    >>> (made.T @ made).round(9).tolist()
-    [[4.0, 2.0], [2.0, 1.0]]
     """
     same_width(noise.root, within)
     factor = noise_factor(within)

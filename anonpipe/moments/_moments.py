@@ -23,15 +23,7 @@ Statistic = TypeVar("Statistic", bound=_Mergeable)
 
 
 def merge_all(parts: Sequence[Statistic]) -> Statistic:
-    """Merge pieces in the given order.
-
-    Examples
-    --------
-    >>> from anonpipe.moments import Moments
-    >>> halves = [Moments.of(np.array([[0.0]])), Moments.of(np.array([[2.0]]))]
-    >>> merge_all(halves).mean.tolist()
-    [1.0]
-    """
+    """Merge pieces in the given order."""
     if not parts:
         raise InputError("there are no moments to merge; give at least one piece")
     return reduce(lambda whole, part: whole.merge(part), parts)
@@ -74,14 +66,7 @@ class Moments:
         return cls(len(features), mean, scatter)
 
     def merge(self, other: Self) -> Self:
-        """Both pieces together (Chan, Golub & LeVeque 1979).
-
-        Examples
-        --------
-        >>> a, b = Moments.of(np.array([[0.0], [2.0]])), Moments.of(np.array([[4.0], [6.0]]))
-        >>> a.merge(b).scatter.tolist()
-        [[20.0]]
-        """
+        """Both pieces together (Chan, Golub & LeVeque 1979)."""
         same_width(self.mean, other.mean)
         n = self.n + other.n
         if self.n == 0 or other.n == 0:
@@ -107,15 +92,7 @@ class GroupedMoments:
 
     @classmethod
     def of(cls, features: FloatArray, order: IntArray, starts: IntArray) -> Self:
-        """Count the groups `order[starts[g]:starts[g + 1]]` of `features`.
-
-        Examples
-        --------
-        >>> features = np.array([[0.0], [2.0], [4.0], [6.0]])
-        >>> grouped = GroupedMoments.of(features, np.arange(4), np.array([0, 2, 4]))
-        >>> grouped.within.tolist(), grouped.between_scatter.tolist()
-        ([[4.0]], [[16.0]])
-        """
+        """Count the groups `order[starts[g]:starts[g + 1]]` of `features`."""
         table = as_table(features)
         return cls(Moments.of(table), within_scatter(table, order, starts), len(starts) - 1)
 
@@ -127,12 +104,6 @@ class GroupedMoments:
         it is positive semidefinite.
 
         Shapes: features, centres (n_rows, width).
-
-        Examples
-        --------
-        >>> features = np.array([[0.0], [2.0], [4.0], [6.0]])
-        >>> GroupedMoments.averaged(features, np.array([[1.0], [2.0], [4.0], [5.0]])).within.tolist()
-        [[10.0]]
         """
         total = Moments.of(as_table(features))
         return cls(total, total.scatter - Moments.of(as_table(centres)).scatter, len(features))
@@ -216,26 +187,12 @@ def noise_scopes(grouped: Sequence[GroupedMoments]) -> list[int]:
     A stratum of N records in G groups is a scope of its own where N - G is at least 30 and twice the number of columns.
     With fewer, the noise would lie in the span of a handful of records, and say which they are: such strata are one
     scope together, which the smallest of the others join, one by one, until there are enough.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> def stratum(n):
-    ...     return GroupedMoments.of(np.arange(float(n))[:, None], np.arange(n), np.arange(0, n + 1, 5))
-    >>> noise_scopes([stratum(100), stratum(5), stratum(50), stratum(10)])
-    [0, 1, 1, 1]
     """
     return scopes_of([max(each.total.n - each.groups, 0) for each in grouped], len(grouped[0].total.mean))
 
 
 def scopes_of(free: Sequence[int], width: int) -> list[int]:
-    """The same from the records that each stratum has beyond its groups, and the number of columns.
-
-    Examples
-    --------
-    >>> scopes_of([80, 4, 40, 8], 1)
-    [0, 1, 1, 1]
-    """
+    """The same from the records that each stratum has beyond its groups, and the number of columns."""
     least = least_free(width)
     rising = sorted(range(len(free)), key=lambda at: (free[at], at))
     shared: list[int] = []
@@ -249,16 +206,7 @@ def scopes_of(free: Sequence[int], width: int) -> list[int]:
 
 
 def together(parts: Sequence[Statistic], scopes: Sequence[int]) -> list[Statistic]:
-    """Merge what was counted of the strata of each scope, in their order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from anonpipe.moments import Moments
-    >>> parts = [Moments.of(np.array([[value]])) for value in (1.0, 2.0, 4.0)]
-    >>> [merged.mean.tolist() for merged in together(parts, [0, 1, 0])]
-    [[2.5], [2.0]]
-    """
+    """Merge what was counted of the strata of each scope, in their order."""
     every = sorted(set(scopes))
     return [merge_all([part for part, own in zip(parts, scopes, strict=True) if own == scope]) for scope in every]
 
@@ -280,14 +228,7 @@ class PairwiseMoments:
 
     @classmethod
     def of(cls, values: FloatArray) -> Self:
-        """Count `values`, shape (n_rows, width), NaN where null.
-
-        Examples
-        --------
-        >>> some = PairwiseMoments.of(np.array([[1.0, np.nan], [3.0, 5.0]]))
-        >>> some.n.tolist(), some.mean.tolist(), some.null_share.tolist()
-        ([[2, 1], [1, 1]], [2.0, 5.0], [0.0, 0.5])
-        """
+        """Count `values`, shape (n_rows, width), NaN where null."""
         table = as_table(values)
         present = ~np.isnan(table)
         filled = np.where(present, table, 0.0)

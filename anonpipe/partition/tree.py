@@ -45,14 +45,6 @@ def fit_tree(sample_features: FloatArray, sample_keys: KeyArray, leaves: int) ->
     tied data give balanced leaves too.
 
     Shapes: sample_features (n_sample, width); sample_keys (n_sample,).
-
-    Examples
-    --------
-    >>> features = np.array([[1.0], [1.0], [1.0], [5.0]])
-    >>> keys = np.array([7, 3, 5, 1], dtype=np.uint64)
-    >>> tree = fit_tree(features, keys, 2)
-    >>> route(tree, features, keys).tolist()
-    [1, 0, 0, 1]
     """
     features, keys = _checked(sample_features, sample_keys)
     if not 1 <= leaves <= max(1, len(features)):
@@ -106,12 +98,6 @@ def route(tree: Tree, features: FloatArray, keys: KeyArray) -> IntArray:
     A record's leaf depends on its own values and key alone: it is the same in whatever batch the record arrives.
 
     Shapes: features (n_rows, tree.width); keys (n_rows,).
-
-    Examples
-    --------
-    >>> features, keys = np.array([[4.0], [0.0]]), np.array([1, 2], dtype=np.uint64)
-    >>> route(fit_tree(features, keys, 2), features, keys).tolist()
-    [1, 0]
     """
     features, keys = _checked(features, keys)
     if features.shape[1] != tree.width:

@@ -50,10 +50,7 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
 
 
 def units_in_groups(labels: IntArray, units: IntArray) -> IntArray:
-    """How many units each group has records of, shape (n_groups,).
-
-    Shapes: labels (n_rows,); units (n_rows,).
-    """
+    """How many units each group has records of, shape (n_groups,); labels (n_rows,); units (n_rows,)."""
     return np.bincount(_pairs(labels, units)[0])
 
 

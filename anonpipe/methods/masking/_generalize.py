@@ -197,14 +197,7 @@ def intervals(
 def _widened(
     low: FloatArray, high: FloatArray, steps: tuple[float, ...], origin: tuple[float, ...] | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends moved outwards to the steps of their column; never inwards, whatever the rounding.
-
-    Examples
-    --------
-    >>> low, high = _widened(np.array([[0.3]]), np.array([[0.65]]), (0.1,), None)
-    >>> low.round(12).tolist(), high.round(12).tolist()
-    ([[0.3]], [[0.7]])
-    """
+    """Ends moved outwards to the steps of their column; never inwards, whatever the rounding."""
     width, step = low.shape[1], np.array(steps, dtype=np.float64)
     start = np.zeros(width) if origin is None else np.array(origin, dtype=np.float64)
     if step.shape != (width,) or start.shape != (width,):

@@ -145,11 +145,6 @@ def spread(column: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Values of which those that several records have lie evenly between halfway to the next lower and higher ones.
 
     Beyond the outermost value twice as far outward as inward: its records stand for a tail.
-
-    Examples
-    --------
-    >>> spread(np.array([0.0, 0.0, 1.0, 3.0, 3.0]), np.random.default_rng(1)).round(2).tolist()
-    [0.01, 0.45, 1.0, 4.79, 2.62]
     """
     values, at, counts = np.unique(column, return_inverse=True, return_counts=True)
     if len(values) < 2:

@@ -155,13 +155,7 @@ def _expect_swapped(moments: Moments, *, basis: Basis = "spectral", largest: Flo
 
 
 def _largest_products(sizes: FloatArray) -> FloatArray:
-    """Of each two rows a and b the largest sizes_aj sizes_bh with j other than h; twice that for a row with itself.
-
-    Examples
-    --------
-    >>> _largest_products(np.array([[3.0, 2.0], [5.0, 1.0]])).tolist()
-    [[12.0, 10.0], [10.0, 10.0]]
-    """
+    """Of each two rows a and b the largest sizes_aj sizes_bh with j other than h; twice that for a row with itself."""
     width = len(sizes)
     ordered = np.sort(np.pad(sizes, ((0, 0), (0, 1))), axis=1)[:, ::-1]  # a second one, 0, where there is one axis
     place = sizes.argmax(axis=1)

@@ -188,14 +188,6 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
     ----------
     Celeux and Govaert 1995, Pattern Recognition 28:781-793, doi:10.1016/0031-3203(94)00125-6, section 3; the names in
     small letters are their initials for equal and variable volume, shape and orientation.
-
-    Examples
-    --------
-    >>> scatters = np.array([[[8.0, 0.0], [0.0, 2.0]], [[2.0, 0.0], [0.0, 8.0]]])
-    >>> covariances(scatters, np.array([1.0, 4.0]), "vev").tolist()
-    [[[8.0, 0.0], [0.0, 2.0]], [[0.5, 0.0], [0.0, 2.0]]]
-    >>> covariances(scatters, np.array([1.0, 4.0]), "tied")[0].tolist()
-    [[2.0, 0.0], [0.0, 2.0]]
     """
     groups, width = len(counts), scatters.shape[2]
     if shape == "spherical":

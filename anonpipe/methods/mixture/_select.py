@@ -229,11 +229,6 @@ def race(
     """The candidates of short runs, the promising ones after a long run.
 
     They go on in the order of their criterion until so many in turn have not become the best of those that went on.
-
-    Examples
-    --------
-    >>> race([1.0, 7.0, 5.0, 6.0], lambda short: short, lambda short: short + 0.5, 1)
-    (1.0, 7.5, 5.0, 6.5)
     """
     ended, best, since = list(candidates), -math.inf, 0
     for at in sorted(range(len(ended)), key=lambda one: -criterion(candidates[one])):
