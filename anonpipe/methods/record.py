@@ -75,7 +75,7 @@ def never(options: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """What every method tells."""
+    """What every method tells. How it works stands at its function, and not there again what stands here."""
 
     function: Callable[..., Any]  # The method; its name is what the job calls it
     # What a job can tell it: a model whose field `method` is the name, and whose other fields are parameters of the

@@ -105,30 +105,8 @@ def generalize(
 ) -> tuple[Step, ...]:
     """Replace values by the interval that they share with k - 1 others or more.
 
-    Parameters
-    ----------
-    k
-        Smallest size of a group, 1 or more. Every part needs so many records.
-    release
-        `midpoint`: the middle of each interval, as many channels as columns. `interval`: all low ends, then all high
-        ends, twice as many.
-    cuts, steps, origin, suppress_above
-        See `intervals`; the ranges are those of all records.
-
-    Returns
-    -------
-    tuple of steps
-        Each part is cut by itself. In every part each record has all its intervals in common with k - 1 others or more,
-        so that the masked columns are k-anonymous. Means and covariances are not kept.
-
-    Raises
-    ------
-    JobError
-        An option out of its range.
-
-    References
-    ----------
-    LeFevre, DeWitt & Ramakrishnan (2006), doi:10.1109/ICDE.2006.101.
+    Each part is cut by itself (see `intervals`; ranges are those of all records) and needs k records. In every part
+    each record has all its intervals in common with k - 1 others or more, so that the masked columns are k-anonymous.
 
     Examples
     --------

@@ -352,51 +352,19 @@ def local_synthesis(
 
     A mixture of normal or t components, whose weights do not fall below k / n, is fitted to the numbers; each record
     goes to its most likely component, and the cheapest ones move to components under k. The numbers of a group are
-    drawn from the normal law, the categories given the new numbers by latent classes; then an affine map a group gives
-    numbers and dummies of categories together the mean and the covariance of the group's records.
+    drawn from the normal law, whatever the tails, the categories given the new numbers by latent classes; then an
+    affine map a group gives numbers and dummies of categories together the mean and the covariance of the group's
+    records, whatever the `variance_share`.
 
-    Parameters
-    ----------
-    k
-        Smallest size of a group.
-    categories
-        Columns of each categorical attribute, in -1 and +1.
-    components
-        How many; None for that of the largest BIC from 2 to 10.
-    shape
-        Of their covariances, see `anonpipe.methods.mixture.SHAPES`; None for "full" or "vev" by BIC.
-    tails
-        "gaussian", or "t": degrees of freedom are estimated. They decide who is in a group with whom; draws are normal.
-    variance_share
-        Of the numbers that the principal components keep which the mixture is fitted to. Means and covariances of all
-        columns are kept whatever it is.
-    classes
-        Latent classes; None for that of the largest BIC.
-    iterations
-        Most passes over its sample for the mixture.
-
-    Notes
-    -----
     The authors use the latent classes as they are; what categories have to do with each other and with the numbers is
     then right as far as the model is. The map that follows here makes it exactly right, before decoding, and changes
     little where the model fits: draws stay near -1 and +1.
 
     Mixture and latent classes are fitted to a random sample of 40,000 records, or to all if they are fewer; number and
     shape come from 4,000 of them, and first groups from 2,000, as these take memory by their square. Every record is
-    assigned, and every group's moments are those of all its records.
-
-    What the sample costs: of a made table of 400,000 records of eight numbers 99 % go to the component that a fit to
-    all of them would have given; the log-density of new records is 0.007 a record lower (that of the choice on 4,000:
-    0.088), in a ninth of the time.
-
-    References
-    ----------
-    Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, sections 3, 5 and 6.
-
-    Raises
-    ------
-    JobError
-        An option is not allowed.
+    assigned, and every group's moments are those of all its records. What the sample costs: of a made table of 400,000
+    records of eight numbers 99 % go to the component that a fit to all of them would have given; the log-density of new
+    records is 0.007 a record lower (that of the choice on 4,000: 0.088), in a ninth of the time.
 
     Examples
     --------

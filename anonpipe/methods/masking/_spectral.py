@@ -180,35 +180,13 @@ def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     """Permute every principal component by itself, over all records, and turn back.
 
     The steps: moments of all rows; centred records along the eigenvectors of their covariance; each component permuted
-    uniformly, independently of the others; back to the columns.
+    uniformly, independently of the others; back to the columns. Values along the components are those of the originals,
+    values of the columns are new. In the basis `columns` it is plain swapping.
 
-    Parameters
-    ----------
-    basis
-        `spectral`, or `columns`: plain swapping, which keeps every column's values and no relation between columns.
-
-    Returns
-    -------
-    tuple of steps
-        In the spectral basis the means are exact and so is the sum of the variances; the covariance is kept on average,
-        with a known standard error. Values along the components are those of the originals, values of the columns are
-        new. No record of the result is made from one person.
-
-    Raises
-    ------
-    JobError
-        Unknown basis.
-
-    Notes
-    -----
     The paper permutes U of the decomposition A = UDV' of the centred features; permuting T = UD is the same. It says
     that correlations are kept, as U has none and "our permutations (approximately) preserve this": on average, that is.
     A permutation of n cells leaves a correlation of about 1/√n. Relations beyond correlation are lost, so a component's
     permutation puts values of the columns outside their range where columns are skewed or binary: decode accordingly.
-
-    References
-    ----------
-    Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.B.1.
 
     Examples
     --------
@@ -264,34 +242,13 @@ class SynthesisOptions(ScopedMaskOptions):
 def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step, ...]:
     """Draw every principal component again, independently of the others, and turn back.
 
-    Parameters
-    ----------
-    basis
-        `spectral`, or `columns`, which keeps no relation between columns.
-    draw
-        `normal`: with the component's variance. `quantiles`: from the component's own distribution, piecewise uniform
-        between its ordered values, scaled to have its mean and variance. Extremes are near those of the originals then.
+    Draws are `normal` with the component's variance, or from its own `quantiles`: piecewise uniform between its ordered
+    values, scaled to have its mean and variance. Extremes are near those of the originals then. With normal draws the
+    standard errors are those of any normal sample of the same size.
 
-    Returns
-    -------
-    tuple of steps
-        Records made from no person. Means are kept on average, and so is, in the spectral basis, the covariance; with
-        `normal` draws the standard errors are those of any normal sample of the same size.
-
-    Raises
-    ------
-    JobError
-        Unknown basis or draw.
-
-    Notes
-    -----
     The paper names synthesis as an application of its idea, without an algorithm; this is the plainest one. Normal
     draws of all components are draws from the normal distribution that has the covariance of the features, whatever the
     basis of the drawing.
-
-    References
-    ----------
-    Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V.
 
     Examples
     --------
@@ -383,43 +340,15 @@ def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: floa
     """Put small principal components, and cells far out along the others, at the mean, and turn back.
 
     Suppressing a cell of a column leaves an attacker the other columns to guess it from. A cell of a component is what
-    several columns have in common: suppressed, it is gone from all of them.
+    several columns have in common: suppressed, it is gone from all of them, and stands at the mean, the best guess
+    there is. The components of smallest variance are suppressed for all records, as many as together have at most
+    `share` of the total variance; there must be one, or a limit `outside`. Without that limit no covariance grows, and
+    the variances lose at most `share` of their sum; with it, means move where a component is skewed. Nothing is
+    promised against an attacker who knows most of a record.
 
-    Parameters
-    ----------
-    basis
-        `spectral`, or `columns`.
-    share
-        Components of smallest variance are suppressed for all records, as many as together have at most this share of
-        the total variance, 0 to below 1.
-    outside
-        Cells further from the mean than so many standard deviations of their component are suppressed too; None for no
-        such rule.
-
-    Returns
-    -------
-    tuple of steps
-        What is suppressed stands at the mean, the best guess there is. Without `outside` the means are exact, no
-        covariance grows, and the variances lose at most `share` of their sum; with it, means move where a component is
-        skewed. The records stay those of persons, only less detailed: nothing is promised against whoever knows most of
-        a record.
-
-    Raises
-    ------
-    JobError
-        Unknown basis, an option out of its range, or nothing to suppress.
-    InputError
-        While it runs, without `outside`: no component is as small as `share`.
-
-    Notes
-    -----
     The paper proposes suppression in the spectral basis in one sentence and leaves open which cells. The smallest
     components are the ones whose cells single out records that break the pattern of the table at the least cost in
     variance; `outside` is the usual rule for rare values.
-
-    References
-    ----------
-    Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V.
 
     Examples
     --------

@@ -178,52 +178,18 @@ def gaussian(
 ) -> FloatArray:
     """Replace each group by normal records, conditioned on the group's mean and scatter or drawn with them.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), C order.
-    order, starts
-        The groups; see `anonpipe.kernels.points.sort_groups`.
-    rng
-        Source of the draws.
-    moments
-        `exact`: the drawn records of a group have its mean and scatter. `expected`: each record is drawn by itself,
-        from the group's mean and covariance.
-    n_table
-        Records of the whole table, of which `features` may be a part; for `expected` only, and required there.
-
-    Returns
-    -------
-    float64, shape (n_rows, width)
-        Row i replaces row i. `exact`: every group's mean and scatter, and with them the table's mean and covariance,
-        are those of `features` to rounding. `expected`: the table's mean and covariance are unbiased; a group's are not
-        kept.
-
-    Raises
-    ------
-    JobError
-        Unknown `moments`, or `n_table` missing or out of place.
-
-    Notes
-    -----
     *Exact.* Normal records of n members whose sample mean and scatter are forced to given values are distributed as the
     group's mean plus Q X_c: X_c the centred group and Q uniform among the orthogonal matrices that keep the vector of
-    ones. So the group is rotated, in O(n · width · min(n - 1, width)), and nothing is inverted; singular scatters,
-    constant columns and equal records need no special case.
-
-    A group of n <= width + 1 stays in the affine span of its records; a group of two keeps its two records, perhaps
-    swapped; in a group of three one angle is free, which one known value of a record gives away.
+    ones (Stewart 1980, SIAM J. Numer. Anal. 17). So the group is rotated, in O(n · width · min(n - 1, width)), and
+    nothing is inverted; singular scatters, constant columns and equal records need no special case. A group of
+    n <= width + 1 stays in the affine span of its records; a group of two keeps its two records, perhaps swapped; in a
+    group of three one angle is free, which one known value of a record gives away. `r_microhybrid` is the method with
+    kept columns.
 
     *Expected.* A record of a group with scatter W and n members has the covariance W/n · N/(N-1), N being the records
-    of the table. With the textbook's W/(n-1) the release would spread too far: the draws move the group's mean too, and
-    E[S_Y] would exceed S_X by the sum over the groups of W/(n-1) (1 - n/N) / (N-1). No eigenvectors are needed: any A
-    with A'A = W turns standard normal numbers into the draws.
-
-    References
-    ----------
-    Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005 (the condition on the moments;
-    `r_microhybrid` is the method with kept columns); Stewart (1980), SIAM J. Numer. Anal. 17 (uniform orthogonal
-    matrices).
+    of the table (`n_table`). With the textbook's W/(n-1) the release would spread too far: the draws move the group's
+    mean too, and E[S_Y] would exceed S_X by the sum over the groups of W/(n-1) (1 - n/N) / (N-1). No eigenvectors are
+    needed: any A with A'A = W turns standard normal numbers into the draws.
 
     Examples
     --------
@@ -323,26 +289,6 @@ def pca(
 ) -> FloatArray:
     """Replace each group by normal draws of its principal components, turned back.
 
-    Parameters
-    ----------
-    features, order, starts, rng, n_table
-        As in `gaussian`.
-    moments
-        `exact`: the drawn components have exactly the means and variances of the group's components and no correlation.
-        `expected`: they have them on average.
-
-    Returns
-    -------
-    float64, shape (n_rows, width)
-        Row i replaces row i; what is kept is that of `gaussian`.
-
-    Raises
-    ------
-    JobError
-        Unknown `moments`, or `n_table` missing or out of place.
-
-    Notes
-    -----
     The step of the paper's Algorithm 3 that gives a component "mean and standard deviation" of the original leaves open
     whether this is meant of the drawn sample or of its distribution. Both are on offer, and each has the law, and so
     the code, of `gaussian`. `exact`, of the sample: uncorrelated normal components of fixed mean and variance, turned
@@ -354,10 +300,6 @@ def pca(
     such a group is used as its own n - 1 zero-sum coordinates, and only a taller one is reduced, by QR, to a width x
     width triangle. So both forms take O(n · width · min(n - 1, width)) in time, and no width x width matrix is made for
     a group of few records.
-
-    References
-    ----------
-    Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1.
 
     Examples
     --------

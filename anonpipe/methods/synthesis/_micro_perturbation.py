@@ -65,52 +65,18 @@ def micro_perturbation(
 ) -> FloatArray:
     """Replace each record by the mean of its group plus normal noise.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), C order.
-    order, starts
-        The groups; see `anonpipe.kernels.points.sort_groups`.
-    rng
-        Source of the draws.
-    factor
-        Shape (width, width). `noise_factor(s_delta(grouped, form))` with the moments of the whole table (or stratum);
-        for `exact` `exact_factor(noise, grouped.within)` with the merged `noise_scatter` of all pieces of that table
-        (or stratum).
-    form
-        `independent` and `published` draw for each record by itself (and differ in `factor`); `centred` and `exact`
-        subtract the group's mean of the noise.
+    `independent` and `published` draw for each record by itself (and differ in `factor`); `centred` and `exact`
+    subtract the group's mean of the noise. With `independent` the group means move. With `published` the covariance is
+    too large by (G-1)/(N-G) (S_X - S_B), because independent noise moves the group means too.
 
-    Returns
-    -------
-    float64, shape (n_rows, width)
-        Row i replaces row i. `independent`: the table's mean and covariance are unbiased, the group means move.
-        `centred`: the table's mean and the group means are kept, the covariance is unbiased. `published`: the mean is
-        unbiased, the covariance too large by (G-1)/(N-G) (S_X - S_B), because independent noise moves the group means
-        too. `exact`: the group means and the table's mean and covariance are kept to rounding, over all pieces
-        together.
-
-    Raises
-    ------
-    JobError
-        Unknown `form`.
-    InputError
-        `factor` has another shape or is not finite.
-
-    Notes
-    -----
     `exact` pools the centred noise Z of all records, whitens it by its own scatter S and colours it with W, the scatter
     within the groups: E = Z S^(-1/2) L' with L L' = W has E'E = W, and no product with the group means, over which it
     sums to zero. Where the groups lie in several pieces, each counts its Z first (`noise_scatter`) and draws the same Z
     again here, from a generator in the same state; one matrix, the factor, carries all that the pieces need of each
     other. Groups of one record get no noise.
 
-    `centred` and `exact` release the true group means: whoever knows all members of a group but one can compute the
-    last.
-
-    References
-    ----------
-    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 10 to 12.
+    `centred` and `exact` release the true group means: an attacker who knows all members of a group but one can compute
+    the last.
 
     Examples
     --------
