@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from anonpipe.errors import InputError
+from anonpipe.methods import latent_classes as latent
 from anonpipe.methods import mixture as mixtures
 from anonpipe.types import FloatArray, IntArray
 
@@ -150,7 +151,7 @@ def dummies(codes: IntArray, columns: Categories, out: FloatArray) -> None:
 
 def choose_categories(
     scores: FloatArray, codes: IntArray, starts: IntArray, k: int, n_rows: int, classes: int | None
-) -> tuple[mixtures.LatentClasses, mixtures.ClassConstraints]:
+) -> tuple[latent.LatentClasses, latent.ClassConstraints]:
     """Latent classes of a sample, so many or the number of the largest BIC."""
     # The authors take as many classes as the numbers have components. With one component the categories would be
     # independent given the numbers, so here the number has a BIC of its own, and first groups see both.
@@ -159,15 +160,15 @@ def choose_categories(
     few = mixtures.evenly_spaced(len(scores), max(mixtures.TREE_ROWS, tried[-1]))
     seen = np.concatenate([scores[few], _indicators(codes[few], starts)], axis=1)
     levels = mixtures.agglomerate(seen, tried[-1])[0]
-    expect = mixtures.classes_over([(scores, codes)])
+    expect = latent.classes_over([(scores, codes)])
     short: list[_CategoryRun] = []
     for number in tried:
         labels = levels[number - 1]
         groups = int(labels.max()) + 1
-        bounds = mixtures.class_constraints(k, n_rows, groups)
-        tables = mixtures.count_categories(codes[few], labels, groups, starts)
-        start = mixtures.first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1], bounds)
-        found = mixtures.fit_classes(expect, start, bounds, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
+        bounds = latent.class_constraints(k, n_rows, groups)
+        tables = latent.count_categories(codes[few], labels, groups, starts)
+        start = latent.first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1], bounds)
+        found = latent.fit_classes(expect, start, bounds, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
         short.append(_CategoryRun(found, bounds, len(scores)))
         criteria = [run.bic for run in short]
         if len(short) - 1 - int(np.argmax(criteria)) == _IDLE:
@@ -180,8 +181,8 @@ def choose_categories(
 class _CategoryRun:
     """The fit of a number of classes so far."""
 
-    fit: mixtures.ClassFit
-    bounds: mixtures.ClassConstraints
+    fit: latent.ClassFit
+    bounds: latent.ClassConstraints
     rows: int
 
     @property
@@ -190,21 +191,21 @@ class _CategoryRun:
         free = (len(slopes) - 1) * slopes.shape[1] + len(slopes) * int((np.diff(starts) - 1).sum())
         return mixtures.bic(self.fit.log_likelihoods[-1], free, self.rows)
 
-    def ended(self, expect: Callable[[mixtures.LatentClasses], mixtures.ClassStatistics]) -> _CategoryRun:
+    def ended(self, expect: Callable[[latent.LatentClasses], latent.ClassStatistics]) -> _CategoryRun:
         """The same, fitted to its end."""
         if self.fit.converged:
             return self
         left = _LONG_PASSES - _SHORT_PASSES + 1
-        found = mixtures.fit_classes(expect, self.fit.classes, self.bounds, tolerance=_TOLERANCE, iterations=left)
+        found = latent.fit_classes(expect, self.fit.classes, self.bounds, tolerance=_TOLERANCE, iterations=left)
         return replace(self, fit=found)
 
 
 def sharpened(
-    scores: FloatArray, codes: IntArray, found: mixtures.LatentClasses, bounds: mixtures.ClassConstraints
-) -> mixtures.LatentClasses:
+    scores: FloatArray, codes: IntArray, found: latent.LatentClasses, bounds: latent.ClassConstraints
+) -> latent.LatentClasses:
     """The classes fitted on, to a larger sample."""
-    expect = mixtures.classes_over([(scores, codes)])
-    return mixtures.fit_classes(expect, found, bounds, tolerance=_TOLERANCE, iterations=_MOST_PASSES).classes
+    expect = latent.classes_over([(scores, codes)])
+    return latent.fit_classes(expect, found, bounds, tolerance=_TOLERANCE, iterations=_MOST_PASSES).classes
 
 
 def _indicators(codes: IntArray, starts: IntArray) -> FloatArray:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.mixture import map_by_group
+from anonpipe.methods import latent_classes as latent
 from anonpipe.methods import mixture as mixtures
 from anonpipe.methods.masking._draws import (
     Categories,
@@ -87,7 +88,7 @@ class MixtureGroups:
 
     view: View  # What the mixture sees
     mixture: mixtures.Mixture  # Fitted
-    classes: mixtures.LatentClasses | None  # The latent classes of the categories; None without categories
+    classes: latent.LatentClasses | None  # The latent classes of the categories; None without categories
     # Records whose most likely component it is, shape (n_components,); None until they are counted
     counts: IntArray | None = None
     # sources, rows, targets: part, place and new component of each record that is moved
@@ -307,7 +308,7 @@ class Drawing:
     """How to draw."""
 
     view: View  # What the latent classes see of the numbers
-    classes: mixtures.LatentClasses | None  # Of the categories; None without categories
+    classes: latent.LatentClasses | None  # Of the categories; None without categories
     records: mixtures.GroupStatistics  # Statistics of the groups that are to be kept
     maps: mixtures.AffineMaps  # From the present draws to these
 
@@ -467,7 +468,7 @@ def _synthesize(part: FloatArray, *, params: Drawing, rng: np.random.Generator, 
     """Normal records with the moments of their group; their categories drawn given their numbers."""
     made, labels = _mapped(part, params.maps)
     if params.classes is not None:
-        codes = mixtures.draw_categories(params.view.scores(made), params.classes, rng=rng)
+        codes = latent.draw_categories(params.view.scores(made), params.classes, rng=rng)
         coded = [column for columns in categories for column in columns]
         normal, narrow = made[:, coded], params.maps.narrow[labels][:, None]
         dummies(codes, categories, made)
@@ -535,7 +536,7 @@ METHOD = Masker(
         mixtures.Components,
         ClassCounts,
         MixtureGroups,
-        mixtures.LatentClasses,
+        latent.LatentClasses,
         mixtures.Mixture,
         mixtures.Movable,
         DrawnSample,

@@ -19,7 +19,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.groups import BLOCK, add_products
-from anonpipe.methods.mixture._estimate import RULES, least_weight
+from anonpipe.methods.mixture import RULES, least_weight
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
 
