@@ -512,7 +512,8 @@ def s_delta(grouped: GroupedMoments, form: str) -> FloatArray:
     Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 11. There it reads (N-1)/(N-G) (S_X - S_B); with
     S_X - S_B = W/(N-1) it is positive semidefinite as computed.
     """
-    known_form(form, FORMS)
+    if form not in FORMS:
+        raise JobError(f"unknown form {form!r}; known are: {', '.join(FORMS)}")
     free = grouped.total.n - (1 if form == "independent" else grouped.groups)
     return grouped.within / free if free > 0 else np.zeros_like(grouped.within)
 
@@ -593,9 +594,3 @@ def exact_factor(noise: NoiseScatter, within: FloatArray) -> FloatArray:
     result = np.zeros_like(factor)
     result[:, :rank] = used[:, :rank] @ (axes.T / spread @ axes)
     return result
-
-
-def known_form(form: str | None, known: tuple[str | None, ...]) -> None:
-    """Refuse a form that is not among the known."""
-    if form not in known:
-        raise JobError(f"unknown form {form!r}; known are: {', '.join(str(name) for name in known)}")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -119,7 +118,7 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
             least=float(values.min()) if len(values) else math.nan,
             most=float(values.max()) if len(values) else math.nan,
             sums=Sums.of(values),
-            log_sums=_of_logarithms(values, column),
+            log_sums=None if column.offset is None else Sums.of(logarithms(values, column)),
             inexact=_inexact(array),
             timed=_timed(array),
         )
@@ -160,11 +159,6 @@ def with_moments(scanned: ColumnScan) -> ColumnScan:
     log_mean, log_m2 = (0.0, 0.0) if scanned.log_sums is None else scanned.log_sums.moments(scanned.values)
     mean, m2 = scanned.sums.moments(scanned.values)
     return replace(scanned, mean=mean, m2=m2, log_mean=log_mean, log_m2=log_m2)
-
-
-def _of_logarithms(values: npt.NDArray[np.float64], column: Column) -> Sums | None:
-    """Sums of the logarithms."""
-    return None if column.offset is None else Sums.of(logarithms(values, column))
 
 
 def logarithms(values: FloatArray, column: Column) -> FloatArray:

@@ -97,10 +97,7 @@ class Radix:
         lowest = np.where(self.exact, gone, np.minimum(lowest, np.maximum(self.at_low - 1, 0)))
         keys = np.where(self.exact, self.low, keys_of(self.means))
         left = replace(
-            self,
-            counts=self.counts - gone,
-            at_low=self.at_low - lowest,
-            sums=self.sums - gone.astype(np.uint64) * keys,
+            self, counts=self.counts - gone, at_low=self.at_low - lowest, sums=self.sums - gone.astype(np.uint64) * keys
         )
         return left._where(left.counts > 0)
 

@@ -324,14 +324,7 @@ def _fitted(
     kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
     quantiles = tuple(Quantiles.fit(one, k, low, high, stepped=grid.step is not None) for one in kept)
     return ScoredColumn(
-        name,
-        position,
-        grid,
-        status,
-        joined[fine],
-        tuple(map(Ranks.of, each)),
-        quantiles,
-        _apart(each, quantiles, grid),
+        name, position, grid, status, joined[fine], tuple(map(Ranks.of, each)), quantiles, _apart(each, quantiles, grid)
     )
 
 

@@ -142,12 +142,7 @@ class PartShares:
         )
 
     def share(
-        self,
-        called: Called,
-        *,
-        params: Any,
-        rng: np.random.Generator,
-        guaranteed: Callable[[Moments], Expected | None],
+        self, called: Called, *, params: Any, rng: np.random.Generator, guaranteed: Callable[[Moments], Expected | None]
     ) -> Shares:
         """Share the table's counts out among its parts."""
         totals = [codes.sum(axis=0) for codes in called.codes]

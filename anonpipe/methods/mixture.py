@@ -27,7 +27,7 @@ from anonpipe.kernels.mixture import (
     most_likely,
     move_costs,
 )
-from anonpipe.kernels.points import sort_groups
+from anonpipe.kernels.points import by_first_row, sort_groups
 from anonpipe.moments import Moments, merge_all
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -216,20 +216,13 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
     # Ascending eigenvalues: the same place in every component is the same axis of the common shape.
     values, vectors = np.linalg.eigh(scatters)
     values = np.maximum(values, np.finfo(np.float64).tiny)
-    sizes = _equal_volume(values, counts) if shape == "eev" else _own_volumes(values, counts)
+    if shape == "eev":  # eigenvalues λ a_j, the same for all
+        sizes = np.broadcast_to(values.sum(axis=0) / counts.sum(), values.shape)
+    else:  # λ_g a_j with Π a_j = 1, by turns
+        volumes, axis = common_shape(values, counts, _ITERATIONS, _TOLERANCE)
+        sizes = np.asarray(volumes[:, None] * axis)
     rotated: FloatArray = np.einsum("gjm,gm,ghm->gjh", vectors, sizes, vectors)
     return (rotated + rotated.transpose(0, 2, 1)) / 2
-
-
-def _equal_volume(values: FloatArray, counts: FloatArray) -> FloatArray:
-    """Eigenvalues λ a_j, the same for all."""
-    return np.broadcast_to(values.sum(axis=0) / counts.sum(), values.shape)
-
-
-def _own_volumes(values: FloatArray, counts: FloatArray) -> FloatArray:
-    """Eigenvalues λ_g a_j with Π a_j = 1, by turns."""
-    volumes, shape = common_shape(values, counts, _ITERATIONS, _TOLERANCE)
-    return np.asarray(volumes[:, None] * shape)
 
 
 # --- Degrees of freedom of t components -------------------------------------------------------------------------------
@@ -478,7 +471,7 @@ def _levels(scaled: FloatArray, first: IntArray, most: int) -> IntArray:
     levels = np.empty((most, len(scaled)), dtype=np.int64)
     for groups in range(1, most + 1):
         # Ward's tree has fewer groups than asked for where records are equal.
-        levels[groups - 1] = _in_order_of_rows(joined[min(groups, len(joined)) - 1][first])
+        levels[groups - 1] = by_first_row(joined[min(groups, len(joined)) - 1][first])
     return levels
 
 
@@ -488,13 +481,7 @@ def _ward(tree: FloatArray | None, n_rows: int, groups: int) -> IntArray:
 
     if tree is None or groups >= n_rows:
         return np.arange(n_rows)
-    return _in_order_of_rows(fcluster(tree, groups, "maxclust"))
-
-
-def _in_order_of_rows(labels: IntArray) -> IntArray:
-    """Number groups in the order of their first records."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first)).astype(np.int64)[inverse]
+    return by_first_row(fcluster(tree, groups, "maxclust"))
 
 
 # --- Number and shape of the components, by the Bayesian information criterion on a sample ----------------------------

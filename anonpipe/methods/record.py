@@ -58,21 +58,6 @@ def nothing(*given: Any) -> None:
     """No objection."""
 
 
-def no_names(*given: Any) -> tuple[str, ...]:
-    """None of the columns."""
-    return ()
-
-
-def no_arguments(*given: Any) -> dict[str, Any]:
-    """Nothing beyond the options."""
-    return {}
-
-
-def never(options: Any) -> bool:
-    """Not with any options."""
-    return False
-
-
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """What every method tells. How it works stands at its function, and not there again what stands here."""
@@ -161,7 +146,7 @@ class Noise:
     # their groups
     factor: Callable[[Any, GroupedMoments, NoiseScatter | None], FloatArray]
     # `draws_first(options)`: whether that depends on the draws, which are then counted (`drawn`) in a pass of their own
-    draws_first: Callable[[Any], bool] = never
+    draws_first: Callable[[Any], bool] = lambda options: False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,9 +156,9 @@ class Replacing(Method):
     keeps: str  # What is kept, and what is not protected
     about: Mapping[str, str] = field(default_factory=dict)  # What each parameter is for that is no sequence of records
     # `conditions_on(options, unchanged)`: which of the unchanged columns the records are drawn given
-    conditions_on: Callable[[Any, Sequence[str]], tuple[str, ...]] = no_names
+    conditions_on: Callable[[Any, Sequence[str]], tuple[str, ...]] = lambda options, unchanged: ()
     # `follows(options, features)`: arguments that follow from the table
-    follows: Callable[[Any, Features], dict[str, Any]] = no_arguments
+    follows: Callable[[Any, Features], dict[str, Any]] = lambda options, features: {}
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -202,7 +187,7 @@ class Synthesizer(Replacing):
     identical_groups: bool = False  # Whether all synthesized values of a group become equal
     # `averages(options)`: whether it makes sense of groups of one record each, the mean of the means of several groups
     # that the record is in
-    averages: Callable[[Any], bool] = never
+    averages: Callable[[Any], bool] = lambda options: False
     takes: Literal["features", "codes"] = "features"  # `features`, float64, or `codes` of categories, int64
     link: ClassVar[Link] = "group"  # What a released record stands for
     grouped: ClassVar[bool] = False  # Whether groups span partitions; those of `cluster` do not

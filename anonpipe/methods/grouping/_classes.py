@@ -81,11 +81,6 @@ def entropy(counts: FloatArray, total: float) -> float:
 MOST_CODES = 100_000  # Counts are kept for every code up to the largest: codes beyond are meant for something else
 
 
-def _class_shares_of(classes: IntArray) -> FloatArray:
-    """Share of each class among the records, shape (n_classes,)."""
-    return np.bincount(classes) / len(classes)
-
-
 def checked_classes(
     classes: IntArray | None, shares: FloatArray | None, n_rows: int, method: str
 ) -> tuple[IntArray, FloatArray]:
@@ -107,7 +102,7 @@ def checked_classes(
             "for example by np.unique(classes, return_inverse=True)[1]"
         )
     if shares is None:
-        shares = _class_shares_of(classes)
+        shares = np.bincount(classes) / len(classes)
     shares = np.ascontiguousarray(shares, dtype=np.float64)
     if shares.ndim != 1 or not (shares >= 0).all() or abs(float(shares.sum()) - 1.0) > 1e-6:
         raise ValueError("class_shares are not the shares of the classes; give numbers from 0 that sum to 1")

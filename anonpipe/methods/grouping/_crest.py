@@ -63,10 +63,6 @@ def crest(
     `neighbours` is b, 2 or more; None takes k, but no less than 2 and no more than 100. Labels are in the order of
     lowest rows.
 
-    References
-    ----------
-    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584, section 4, figure 4.
-
     Examples
     --------
     >>> features = np.array([[0.0], [1.0], [2.0], [5.0], [6.0], [7.0]])
@@ -83,8 +79,7 @@ def crest(
     if len(features) < 2 * k:
         return np.zeros(len(features), dtype=np.int64)
     tree = class_tree(features, classes, class_shares, neighbours, alpha, diagonal(features))
-    labels: IntArray = cut_by_ratio(*tree, k, classes, class_shares)
-    return labels
+    return np.asarray(cut_by_ratio(*tree, k, classes, class_shares))
 
 
 _CREST = Grouping(
@@ -177,7 +172,7 @@ def class_tree(
         inside[:, step] = features[v]
         left -= 1
         drop_outside(outside, ids, key, link, at, left)
-        _hang(tree, u, v)
+        tree.parent[v], tree.sibling[v], tree.child[u] = u, tree.child[u], v
         count = _meet(tree, v, queue, changed)
         for i in range(count):
             if _divergences(tree, changed[i], lower) and left > 0:
@@ -244,14 +239,7 @@ def _offer(
 
 @nb.njit(cache=True, nogil=True)
 def _least_composite(
-    tree: Partial,
-    v: int,
-    inside: FloatArray,
-    joined: IntArray,
-    count: int,
-    alpha: float,
-    unit: float,
-    room: FloatArray,
+    tree: Partial, v: int, inside: FloatArray, joined: IntArray, count: int, alpha: float, unit: float, room: FloatArray
 ) -> tuple[float, int]:
     """Least composite distance of v from the `count` vertices of the tree, and the vertex it comes from."""
     squared_distances(inside, count, tree.features[v], room)
@@ -265,14 +253,6 @@ def _least_composite(
             least = value
             link = u
     return least, link
-
-
-@nb.njit(cache=True, nogil=True)
-def _hang(tree: Partial, u: int, v: int) -> None:
-    """Make v the last child of u."""
-    tree.parent[v] = u
-    tree.sibling[v] = tree.child[u]
-    tree.child[u] = v
 
 
 @nb.njit(cache=True, nogil=True)
@@ -404,8 +384,7 @@ def crest_partial(
     """
     if len(features) < 2 * k:
         return np.zeros(len(features), dtype=np.int64)
-    labels: IntArray = cut_by_ratio(*shortest_tree(features), k, classes, class_shares)
-    return labels
+    return np.asarray(cut_by_ratio(*shortest_tree(features), k, classes, class_shares))
 
 
 _CREST_PARTIAL = Grouping(

@@ -124,8 +124,7 @@ def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
 
     The authors scale the columns first; here the variance is that of the points as given.
     """
-    labels: IntArray = _median_groups(features, k, np.zeros(len(features), dtype=np.int64), np.ones(1), 1.0)
-    return labels
+    return np.asarray(_median_groups(features, k, np.zeros(len(features), dtype=np.int64), np.ones(1), 1.0))
 
 
 _KD_TREE = Grouping(
@@ -181,8 +180,7 @@ def class_kd_tree(
     >>> class_kd_tree(features, 2, classes=np.array([0, 0, 1, 1]), alpha=0.2, **options).tolist()
     [0, 1, 0, 1]
     """
-    labels: IntArray = _median_groups(features, k, classes, class_shares, checked_alpha(alpha))
-    return labels
+    return np.asarray(_median_groups(features, k, classes, class_shares, checked_alpha(alpha)))
 
 
 _CLASS_KD_TREE = Grouping(

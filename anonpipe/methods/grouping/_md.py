@@ -18,7 +18,7 @@ from anonpipe.kernels.remaining import (
     take_rows,
     tidied,
 )
-from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink
+from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink, with_rest
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
@@ -138,13 +138,7 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     As published, a search of all pairs in every round takes O(n³/k) steps. Here each record keeps an upper bound of its
     distance to the others, and only those whose bound leads are looked at again: the groups are the same.
     """
-    labels = _maximum_distance_groups(features, k)
-    remaining = np.flatnonzero(labels < 0)
-    if len(remaining) >= k:
-        labels[remaining] = labels.max() + 1
-    else:
-        _join_together(features, labels)
-    return labels
+    return with_rest(features, _maximum_distance_groups(features, k), k, _join_together)
 
 
 _MD = Grouping(
@@ -170,13 +164,7 @@ def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) ->
     As `md` but for the end: of fewer than k records that remain, each joins the group whose mean is nearest to it. The
     means do not move when records join, so that their order decides nothing.
     """
-    labels = _maximum_distance_groups(features, k)
-    remaining = np.flatnonzero(labels < 0)
-    if len(remaining) >= k:
-        labels[remaining] = labels.max() + 1
-    else:
-        join_nearest(features, labels)
-    return labels
+    return with_rest(features, _maximum_distance_groups(features, k), k, join_nearest)
 
 
 _DIAMETER_FIXED = Grouping(

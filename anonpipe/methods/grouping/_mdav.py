@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import numba as nb
@@ -152,6 +153,16 @@ def k_nearest(distances: FloatArray, count: int, ids: IntArray, nearest: IntArra
     nearest[:] = np.sort(nearest)[::-1]
 
 
+def with_rest(features: FloatArray, labels: IntArray, k: int, join: Callable[[FloatArray, IntArray], None]) -> IntArray:
+    """The labels once k or more records that remain (-1) have formed a group, or fewer have joined others."""
+    remaining = np.flatnonzero(labels < 0)
+    if len(remaining) >= k:
+        labels[remaining] = labels.max() + 1
+    else:
+        join(features, labels)
+    return labels
+
+
 class MdavOptions(GroupingOptions):
     """Maximum distance to average vector."""
 
@@ -178,13 +189,7 @@ def mdav(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     each other, time then grows with about the rows to the power of 1.5 instead of 2. With many unrelated columns it
     stays the plain loop.
     """
-    labels = pairs_of_groups(features, k, 2 * k)
-    remaining = np.flatnonzero(labels < 0)
-    if len(remaining) >= k:
-        labels[remaining] = labels.max() + 1
-    else:
-        join_nearest(features, labels)
-    return labels
+    return with_rest(features, pairs_of_groups(features, k, 2 * k), k, join_nearest)
 
 
 _MDAV = Grouping(
@@ -310,7 +315,7 @@ _V_MDAV = Grouping(
     reference="Solanas and Martínez-Ballesté 2006; Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV",
     cost="time O(n²·w) at worst, memory O(n·w)",
     about={
-        "gamma": "how readily a group grows, a ratio of distances: 0.2 (default) for scattered data, 1.1 for clusters",
+        "gamma": "how readily a group grows, a ratio of distances: 0.2 (default) for scattered data, 1.1 for clusters"
     },
     sizes="k to 2k-1; up to 3k-2 where the last fewer than k records join",
     largest=lambda k: max(k, 3 * k - 2),
@@ -448,8 +453,7 @@ def class_mdav(
     [0, 2, 0, 2, 1, 1]
     """
     alpha = checked_alpha(alpha)
-    labels: IntArray = _mixed_groups(features, k, classes, class_shares, alpha, diagonal(features))
-    return labels
+    return np.asarray(_mixed_groups(features, k, classes, class_shares, alpha, diagonal(features)))
 
 
 _CLASS_MDAV = Grouping(

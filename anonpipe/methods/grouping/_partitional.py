@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from typing import Literal
 
 import numba as nb
@@ -150,9 +153,7 @@ def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     Memory is linear in the rows. Time is quadratic; a set that gives one group of nearly all its records again and
     again would make it cubic.
     """
-    labels = np.empty(len(features), dtype=np.int64)
-    _ward_recursively(features, k, labels)
-    return labels
+    return _divided(features, np.arange(len(features)), k, _ward_once)
 
 
 _K_WARD = Grouping(
@@ -169,23 +170,23 @@ _K_WARD = Grouping(
 # --- Ward merging that never joins two large groups, and the seeds it starts from -------------------------------------
 
 
-@nb.njit(cache=True, nogil=True)
-def _ward_recursively(features: FloatArray, k: int, labels: IntArray) -> None:
-    """Write the group of every record to `labels`: sets of 2k and more are grouped again, smaller ones are groups."""
-    order = np.arange(features.shape[0])
-    label = 0
-    stack = [(0, features.shape[0])]
-    while len(stack) > 0:
+def _divided(
+    features: FloatArray, order: IntArray, k: int, divide: Callable[[FloatArray, IntArray, int], IntArray]
+) -> IntArray:
+    """Group of each record, of all rows in `order`: sets of 2k and more are divided again, smaller ones are groups."""
+    labels = np.empty(len(order), dtype=np.int64)
+    label, stack = 0, [(0, len(order))]
+    while stack:
         low, high = stack.pop()
         if high - low < 2 * k:
             labels[order[low:high]] = label
             label += 1
             continue
         rows = order[low:high].copy()
-        inside, starts = sort_groups(_ward_once(features, rows, k))
+        inside, starts = sort_groups(divide(features, rows, k))
         order[low:high] = rows[inside]
-        for g in range(starts.shape[0] - 2, -1, -1):
-            stack.append((low + starts[g], low + starts[g + 1]))
+        stack += [(low + begin, low + end) for begin, end in pairwise(starts.tolist()) if begin < end][::-1]
+    return labels
 
 
 @nb.njit(cache=True, nogil=True)
@@ -403,9 +404,8 @@ def fuzzy_c_means(
     if iterations < 1:
         raise ValueError(f"iterations is {iterations}; give 1 or more")
     order = rng.permutation(len(features)).astype(np.int64)
-    labels = np.empty(len(features), dtype=np.int64)
-    _fuzzy_recursively(features, k, order, float(fuzziness), float(step), float(shrink), iterations, labels)
-    return labels
+    divide = partial(_divide, fuzziness=float(fuzziness), step=float(step), shrink=float(shrink), iterations=iterations)
+    return _divided(features, order, k, divide)
 
 
 _FUZZY_C_MEANS = Grouping(
@@ -430,34 +430,6 @@ _FUZZY_C_MEANS = Grouping(
 
 # Distances of a record to two centres that differ by less than this share are equal: coinciding centres are one
 SAME = 1e-9
-
-
-@nb.njit(cache=True, nogil=True)
-def _fuzzy_recursively(
-    features: FloatArray,
-    k: int,
-    order: IntArray,
-    fuzziness: float,
-    step: float,
-    shrink: float,
-    iterations: int,
-    labels: IntArray,
-) -> None:
-    """Write the group of every record to `labels`; `order`, all rows in random order, changes in place."""
-    label = 0
-    stack = [(0, order.shape[0])]
-    while len(stack) > 0:
-        low, high = stack.pop()
-        if high - low < 2 * k:
-            labels[order[low:high]] = label
-            label += 1
-            continue
-        rows = order[low:high].copy()
-        inside, starts = sort_groups(_divide(features, rows, k, fuzziness, step, shrink, iterations))
-        order[low:high] = rows[inside]
-        for g in range(starts.shape[0] - 2, -1, -1):
-            if starts[g] < starts[g + 1]:
-                stack.append((low + starts[g], low + starts[g + 1]))
 
 
 @nb.njit(cache=True, nogil=True)

@@ -9,7 +9,14 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.kernels.points import checked_features, gather_columns, sort_groups, squared_distance, squared_distances
+from anonpipe.kernels.points import (
+    by_first_row,
+    checked_features,
+    gather_columns,
+    sort_groups,
+    squared_distance,
+    squared_distances,
+)
 from anonpipe.kernels.principal import block_order, principal_direction, projection, split_rows
 from anonpipe.methods.grouping._loss import count_groups
 from anonpipe.types import FloatArray, IntArray
@@ -140,7 +147,7 @@ def _search(features: FloatArray, labels: IntArray, k: int, effort: Effort, bloc
             break
     found = np.empty(len(x), dtype=np.int64)
     found[order] = groups.home
-    return _by_first_record(found)
+    return by_first_row(found)
 
 
 def _reopen(groups: SearchGroups, home: IntArray) -> None:
@@ -166,12 +173,6 @@ def _run_down(groups: SearchGroups, starts: IntArray, others: ListArray, least: 
     reformed = reform(groups, starts, others, changed, least)
     descend(groups, starts, others, changed, least)
     return int(reformed)
-
-
-def _by_first_record(labels: IntArray) -> IntArray:
-    """The same groups, numbered in the order of their first records."""
-    _, firsts, labels = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(firsts))[labels]
 
 
 # --- Annealing of a grouping: steps that raise the scatter, allowed ever more rarely ----------------------------------

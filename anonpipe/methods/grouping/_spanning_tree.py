@@ -74,13 +74,7 @@ def drop_outside(outside: FloatArray, ids: IntArray, key: FloatArray, link: IntA
 
 @nb.njit(cache=True, nogil=True)
 def _cut_longest(
-    parent: IntArray,
-    length: FloatArray,
-    joined: IntArray,
-    k: int,
-    classes: IntArray,
-    shares: FloatArray,
-    t: float,
+    parent: IntArray, length: FloatArray, joined: IntArray, k: int, classes: IntArray, shares: FloatArray, t: float
 ) -> IntArray:
     """Groups that are left when the longest removable edge is cut again and again, (n,) labels.
 
@@ -137,12 +131,7 @@ def _label_parts(parent: IntArray, joined: IntArray, cut: BoolArray) -> IntArray
 
 @nb.njit(cache=True, nogil=True)
 def cut_by_ratio(
-    parent: IntArray,
-    length: FloatArray,
-    joined: IntArray,
-    k: int,
-    classes: IntArray,
-    shares: FloatArray,
+    parent: IntArray, length: FloatArray, joined: IntArray, k: int, classes: IntArray, shares: FloatArray
 ) -> IntArray:
     """Groups that are left when the removable edge of least divergence/length ratio is cut again and again.
 
@@ -265,8 +254,7 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     one_class = np.zeros(len(features), dtype=np.int64)
     if len(features) < 2 * k:
         return one_class
-    labels: IntArray = _cut_longest(*shortest_tree(features), k, one_class, np.ones(1), 1.0)
-    return labels
+    return np.asarray(_cut_longest(*shortest_tree(features), k, one_class, np.ones(1), 1.0))
 
 
 _MST = Grouping(
@@ -359,8 +347,7 @@ def mst_t_close(
         raise ValueError(f"t is {t}; give a number from 0 to 1")
     if len(features) < 2 * k:
         return np.zeros(len(features), dtype=np.int64)
-    labels: IntArray = _cut_longest(*shortest_tree(features), k, classes, class_shares, t)
-    return labels
+    return np.asarray(_cut_longest(*shortest_tree(features), k, classes, class_shares, t))
 
 
 _MST_T_CLOSE = Grouping(

@@ -232,7 +232,7 @@ _MHM = Grouping(
     reference="Domingo-Ferrer et al. 2006, doi:10.1007/s00778-006-0007-0",
     cost="time O(n²·w/k), O(n²·w) for order npn, memory O(n·w)",
     about={
-        "order": "what puts the records in a line, 'mdav' by default; 'md', 'cbfs', or 'npn': the nearest comes next",
+        "order": "what puts the records in a line, 'mdav' by default; 'md', 'cbfs', or 'npn': the nearest comes next"
     },
     sizes="k to 2k-1",
     largest=under_2k,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -184,10 +184,6 @@ def _of_table(options: DataShuffleOptions, features: Features) -> dict[str, Any]
     return {"k": features.k, "conditioning": conditioning, "categories": features.categories}
 
 
-def _conditioning(options: DataShuffleOptions, unchanged: Sequence[str]) -> tuple[str, ...]:
-    return options.conditioning
-
-
 def _check_conditioning(options: DataShuffleOptions, columns: Mapping[str, Column]) -> str | None:
     if len(set(options.conditioning)) != len(options.conditioning):
         return "mask.conditioning names a column twice"
@@ -226,7 +222,7 @@ METHOD = Masker(
     returns_category_scores=True,
     learns=(Copula,),
     follows=_of_table,
-    conditions_on=_conditioning,
+    conditions_on=lambda options, unchanged: options.conditioning,
     check_columns=_check_conditioning,
     decodings={"probabilities": no_dummies("data_shuffle", "gives every column its own values again")},
 )

@@ -76,7 +76,8 @@ def averaged_by_rank(column: FloatArray, k: int) -> FloatArray:
         return np.full(len(ordered), ordered.mean())
     starts, sizes = _blocks(starts, np.where(rare, np.maximum(1, sizes // k), 1), sizes)
     # of a value that many hold exactly itself: a mean of equal numbers is rounded
-    value = np.where(ordered[starts] == ordered[starts + sizes - 1], ordered[starts], _means(ordered, starts, sizes))
+    means = np.add.reduceat(ordered, starts) / sizes
+    value = np.where(ordered[starts] == ordered[starts + sizes - 1], ordered[starts], means)
     few = np.flatnonzero(sizes < k)
     value[few] = _nearer(value, few)
     return np.repeat(value, sizes)
@@ -88,10 +89,6 @@ def _blocks(starts: IntArray, parts: IntArray, sizes: IntArray) -> tuple[IntArra
     place = np.arange(len(whole)) - np.repeat(np.cumsum(parts) - parts, parts)
     begins = starts[whole] + place * sizes[whole] // parts[whole]
     return begins, np.diff(np.append(begins, starts[-1] + sizes[-1]))
-
-
-def _means(ordered: FloatArray, starts: IntArray, sizes: IntArray) -> FloatArray:
-    return np.asarray(np.add.reduceat(ordered, starts) / sizes)
 
 
 def _nearer(value: FloatArray, few: IntArray) -> FloatArray:

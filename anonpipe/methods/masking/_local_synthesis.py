@@ -372,7 +372,7 @@ def local_synthesis(
     >>> [step.name for step in local_synthesis(5)][:4]
     ['moments', 'scores', 'mixture', 'components']
     """
-    numbers = {"k": k, "components": components, "classes": classes, "iterations": iterations}
+    numbers: dict[str, Any] = {"k": k, "components": components, "classes": classes, "iterations": iterations}
     for name, value in numbers.items():
         if value is not None and value < 1:
             raise JobError(f"{name} is {value}; give 1 or more")
@@ -384,16 +384,7 @@ def local_synthesis(
         raise JobError(f"variance_share is {variance_share}; give a number above 0 and at most 1, such as 0.95")
     view = partial(_find_view, k=k, categories=categories, variance_share=variance_share)
     sample = partial(_draw_sample, categories=categories)
-    choice = partial(
-        choose,
-        k=k,
-        categories=categories,
-        components=components,
-        shape=shape,
-        tails=tails,
-        classes=classes,
-        iterations=iterations,
-    )
+    choice = partial(choose, categories=categories, shape=shape, tails=tails, **numbers)
     groups: tuple[Step, ...] = (
         Reduce("moments", count_moments, view),
         Rows("scores", _score_rows, channels=_one_a_number),
@@ -415,18 +406,7 @@ def local_synthesis(
     return (*groups, *draws)
 
 
-def _expect_local(
-    moments: Moments,
-    *,
-    k: int,
-    categories: Categories = (),
-    components: int | None = None,
-    shape: str | None = None,
-    tails: str = "gaussian",
-    variance_share: float = 1.0,
-    classes: int | None = None,
-    iterations: int = 50,
-) -> Expected:
+def _expect_local(moments: Moments, **options: Any) -> Expected:
     """Exactly the moments of the features, whatever the options."""
     return Expected.exactly(moments.scatter / max(moments.n - 1, 1))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numba as nb
 import numpy as np
@@ -12,7 +12,7 @@ from pydantic import Field
 from anonpipe.errors import JobError
 from anonpipe.methods.masking._draws import Categories, averaged_by_rank, category_codes, dummies
 from anonpipe.methods.options import ScopedMaskOptions
-from anonpipe.methods.record import Features, Masker
+from anonpipe.methods.record import Masker
 from anonpipe.methods.steps import Columns, Rows, Step
 from anonpipe.types import FloatArray, IntArray
 
@@ -99,10 +99,6 @@ def _to_dummies(part: FloatArray, *, params: object, rng: np.random.Generator, c
     return out
 
 
-def _of_table(options: RankSwapOptions, features: Features) -> dict[str, Any]:
-    return {"k": features.k, "categories": features.categories}
-
-
 METHOD = Masker(
     function=rank_swap,
     options=RankSwapOptions,
@@ -122,7 +118,7 @@ METHOD = Masker(
     expect=None,
     exact_columns=True,
     link="person",
-    follows=_of_table,
+    follows=lambda options, features: {"k": features.k, "categories": features.categories},
 )
 
 

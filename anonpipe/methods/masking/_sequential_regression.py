@@ -16,7 +16,7 @@ from anonpipe.kernels.groups import cross_products
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes
 from anonpipe.methods.masking._spectral import DEPENDENT, count_moments, normal_draws, spectral_inverse, turn_rows
 from anonpipe.methods.options import ScopedMaskOptions
-from anonpipe.methods.record import Features, Masker, no_dummies
+from anonpipe.methods.record import Masker, no_dummies
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
 from anonpipe.rng import generator
@@ -437,19 +437,10 @@ def _dummies(category: IntArray, block: Block) -> FloatArray:
 
 
 def _expect_sequential(
-    moments: Moments,
-    *,
-    categories: Categories = (),
-    rounds: int = 1,
-    parameters: Parameters = "estimated",
-    penalty: float = 1e-3,
+    moments: Moments, *, categories: Categories = (), parameters: Parameters = "estimated", **others: Any
 ) -> Expected | None:
     """That of a normal sample for numbers alone; nothing is said of categories and of drawn parameters."""
     return None if categories or parameters == "drawn" else normal_draws(moments, "spectral")
-
-
-def _of_table(options: SequentialRegressionOptions, features: Features) -> dict[str, Any]:
-    return {"categories": features.categories}
 
 
 METHOD = Masker(
@@ -470,6 +461,6 @@ METHOD = Masker(
     expect=_expect_sequential,
     link="none",
     learns=(Block, Chain, Linear, Logit, DrawnSample, Slope, Slopes),
-    follows=_of_table,
+    follows=lambda options, features: {"categories": features.categories},
     decodings={"probabilities": no_dummies("sequential_regression", "draws categories")},
 )

@@ -111,6 +111,11 @@ def _from_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> F
     return turn_rows(part, params.vectors.T, after=params.centre)
 
 
+def _along_axes(learn: Reduce, step: Step) -> tuple[Step, ...]:
+    """A step done along the axes that are learnt, between the ways there and back."""
+    return learn, Rows("to the axes", _to_axes), step, Rows("from the axes", _from_axes)
+
+
 def spectral_inverse(scatter: FloatArray) -> tuple[FloatArray, int]:
     """Inverse of a scatter on the directions in which there is any (judged in correlations), and how many there are."""
     spread = np.sqrt(np.clip(np.diag(scatter), 0.0, None))
@@ -194,12 +199,7 @@ def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     ['axes', 'to the axes', 'permute', 'from the axes']
     """
     checked_basis(basis)
-    return (
-        Reduce("axes", count_moments, partial(_find_axes, basis=basis)),
-        Rows("to the axes", _to_axes),
-        Columns("permute", _permute),
-        Rows("from the axes", _from_axes),
-    )
+    return _along_axes(Reduce("axes", count_moments, partial(_find_axes, basis=basis)), Columns("permute", _permute))
 
 
 def _permute(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
@@ -258,12 +258,8 @@ def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step
     checked_basis(basis)
     if draw not in ("normal", "quantiles"):
         raise JobError(f"synthesis was given draw={draw!r}; known are 'normal' and 'quantiles'")
-    return (
-        Reduce("axes", count_moments, partial(_find_axes, basis=basis)),
-        Rows("to the axes", _to_axes),
-        Columns("draw", _draw_normal if draw == "normal" else _draw_quantiles),
-        Rows("from the axes", _from_axes),
-    )
+    step = Columns("draw", _draw_normal if draw == "normal" else _draw_quantiles)
+    return _along_axes(Reduce("axes", count_moments, partial(_find_axes, basis=basis)), step)
 
 
 def _draw_normal(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
@@ -297,10 +293,7 @@ _SYNTHESIS = Masker(
     published="synthesis in a spectral basis",
     reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
     cost="time n · (w² + w log n with draw='quantiles'); memory: one part, and three columns of all rows",
-    about={
-        "basis": _BASIS,
-        "draw": "'normal' (default), or 'quantiles' of each component",
-    },
+    about={"basis": _BASIS, "draw": "'normal' (default), or 'quantiles' of each component"},
     keeps="means and covariance on average; records of no person; relations that are not linear are lost",
     expect=_expect_synthesized,
     link="none",
@@ -362,12 +355,8 @@ def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: floa
         raise JobError(f"suppression was given outside={outside}; give standard deviations above 0, or leave it out")
     if share == 0 and outside is None:
         raise JobError("suppression was given share=0 and no outside, which suppresses nothing; give one of them")
-    return (
-        Reduce("components", count_moments, partial(_choose, basis=basis, share=share, outside=outside)),
-        Rows("to the axes", _to_axes),
-        Rows("suppress", _suppress),
-        Rows("from the axes", _from_axes),
-    )
+    learn = Reduce("components", count_moments, partial(_choose, basis=basis, share=share, outside=outside))
+    return _along_axes(learn, Rows("suppress", _suppress))
 
 
 def _choose(

@@ -73,14 +73,6 @@ def _expect_centroids(grouped: Sequence[GroupedMoments], spread: Sequence[GroupS
     return Expected.exactly(whole.between_scatter / max(whole.total.n - 1, 1))
 
 
-def _guarantee(options: CentroidOptions) -> Guarantee:
-    return Guarantee("stratum", _expect_centroids)
-
-
-def _always(options: CentroidOptions) -> bool:
-    return True
-
-
 METHOD = Synthesizer(
     function=centroid,
     options=CentroidOptions,
@@ -92,7 +84,7 @@ METHOD = Synthesizer(
         "keeps means of groups, strata and table exactly; covariances shrink to those of the group means; "
         "medians keep neither"
     ),
-    guarantee=_guarantee,
+    guarantee=lambda options: Guarantee("stratum", _expect_centroids),
     identical_groups=True,
-    averages=_always,
+    averages=lambda options: True,
 )

@@ -110,24 +110,12 @@ def _factor(options: MicroPerturbationOptions, grouped: GroupedMoments, drawn: N
     return noise_factor(s_delta(grouped, options.form))
 
 
-def _exact(options: MicroPerturbationOptions) -> bool:
-    return options.form == "exact"
-
-
-def _independent(options: MicroPerturbationOptions) -> bool:
-    return options.form == "independent"
-
-
 def _expect_noise(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None, *, form: str) -> Expected:
     """Moments of records whose noise has a covariance for each part; of form `exact` those of the originals."""
     if form == "exact":
         return Expected.exactly(merge_all(grouped).total.covariance)
     scopes = [(each, s_delta(each, form)) for each in grouped]
     return limit_of_scopes(scopes, form).about(expected_of_scopes(scopes, form))
-
-
-def _guarantee(options: MicroPerturbationOptions) -> Guarantee:
-    return Guarantee(options.noise_scope, partial(_expect_noise, form=options.form))
 
 
 def _biased(options: MicroPerturbationOptions) -> str | None:
@@ -155,9 +143,9 @@ METHOD = Synthesizer(
         "published: means unbiased, the covariance too large by (G-1)/(N-G) of what the groups lost; "
         "exact: group means and all means exact, and the covariance of the table (or of each stratum)"
     ),
-    guarantee=_guarantee,
-    noise=Noise(_factor, draws_first=_exact),
-    averages=_independent,
+    guarantee=lambda options: Guarantee(options.noise_scope, partial(_expect_noise, form=options.form)),
+    noise=Noise(_factor, draws_first=lambda options: options.form == "exact"),
+    averages=lambda options: options.form == "independent",
     warns=_biased,
     forms="form",
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -107,14 +106,6 @@ def _of_small_groups(options: RMicrohybridOptions, features: Features) -> str | 
     )
 
 
-def _guarantee(options: RMicrohybridOptions) -> Guarantee:
-    return Guarantee("group", kept_exactly)
-
-
-def _all(options: RMicrohybridOptions, unchanged: Sequence[str]) -> tuple[str, ...]:
-    return tuple(unchanged)
-
-
 METHOD = Synthesizer(
     function=r_microhybrid,
     options=RMicrohybridOptions,
@@ -131,8 +122,8 @@ METHOD = Synthesizer(
         "keeps mean and scatter of every group exactly, its scatter with the key variables too, and so "
         "those of strata and table; a group of kept + 2 records is released as it is half of the time"
     ),
-    guarantee=_guarantee,
-    conditions_on=_all,
+    guarantee=lambda options: Guarantee("group", kept_exactly),
+    conditions_on=lambda options, unchanged: tuple(unchanged),
     refuses=_of_small_groups,
     forms="rule",
 )
