@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -437,7 +437,12 @@ def _dummies(category: IntArray, block: Block) -> FloatArray:
 
 
 def _expect_sequential(
-    moments: Moments, *, categories: Categories = (), parameters: Parameters = "estimated", **others: Any
+    moments: Moments,
+    *,
+    categories: Categories = (),
+    rounds: int = 1,
+    parameters: Parameters = "estimated",
+    penalty: float = 1e-3,
 ) -> Expected | None:
     """That of a normal sample for numbers alone; nothing is said of categories and of drawn parameters."""
     return None if categories or parameters == "drawn" else normal_draws(moments, "spectral")
