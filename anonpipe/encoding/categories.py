@@ -1,11 +1,9 @@
 """Synthetic dummy columns as categories again.
 
-Lasko & Vinterbo 2010 (DOI 10.1109/TKDE.2009.88), section III: dummies are -1
-and +1, an inverse logit and a normalisation make them a distribution over the
-categories, from which the most probable one is taken or one is drawn. Both
-distort shares badly: drawing turns an unmasked 5 % into 29 %, and the most
-probable category of means of five turns it into next to nothing. The
-calibrated ways keep the counts instead, or of probabilities their means.
+Lasko & Vinterbo 2010 (DOI 10.1109/TKDE.2009.88), section III: dummies are -1 and +1, an inverse logit and a
+normalisation make them a distribution over the categories, from which the most probable one is taken or one is drawn.
+Both distort shares badly: drawing turns an unmasked 5 % into 29 %, and the most probable category of means of five
+turns it into next to nothing. The calibrated ways keep the counts instead, or of probabilities their means.
 """
 
 from __future__ import annotations
@@ -23,15 +21,7 @@ _LEAST = 1e-30
 
 
 def probabilities(features: FloatArray) -> FloatArray:
-    """Distribution over the categories, one row a record (section III).
-
-    Shapes: features (n, q); returns (n, q).
-
-    Examples
-    --------
-    >>> probabilities(np.array([[-2.5, -1.5, 0.41]])).round(2).tolist()
-    [[0.09, 0.21, 0.7]]
-    """
+    """Distribution over the categories, one row a record (section III); features (n, q), returns (n, q)."""
     if features.shape[1] == 1:
         return np.asarray(expit(np.concatenate([-features, features], axis=1)))
     logarithms = log_expit(features)
@@ -41,24 +31,12 @@ def probabilities(features: FloatArray) -> FloatArray:
 
 
 def most_probable(chances: FloatArray) -> IntArray:
-    """The category of highest probability of each record, the first of equals, shape (n,).
-
-    Examples
-    --------
-    >>> most_probable(np.array([[0.2, 0.8], [0.5, 0.5]])).tolist()
-    [1, 0]
-    """
+    """The category of highest probability of each record, the first of equals, shape (n,)."""
     return np.asarray(chances.argmax(axis=1), dtype=np.int64)
 
 
 def sampled(chances: FloatArray, rng: np.random.Generator) -> IntArray:
-    """A category drawn from each record's distribution, shape (n,).
-
-    Examples
-    --------
-    >>> sampled(np.array([[0.0, 1.0], [1.0, 0.0]]), np.random.default_rng(1)).tolist()
-    [1, 0]
-    """
+    """A category drawn from each record's distribution, shape (n,)."""
     edges = np.cumsum(chances, axis=1)[:, :-1]
     return np.asarray((rng.random(len(chances))[:, None] >= edges).sum(axis=1), dtype=np.int64)
 
@@ -66,17 +44,10 @@ def sampled(chances: FloatArray, rng: np.random.Generator) -> IntArray:
 def calibrated(scores: FloatArray, order: IntArray, starts: IntArray, targets: IntArray) -> IntArray:
     """Categories such that each group has exactly the wanted count of each.
 
-    From the rarest category of all to the commonest, each takes in every
-    group the wanted number of records that fit it best among those left;
-    ties go to the earlier record.
+    From the rarest category of all to the commonest, each takes in every group the wanted number of records that fit it
+    best among those left; ties go to the earlier record.
 
     Shapes: scores (n, q); targets (n_groups, q); returns (n,).
-
-    Examples
-    --------
-    >>> scores = np.array([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]])
-    >>> calibrated(scores, np.arange(3), np.array([0, 3]), np.array([[2, 1]])).tolist()
-    [0, 1, 0]
     """
     if (targets < 0).any() or (targets.sum(axis=1) != np.diff(starts)).any():
         raise ValueError("the targets of every group are counts that add up to its size")
@@ -88,18 +59,10 @@ def calibrated(scores: FloatArray, order: IntArray, starts: IntArray, targets: I
 def calibrated_groups(chances: FloatArray, sizes: IntArray, totals: IntArray) -> IntArray:
     """One category for all records of a group, with counts over all groups as near as possible to the wanted.
 
-    From the rarest category to the commonest, each takes whole groups in
-    falling order of probability, as many as bring its count of records
-    nearest to its total (of two equally near, the fewer). The commonest takes
-    the rest.
+    From the rarest category to the commonest, each takes whole groups in falling order of probability, as many as bring
+    its count of records nearest to its total (of two equally near, the fewer). The commonest takes the rest.
 
     Shapes: chances (n_groups, q); sizes (n_groups,); totals (q,); returns (n_groups,).
-
-    Examples
-    --------
-    >>> chances = np.array([[0.8, 0.2], [0.6, 0.4], [0.9, 0.1], [0.9, 0.1]])
-    >>> calibrated_groups(chances, np.array([5, 5, 5, 5]), np.array([16, 4])).tolist()
-    [0, 1, 0, 0]
     """
     sequence = np.argsort(totals, kind="stable")
     chosen = np.full(len(sizes), sequence[-1], dtype=np.int64)
@@ -118,21 +81,11 @@ def calibrated_probabilities(
 ) -> FloatArray:
     """Distributions whose means over the records are the wanted shares.
 
-    Every category gets a factor, the same for all records, and the
-    distributions are normalised again: of two categories the logits of all
-    records are shifted by one number. Factors are found by fitting means and
-    sums in turn (iterative proportional fitting).
+    Every category gets a factor, the same for all records, and the distributions are normalised again: of two
+    categories the logits of all records are shifted by one number. Factors are found by fitting means and sums in turn
+    (iterative proportional fitting).
 
     Shapes: chances (n, q); shares (q,); sizes (n,); returns (n, q).
-
-    Examples
-    --------
-    >>> unmasked = probabilities(np.array([[1.0]] + 19 * [[-1.0]]))
-    >>> unmasked.mean(axis=0).round(2).tolist()  # of 5 %
-    [0.71, 0.29]
-    >>> made = calibrated_probabilities(unmasked, np.array([0.95, 0.05]))
-    >>> made.mean(axis=0).round(9).tolist(), made[:2, 1].round(3).tolist()
-    ([0.95, 0.05], [0.236, 0.04])
     """
     weights = np.ones(len(chances)) if sizes is None else sizes.astype(np.float64)
     weights /= weights.sum()
@@ -153,16 +106,9 @@ def calibrated_probabilities(
 def rounded(chances: FloatArray, units: int, rng: np.random.Generator) -> IntArray:
     """Distributions in whole units, up or down, such that every record's add up and no mean is shifted.
 
-    With a shift u of a record, drawn from 0 to 1, the cumulated units C
-    become the whole part of C + u. Each probability is then rounded to one of
-    its two neighbours, up with the chance that is its remainder. (The largest
-    remainders of each record would always lose a category that is rare in
-    all records.)
-
-    Examples
-    --------
-    >>> rounded(np.array([[0.25, 0.75, 0.0], [0.5, 0.0, 0.5]]), 4, np.random.default_rng(1)).tolist()
-    [[1, 3, 0], [2, 0, 2]]
+    With a shift u of a record, drawn from 0 to 1, the cumulated units C become the whole part of C + u. Each
+    probability is then rounded to one of its two neighbours, up with the chance that is its remainder. (The largest
+    remainders of each record would always lose a category that is rare in all records.)
     """
     cumulated = np.minimum(np.cumsum(chances, axis=1), 1.0) * units
     cumulated = np.where(cumulated > units - 1e-9, units, cumulated)

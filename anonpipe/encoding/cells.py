@@ -1,8 +1,7 @@
 """Table to cells and back: one float64 a value in natural units, and the input's exact types again.
 
-Numbers stay numbers, dates are days since 1970-01-01, and what is carried as
-codes is the position among the column's categories, nulls the position after
-the last. Missing numbers are NaN; so are the nulls of an ordinal column whose
+Numbers stay numbers, dates are days since 1970-01-01, and what is carried as codes is the position among the column's
+categories, nulls the position after the last. Missing numbers are NaN; so are the nulls of an ordinal column whose
 values are replaced, as those are handled as numbers.
 """
 
@@ -54,19 +53,7 @@ class ColumnEncoder:
 
     @classmethod
     def fit(cls, schema: pa.Schema, columns: Mapping[str, Column], scan: Scan) -> ColumnEncoder:
-        """The encoder of an input.
-
-        Examples
-        --------
-        >>> from anonpipe.encoding.scan import scan_batch
-        >>> batch = pa.record_batch({"age": [30, 50], "sex": ["m", "f"]})
-        >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary")}
-        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan_batch(batch, columns, 0, []))
-        >>> encoder.to_cells(batch).tolist()
-        [[30.0, 1.0], [50.0, 0.0]]
-        >>> encoder.from_cells(encoder.to_cells(batch)).equals(batch)
-        True
-        """
+        """The encoder of an input."""
         names = tuple(name for name in schema.names if name in scan.columns)
         scanned = [scan.columns[name] for name in names]
         categories = {n: s.categories for n, s in zip(names, scanned, strict=True) if s.categories is not None}
@@ -126,10 +113,9 @@ class ColumnEncoder:
     def from_cells(self, cells: FloatArray) -> pa.RecordBatch:
         """The rows of the cells, in exactly the input's types.
 
-        Numbers are put on their steps inside their bounds. A dictionary holds
-        the categories of these rows only; one whose levels are
-        declared, as those of an ordered one are, holds them all in their order. What the
-        input's dictionary holds besides may come from its rows: suppressed categories would be told.
+        Numbers are put on their steps inside their bounds. A dictionary holds the categories of these rows only; one
+        whose levels are declared, as those of an ordered one are, holds them all in their order. What the input's
+        dictionary holds besides may come from its rows: suppressed categories would be told.
         """
         if cells.ndim != 2 or cells.shape[1] != len(self.names):
             raise ValueError(f"cells have shape {cells.shape}; give (n_rows, {len(self.names)})")
@@ -146,13 +132,7 @@ class ColumnEncoder:
 
 
 def _origin(found: Radix, step: float) -> float:
-    """How far all values are above a multiple of the step; 0 where they differ, or are too many to be told apart.
-
-    Examples
-    --------
-    >>> _origin(Radix.of(np.array([0.5, 2.5, -1.5])), 1.0), _origin(Radix.of(np.array([0.5, 2.0])), 1.0)
-    (0.5, 0.0)
-    """
+    """How far all values are above a multiple of the step; 0 where they differ, or are too many to be told apart."""
     beyond = found.smallest / step
     share = np.rint((beyond - np.floor(beyond)) * _FINE) % _FINE
     one = len(share) > 0 and bool(found.exact.all() and (share == share[0]).all())
@@ -188,9 +168,8 @@ def check_order(name: str, column: Column, kind: pa.DataType) -> None:
 
 
 # --- What cells hold, column by column, and what they must hold after the scan of the input ---------------------------
-# A chunk of the staging that is gone reads as nulls, and moments of the damaged
-# cells agree with a release that is made of them: only the scan has seen the
-# input itself.
+# A chunk of the staging that is gone reads as nulls, and moments of the damaged cells agree with a release that is made
+# of them: only the scan has seen the input itself.
 
 _ROUNDING = 1e-11
 
@@ -298,13 +277,8 @@ def _numbers(scan: Scan, encoder: ColumnEncoder, inside: npt.NDArray[np.bool_] |
 def without_rounding(n: FloatArray, mean: FloatArray, m2: FloatArray) -> FloatArray:
     """Squared deviations, those of columns of one value exactly zero: sums of such a column leave a rest of rounding.
 
-    Deviations under 1e-11 of the mean are rounding errors of sums, however
-    these were made, and no scale to measure others by.
-
-    Examples
-    --------
-    >>> without_rounding(np.array([4642.0, 4.0]), np.array([1995.99726, 2.0]), np.array([1.7e-16, 8.0])).tolist()
-    [0.0, 8.0]
+    Deviations under 1e-11 of the mean are rounding errors of sums, however these were made, and no scale to measure
+    others by.
     """
     return np.where(m2 > n * np.square(_ROUNDING * mean), m2, 0.0)
 

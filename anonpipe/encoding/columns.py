@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -100,13 +99,7 @@ class ColumnScan:
 
 
 def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
-    """The scan of a column carried as numbers.
-
-    Examples
-    --------
-    >>> scan_numbers(pa.array([1.0, 3.0, None]), Column(kind="continuous")).mean
-    2.0
-    """
+    """The scan of a column carried as numbers."""
     everything = numbers(array)
     values = everything[np.abs(everything) <= LARGEST]  # false for NaN
     nulls = int(np.isnan(everything).sum())
@@ -125,7 +118,7 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
             least=float(values.min()) if len(values) else math.nan,
             most=float(values.max()) if len(values) else math.nan,
             sums=Sums.of(values),
-            log_sums=_of_logarithms(values, column),
+            log_sums=None if column.offset is None else Sums.of(logarithms(values, column)),
             inexact=_inexact(array),
             timed=_timed(array),
         )
@@ -133,13 +126,7 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
 
 
 def _inexact(array: pa.Array) -> int:
-    """Whole numbers that are others as float64: 54 bits or more from the first to the last that is set.
-
-    Examples
-    --------
-    >>> _inexact(pa.array([3, 2**53, 2**53 + 1, -(2**63), 1 - 2**63, None]))
-    2
-    """
+    """Whole numbers that are others as float64: 54 bits or more from the first to the last that is set."""
     if not pa.types.is_integer(array.type) or array.type.bit_width < 64:
         return 0
     whole = array.drop_null().to_numpy(zero_copy_only=False)
@@ -150,13 +137,7 @@ def _inexact(array: pa.Array) -> int:
 
 
 def _timed(array: pa.Array) -> int:
-    """Points in time that are no midnight.
-
-    Examples
-    --------
-    >>> _timed(pa.array([0, 1, 86_400_000, None], pa.timestamp("ms")))
-    1
-    """
+    """Points in time that are no midnight."""
     if not pa.types.is_timestamp(plain_type(array.type)):
         return 0
     array = plain(array).drop_null()
@@ -164,14 +145,7 @@ def _timed(array: pa.Array) -> int:
 
 
 def numbers_by(array: pa.Array, which: IntArray, size: int) -> Numbers:
-    """How many finite numbers a column carried as numbers holds at each place, their mean and squared deviations.
-
-    Examples
-    --------
-    >>> n, mean, m2 = numbers_by(pa.array([1.0, 3.0, None]), np.array([0, 0, 1]), 2)
-    >>> n.tolist(), mean.tolist(), m2.tolist()
-    ([2.0, 0.0], [2.0, 0.0], [2.0, 0.0])
-    """
+    """How many finite numbers a column carried as numbers holds at each place, their mean and squared deviations."""
     values = numbers(array)
     there = np.abs(values) <= LARGEST  # false for NaN
     found = np.where(there, values, 0.0)
@@ -185,11 +159,6 @@ def with_moments(scanned: ColumnScan) -> ColumnScan:
     log_mean, log_m2 = (0.0, 0.0) if scanned.log_sums is None else scanned.log_sums.moments(scanned.values)
     mean, m2 = scanned.sums.moments(scanned.values)
     return replace(scanned, mean=mean, m2=m2, log_mean=log_mean, log_m2=log_m2)
-
-
-def _of_logarithms(values: npt.NDArray[np.float64], column: Column) -> Sums | None:
-    """Sums of the logarithms."""
-    return None if column.offset is None else Sums.of(logarithms(values, column))
 
 
 def logarithms(values: FloatArray, column: Column) -> FloatArray:
@@ -212,13 +181,7 @@ def scan_codes(name: str, array: pa.Array, column: Column) -> tuple[ColumnScan, 
 
 
 def code_of(array: pa.Array, categories: pa.Array) -> IntArray:
-    """Position of each value among the categories; the number of categories for nulls and other values.
-
-    Examples
-    --------
-    >>> code_of(pa.array(["b", None, "a"]), pa.array(["a", "b"])).tolist()
-    [1, 2, 0]
-    """
+    """Position of each value among the categories; the number of categories for nulls and other values."""
     array = as_dictionary(array)
     found = pc.index_in(plain(array.dictionary), value_set=categories, skip_nulls=True)
     of_values = np.append(positions(found, len(categories)), len(categories))
@@ -229,11 +192,6 @@ def unused_of(array: pa.DictionaryArray, categories: pa.Array) -> pa.Array | Non
     """The values of a dictionary that are not among the categories that occur; None where there are none.
 
     Of very many only the first: that there are some is what matters.
-
-    Examples
-    --------
-    >>> unused_of(pa.DictionaryArray.from_arrays([0, 2], ["a", "b", "c"]), pa.array(["a", "c"])).to_pylist()
-    ['b']
     """
     return None if len(array.dictionary) <= len(categories) else _beside(plain(array.dictionary), categories)
 
@@ -306,12 +264,6 @@ def pooled(
     """Numbers, means and squared deviations of parts, merged by the place that `which` gives each.
 
     Shapes: which (n_parts,); n, mean, m2 (n_parts,).
-
-    Examples
-    --------
-    >>> n, mean, m2 = pooled(np.array([0, 1, 0]), 2, np.ones(3), np.array([1.0, 5.0, 3.0]), np.zeros(3))
-    >>> n.tolist(), mean.tolist(), m2.tolist()
-    ([2.0, 1.0], [2.0, 5.0], [2.0, 0.0])
     """
     total = _summed(which, size, n)
     centre = np.divide(_summed(which, size, n * mean), total, out=np.zeros_like(total), where=total > 0)
@@ -348,8 +300,8 @@ def _unused(a: ColumnScan, b: ColumnScan, categories: pa.Array) -> pa.Array | No
 def feature_width(column: Column, scanned: ColumnScan) -> int:
     """How many feature columns one column of the table takes; 0 where its values are not replaced.
 
-    A number or an ordinal takes one, and one more for its nulls. A category
-    takes one a category that occurs, but only one for two, and none for one.
+    A number or an ordinal takes one, and one more for its nulls. A category takes one a category that occurs, but only
+    one for two, and none for one.
     """
     if not column.role.synthesized:
         return 0
@@ -376,14 +328,7 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, values: FloatArray) -> Sums:
-        """Of finite values, at most 1e150 in size.
-
-        Examples
-        --------
-        >>> values = np.array([1e100, 1.0, -1e100])
-        >>> Sums.of(values).moments(3)[0], Sums.of(values[::-1]) == Sums.of(values)
-        (0.3333333333333333, True)
-        """
+        """Of finite values, at most 1e150 in size."""
         squares, rest = _squared(values)
         return cls(exact_sum(values), exact_sum(squares) + exact_sum(rest))
 
@@ -410,13 +355,7 @@ def _squared(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def exact_sum(values: FloatArray) -> int:
-    """The sum of finite values in units of 2^-1130.
-
-    Examples
-    --------
-    >>> exact_sum(np.array([0.1] * 10)) / 2**1130
-    1.0
-    """
+    """The sum of finite values in units of 2^-1130."""
     return sum(_chunk_sum(values[at : at + _CHUNK]) for at in range(0, len(values), _CHUNK))
 
 
@@ -465,14 +404,7 @@ class Outermost:
 
     @classmethod
     def of(cls, values: FloatArray, places: IntArray, size: int, most: int) -> Outermost:
-        """Of numbers at places 0 to size - 1.
-
-        Examples
-        --------
-        >>> found = Outermost.of(np.array([3.0, 1.0, 9.0, 4.0, 5.0]), np.zeros(5, dtype=np.int64), 1, 2)
-        >>> found.at(0).tolist(), found.counts.tolist()
-        ([1.0, 3.0, 5.0, 9.0], [5])
-        """
+        """Of numbers at places 0 to size - 1."""
         return cls(most, np.bincount(places, minlength=size), places, values + 0.0)._thinned()
 
     def merge(self, other: Outermost) -> Outermost:

@@ -23,10 +23,9 @@ from anonpipe.types import FloatArray, IntArray
 class ConditioningEncoder:
     """How unchanged columns become numbers; there is no way back, as they are released as they are.
 
-    A number or date is one z-score, an ordinal that of its position; nulls
-    stand at the mean, with one more column of -1 and +1. A category has
-    dummies of -1 and +1, one fewer than categories (nulls are one): with a
-    constant they say all.
+    A number or date is one z-score, an ordinal that of its position; nulls stand at the mean, with one more column of
+    -1 and +1. A category has dummies of -1 and +1, one fewer than categories (nulls are one): with a constant they say
+    all.
     """
 
     positions: tuple[int, ...]  # Where the columns stand among the cells
@@ -34,20 +33,7 @@ class ConditioningEncoder:
 
     @classmethod
     def fit(cls, cells: ColumnEncoder, scan: Scan, names: Sequence[str]) -> ConditioningEncoder:
-        """The encoder of some unchanged columns.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> from anonpipe.encoding.scan import scan_batch
-        >>> from anonpipe.columns import Column
-        >>> batch = pa.record_batch({"age": [30, None, 50], "sex": ["m", "f", "f"]})
-        >>> columns = {"age": Column(kind="integer", role="key"), "sex": Column(kind="binary", role="sensitive")}
-        >>> scan = scan_batch(batch, columns, 0, [])
-        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan)
-        >>> ConditioningEncoder.fit(encoder, scan, ["age", "sex"]).encode(encoder.to_cells(batch)).tolist()
-        [[-1.0, -1.0, 1.0], [0.0, 1.0, -1.0], [1.0, -1.0, -1.0]]
-        """
+        """The encoder of some unchanged columns."""
         positions = tuple(cells.names.index(name) for name in names)
         tables = tuple(_table(cells, scan, at) for at in positions)
         width = sum(table.shape[1] for table in tables)
@@ -154,22 +140,17 @@ def compound_of(encoder: ColumnEncoder, scan: Scan, columns: tuple[ClassColumn, 
 
 
 # --- Whether rows repeat in most columns: a sign of several rows a person where no identifier says so -----------------
-# Exactly: of n sampled rows (`MOST_ROWS` at most), the columns with two or more
-# values are taken, of those that have the same order (a date, and the same date
-# as fraction of a year) the first alone: w of them; and of each the share p of
-# pairs of rows that agree in it. Two rows are a *pair* where they agree in more
-# than w/2 columns that are not null, and the sum of -log2(p) over these is
-# 2·log2(n) + 2 or more: were the columns independent, n rows would have such a pair by chance
-# once in eight tables. A survey of few categories cannot reach that sum,
-# however often its rows repeat. Not all pairs are looked at, only neighbours in
-# `ORDERS` sorted orders, by columns in a keyed random order each.
+# Exactly: of n sampled rows (`MOST_ROWS` at most), the columns with two or more values are taken, of those that have
+# the same order (a date, and the same date as fraction of a year) the first alone: w of them; and of each the share p
+# of pairs of rows that agree in it. Two rows are a *pair* where they agree in more than w/2 columns that are not null,
+# and the sum of -log2(p) over these is 2·log2(n) + 2 or more: were the columns independent, n rows would have such a
+# pair by chance once in eight tables. A survey of few categories cannot reach that sum, however often its rows repeat.
+# Not all pairs are looked at, only neighbours in `ORDERS` sorted orders, by columns in a keyed random order each.
 #
-# What several rows of a person share is always the same: the columns that do
-# not change. Rows that are near for other reasons (answers that follow one
-# attitude, dates that follow from each other) agree in other columns each time.
-# So pairs count only where more than w/2 columns agree in `ALWAYS` of all pairs.
-# Then `REPEATED` of the rows must have one, less in a sample of a larger table,
-# where fewer of a person's rows meet, but never fewer than `FEWEST` rows.
+# What several rows of a person share is always the same: the columns that do not change. Rows that are near for other
+# reasons (answers that follow one attitude, dates that follow from each other) agree in other columns each time. So
+# pairs count only where more than w/2 columns agree in `ALWAYS` of all pairs. Then `REPEATED` of the rows must have
+# one, less in a sample of a larger table, where fewer of a person's rows meet, but never fewer than `FEWEST` rows.
 
 MOST_ROWS = 20_000
 ORDERS = 12
@@ -180,18 +161,7 @@ SPARE_BITS = 2
 
 
 def repeated_rows(codes: IntArray, rng: np.random.Generator) -> int:
-    """How many rows are repeated in the sense of this module.
-
-    Shapes: codes (n_rows, n_columns).
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> persons = rng.integers(0, 1000, (50, 6)).repeat(4, axis=0)  # four rows each, of equal values
-    >>> visits = rng.integers(0, 1000, (200, 3))
-    >>> repeated_rows(np.concatenate([persons, visits], axis=1), rng)
-    200
-    """
+    """How many rows are repeated in the sense of this module; codes (n_rows, n_columns)."""
     codes = codes[:, _without_copies(codes)]
     bits = np.array([_bits(column) for column in codes.T])
     rows, width = codes.shape

@@ -1,9 +1,8 @@
 """Cells to features and back: what clusterers and synthesizers see of the columns whose values are replaced.
 
 A number (or its logarithm, or its normal score) or an ordinal is one z-score; its nulls, if there are any, one more
-column of -1 and +1. A category is coded in dummies of -1 and +1 (Lasko &
-Vinterbo 2010, section III), null being a category like any other: one column
-a category, but a single one for two categories, and none for one.
+column of -1 and +1. A category is coded in dummies of -1 and +1 (Lasko & Vinterbo 2010, section III), null being a
+category like any other: one column a category, but a single one for two categories, and none for one.
 """
 
 from __future__ import annotations
@@ -141,8 +140,7 @@ class NumberBlock:
     def distance_weights(self, scale: Scale) -> FloatArray:
         """Multipliers: by variance, value (nulls at the mean) and indicator together weigh as one number.
 
-        By range, a difference counts in parts of the column's range, a null
-        against a number 1 more.
+        By range, a difference counts in parts of the column's range, a null against a number 1 more.
         """
         there = (1.0 - self.null_share) or 1.0  # all may be null where all categories are rare: nothing differs then
         weights = [1.0, 0.25 / there] if scale == "z_score" else [(self.sd / self._span) ** 2, 0.25]
@@ -160,9 +158,8 @@ class NumberBlock:
     ) -> FloatArray:
         """Values of the block's column, NaN for nulls, whose counts are calibrated.
 
-        A calibrated ordinal keeps its categories' counts in each group: the
-        group's own values are handed out in the order of the synthetic ones,
-        or by `histogram` at random.
+        A calibrated ordinal keeps its categories' counts in each group: the group's own values are handed out in the
+        order of the synthetic ones, or by `histogram` at random.
         """
         values = self.mean + self.sd * features[:, self.start]
         if self.stop - self.start == 2:
@@ -255,20 +252,7 @@ class FeatureEncoder:
 
     @classmethod
     def fit(cls, cells: ColumnEncoder, scan: Scan, scores: Scores | None = None) -> FeatureEncoder:
-        """The encoder of a scanned input, some columns of which may be carried by normal scores.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> from anonpipe.encoding.scan import scan_batch
-        >>> from anonpipe.columns import Column
-        >>> batch = pa.record_batch({"age": [30, None, 50], "sex": ["m", "f", "f"]})
-        >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary")}
-        >>> scan = scan_batch(batch, columns, 0, [])
-        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan)
-        >>> FeatureEncoder.fit(encoder, scan).encode(encoder.to_cells(batch)).round(3).tolist()
-        [[-0.707, -1.0, 1.0], [0.0, 1.0, -1.0], [0.707, -1.0, -1.0]]
-        """
+        """The encoder of a scanned input, some columns of which may be carried by normal scores."""
         numbers: list[NumberBlock] = []
         categories: list[CategoryBlock] = []
         start = 0
@@ -312,10 +296,7 @@ class FeatureEncoder:
     def encode(
         self, cells: FloatArray, filled: FloatArray | None = None, rng: np.random.Generator | None = None
     ) -> FloatArray:
-        """Features of cells, finite, C order.
-
-        Shapes: returns (n_rows, width).
-        """
+        """Features of cells, finite, C order; returns (n_rows, width)."""
         features = np.empty((len(cells), self.width))
         stratum = np.zeros(len(cells), dtype=np.int64) if self.scores is None else self.scores.strata.assign(cells)
         for block in self._blocks():
@@ -354,10 +335,7 @@ class FeatureEncoder:
         categories: Decoding = "calibrated",
         identical_groups: bool = False,
     ) -> FloatArray:
-        """Cells of synthetic features.
-
-        Shapes: returns (n_rows, n_cells).
-        """
+        """Cells of synthetic features; returns (n_rows, n_cells)."""
         if categories not in get_args(Decoding):
             raise ValueError(f"categories is {categories!r}; allowed are {', '.join(get_args(Decoding))}")
         groups = Groups(order, starts, identical_groups)
@@ -400,9 +378,8 @@ def _number_block(
 def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
     """How far sorted values must fall so that, held inside [low, high], they lose `excess` in sum.
 
-    Walks from one change of slope to the next: a value above `high` starts to
-    move when it comes inside, a value at `low` stops. The values inside are
-    always x[bottom:top].
+    Walks from one change of slope to the next: a value above `high` starts to move when it comes inside, a value at
+    `low` stops. The values inside are always x[bottom:top].
     """
     n = x.shape[0]
     bottom, top = np.searchsorted(x, low, "right"), np.searchsorted(x, high, "right")
@@ -448,13 +425,7 @@ def _shift(x: FloatArray, low: float, high: float, excess: float) -> float:
 
 @nb.njit(cache=True, nogil=True)
 def variance_inside(x: FloatArray, low: float, high: float) -> float:
-    """Variance of sorted values, shape (n_rows,), once `keep_group_sums` has moved them into the bounds as one group.
-
-    Examples
-    --------
-    >>> variance_inside(np.array([-2.0, 3.0, 5.0]), 0.0, np.inf)
-    2.6666666666666665
-    """
+    """Variance of sorted values, shape (n_rows,), once `keep_group_sums` moved them into the bounds as one group."""
     n, shift = x.shape[0], _shift(x, low, high, _excess(x, low, high))
     mean, squares = 0.0, 0.0
     for value in x:
@@ -467,15 +438,7 @@ def variance_inside(x: FloatArray, low: float, high: float) -> float:
 
 @nb.njit(cache=True, nogil=True)
 def keep_group_sums(values: FloatArray, order: IntArray, starts: IntArray, low: float, high: float) -> FloatArray:
-    """Move values into [low, high] by the least squares that keep the sum of every group.
-
-    Shapes: values (n_rows,).
-
-    Examples
-    --------
-    >>> keep_group_sums(np.array([-2.0, 3.0, 5.0]), np.arange(3), np.array([0, 3]), 0.0, np.inf).tolist()
-    [0.0, 2.0, 4.0]
-    """
+    """Move values into [low, high] by the least squares that keep the sum of every group; values (n_rows,)."""
     out = values.copy()
     largest = 0
     for g in range(starts.shape[0] - 1):

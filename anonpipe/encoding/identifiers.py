@@ -1,8 +1,7 @@
 """Whether a row is a person: how often the values of an identifier repeat, counted on disk.
 
-A scan leaves, of each identifier, runs of keyed 128-bit digests of its values
-in the private staging: a run has each digest once, with its rows, in ascending
-order. All runs are then counted together, one range of digests after the
+A scan leaves, of each identifier, runs of keyed 128-bit digests of its values in the private staging: a run has each
+digest once, with its rows, in ascending order. All runs are then counted together, one range of digests after the
 other, so that memory depends on neither the rows nor on how often one repeats.
 """
 
@@ -60,15 +59,8 @@ class Repeats:
 def digests(name: str, array: pa.Array, key: bytes) -> tuple[Digests, int]:
     """Each distinct value of an array by its keyed digest, and the number of nulls.
 
-    Numbers and dates are turned one to one, so that no two have one digest;
-    texts and bytes by two keyed 64-bit hashes: among 10^8
-    different values two agree with a probability of 1.5e-23.
-
-    Examples
-    --------
-    >>> found, nulls = digests("id", pa.array(["a", "b", None, "a"]), b"k" * 16)
-    >>> sorted(found["rows"].tolist()), nulls
-    ([1, 2], 1)
+    Numbers and dates are turned one to one, so that no two have one digest; texts and bytes by two keyed 64-bit hashes:
+    among 10^8 different values two agree with a probability of 1.5e-23.
     """
     high, low, there = keyed_values(name, array, key)
     entries = np.zeros(len(high), dtype=_ENTRY)
@@ -322,13 +314,7 @@ class UnitColumn:
 
 
 def doubled(k: int, least: int) -> int:
-    """The smallest of k, 2 k, 4 k and so on that is not below a number: how large it is, and no more.
-
-    Examples
-    --------
-    >>> doubled(5, 5), doubled(5, 41), doubled(5, 54), doubled(5, 80)
-    (5, 80, 80, 80)
-    """
+    """The smallest of k, 2 k, 4 k and so on that is not below a number: how large it is, and no more."""
     rows = k
     while rows < least:
         rows *= 2
@@ -355,14 +341,8 @@ def unit_line(unit: UnitColumn, k: int) -> str:
 def unit_numbers(name: str, array: pa.Array, key: bytes) -> Units:
     """A keyed number of 53 bits for the unit of each row, which a float holds; 0 where there is no value.
 
-    Of 10^7 units two have one number in one table of 180. They then count as
-    one, which asks for more of others, never for fewer.
-
-    Examples
-    --------
-    >>> found = unit_numbers("id", pa.array(["a", "b", "a", None]), b"k" * 16)
-    >>> bool(found[0] == found[2]), bool(found[0] == found[1]), int(found[3])
-    (True, False, 0)
+    Of 10^7 units two have one number in one table of 180. They then count as one, which asks for more of others, never
+    for fewer.
     """
     high, _, there = keyed_values(name, array, key, ("high",))
     numbers = np.zeros(len(array), dtype=np.uint64)

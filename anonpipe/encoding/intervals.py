@@ -34,20 +34,7 @@ class IntervalDecoder:
     def fit(
         cls, cells: ColumnEncoder, features: FeatureEncoder, steps: Mapping[str, float], origins: Mapping[str, float]
     ) -> IntervalDecoder:
-        """The decoder for the columns of a table.
-
-        Examples
-        --------
-        >>> from anonpipe.encoding.scan import scan_batch
-        >>> from anonpipe.columns import Column
-        >>> batch = pa.record_batch({"age": [30, 50]})
-        >>> columns = {"age": Column(kind="integer")}
-        >>> scan = scan_batch(batch, columns, 0, [])
-        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan)
-        >>> made = IntervalDecoder.fit(encoder, FeatureEncoder.fit(encoder, scan), {"age": 5}, {})
-        >>> [field.name for field in made.fields]
-        ['age_from', 'age_to']
-        """
+        """The decoder for the columns of a table."""
         blocks = tuple(block for block in features.numbers if not block.ordinal)
         step = tuple(float(steps.get(block.name, 0.0)) for block in blocks)
         origin = tuple(float(origins.get(block.name, 0.0)) for block in blocks)

@@ -1,13 +1,10 @@
 """Masked features decoded to values that have the covariance of the features.
 
-Decoding loses covariance. A category is the place where a continuous score
-passes a threshold, and two columns that are cut so are less correlated than
-their scores: -0.55 becomes -0.24 where categories are rare. Numbers that
-leave their bounds are moved inside, and vary less. Where records are those of
-no persons both can be made up for: numbers are spread about their mean until
-those inside the bounds have the wanted variance, and categories, positions of
-ordinals and nulls are exchanged between records until they have the wanted
-covariances.
+Decoding loses covariance. A category is the place where a continuous score passes a threshold, and two columns that are
+cut so are less correlated than their scores: -0.55 becomes -0.24 where categories are rare. Numbers that leave their
+bounds are moved inside, and vary less. Where records are those of no persons both can be made up for: numbers are
+spread about their mean until those inside the bounds have the wanted variance, and categories, positions of ordinals
+and nulls are exchanged between records until they have the wanted covariances.
 """
 
 from __future__ import annotations
@@ -49,19 +46,17 @@ def decode_matched(
 ) -> FloatArray:
     """Cells of masked features that are of no persons, with a wanted covariance.
 
-    Every record gets the categories that fit it best, each category its
-    count. Then, column by column and round by round, pairs of records are
-    drawn and exchange their categories where the covariances come nearer to
-    the wanted ones. As there is an indicator a category, these are the table
-    of every two categorical columns and the means of every number by category.
+    Every record gets the categories that fit it best, each category its count. Then, column by column and round by
+    round, pairs of records are drawn and exchange their categories where the covariances come nearer to the wanted
+    ones. As there is an indicator a category, these are the table of every two categorical columns and the means of
+    every number by category.
 
     Shapes: features (n_rows, channels); cells (n_rows, n_cells); target (channels, channels).
 
     Notes
     -----
-    Time: up to 40 rounds of n/2 pairs for each column that is exchanged, at
-    the channels each; a round in which fewer than one record of a thousand
-    moves is the last.
+    Time: up to 40 rounds of n/2 pairs for each column that is exchanged, at the channels each; a round in which fewer
+    than one record of a thousand moves is the last.
     """
     groups = Groups(np.arange(len(features)), np.array([0, len(features)]), False)
     spread = _spread(encoder, features)
@@ -197,18 +192,10 @@ def exchange(
 ) -> int:
     """Exchange columns start..stop between the records of each pair where that brings the scatter nearer.
 
-    Nearer in the sum of squares of what it lacks, in units of the columns.
-    An exchange keeps every column's values, hence means and variances.
+    Nearer in the sum of squares of what it lacks, in units of the columns. An exchange keeps every column's values,
+    hence means and variances.
 
     Shapes: pairs (n_pairs, 2); lack (width, width); unit (width,); source (n,).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> features, source = np.array([[0.0, 1.0], [1.0, 0.0]]), np.arange(2)
-    >>> lack = np.array([[0.0, 1.0], [1.0, 0.0]])  # they should vary together
-    >>> exchange(features, 0, 1, np.array([[0, 1]]), lack, np.ones(2), source), features.tolist(), source.tolist()
-    (1, [[1.0, 1.0], [0.0, 0.0]], [1, 0])
     """
     width, made = features.shape[1], 0
     for p in range(len(pairs)):

@@ -24,19 +24,10 @@ def fill_missing(
 ) -> FloatArray:
     """Fill each missing number with a value of its group, or of groups near it (hot deck).
 
-    Donors are the group's values, where it has k or more: fewer persons would
-    stand for all of the group, and one alone would be released as he is by
-    whatever keeps the group's moments. Else the nearest groups' values are
-    donors too, until there are k. Donors are taken in turn, from a random one
-    on, so that none is used twice before all are used once. Of a column with
-    fewer than k values in the table nothing is filled.
-
-    Examples
-    --------
-    >>> cells = np.array([[1.0], [np.nan], [3.0], [np.nan]])
-    >>> order, starts = np.arange(4), np.array([0, 4])
-    >>> sorted(fill_missing(cells, [0], order, starts, 2, np.random.default_rng(1))[:, 0].tolist())
-    [1.0, 1.0, 3.0, 3.0]
+    Donors are the group's values, where it has k or more: fewer persons would stand for all of the group, and one alone
+    would be released as he is by whatever keeps the group's moments. Else the nearest groups' values are donors too,
+    until there are k. Donors are taken in turn, from a random one on, so that none is used twice before all are used
+    once. Of a column with fewer than k values in the table nothing is filled.
     """
     filled = cells.copy()
     given = cells[:, list(numeric_columns)]
@@ -75,25 +66,16 @@ def fill_predicted(
 ) -> FloatArray:
     """Fill each missing number with a value of a record of which about the same is predicted.
 
-    The column is regressed on all others; records are put in the order of
-    what the regression predicts, and in runs of 20 those with a value are
-    donors to those without (predictive mean matching), or those of the next
-    run where none has one. So what the column has
-    to do with the others stays, which donors from anywhere in the table would
-    dilute by the share of missing values.
+    The column is regressed on all others; records are put in the order of what the regression predicts, and in runs of
+    20 those with a value are donors to those without (predictive mean matching), or those of the next run where none
+    has one. So what the column has to do with the others stays, which donors from anywhere in the table would dilute by
+    the share of missing values.
 
     Shapes: features (n_rows, width).
 
     References
     ----------
     Little (1988), doi:10.1080/07350015.1988.10509663.
-
-    Examples
-    --------
-    >>> cells = np.append(np.arange(59.0), np.nan)[:, None]
-    >>> features = np.stack([np.nan_to_num(cells[:, 0]), np.append(np.arange(59.0), 58.5)], axis=1)
-    >>> bool(fill_predicted(cells, {0: [0]}, features, np.random.default_rng(1))[59, 0] > 38)
-    True
     """
     filled = cells.copy()
     for position, own in columns.items():
@@ -126,10 +108,7 @@ def fill_column(
     fewest: int,
     draws: npt.NDArray[np.float64],
 ) -> None:
-    """Give each missing value a value of its group or of near ones, in place.
-
-    Shapes: values (n,); line (n_groups,).
-    """
+    """Give each missing value a value of its group or of near ones, in place; values (n,); line (n_groups,)."""
     groups = len(starts) - 1
     known = values.copy()
     donors = np.empty(fewest + np.max(np.diff(starts)), dtype=np.float64)

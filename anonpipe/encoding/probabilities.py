@@ -1,10 +1,9 @@
 """Categories released as probabilities: in place of a column, one column of numbers for each of its categories.
 
-Lasko & Vinterbo 2010, section III: the distribution over the categories that
-the masked dummies stand for may itself be released, as "a type of local
-generalization". As they describe it, it is too even: unmasked dummies of -1
-and +1 make a category of 5 % one of 29 %. Here it is calibrated, so that the
-mean probability of a category is its share, and rounded to a step.
+Lasko & Vinterbo 2010, section III: the distribution over the categories that the masked dummies stand for may itself be
+released, as "a type of local generalization". As they describe it, it is too even: unmasked dummies of -1 and +1 make a
+category of 5 % one of 29 %. Here it is calibrated, so that the mean probability of a category is its share, and rounded
+to a step.
 """
 
 from __future__ import annotations
@@ -71,20 +70,7 @@ class ProbabilityDecoder:
     def fit(
         cls, cells: ColumnEncoder, features: FeatureEncoder, step: float, taken: Collection[str]
     ) -> ProbabilityDecoder:
-        """The decoder for the columns of a table.
-
-        Examples
-        --------
-        >>> from anonpipe.encoding.scan import scan_batch
-        >>> from anonpipe.columns import Column
-        >>> batch = pa.record_batch({"site": ["lung", None, "<5 mm"]})
-        >>> columns = {"site": Column(kind="categorical")}
-        >>> scan = scan_batch(batch, columns, 0, [])
-        >>> encoder = ColumnEncoder.fit(batch.schema, columns, scan)
-        >>> made = ProbabilityDecoder.fit(encoder, FeatureEncoder.fit(encoder, scan), 0.001, columns)
-        >>> [field.name for field in made.fields]
-        ['site_%3C5%20mm', 'site_lung', 'site_null']
-        """
+        """The decoder for the columns of a table."""
         texts, owners = [], []
         for block in features.categories:
             known = cells.categories[block.name]
@@ -111,10 +97,7 @@ class ProbabilityDecoder:
     def decode(
         self, features: FloatArray, cells: FloatArray, groups: Groups, *, rng: np.random.Generator
     ) -> FloatArray:
-        """Probabilities of synthetic features.
-
-        Shapes: cells (n_rows, n_cells).
-        """
+        """Probabilities of synthetic features; cells (n_rows, n_cells)."""
         out = np.empty((len(features), len(self.fields)))
         rows, sizes = (groups.first, groups.sizes) if groups.identical else (np.arange(len(features)), None)
         for block, place in self.slices():
@@ -140,9 +123,8 @@ class ProbabilityDecoder:
     def put_dummies(self, features: FloatArray, shares: FloatArray) -> None:
         """Write into features the dummies that a reader makes of probabilities who knows how these are made.
 
-        On a straight line through the two means of an unmasked category,
-        which become -1 and +1: both follow from the shares, and these from
-        the release.
+        On a straight line through the two means of an unmasked category, which become -1 and +1: both follow from the
+        shares, and these from the release.
         """
         for block, place in self.slices():
             width = block.stop - block.start
@@ -215,15 +197,9 @@ def _places(place: slice) -> range:
 def column_name(column: str, category: str | None) -> str:
     r"""The name of the column of a category: both names and an underscore between, as indicators are mostly called.
 
-    In the category all but letters, digits, `_` and `-` is written as in
-    addresses of the web (%20 for a blank), because dots, blanks, commas,
-    brackets and line ends are refused, or mean something, in programs that
-    read Parquet. Different categories so have different names.
-
-    Examples
-    --------
-    >>> column_name("stage", "II"), column_name("size", "<5 mm"), column_name("size", None)
-    ('stage_II', 'size_%3C5%20mm', 'size_null')
+    In the category all but letters, digits, `_` and `-` is written as in addresses of the web (%20 for a blank),
+    because dots, blanks, commas, brackets and line ends are refused, or mean something, in programs that read Parquet.
+    Different categories so have different names.
     """
     if category is None:
         return f"{column}_{NULL}"

@@ -1,9 +1,8 @@
 """A histogram of numbers that forgets in which order, and in which parts, they came: mergeable, of bounded size.
 
-Every float has a whole number of 64 bits in the same order, its key. Numbers
-whose keys agree but for their lowest bits, so many as the histogram's level,
-share a bin. Bins are fine where numbers are dense, and as long as there are
-few distinct numbers each has a bin of its own.
+Every float has a whole number of 64 bits in the same order, its key. Numbers whose keys agree but for their lowest
+bits, so many as the histogram's level, share a bin. Bins are fine where numbers are dense, and as long as there are few
+distinct numbers each has a bin of its own.
 """
 
 from __future__ import annotations
@@ -28,14 +27,7 @@ _HIGHEST = 63  # The coarsest level: numbers below and from zero
 
 
 def keys_of(values: FloatArray) -> Keys:
-    """The keys of finite numbers, in whose order the numbers are; 0.0 and -0.0 have one.
-
-    Examples
-    --------
-    >>> keys = keys_of(np.array([-2.5, -0.0, 0.0, 5e-324]))
-    >>> np.diff(keys.astype(object)).tolist()[1:], values_of(keys).tolist()
-    ([0, 1], [-2.5, 0.0, 0.0, 5e-324])
-    """
+    """The keys of finite numbers, in whose order the numbers are; 0.0 and -0.0 have one."""
     bits = (np.asarray(values, dtype=np.float64) + 0.0).view(np.uint64)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
@@ -49,17 +41,13 @@ def values_of(keys: Keys) -> FloatArray:
 class Radix:
     """How many numbers there are in each bin at each place (a stratum, say); bins ascend inside ascending places.
 
-    Level and bins are a function of the numbers alone, as a set with
-    repetitions: the level is the least at which there are `MOST_BINS` bins or
-    fewer. Proof: let d(L) be the number of bins that all numbers make at level L.
-    It falls as L grows, and bins of a coarser level are made of whole bins of a
-    finer one. No part makes more bins than the whole, so that no part's level is
-    above that of the whole, and the whole's bins can be put together from
-    those of parts, at any level from the highest of the parts' levels on.
-    Below this one the whole makes as many bins as that part or more, too many:
-    the least level that is looked for from there on is the least of all.
-    What a bin holds (a count, extremes, records at the lower, a sum modulo
-    2^64) is added or compared without rounding, in any order.
+    Level and bins are a function of the numbers alone, as a set with repetitions: the level is the least at which there
+    are `MOST_BINS` bins or fewer. Proof: let d(L) be the number of bins that all numbers make at level L. It falls as L
+    grows, and bins of a coarser level are made of whole bins of a finer one. No part makes more bins than the whole, so
+    that no part's level is above that of the whole, and the whole's bins can be put together from those of parts, at
+    any level from the highest of the parts' levels on. Below this one the whole makes as many bins as that part or
+    more, too many: the least level that is looked for from there on is the least of all. What a bin holds (a count,
+    extremes, records at the lower, a sum modulo 2^64) is added or compared without rounding, in any order.
     """
 
     level: int  # Low bits of the keys that are not looked at; 63 at the most
@@ -73,14 +61,7 @@ class Radix:
 
     @classmethod
     def of(cls, values: FloatArray, places: IntArray | None = None, most: int = MOST_BINS) -> Radix:
-        """The histogram of finite numbers, each at its place.
-
-        Examples
-        --------
-        >>> found = Radix.of(np.array([2.0, 0.0, 2.0, -0.0, 7.0]))
-        >>> found.smallest.tolist(), found.counts.tolist(), found.level
-        ([0.0, 2.0, 7.0], [2, 2, 1], 0)
-        """
+        """The histogram of finite numbers, each at its place."""
         keys, at = keys_of(values), np.zeros(len(values), dtype=np.int64)
         if places is None:
             keys = np.sort(keys)
@@ -110,23 +91,13 @@ class Radix:
         return self._where(self.places == place)
 
     def thinned(self, without: int, rng: np.random.Generator) -> Radix:
-        """The histogram without some numbers at random; of a bin of several values they are taken for its mean.
-
-        Examples
-        --------
-        >>> found = Radix.of(np.array([2.0, 2.0, 2.0, 5.0, 7.0])).thinned(2, np.random.default_rng(0))
-        >>> found.total, found.smallest.tolist(), found.counts.tolist(), found.at_low.tolist()
-        (3, [2.0, 5.0, 7.0], [1, 1, 1], [1, 1, 1])
-        """
+        """The histogram without some numbers at random; of a bin of several values they are taken for its mean."""
         gone = rng.multivariate_hypergeometric(self.counts, without)
         lowest = rng.hypergeometric(self.at_low, self.counts - self.at_low, gone)
         lowest = np.where(self.exact, gone, np.minimum(lowest, np.maximum(self.at_low - 1, 0)))
         keys = np.where(self.exact, self.low, keys_of(self.means))
         left = replace(
-            self,
-            counts=self.counts - gone,
-            at_low=self.at_low - lowest,
-            sums=self.sums - gone.astype(np.uint64) * keys,
+            self, counts=self.counts - gone, at_low=self.at_low - lowest, sums=self.sums - gone.astype(np.uint64) * keys
         )
         return left._where(left.counts > 0)
 
@@ -165,10 +136,9 @@ class Radix:
     def means(self) -> FloatArray:
         """The mean of each bin.
 
-        Numbers are a linear function of their keys between two powers of two,
-        and no bin reaches further at levels up to 52; in the few that are
-        wider, or hold so many that the sum of their keys may have turned over, the mean
-        is that of the extremes.
+        Numbers are a linear function of their keys between two powers of two, and no bin reaches further at levels up
+        to 52; in the few that are wider, or hold so many that the sum of their keys may have turned over, the mean is
+        that of the extremes.
         """
         low, high = self.smallest, self.largest
         offsets = self.sums - self.counts.astype(np.uint64) * self.low  # modulo 2^64, as both are
@@ -210,8 +180,8 @@ def _bits(keys: Keys) -> IntArray:
 
 
 # --- The distribution of a column as it may be released: values of k or more records, and means of runs of k or more --
-# Nothing of fewer than k records leaves it: neither a value nor an extreme, nor
-# a mean that one record makes up most of, or few that stand apart.
+# Nothing of fewer than k records leaves it: neither a value nor an extreme, nor a mean that one record makes up most
+# of, or few that stand apart.
 
 # How near, in parts of its distance from the run below (or above), others may come to a record's value: the p of the p
 # % rule (Hundepool et al. 2012, section 4.2.2). And to the sum of fewer than k that stand apart, all others being at
@@ -245,22 +215,12 @@ class Quantiles:
     ) -> Quantiles:
         """Those of the values of one place, k or more.
 
-        Values with k or more records are atoms. Those between atoms are cut
-        into runs of k or more (`FEWEST` for smaller k), which have the mean of their records and
-        rise to both sides of it by half the distance to the nearer neighbour:
-        so the function ascends, and every run keeps its mean. Fewer than k between
-        atoms count as the nearest atom: a mean over them and records of the
-        atom, whose value is known, would be a mean over them alone. An extreme
-        that makes up most of a run's mean is drawn in, and so are fewer than k that do and stand apart (`DOMINANCE`).
-
-        Examples
-        --------
-        >>> values = np.array([0, 0, 0, 1, 2, 3, 4, 5, 1e9])
-        >>> found = Quantiles.fit(Radix.of(values), 3)
-        >>> found.centres.tolist(), found.halves.tolist(), found.edges.tolist()
-        ([0.0, 2.0, 3.5], [0.0, 0.75, 0.75], [0, 3, 6, 9])
-        >>> found.at(np.array([0.1, 0.5, 1.0])).round(6).tolist()
-        [0.0, 2.0, 4.25]
+        Values with k or more records are atoms. Those between atoms are cut into runs of k or more (`FEWEST` for
+        smaller k), which have the mean of their records and rise to both sides of it by half the distance to the nearer
+        neighbour: so the function ascends, and every run keeps its mean. Fewer than k between atoms count as the
+        nearest atom: a mean over them and records of the atom, whose value is known, would be a mean over them alone.
+        An extreme that makes up most of a run's mean is drawn in, and so are fewer than k that do and stand apart
+        (`DOMINANCE`).
         """
         counts, values, atom = _atoms(found, k)
         if not len(counts):
@@ -290,14 +250,7 @@ class Quantiles:
         return float(np.diff(self.edges) @ self.centres / max(1, self.rows))
 
     def at_ranks(self, most: int = 64) -> tuple[FloatArray, FloatArray]:
-        """Values at its ranks, ascending, and the records that each stands for: of a piece at most so many, evenly.
-
-        Examples
-        --------
-        >>> values, records = Quantiles.fit(Radix.of(np.array([0, 0, 0, 1, 2, 3, 4, 5, 6])), 3).at_ranks()
-        >>> values.round(3).tolist(), records.tolist()
-        ([0.0, 1.333, 2.0, 2.667, 4.0, 5.0, 6.0], [3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
-        """
+        """Values at its ranks, ascending, and the records that each stands for: of a piece at most so many, evenly."""
         records = np.diff(self.edges)
         points = np.where(self.halves > 0.0, np.clip(records, 1, most), 1)
         piece = np.repeat(np.arange(len(points)), points)
@@ -316,9 +269,8 @@ class Quantiles:
     def _in_piece(self, piece: IntArray, share: FloatArray) -> FloatArray:
         """Values in some pieces, so far (0 to 1) from where these begin.
 
-        The bend is 0 at both ends, nowhere between at any middle of three or
-        more equal parts, and adds up to 0 over these: the mean of the piece
-        stays, and its values ascend.
+        The bend is 0 at both ends, nowhere between at any middle of three or more equal parts, and adds up to 0 over
+        these: the mean of the piece stays, and its values ascend.
         """
         turn = 2.0 * np.pi * share
         bent = self.bend * (np.cos(2.0 * turn) - np.cos(turn)) if self.bend else 0.0
@@ -350,10 +302,7 @@ def _halves(centres: FloatArray, atom: BoolArray, low: float, high: float) -> Fl
 
 @nb.njit(cache=True, nogil=True)
 def cut_runs(counts: IntArray, values: FloatArray, atom: BoolArray, least: int) -> tuple[IntArray, BoolArray]:
-    """The piece that each value belongs to.
-
-    Shapes: counts, values (n_values,).
-    """
+    """The piece that each value belongs to; counts, values (n_values,)."""
     n = counts.shape[0]
     piece, is_atom = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
     pieces, at = 0, 0
@@ -391,11 +340,10 @@ def cut_runs(counts: IntArray, values: FloatArray, atom: BoolArray, least: int) 
 def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> int:
     """How many of the first values are of records, fewer than `fewer`, that stand apart and make up the total.
 
-    Those after them have together less than `share` of what they have, which
-    would tell their sum; and all are so far out that the next, and the length
-    of the run beside, are less than `share` of it. Any run's largest records
-    have most of its excess, where its smallest is by chance at the border:
-    without the second half k - 1 of 5 exponential values would count in one table of ten.
+    Those after them have together less than `share` of what they have, which would tell their sum; and all are so far
+    out that the next, and the length of the run beside, are less than `share` of it. Any run's largest records have
+    most of its excess, where its smallest is by chance at the border: without the second half k - 1 of 5 exponential
+    values would count in one table of ten.
     """
     total = (counts * excess).sum()
     held, records, found = 0.0, 0, 0
@@ -413,11 +361,10 @@ def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share
 def _capped(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> float:
     """The largest excess that a run may count, by the p % rule and `_apart`; `excess` descends, none is below 0.
 
-    Setting the j largest to the j-th (j = 1 changes nothing) is safe where
-    those after the (j+1)-th have together at least `share` of what the j
-    count for: the holder of the (j+1)-th, who takes his own away, is still
-    that far from the j-th. Where no j is safe, all count as less than the
-    smallest; where that is 0, and somebody's value, as the second. Those apart count as one that is not.
+    Setting the j largest to the j-th (j = 1 changes nothing) is safe where those after the (j+1)-th have together at
+    least `share` of what the j count for: the holder of the (j+1)-th, who takes his own away, is still that far from
+    the j-th. Where no j is safe, all count as less than the smallest; where that is 0, and somebody's value, as the
+    second. Those apart count as one that is not.
     """
     apart = _apart(counts, excess, width, fewer, share)
     total, records = (counts * excess).sum(), counts.sum()

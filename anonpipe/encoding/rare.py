@@ -1,13 +1,10 @@
 """Local suppression: no stratum releases a synthetic category, or its null, that fewer than k of its records hold.
 
-A category that one person of a stratum has is that person, whatever else of
-the record is synthetic: methods keep the counts of categories inside strata,
-and which stratum a record belongs to is released. In each stratum the records
-of all categories under k, together with those whose
-value is missing, are released as missing if they are at least k; if they are
-fewer, or if the column may not hold nulls, they join its commonest category.
-Numbers that are missing in fewer than k records are released as numbers of
-their groups.
+A category that one person of a stratum has is that person, whatever else of the record is synthetic: methods keep the
+counts of categories inside strata, and which stratum a record belongs to is released. In each stratum the records of
+all categories under k, together with those whose value is missing, are released as missing if they are at least k; if
+they are fewer, or if the column may not hold nulls, they join its commonest category. Numbers that are missing in fewer
+than k records are released as numbers of their groups.
 """
 
 from __future__ import annotations
@@ -41,10 +38,7 @@ class Suppression:
     largest_in: str = ""  # That column; empty where nothing is changed
 
     def apply(self, cells: FloatArray, names: tuple[str, ...], stratum: IntArray) -> None:
-        """Replace suppressed codes in place.
-
-        Shapes: stratum (n_rows,).
-        """
+        """Replace suppressed codes in place; stratum (n_rows,)."""
         for name, changes in self.targets.items():
             position, missing = names.index(name), self.missing[name]
             codes = np.where(np.isnan(cells[:, position]), missing, cells[:, position]).astype(np.int64)
@@ -58,20 +52,7 @@ class Suppression:
 
 
 def released_codes(counts: IntArray, nulls: int, k: int, nullable: bool, units: UnitSets | None = None) -> list[int]:
-    """For each code, nulls last, the code it is released as.
-
-    Shapes: counts (n_categories,).
-
-    Examples
-    --------
-    >>> released_codes(np.array([50, 2, 4, 30]), 0, 5, True)  # six records become missing
-    [0, 4, 4, 3, 4]
-    >>> released_codes(np.array([50, 2, 30]), 1, 5, True)  # three records join the commonest
-    [0, 0, 2, 0]
-    >>> units = UnitSets.of(np.array([0, 0, 1, 1, 1]), np.array([1, 1, 2, 3, 4], dtype=np.uint64), 2)
-    >>> released_codes(np.array([50, 30]), 0, 2, True, units)  # 50 records of one unit
-    [1, 1, 2]
-    """
+    """For each code, nulls last, the code it is released as; counts (n_categories,)."""
     missing = len(counts)
     held = counts if units is None else np.asarray(units.counts(missing + 1))[:missing]
     rare = (counts > 0) & (held < k)
@@ -223,11 +204,10 @@ def _with_counts(scanned: ColumnScan, counts: IntArray, nulls: int, column: Colu
 
 
 # --- Extremes of columns that are masked on their own scale, or as logarithms: few that dominate are drawn in ---------
-# A mean over k records gives away a value that makes up most of it, and the sum
-# of few that do. Columns by normal scores are released as means that are made
-# so that this does not happen (`anonpipe.encoding.quantiles`); of others each
-# method makes means of its own, so that what would dominate them is drawn in
-# before any method sees it: in each stratum, and from both ends.
+# A mean over k records gives away a value that makes up most of it, and the sum of few that do. Columns by normal
+# scores are released as means that are made so that this does not happen (`anonpipe.encoding.quantiles`); of others
+# each method makes means of its own, so that what would dominate them is drawn in before any method sees it: in each
+# stratum, and from both ends.
 
 
 @dataclass(frozen=True)
@@ -300,21 +280,12 @@ def _ends(scales: Sequence[FloatArray]) -> tuple[list[FloatArray], list[FloatArr
 def drawn_to(values: FloatArray, records: int, least: int) -> int:
     """How many of the first values are drawn in to the next one.
 
-    Two rules, of which each looks at how far the first are beyond a border,
-    the value after the outermost `least`, and only at who is further out than
-    all others are wide. *Few apart*: fewer than `least` that are ten times as
-    far out as the next, and as the `least` below are wide, and beside whom all
-    others have together less than a tenth: a mean tells their sum. *p %*: the
-    others have less than a tenth beside the first, for the holder of the
-    second, who takes his own away; then as many count as one as make it safe.
-    Of fewer than three times `least` the first rule alone is asked, and all
-    others are what is beside them.
-
-    Examples
-    --------
-    >>> crowd = np.arange(20.0, 0.0, -1.0)
-    >>> [drawn_to(np.append(giants, crowd), 20 + len(giants), 5) for giants in ([], [1e6], [9e5, 5e5], [90])]
-    [0, 1, 2, 1]
+    Two rules, of which each looks at how far the first are beyond a border, the value after the outermost `least`, and
+    only at who is further out than all others are wide. *Few apart*: fewer than `least` that are ten times as far out
+    as the next, and as the `least` below are wide, and beside whom all others have together less than a tenth: a mean
+    tells their sum. *p %*: the others have less than a tenth beside the first, for the holder of the second, who takes
+    his own away; then as many count as one as make it safe. Of fewer than three times `least` the first rule alone is
+    asked, and all others are what is beside them.
     """
     roomy = records >= 3 * least
     run = least if roomy else records // 2

@@ -1,13 +1,11 @@
 """Counts of categories rounded at random to multiples of a base, always the same way.
 
-Random rounding to a base (Fellegi 1975, "Controlled random rounding", Survey
-Methodology 1) is unbiased; drawn anew at every release it is averaged away,
-and two equal counts would differ. So the draw follows from a key, as in the
-cell-key method of the Australian Bureau of Statistics (Fraser & Wooton 2005;
-Thompson, Broadfoot & Elazar 2013): here from the secret, the category and the
-multiple that the count has passed. A rounded count then never falls when
-the count rises, one person more changes it with a chance of one over the base,
-and however many releases there are, a count has one answer.
+Random rounding to a base (Fellegi 1975, "Controlled random rounding", Survey Methodology 1) is unbiased; drawn anew at
+every release it is averaged away, and two equal counts would differ. So the draw follows from a key, as in the cell-key
+method of the Australian Bureau of Statistics (Fraser & Wooton 2005; Thompson, Broadfoot & Elazar 2013): here from the
+secret, the category and the multiple that the count has passed. A rounded count then never falls when the count rises,
+one person more changes it with a chance of one over the base, and however many releases there are, a count has one
+answer.
 """
 
 from __future__ import annotations
@@ -34,14 +32,7 @@ class Rounding:
     fresh: bytes = b""  # Of the records, too: for what is drawn anew where these are others
 
     def count(self, count: int, *cell: str) -> int:
-        """A count rounded, by the cell's own thresholds: r of c = q base + rest is up with chance rest / base.
-
-        Examples
-        --------
-        >>> rounding = Rounding(5, b"k" * 16)
-        >>> [rounding.count(each, "stage", "II") for each in (0, 3, 4, 5, 6, 7, 8, 9, 10)]
-        [0, 5, 5, 5, 5, 5, 10, 10, 10]
-        """
+        """A count rounded, by the cell's own thresholds: r of c = q base + rest is up with chance rest / base."""
         passed, rest = divmod(count, self.base)
         drawn = number_keys(keyed(self.key, *cell), np.array([passed], dtype=np.int64))[0]
         return self.base * (passed + (rest > int(drawn % np.uint64(self.base))))
@@ -49,9 +40,8 @@ class Rounding:
     def thinned(self, found: Radix, name: str, at: int) -> Radix:
         """Some values of a column and class without a twentieth at random, at least two multiples of the base.
 
-        Released numbers are those of a quantile function, whose means of k
-        values would be exact: who joined would show as a step of all that follow.
-        So the function is of a sample. Without one record of twenty the mean of a class
+        Released numbers are those of a quantile function, whose means of k values would be exact: who joined would show
+        as a step of all that follow. So the function is of a sample. Without one record of twenty the mean of a class
         moves by 0.23 of its own sampling error.
         """
         without = min(max(2 * self.base, found.total // 20), max(0, found.total - self.base))
@@ -61,11 +51,6 @@ class Rounding:
         """Counts of all categories of a column, rounded; the commonest takes the rest, so that their sum stays.
 
         Where there are too few records for that, all others are rounded down.
-
-        Examples
-        --------
-        >>> Rounding(5, b"k" * 16).counts(np.array([41, 7, 0, 12]), "stage", ["I", "II", "III", ""]).tolist()
-        [45, 5, 0, 10]
         """
         rest = int(counts.argmax())
         made = np.array([self.count(int(each), name, cell) for each, cell in zip(counts, cells, strict=True)])

@@ -2,20 +2,15 @@
 
 Two senses of the same:
 
-- *In any width.* `value_words` gives a 64-bit word of each value of an Arrow
-  column: equal for equal numbers of any type (to the seven digits that single
-  precision has), equal times in any unit, equal texts in any encoding. On it
-  rest `row_lanes`, two sums over a row's columns (numbers of the columns'
-  names beside their values', so that no order of columns matters), and all
-  that follows from them: whether an input changed (`fingerprint`), which
-  records a table holds (`population`), and keyed numbers of its rows
-  (`keyed_rows`), from which sampling, order and sketches come.
-- *To the last bit.* `exact_rows` and `exact_sums` are of cells as they lie in
-  the staging.
+- *In any width.* `value_words` gives a 64-bit word of each value of an Arrow column: equal for equal numbers of any
+  type (to the seven digits that single precision has), equal times in any unit, equal texts in any encoding. On it rest
+  `row_lanes`, two sums over a row's columns (numbers of the columns' names beside their values', so that no order of
+  columns matters), and all that follows from them: whether an input changed (`fingerprint`), which records a table
+  holds (`population`), and keyed numbers of its rows (`keyed_rows`), from which sampling, order and sketches come.
+- *To the last bit.* `exact_rows` and `exact_sums` are of cells as they lie in the staging.
 
-Words and lanes are not keyed, and tell of the values: they stay in memory.
-What is kept in a file is a sum over many rows, or keyed. Identifiers, of which
-two in 10^8 must not have one digest, have 128 bits from a keyed hash of texts
+Words and lanes are not keyed, and tell of the values: they stay in memory. What is kept in a file is a sum over many
+rows, or keyed. Identifiers, of which two in 10^8 must not have one digest, have 128 bits from a keyed hash of texts
 (`anonpipe.encoding.identifiers`).
 """
 
@@ -56,14 +51,7 @@ _POPULATION, _HELD_OUT = b"population, of no place", b"population, held out"
 
 
 def value_words(array: pa.Array) -> tuple[HashArray, BoolArray]:
-    """A 64-bit word for each value, and whether there is a value; neither encoding nor width matter.
-
-    Examples
-    --------
-    >>> values = pa.array(["b", "a", "b"])
-    >>> bool((value_words(values)[0] == value_words(values.dictionary_encode())[0]).all())
-    True
-    """
+    """A 64-bit word for each value, and whether there is a value; neither encoding nor width matter."""
     if pa.types.is_dictionary(array.type):
         of_values = np.append(_words(plain(array.dictionary)), np.uint64(0))
         return of_values[positions(array.indices, len(of_values) - 1)], present(array)
@@ -92,13 +80,6 @@ def number_words(values: FloatArray) -> HashArray:
     """A word for each float: the whole number itself, else the bits of the nearest single-precision float.
 
     So a table that is written with other widths has the same words.
-
-    Examples
-    --------
-    >>> number_words(np.array([3.0, -0.0])).tolist()
-    [3, 0]
-    >>> bool((number_words(np.array([0.1])) == number_words(np.array([0.1], dtype=np.float32).astype(float))).all())
-    True
     """
     with np.errstate(over="ignore"):
         single = values.astype(np.float32).astype(np.float64)
@@ -189,16 +170,10 @@ def keyed_cells(cells: FloatArray, keys: Sequence[bytes]) -> HashArray:
 def exact_rows(cells: FloatArray, groups: IntArray | None = None) -> HashArray:
     """A number of each row, equal where rows are to the last bit, and their groups if given; shape (n_rows,).
 
-    Rows that differ have the same number with a probability of 1 in 2^64.
-    Numbers of rows alone and of groups alone add up to those of both.
+    Rows that differ have the same number with a probability of 1 in 2^64. Numbers of rows alone and of groups alone add
+    up to those of both.
 
     Shapes: groups (n_rows,).
-
-    Examples
-    --------
-    >>> found = exact_rows(np.array([[1.0, np.nan, 0.0], [1.0, 2.0, 0.0], [1.0, np.nan, -0.0]]))
-    >>> bool(found[0] == found[2]), bool(found[0] == found[1])
-    (True, False)
     """
     columns = {str(place): _bits(column) for place, column in enumerate(cells.T)}
     if groups is not None:
@@ -228,9 +203,8 @@ def _bits(values: FloatArray) -> HashArray:
 
 
 # --- Hashing of column values and their order-aware, layout-independent sum -------------------------------------------
-# The mixing step is the finaliser of SplitMix64 (Steele, Lea & Flood 2014,
-# "Fast splittable pseudorandom number generators", figure 16). None of this is
-# cryptographic: it tells inputs apart, it does not hide them.
+# The mixing step is the finaliser of SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number
+# generators", figure 16). None of this is cryptographic: it tells inputs apart, it does not hide them.
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -254,10 +228,7 @@ def mix(state: np.uint64) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def hash_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of each text, FNV-1a with a final mixing.
-
-    Shapes: offsets (n + 1,); returns (n,).
-    """
+    """A 64-bit hash of each text, FNV-1a with a final mixing; offsets (n + 1,), returns (n,)."""
     out = np.empty(len(offsets) - 1, dtype=np.uint64)
     for i in range(len(out)):
         state = _FNV_START
@@ -288,10 +259,7 @@ def add_column(
 
 @njit(cache=True, nogil=True)
 def sum_rows(rows: npt.NDArray[np.uint64], first_row: np.uint64) -> npt.NDArray[np.uint64]:
-    """Sum of the rows' hashes modulo 2^64, each bound to its place in the input.
-
-    Shapes: rows (n, lanes); returns (lanes,).
-    """
+    """Sum of the rows' hashes modulo 2^64, each bound to its place in the input; rows (n, lanes), returns (lanes,)."""
     total = np.zeros(rows.shape[1], dtype=np.uint64)
     for i in range(len(rows)):
         place = mix(first_row + np.uint64(i))
@@ -301,9 +269,8 @@ def sum_rows(rows: npt.NDArray[np.uint64], first_row: np.uint64) -> npt.NDArray[
 
 
 # --- What identifies a record by its content alone: keys and an order that no place in a file decides -----------------
-# Everything random or order-dependent in a run follows from these, so that the
-# same records give the same release in whatever order, file layout or numeric
-# width they come.
+# Everything random or order-dependent in a run follows from these, so that the same records give the same release in
+# whatever order, file layout or numeric width they come.
 
 LUMP = 64  # Equal rows of a unit that are sampled and routed together
 
@@ -323,14 +290,7 @@ class Contents:
         return Contents(self.rows[part], self.copies[part])
 
     def keys(self, key: bytes, lump: int = 1) -> HashArray:
-        """A number for each row, drawn by `key`, shape (n,); up to `lump` equal rows have one number.
-
-        Examples
-        --------
-        >>> found = Contents(np.array([7, 7, 9], dtype=np.uint64), np.array([0, 1, 0], dtype=np.uint32))
-        >>> len(set(found.keys(b"k" * 16).tolist())), len(set(found.keys(b"k" * 16, 64).tolist()))
-        (3, 2)
-        """
+        """A number for each row, drawn by `key`, shape (n,); up to `lump` equal rows have one number."""
         lumps = (self.copies // np.uint32(lump)).astype(np.uint64)
         return number_keys(key, self.rows + lumps * _APART)
 
@@ -341,14 +301,7 @@ class Contents:
 
 
 def contents_of(lanes: Iterable[HashArray], key: bytes) -> Contents:
-    """The contents of a unit.
-
-    Examples
-    --------
-    >>> found = contents_of([np.array([[3, 5], [3, 6], [3, 5]], dtype=np.uint64)], b"k" * 16)
-    >>> bool(found.rows[0] == found.rows[2]), found.copies.tolist()
-    (True, [0, 0, 1])
-    """
+    """The contents of a unit."""
     first, second = keyed(key, "content"), keyed(key, "content, second lane")
     parts = [keyed_rows(each, first, second) for each in lanes]
     rows = np.concatenate([np.empty(0, dtype=np.uint64), *parts])
@@ -356,13 +309,7 @@ def contents_of(lanes: Iterable[HashArray], key: bytes) -> Contents:
 
 
 def copy_numbers(numbers: HashArray) -> npt.NDArray[np.uint32]:
-    """How many equal numbers stand before each, shape (n,).
-
-    Examples
-    --------
-    >>> copy_numbers(np.array([5, 8, 5, 5], dtype=np.uint64)).tolist()
-    [0, 0, 1, 2]
-    """
+    """How many equal numbers stand before each, shape (n,)."""
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))[: len(ordered)]
@@ -380,16 +327,8 @@ def column_keys(key: bytes, names: Sequence[str]) -> list[bytes]:
 def canonical_order(cells: FloatArray, keys: Sequence[bytes]) -> IntArray:
     """An order of rows that follows from their values alone, shape (n_rows,).
 
-    By a keyed number of the row's content, so that the order tells nothing of
-    the values; rows that agree in it (numbers count to seven digits) by the
-    cells themselves. Equal rows are exchangeable.
-
-    Examples
-    --------
-    >>> cells, keys = np.array([[1.0, 5.0], [2.0, np.nan], [3.0, 5.0]]), column_keys(b"k" * 16, ["a", "b"])
-    >>> one, other = cells[canonical_order(cells, keys)], cells[::-1][canonical_order(cells[::-1], keys)]
-    >>> np.array_equal(one, other, equal_nan=True)
-    True
+    By a keyed number of the row's content, so that the order tells nothing of the values; rows that agree in it
+    (numbers count to seven digits) by the cells themselves. Equal rows are exchangeable.
     """
     numbers = keyed_cells(cells, keys)
     order = np.argsort(numbers, kind="stable")
@@ -411,12 +350,6 @@ def row_numbers(cells: FloatArray, groups: IntArray | None = None) -> IntArray:
     Rows that differ have the same number with a probability of 1 in 2^63.
 
     Shapes: groups (n_rows,).
-
-    Examples
-    --------
-    >>> found = row_numbers(np.array([[1.0, np.nan], [1.0, 2.0], [1.0, np.nan]]))
-    >>> bool(found[0] == found[2]), bool(found[0] == found[1])
-    (True, False)
     """
     return np.asarray((exact_rows(cells, groups) & _POSITIVE).astype(np.int64))
 
@@ -428,25 +361,13 @@ def counted(numbers: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def added(parts: Sequence[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
-    """What `counted` found of the parts of a table, as of the whole.
-
-    Examples
-    --------
-    >>> added([counted(np.array([7, 3, 7])), counted(np.array([7]))])
-    (array([3, 7]), array([1, 3]))
-    """
+    """What `counted` found of the parts of a table, as of the whole."""
     numbers, counts = (np.concatenate(side) for side in zip(*parts, strict=True))
     found, which = np.unique(numbers, return_inverse=True)
     return found, np.bincount(which.reshape(-1), weights=counts, minlength=len(found)).astype(np.int64)
 
 
 def looked_up(numbers: IntArray, counts: IntArray, asked: IntArray) -> IntArray:
-    """How often each of the numbers asked occurs; 0 for those that do not.
-
-    Examples
-    --------
-    >>> looked_up(np.array([3, 7]), np.array([1, 2]), np.array([7, 5])).tolist()
-    [2, 0]
-    """
+    """How often each of the numbers asked occurs; 0 for those that do not."""
     at = np.minimum(np.searchsorted(numbers, asked), len(numbers) - 1)
     return np.where(numbers[at] == asked, counts[at], 0)

@@ -1,7 +1,6 @@
 """One pass over the input: counts, moments, categories and a fingerprint, all mergeable.
 
-A scan of a batch, of a unit or of the whole input has one form; merging
-the parts in their order gives the whole.
+A scan of a batch, of a unit or of the whole input has one form; merging the parts in their order gives the whole.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population
 from anonpipe.encoding.values import as_dictionary, level_array, numbers, of_days
 from anonpipe.errors import InputError
 from anonpipe.partition.strata import Units, UnitSets
-from anonpipe.types import IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from anonpipe.encoding.cells import ColumnEncoder
@@ -130,9 +129,8 @@ class Scan:
     def digest(self) -> str:
         """SHA-256 over the records: their content, which are held out, and the columns' names.
 
-        Neither the order of rows and columns, nor the file layout, the
-        encoding (dictionaries, large or view strings) or the width of
-        numbers change it.
+        Neither the order of rows and columns, nor the file layout, the encoding (dictionaries, large or view strings)
+        or the width of numbers change it.
         """
         text = json.dumps([list(self.population), sorted(self.columns)])
         return hashlib.sha256(text.encode()).hexdigest()
@@ -152,18 +150,7 @@ def scan_batch(
     units: tuple[Units, int] | None = None,
     k: int = 0,
 ) -> Scan:
-    """Scan consecutive rows.
-
-    Shapes: kept (n_rows,); units (n_rows,).
-
-    Examples
-    --------
-    >>> batch = pa.record_batch({"age": [30, 50, None], "sex": ["m", "f", "m"]})
-    >>> columns = {"age": Column(kind="integer"), "sex": Column(kind="binary", role="key")}
-    >>> scan = scan_batch(batch, columns, 0, ["sex"])
-    >>> scan.columns["age"].mean, scan.columns["age"].nulls, scan.code_counts("sex").tolist()
-    (40.0, 1, [1, 2])
-    """
+    """Scan consecutive rows; kept (n_rows,); units (n_rows,)."""
     own = None if units is None else _Own.of(units[0] if kept is None else units[0][kept], units[1])
     scans: dict[str, ColumnScan] = {}
     codes: dict[str, IntArray] = {}
@@ -179,10 +166,7 @@ def scan_batch(
         else:
             arrays[name] = _known_days(name, array)
             scans[name] = scan_numbers(arrays[name], columns[name])
-    together = (
-        np.stack([codes[name] for name in counted_by], axis=1) if counted_by else np.empty((0, 0), dtype=np.int64)
-    )
-    combinations, counts, which = _count_combinations(together, np.ones(len(together), dtype=np.int64))
+    combinations, counts, which = _inside(counted_by, codes)
     moments = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
     most = most_for(k, units is not None)
     outermost = {
@@ -205,7 +189,7 @@ def scan_batch(
             "null_units": {name: own.without(array) for name, array in arrays.items()},
         }
     lanes, by = row_lanes(batch, columns), (tuple(counted_by), combinations, counts, moments)
-    scored = tuple(scored_by), *_scored(arrays, columns, [codes[name] for name in scored_by])
+    scored = tuple(scored_by), *_scored(arrays, columns, scored_by, codes)
     total, everybody = fingerprint(lanes, first_row), population(lanes, kept)
     return Scan(rows, total, everybody, scans, *by, tuple(strata_by), inside, *scored, outermost, **by_unit)
 
@@ -223,10 +207,16 @@ def _known_days(name: str, array: pa.Array) -> pa.Array:
 
 def _outermost(array: pa.Array, which: IntArray | None, size: int, most: int) -> Outermost:
     """The outermost finite numbers of a column at each place."""
+    values, there = _finite(array)
+    at = np.zeros(len(values), dtype=np.int64) if which is None else which[there]
+    return Outermost.of(values, at, size, most)
+
+
+def _finite(array: pa.Array) -> tuple[FloatArray, BoolArray]:
+    """The numbers of a column that can be counted, and whose rows they are."""
     values = numbers(array)
     there = np.abs(values) <= LARGEST  # false for NaN
-    at = np.zeros(len(values), dtype=np.int64) if which is None else which
-    return Outermost.of(values[there], at[there], size, most)
+    return values[there], there
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,33 +244,32 @@ class _Own:
 
 
 def _scored(
-    arrays: Mapping[str, pa.Array], columns: Mapping[str, Column], by: Sequence[IntArray]
+    arrays: Mapping[str, pa.Array], columns: Mapping[str, Column], by: Sequence[str], codes: Mapping[str, IntArray]
 ) -> tuple[IntArray, dict[str, Radix]]:
     """The combinations of codes inside which values are ranked, and the values of each column for which they are."""
     found: dict[str, Radix] = {}
     combinations, which = np.empty((1, 0), dtype=np.int64), None
     if by:
-        together = np.stack(by, axis=1)
-        combinations, _, which = _count_combinations(together, np.ones(len(together), dtype=np.int64))
+        combinations, _, which = _inside(by, codes)
     for name, array in arrays.items():
         if columns[name].scored:
-            values = numbers(array)
-            there = np.abs(values) <= LARGEST  # false for NaN
-            found[name] = Radix.of(values[there], None if which is None else which[there])
+            values, there = _finite(array)
+            found[name] = Radix.of(values, None if which is None else which[there])
     return combinations, found
 
 
 def _inside(names: Sequence[str], codes: Mapping[str, IntArray]) -> tuple[IntArray, IntArray, IntArray]:
     """The combinations of codes of some columns, the records of each, and where each row's stands."""
-    together = np.stack([codes[name] for name in names], axis=1)
-    return _count_combinations(together, np.ones(len(together), dtype=np.int64))
+    if not names:
+        return _count_combinations(np.empty((0, 0), dtype=np.int64))
+    return _count_combinations(np.stack([codes[name] for name in names], axis=1))
 
 
 def _released(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[str]:
     return [name for name in batch.schema.names if name in columns and columns[name].role.released]
 
 
-def _count_combinations(codes: IntArray, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def _count_combinations(codes: IntArray, rows: IntArray | int = 1) -> tuple[IntArray, IntArray, IntArray]:
     """The combinations that occur, in ascending order, the sum of `rows` over each, and where each row's stands."""
     if not codes.size:
         return codes[:0], np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -296,15 +285,7 @@ def _count_combinations(codes: IntArray, rows: IntArray) -> tuple[IntArray, IntA
 
 
 def merge_scans(scans: Iterable[Scan]) -> Scan:
-    """The scan of all parts together, merged in the given order, one after the other.
-
-    Examples
-    --------
-    >>> columns = {"age": Column(kind="integer")}
-    >>> parts = [scan_batch(pa.record_batch({"age": part}), columns, at, []) for at, part in ((0, [1, 2]), (2, [6]))]
-    >>> merge_scans(parts).columns["age"].mean
-    3.0
-    """
+    """The scan of all parts together, merged in the given order, one after the other."""
     merged: Scan | None = None
     for scan in scans:
         merged = scan if merged is None else _merge(merged, scan)
@@ -317,7 +298,7 @@ def _merge(a: Scan, b: Scan) -> Scan:
     if a.counted_by != b.counted_by or list(a.columns) != list(b.columns):
         raise ValueError("the scans are of different columns")
     columns = {name: merge_columns(name, a.columns[name], b.columns[name]) for name in a.columns}
-    codes = np.concatenate([_recoded(part, columns) for part in (a, b)])
+    codes = np.concatenate([_in_terms_of(columns, part, part.counted_by, part.counted_codes) for part in (a, b)])
     combinations, counts, which = _count_combinations(codes, np.concatenate([a.counted_rows, b.counted_rows]))
     numbers = {
         name: _merge_numbers(a, b, name, which, len(counts)) for name in {**a.by_combination, **b.by_combination}
@@ -359,7 +340,7 @@ def _merge_scored(a: Scan, b: Scan, merged: Mapping[str, ColumnScan]) -> tuple[I
     if not a.scored_by:
         return a.scored_codes, {name: a.scored[name].merge(b.scored[name]) for name in a.scored}
     codes = np.concatenate([_in_terms_of(merged, part, a.scored_by, part.scored_codes) for part in (a, b)])
-    combinations, _, which = _count_combinations(codes, np.ones(len(codes), dtype=np.int64))
+    combinations, _, which = _count_combinations(codes)
     in_a, in_b = which[: len(a.scored_codes)], which[len(a.scored_codes) :]
     return combinations, {name: a.scored[name].moved(in_a).merge(b.scored[name].moved(in_b)) for name in a.scored}
 
@@ -386,11 +367,6 @@ def _merge_numbers(a: Scan, b: Scan, name: str, which: IntArray, size: int) -> N
     parts = zip(a.by_combination.get(name, nothing), b.by_combination.get(name, nothing), strict=True)
     n, mean, m2 = (np.concatenate(pair) for pair in parts)
     return pooled(which, size, n, mean, m2)
-
-
-def _recoded(part: Scan, merged: Mapping[str, ColumnScan]) -> IntArray:
-    """The counted codes of a part in terms of the merged categories."""
-    return _in_terms_of(merged, part, part.counted_by, part.counted_codes)
 
 
 def _in_terms_of(merged: Mapping[str, ColumnScan], part: Scan, names: Sequence[str], given: IntArray) -> IntArray:

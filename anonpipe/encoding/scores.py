@@ -1,10 +1,8 @@
 """Normal scores: a column carried by the ranks of its values, and released with the distribution that it had.
 
-A value goes to its rank in its stratum, and from there to the quantile of the
-normal distribution. Whatever a method makes of the scores, a released score
-goes to its rank among the released ones of the stratum, and from there to the
-column's own quantile function (`anonpipe.encoding.quantiles`): the shape of the
-column does not depend on the method.
+A value goes to its rank in its stratum, and from there to the quantile of the normal distribution. Whatever a method
+makes of the scores, a released score goes to its rank among the released ones of the stratum, and from there to the
+column's own quantile function (`anonpipe.encoding.quantiles`): the shape of the column does not depend on the method.
 """
 
 from __future__ import annotations
@@ -38,16 +36,7 @@ class Ranks:
 
     @classmethod
     def of(cls, found: Radix) -> Ranks:
-        """The ranks of the values of one place.
-
-        Examples
-        --------
-        >>> ranks = Ranks.of(Radix.of(np.array([3.0, 7.0, 7.0, 9.0])))
-        >>> ranks.positions(np.array([3.0, 7.0, 8.0, 9.0])).tolist()
-        [0.125, 0.5, 0.75, 0.875]
-        >>> ranks.middles(np.array([3.0, 7.0, 9.0])).round(3).tolist()
-        [-1.271, 0.0, 1.271]
-        """
+        """The ranks of the values of one place."""
         before = np.append(0, np.cumsum(found.counts)).astype(np.float64)
         return cls(before, found.at_low.astype(np.float64), found.smallest, found.largest)
 
@@ -93,12 +82,6 @@ class Ranks:
         """Scores of which those of one value, that several records have, are one number, beyond all scores.
 
         Others are rounded, so that what was turned to and fro is the same.
-
-        Examples
-        --------
-        >>> ranks = Ranks.of(Radix.of(np.array([3.0, 7.0, 7.0, 9.0])))
-        >>> ranks.ties(np.array([-1.15, -0.3, 0.1, 1.15, np.nan])).tolist()
-        [-1.15, 101.0, 101.0, 1.15, nan]
         """
         ranks = ndtr(scores) * self.rows
         at = np.clip(np.searchsorted(self.before, ranks, side="right") - 1, 0, max(len(self.at_low) - 1, 0))
@@ -157,11 +140,10 @@ class ScoredColumn:
     def released_moments(self) -> tuple[float, float]:
         """Mean and standard deviation (n - 1 in its denominator) of what is released, whatever is drawn.
 
-        The n released scores of a class take the positions (i - 1/2) / n, each
-        once, equal ones in random order. So which record gets which value is
-        drawn, and the values are not: neither mean nor variance of the column
-        has a sampling error. What remains are records that are to be alike and share the
-        middle of their positions, and pieces of more points than are looked at here.
+        The n released scores of a class take the positions (i - 1/2) / n, each once, equal ones in random order. So
+        which record gets which value is drawn, and the values are not: neither mean nor variance of the column has a
+        sampling error. What remains are records that are to be alike and share the middle of their positions, and
+        pieces of more points than are looked at here.
         """
         values, records = map(np.concatenate, zip(*(each.at_ranks() for each in self.quantiles), strict=True))
         values, n = self.grid.round(values), max(1.0, float(records.sum()))
@@ -171,11 +153,9 @@ class ScoredColumn:
     def released_scores(self, strata: Sequence[int] | None = None) -> tuple[float, float, float]:
         """What the values say of the scores that are released, in some strata or all: `Ranks.middles` of the values.
 
-        The release has, whatever is drawn, as many of each value as the
-        quantile function has, so that mean and variance of what they say are known, and
-        the covariance with the released scores themselves. Means of k or more
-        records lie nearer to each other than the scores of their ranks:
-        of few records, the more so.
+        The release has, whatever is drawn, as many of each value as the quantile function has, so that mean and
+        variance of what they say are known, and the covariance with the released scores themselves. Means of k or more
+        records lie nearer to each other than the scores of their ranks: of few records, the more so.
         """
         chosen = range(len(self.ranks)) if strata is None else np.unique(self.classes[list(strata)])
         said, own, records = [], [], []
@@ -270,8 +250,8 @@ class Scores:
     ) -> Scores:
         """The scores of a scanned table, survival times by event where the scan has counted them by status.
 
-        `told` says what k is where it is not the job's. With `thin` quantile
-        functions are of what that leaves of the values of each column and class.
+        `told` says what k is where it is not the job's. With `thin` quantile functions are of what that leaves of the
+        values of each column and class.
         """
         found = [
             _fitted(name, cells, scan, strata, k, told or f"k={k}", thin) for name in cells.names if name in scan.scored
@@ -292,9 +272,8 @@ class Scores:
     ) -> tuple[FloatArray, FloatArray]:
         """Cells of records, and of what a method made of them, in which equal numbers tell that nothing was changed.
 
-        A score that is left as it was goes back to a mean of k values, and
-        no comparison of values sees that its record is still that of one
-        person. So scores are compared, those of one value being equal.
+        A score that is left as it was goes back to a mean of k values, and no comparison of values sees that its record
+        is still that of one person. So scores are compared, those of one value being equal.
         """
         stratum, original, released = self.strata.assign(original), original.copy(), released.copy()
         for each in self.columns:
@@ -345,14 +324,7 @@ def _fitted(
     kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
     quantiles = tuple(Quantiles.fit(one, k, low, high, stepped=grid.step is not None) for one in kept)
     return ScoredColumn(
-        name,
-        position,
-        grid,
-        status,
-        joined[fine],
-        tuple(map(Ranks.of, each)),
-        quantiles,
-        _apart(each, quantiles, grid),
+        name, position, grid, status, joined[fine], tuple(map(Ranks.of, each)), quantiles, _apart(each, quantiles, grid)
     )
 
 
@@ -390,11 +362,6 @@ def _joined(rows: FloatArray | IntArray, k: int) -> IntArray | None:
     """The class of each stratum and status: those of fewer than k values join the other status, or the largest.
 
     None where there are fewer than k values in all.
-
-    Examples
-    --------
-    >>> _joined(np.array([50, 3, 0, 20, 2, 1]), 5).tolist()
-    [0, 0, 1, 1, 0, 0]
     """
     own = np.arange(len(rows))
     pairs = rows.reshape(-1, 2)

@@ -1,8 +1,7 @@
 """Categories and nulls shared out among the parts of a table, where masked records are of no one person.
 
-The persons of a part say nothing of such records, and their categories must
-not be forced upon them. What the table has of each category is shared out
-among the parts as their masked features call for it.
+The persons of a part say nothing of such records, and their categories must not be forced upon them. What the table has
+of each category is shared out among the parts as their masked features call for it.
 """
 
 from __future__ import annotations
@@ -28,16 +27,10 @@ _SMALLEST = 1e-6
 def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
     """Whole counts near a mass, with given totals of categories and given sizes of partitions.
 
-    The mass is fitted to both margins by iterative proportions, which keep
-    its odds ratios, and rounded one partition after the other: what one gets
-    too much of, the next gets less.
+    The mass is fitted to both margins by iterative proportions, which keep its odds ratios, and rounded one partition
+    after the other: what one gets too much of, the next gets less.
 
     Shapes: mass (n_partitions, q); totals (q,); sizes (n_partitions,); returns (n_partitions, q).
-
-    Examples
-    --------
-    >>> share_out(np.array([[3.0, 1.0], [1.0, 3.0]]), np.array([6, 2]), np.array([4, 4])).tolist()
-    [[4, 0], [2, 2]]
     """
     if totals.sum() != sizes.sum() or (totals < 0).any():
         raise ValueError("counts of categories and sizes of partitions do not add up to the same")
@@ -149,12 +142,7 @@ class PartShares:
         )
 
     def share(
-        self,
-        called: Called,
-        *,
-        params: Any,
-        rng: np.random.Generator,
-        guaranteed: Callable[[Moments], Expected | None],
+        self, called: Called, *, params: Any, rng: np.random.Generator, guaranteed: Callable[[Moments], Expected | None]
     ) -> Shares:
         """Share the table's counts out among its parts."""
         totals = [codes.sum(axis=0) for codes in called.codes]

@@ -1,7 +1,6 @@
 """Arrow arrays as numbers and as plain category values; and numbers as Arrow arrays again.
 
-Numbers are in natural units: days since 1970-01-01 (UTC) for dates and
-timestamps. NaN counts as missing throughout.
+Numbers are in natural units: days since 1970-01-01 (UTC) for dates and timestamps. NaN counts as missing throughout.
 """
 
 from __future__ import annotations
@@ -29,13 +28,7 @@ _ROUNDING = 1e-14
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values, whatever their encoding: dictionaries opened, narrow and view types widened.
-
-    Examples
-    --------
-    >>> plain_type(pa.dictionary(pa.int8(), pa.string()))
-    DataType(string)
-    """
+    """The type of the values, whatever their encoding: dictionaries opened, narrow and view types widened."""
     if pa.types.is_dictionary(kind):
         return plain_type(kind.value_type)
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
@@ -56,13 +49,7 @@ def is_date(kind: pa.DataType) -> bool:
 
 
 def time_zones(schema: pa.Schema) -> dict[str, str]:
-    """The time zone of each column of points in time that has one.
-
-    Examples
-    --------
-    >>> time_zones(pa.schema([("seen", pa.timestamp("s", "Europe/Berlin")), ("day", pa.timestamp("s"))]))
-    {'seen': 'Europe/Berlin'}
-    """
+    """The time zone of each column of points in time that has one."""
     kinds = ((field.name, plain_type(field.type)) for field in schema)
     return {name: kind.tz for name, kind in kinds if pa.types.is_timestamp(kind) and kind.tz}
 
@@ -105,13 +92,7 @@ def positions(array: pa.Array, null: int) -> IntArray:
 
 
 def numbers(array: pa.Array) -> FloatArray:
-    """The values as float64, NaN where missing, shape (n,); of texts of days their days.
-
-    Examples
-    --------
-    >>> numbers(pa.array([3, None])), numbers(pa.array([86_400_000], pa.timestamp("ms")))
-    (array([ 3., nan]), array([1.]))
-    """
+    """The values as float64, NaN where missing, shape (n,); of texts of days their days."""
     array, wrong = of_days(array)
     if wrong:
         raise InputError(f"{wrong:,} texts of a column of dates are no ISO dates such as 1990-01-31; correct the input")
@@ -137,14 +118,7 @@ _FIRST_DAY, _LAST_DAY = -719_162.0, 2_932_896.0  # 0001-01-01 and 9999-12-31: wh
 
 
 def of_days(array: pa.Array) -> tuple[pa.Array, int]:
-    """Texts of days (1990-01-31) as dates, null where a text is none, and how many are none; others as they are.
-
-    Examples
-    --------
-    >>> days, wrong = of_days(pa.array(["1970-01-02", None, "1970-02-30", "2.1.1970"]))
-    >>> days.to_pylist(), wrong
-    ([datetime.date(1970, 1, 2), None, None, None], 2)
-    """
+    """Texts of days (1990-01-31) as dates, null where a text is none, and how many are none; others as they are."""
     array = plain(array)
     if not pa.types.is_string(array.type):
         return array, 0
@@ -273,13 +247,7 @@ class Grid:
     origin: float = 0.0  # Zero, unless all values are as far from the multiples
 
     def round(self, values: FloatArray) -> FloatArray:
-        """The nearest permissible values; NaN stays.
-
-        Examples
-        --------
-        >>> Grid(0.1, 0.05, 0.5).round(np.array([0.0, 0.3000001, 0.6]))
-        array([0.1, 0.3, 0.5])
-        """
+        """The nearest permissible values; NaN stays."""
         if self.step is None:
             return np.clip(values, self.low, self.high)
         if self.origin:
@@ -310,13 +278,7 @@ class Grid:
 
 
 def grid_of(column: Column, kind: pa.DataType) -> Grid:
-    """What the job declares and the type can hold, together.
-
-    Examples
-    --------
-    >>> grid_of(Column(kind="integer", bounds=(None, 120)), pa.uint8())
-    Grid(step=1.0, low=0.0, high=120.0, origin=0.0)
-    """
+    """What the job declares and the type can hold, together."""
     low, high = column.numeric_bounds
     smallest, least, most = _type_limits(kind)
     return Grid(
@@ -363,8 +325,8 @@ def check_grid(name: str, column: Column, kind: pa.DataType) -> None:
 
 
 # --- What a Parquet file says of pandas' nullable types, kept so that pandas reads a release as it reads the original -
-# Of the metadata that pandas writes, nothing but such a type is taken, and only where it is one of the list for
-# the column's own type: the rest may hold an index with its values, counts of rows and categories, columns that are
+# Of the metadata that pandas writes, nothing but such a type is taken, and only where it is one of the list for the
+# column's own type: the rest may hold an index with its values, counts of rows and categories, columns that are
 # dropped, and whatever else a frame was given along.
 
 _KEY = b"pandas"
@@ -385,15 +347,7 @@ def is_index(name: str) -> bool:
 
 
 def nullable_types(schema: pa.Schema) -> dict[str, str]:
-    """Columns that pandas reads in a type of its own which holds nulls, and this type.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"n": pd.array([1, None], "Int64"), "x": [0.5, 1.5]}, index=["Ada", "Grace"])
-    >>> nullable_types(pa.Table.from_pandas(frame).schema)
-    {'n': 'Int64'}
-    """
+    """Columns that pandas reads in a type of its own which holds nulls, and this type."""
     try:
         told = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
         entries = [(each["field_name"], each["numpy_type"]) for each in told.get("columns", ())]

@@ -128,8 +128,8 @@ def spread_sums(
     features: FloatArray, order: IntArray, starts: IntArray, centre: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """Sums over groups of products of group means and scatters (see `moments.GroupSpread`), (width, width) each."""
-    # With u the group's mean less `centre`, W its scatter and n its size: W_jj W_hh / n + W_jh² / n, u_j² W_hh,
-    # u_j u_h W_jh, u_j W_hh, u_j W_jh, and the largest (√(W_jj W_hh) + |W_jh|) / 2n
+    # With u the group's mean less `centre`, W its scatter and n its size: W_jj W_hh / n + W_jh² / n, u_j² W_hh, u_j u_h
+    # W_jh, u_j W_hh, u_j W_jh, and the largest (√(W_jj W_hh) + |W_jh|) / 2n
     width = features.shape[1]
     shape = (width, width)
     noise, square, product = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -245,8 +245,8 @@ def triangularise(a: FloatArray, rows: int, v: FloatArray, sums: FloatArray) -> 
 @nb.njit(cache=True, nogil=True)
 def rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArray, sums: FloatArray) -> int:
     """Apply a random orthogonal matrix to `a`, whose rows after `rank` are zero; returns the draws used."""
-    # Its first `rank` columns are uniform (Haar): reflectors that map the axes to normal vectors of falling
-    # length, with the sign that makes the image the vector itself (Stewart 1980, SIAM J. Numer. Anal. 17).
+    # Its first `rank` columns are uniform (Haar): reflectors that map the axes to normal vectors of falling length,
+    # with the sign that makes the image the vector itself (Stewart 1980, SIAM J. Numer. Anal. 17).
     used = rank * rows - rank * (rank - 1) // 2
     end = used
     for j in range(rank - 1, -1, -1):

@@ -90,8 +90,8 @@ def _leading_eigenvector(matrix: FloatArray) -> FloatArray:
 @nb.njit(cache=True, nogil=True)
 def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> FloatArray:
     """Unit vector along which `rows` of `features` spread most, shape (width,); zero where they do not."""
-    # Evenly spaced rows decide, all if those do not differ. `turned` gives one halfway to the second direction,
-    # each in units of its spread: splits along it cross the borders of splits along the first.
+    # Evenly spaced rows decide, all if those do not differ. `turned` gives one halfway to the second direction, each in
+    # units of its spread: splits along it cross the borders of splits along the first.
     step = max(1, rows.shape[0] // SAMPLE_ROWS)
     matrix = covariance(features, rows, step)
     if step > 1 and not np.trace(matrix) > 0.0:
@@ -175,9 +175,8 @@ def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[
 
 def block_order(features: FloatArray, rows: int, *, turned: bool = False) -> tuple[IntArray, IntArray]:
     """Split records into ceil(n_rows / rows) blocks whose sizes differ by one at most, and sort them by block."""
-    # A set for L blocks is cut across its first principal direction at the rank that leaves floor(L/2) of them
-    # below. Cut by rank, never by value: tied or constant data give blocks of the same sizes. Time O(n_rows ·
-    # width · log L).
+    # A set for L blocks is cut across its first principal direction at the rank that leaves floor(L/2) of them below.
+    # Cut by rank, never by value: tied or constant data give blocks of the same sizes. Time O(n_rows · width · log L).
     features = checked_features(features)
     if rows < 1:
         raise ValueError(f"rows of a block is {rows}; give 1 or more")

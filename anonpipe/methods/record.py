@@ -58,24 +58,9 @@ def nothing(*given: Any) -> None:
     """No objection."""
 
 
-def no_names(*given: Any) -> tuple[str, ...]:
-    """None of the columns."""
-    return ()
-
-
-def no_arguments(*given: Any) -> dict[str, Any]:
-    """Nothing beyond the options."""
-    return {}
-
-
-def never(options: Any) -> bool:
-    """Not with any options."""
-    return False
-
-
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """What every method tells."""
+    """What every method tells. How it works stands at its function, and not there again what stands here."""
 
     function: Callable[..., Any]  # The method; its name is what the job calls it
     # What a job can tell it: a model whose field `method` is the name, and whose other fields are parameters of the
@@ -116,8 +101,8 @@ class Method:
 class Grouping(Method):
     """A method that forms groups.
 
-    `function(features, k, *, rng, **options) -> labels`. Its keyword-only
-    parameters besides `rng`, `classes` and `class_shares` are its options.
+    `function(features, k, *, rng, **options) -> labels`. Its keyword-only parameters besides `rng`, `classes` and
+    `class_shares` are its options.
     """
 
     sizes: str  # What group sizes it gives, in words
@@ -161,7 +146,7 @@ class Noise:
     # their groups
     factor: Callable[[Any, GroupedMoments, NoiseScatter | None], FloatArray]
     # `draws_first(options)`: whether that depends on the draws, which are then counted (`drawn`) in a pass of their own
-    draws_first: Callable[[Any], bool] = never
+    draws_first: Callable[[Any], bool] = lambda options: False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,9 +156,9 @@ class Replacing(Method):
     keeps: str  # What is kept, and what is not protected
     about: Mapping[str, str] = field(default_factory=dict)  # What each parameter is for that is no sequence of records
     # `conditions_on(options, unchanged)`: which of the unchanged columns the records are drawn given
-    conditions_on: Callable[[Any, Sequence[str]], tuple[str, ...]] = no_names
+    conditions_on: Callable[[Any, Sequence[str]], tuple[str, ...]] = lambda options, unchanged: ()
     # `follows(options, features)`: arguments that follow from the table
-    follows: Callable[[Any, Features], dict[str, Any]] = no_arguments
+    follows: Callable[[Any, Features], dict[str, Any]] = lambda options, features: {}
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -194,8 +179,7 @@ class Replacing(Method):
 class Synthesizer(Replacing):
     """A method that replaces the records of groups.
 
-    `function(features, order, starts, *, rng, **options) -> new features`;
-    without `rng` where it draws nothing.
+    `function(features, order, starts, *, rng, **options) -> new features`; without `rng` where it draws nothing.
     """
 
     guarantee: Callable[[Any], Guarantee] | None  # `guarantee(options)`: what is guaranteed of means and covariances
@@ -203,7 +187,7 @@ class Synthesizer(Replacing):
     identical_groups: bool = False  # Whether all synthesized values of a group become equal
     # `averages(options)`: whether it makes sense of groups of one record each, the mean of the means of several groups
     # that the record is in
-    averages: Callable[[Any], bool] = never
+    averages: Callable[[Any], bool] = lambda options: False
     takes: Literal["features", "codes"] = "features"  # `features`, float64, or `codes` of categories, int64
     link: ClassVar[Link] = "group"  # What a released record stands for
     grouped: ClassVar[bool] = False  # Whether groups span partitions; those of `cluster` do not
@@ -222,10 +206,7 @@ class Synthesizer(Replacing):
 
 @dataclass(frozen=True, kw_only=True)
 class Masker(Replacing):
-    """A method that masks a whole table, without groups made beforehand.
-
-    `function(**options) -> steps`.
-    """
+    """A method that masks a whole table, without groups made beforehand. `function(**options) -> steps`."""
 
     # `expect(moments, **options) -> Expected`, the moments to expect and their standard errors, or None with options
     # for which they are not known. None for methods that promise nothing of the covariance.

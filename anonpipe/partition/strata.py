@@ -19,8 +19,7 @@ Units = npt.NDArray[np.uint64]
 class UnitSets:
     """The units of each place, of those with many the lowest `most` numbers: mergeable, and exact below `most`.
 
-    Numbers of units are keyed hashes. Two that agree are counted as one: so
-    units are never too many.
+    Numbers of units are keyed hashes. Two that agree are counted as one: so units are never too many.
     """
 
     most: int  # Units of a place that are kept
@@ -30,14 +29,7 @@ class UnitSets:
 
     @classmethod
     def of(cls, places: IntArray, units: Units, most: int) -> UnitSets:
-        """The units of some records, each at its place.
-
-        Examples
-        --------
-        >>> found = UnitSets.of(np.array([0, 0, 0, 2]), np.array([7, 7, 9, 7], dtype=np.uint64), 5)
-        >>> found.counts(3).tolist()
-        [2, 0, 1]
-        """
+        """The units of some records, each at its place."""
         order = np.argsort(units, kind="stable")
         return cls.of_ascending(np.asarray(places)[order], units[order], most)
 
@@ -66,14 +58,7 @@ class UnitSets:
         return UnitSets.of(places, units, self.most)
 
     def moved(self, places: IntArray) -> UnitSets:
-        """The same with other places: `places` says of each old one which; units at -1 are left out.
-
-        Examples
-        --------
-        >>> found = UnitSets.of(np.array([0, 1, 1]), np.array([7, 7, 9], dtype=np.uint64), 5)
-        >>> found.moved(np.array([0, 0])).counts(1).tolist()
-        [2]
-        """
+        """The same with other places: `places` says of each old one which; units at -1 are left out."""
         moved = np.asarray(places, dtype=np.int64)[self.places]
         return UnitSets.of(moved[moved >= 0], self.units[moved >= 0], self.most)
 
@@ -140,16 +125,7 @@ def build_strata(
     needed: tuple[int, str] | None = None,
     units: UnitSets | None = None,
 ) -> Strata:
-    """Turn counts of code combinations into strata of at least k records.
-
-    Shapes: counts (prod(sizes).
-
-    Examples
-    --------
-    >>> strata = build_strata(np.array([50, 3, 60]), [0], [3], 5, "merge", None, False, ["status"])
-    >>> strata.stratum, strata.recoded, strata.rows
-    ((0, 1, 1), (0, 2, 2), (50, 63))
-    """
+    """Turn counts of code combinations into strata of at least k records; counts (prod(sizes),)."""
     least, told = needed if needed is not None and needed[0] > k else (k, f"k={k}")
     if units is not None:
         told = f"k={k} units"

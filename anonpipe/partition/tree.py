@@ -40,20 +40,11 @@ class Tree:
 def fit_tree(sample_features: FloatArray, sample_keys: KeyArray, leaves: int) -> Tree:
     """Fit a tree that divides records like the sample into `leaves` parts of about equal size.
 
-    A node that is to become L leaves sorts its records by (projection on its
-    first principal direction, key) and is cut at the rank floor(L/2)/L of the
-    way. Records with equal values go to both sides in proportion to their
-    keys, so that tied data give balanced leaves too.
+    A node that is to become L leaves sorts its records by (projection on its first principal direction, key) and is cut
+    at the rank floor(L/2)/L of the way. Records with equal values go to both sides in proportion to their keys, so that
+    tied data give balanced leaves too.
 
     Shapes: sample_features (n_sample, width); sample_keys (n_sample,).
-
-    Examples
-    --------
-    >>> features = np.array([[1.0], [1.0], [1.0], [5.0]])
-    >>> keys = np.array([7, 3, 5, 1], dtype=np.uint64)
-    >>> tree = fit_tree(features, keys, 2)
-    >>> route(tree, features, keys).tolist()
-    [1, 0, 0, 1]
     """
     features, keys = _checked(sample_features, sample_keys)
     if not 1 <= leaves <= max(1, len(features)):
@@ -104,16 +95,9 @@ def _grow(
 def route(tree: Tree, features: FloatArray, keys: KeyArray) -> IntArray:
     """Leaf of each record, 0 to tree.leaves - 1, int64, shape (n_rows,).
 
-    A record's leaf depends on its own values and key alone: it is the same in
-    whatever batch the record arrives.
+    A record's leaf depends on its own values and key alone: it is the same in whatever batch the record arrives.
 
     Shapes: features (n_rows, tree.width); keys (n_rows,).
-
-    Examples
-    --------
-    >>> features, keys = np.array([[4.0], [0.0]]), np.array([1, 2], dtype=np.uint64)
-    >>> route(fit_tree(features, keys, 2), features, keys).tolist()
-    [1, 0]
     """
     features, keys = _checked(features, keys)
     if features.shape[1] != tree.width:

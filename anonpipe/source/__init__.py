@@ -47,17 +47,7 @@ __all__ = [
 
 
 def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source:
-    r"""Find the files of an input, check that they are one table, and cut them into units of work.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "table.csv"
-    >>> _ = path.write_text("age,sex\n30,m\n50,f\n")
-    >>> source = open_source(str(path))
-    >>> source.rows, source.schema.types
-    (2, [DataType(int64), DataType(string)])
-    """
+    """Find the files of an input, check that they are one table, and cut them into units of work."""
     return hiding(url, _opened, url, columns)
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from anonpipe.columns import Column, Kind, Role
+from anonpipe.encoding.values import ISO_DAY, is_date
 from anonpipe.errors import InputError
 from anonpipe.source._files import File, Unit, guarded, open_bytes
 
@@ -25,7 +26,6 @@ _HEADER_BYTES = 2**20
 _GZIP = b"\x1f\x8b"
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 _NUMBER = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TRUTH = ["true", "false", "True", "False", "TRUE", "FALSE"]
 _NO_TEXT = re.compile("[\udc80-\udcff]")  # What is read in place of bytes that are not UTF-8
 _FEW_ROWS = 5  # Fewer rows than this tell nothing of what a column's values are
@@ -35,10 +35,9 @@ _UNREADABLE = "is no readable CSV in UTF-8: check its encoding, quotes and delim
 def open_csv(files: Sequence[File], columns: Mapping[str, Column] | None) -> tuple[list[Unit], pa.Schema, str]:
     """One unit a file, the schema of all, and the delimiter.
 
-    The whole of every file is read once: this counts the rows, finds ragged
-    lines, and settles the types. Text in a numeric column is an error; a
-    coded column is whole numbers or truth values if all of its values are
-    (codes with leading zeros are text), else text.
+    The whole of every file is read once: this counts the rows, finds ragged lines, and settles the types. Text in a
+    numeric column is an error; a coded column is whole numbers or truth values if all of its values are (codes with
+    leading zeros are text), else text.
     """
     delimiter = _delimiter(files[0].path)
     first = _inferred(files[0].path, delimiter)
@@ -143,7 +142,7 @@ def _form(kind: pa.DataType) -> str | None:
     """How a value of a type is written; None for texts."""
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _NUMBER
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+    if is_date(kind):
         return r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T]|$)"
     if pa.types.is_time(kind):
         return r"^[0-9]{1,2}:[0-9]{2}"
@@ -169,11 +168,7 @@ def _declared_type(inferred: pa.DataType, columns: Mapping[str, Column] | None, 
 
 def _maybe_codes(inferred: pa.DataType, column: Column) -> bool:
     """Whether a dropped column may have been of codes: whole numbers or texts of a kind that has such."""
-    return column.kind.coded and not (pa.types.is_floating(inferred) or _is_date(inferred))
-
-
-def _is_date(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+    return column.kind.coded and not (pa.types.is_floating(inferred) or is_date(inferred))
 
 
 def _may_be_texts(columns: Mapping[str, Column] | None, name: str) -> bool:
@@ -273,7 +268,7 @@ class _Pass:
     def _misfit_text(self, name: str) -> str:
         kind = self.types[name]
         wanted = {pa.int64(): "whole numbers", pa.float64(): "numbers"}.get(kind, "ISO dates such as 1990-01-31")
-        pattern = {pa.int64(): _WHOLE, pa.float64(): _NUMBER}.get(kind, _DATE)
+        pattern = {pa.int64(): _WHOLE, pa.float64(): _NUMBER}.get(kind, ISO_DAY)
         count = guarded(self.path, _UNREADABLE, _count_misfits, self.path, self.delimiter, name, pattern)
         many = {0: "values", 1: "1 row"}.get(count, f"{count:,} rows")
         return (

@@ -88,13 +88,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def keys_below(base: str, path: str) -> Keys:
-    """The keys in the folders of a file below a folder.
-
-    Examples
-    --------
-    >>> keys_below("data/run=3", "data/run=3/year=2020/place=St%20Ives/part.parquet")
-    (('year', '2020'), ('place', 'St Ives'))
-    """
+    """The keys in the folders of a file below a folder."""
     folders = path.removeprefix(base).split("/")[:-1]
     found = [match.groups() for folder in folders if (match := _KEY.fullmatch(folder))]
     return tuple((unquote(name), None if text in ("", _NULL) else unquote(text)) for name, text in found)
@@ -116,8 +110,7 @@ class FolderKeys:
     def of(cls, url: str, keys: dict[str, Keys]) -> FolderKeys:
         """Of the keys of each file, by its path.
 
-        Whole numbers and ISO dates are such where all texts of a key are; a
-        leading zero makes it a text, as in a CSV.
+        Whole numbers and ISO dates are such where all texts of a key are; a leading zero makes it a text, as in a CSV.
         """
         names = {tuple(name for name, _ in each) for each in keys.values()}
         if len(names) > 1:
@@ -188,13 +181,7 @@ def hiding_each(batches: Iterator[T], url: str = "") -> Iterator[T]:
 
 
 def without_values(text: str, url: str = "") -> str:
-    """A message without the values of folders that were not given.
-
-    Examples
-    --------
-    >>> without_values("in/run=3/place=Ely/part.parquet is empty", "in/run=3")
-    'in/run=3/place=…/part.parquet is empty'
-    """
+    """A message without the values of folders that were not given."""
     return _HIDDEN.sub(lambda found: found[0] if f"/{found[0]}/" in f"/{url}/" else f"{found[1]}…", text)
 
 
@@ -388,14 +375,7 @@ PANDAS_INDEX = " (the index of a pandas table, which has no name)"
 
 
 def check_types(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Refuse a job whose columns are not those of the input, or whose kinds do not fit the types.
-
-    Examples
-    --------
-    >>> check_types(pa.schema([("age", pa.string())]), {"age": Column(kind="integer")})
-    Traceback (most recent call last):
-    anonpipe.errors.InputError: column 'age' holds string, and its kind integer needs numbers; convert the column
-    """
+    """Refuse a job whose columns are not those of the input, or whose kinds do not fit the types."""
     problems = [
         f"the job names column {name!r}, which the input does not have; remove it or correct its spelling"
         for name in columns
@@ -415,14 +395,7 @@ def check_types(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def check_rows(rows: int, size: int, most_a_byte: float) -> None:
-    """Refuse files of far more rows than bytes: a few bytes can stand for a billion equal rows, and fill any disk.
-
-    Examples
-    --------
-    >>> check_rows(200_000_000, 3_000_000, 16.0)
-    Traceback (most recent call last):
-    anonpipe.errors.InputError: the input has 200,000,000 rows in 3,000,000 bytes, 67 a byte, and 16 are allowed; ...
-    """
+    """Refuse files of far more rows than bytes: a few bytes can stand for a billion equal rows, and fill any disk."""
     if rows > most_a_byte * max(size, _SMALL):
         raise InputError(
             f"the input has {rows:,} rows in {size:,} bytes, {rows / max(size, 1):.0f} a byte, and {most_a_byte:g} are "

@@ -3,9 +3,8 @@
     -- database: postgresql://registry.clinic.example/cancer
     SELECT age, sex, days, event FROM patients WHERE year >= 2010
 
-DuckDB, SQLite and Postgres, each by its ADBC driver, which hands on batches
-of Arrow. No transaction may write, and one SELECT alone is taken. The driver
-looks for the password itself; none is ever read here.
+DuckDB, SQLite and Postgres, each by its ADBC driver, which hands on batches of Arrow. No transaction may write, and one
+SELECT alone is taken. The driver looks for the password itself; none is ever read here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files of SPSS, Stata and SAS, read by pyreadstat in pieces; labels of values become texts where all values have one.
 
-Declared missing values and blank texts are nulls. SPSS and SAS know one type
-of number, so that whole numbers come as floating ones.
+Declared missing values and blank texts are nulls. SPSS and SAS know one type of number, so that whole numbers come as
+floating ones.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Columns = dict[str, list[Any]]
 def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[str, Labels]]:
     """One unit a file, the schema of all, and the labels of the first.
 
-    Each file is read once as a whole: this counts the rows, and tells types
-    and which columns have a label for each value.
+    Each file is read once as a whole: this counts the rows, and tells types and which columns have a label for each
+    value.
     """
     units: list[Unit] = []
     schema: pa.Schema | None = None

@@ -57,17 +57,16 @@ import pandas as pd
 from anonpipe.evaluate.utility import interaction_terms, moment_changes, propensity
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
-from anonpipe.methods.masking import mask
-from anonpipe.methods.mixture import (
-    affine_maps,
+from anonpipe.methods.latent_classes import (
     class_constraints,
     classes_over,
     count_categories,
     draw_categories,
     first_classes,
     fit_classes,
-    group_statistics,
 )
+from anonpipe.methods.masking import mask
+from anonpipe.methods.mixture import affine_maps, group_statistics
 from anonpipe.methods.synthesis import synthesize
 from tests.benchmarks._coefficient_changes import coefficient_changes
 from tests.methods.grouping.data import reference_folder, standardized

@@ -18,7 +18,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.mixture._gaussian_mixture import _compute_precision_cholesky
 from threadpoolctl import threadpool_limits
 
-from anonpipe.methods.mixture._estimate import constraints, e_step, hard_statistics, m_step
+from anonpipe.methods.mixture import constraints, e_step, hard_statistics, m_step
 
 PIECE = 100_000
 TYPES = {"full": "full", "tied": "tied", "diagonal": "diag"}

@@ -1,8 +1,7 @@
 """How far the class shares of a group lie from those of the whole table.
 
-Counts are whole numbers held as float64. Results are rounded to steps of
-2^-40: equal distributions get equal figures whatever the order of the sums,
-and rounding errors decide nothing where figures are compared.
+Counts are whole numbers held as float64. Results are rounded to steps of 2^-40: equal distributions get equal figures
+whatever the order of the sums, and rounding errors decide nothing where figures are compared.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ def rounded(value: float) -> float:
 def jensen_shannon(counts: FloatArray, total: float, shares: FloatArray) -> float:
     """Jensen-Shannon divergence in base 2 of counts / total from `shares`, 0 to 1.
 
-    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, definitions 1 and 2; a
-    term of share 0 counts 0.
+    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, definitions 1 and 2; a term of share 0 counts 0.
     """
     value = 0.0
     for c in range(shares.shape[0]):
@@ -83,11 +81,6 @@ def entropy(counts: FloatArray, total: float) -> float:
 MOST_CODES = 100_000  # Counts are kept for every code up to the largest: codes beyond are meant for something else
 
 
-def _class_shares_of(classes: IntArray) -> FloatArray:
-    """Share of each class among the records, shape (n_classes,)."""
-    return np.bincount(classes) / len(classes)
-
-
 def checked_classes(
     classes: IntArray | None, shares: FloatArray | None, n_rows: int, method: str
 ) -> tuple[IntArray, FloatArray]:
@@ -109,7 +102,7 @@ def checked_classes(
             "for example by np.unique(classes, return_inverse=True)[1]"
         )
     if shares is None:
-        shares = _class_shares_of(classes)
+        shares = np.bincount(classes) / len(classes)
     shares = np.ascontiguousarray(shares, dtype=np.float64)
     if shares.ndim != 1 or not (shares >= 0).all() or abs(float(shares.sum()) - 1.0) > 1e-6:
         raise ValueError("class_shares are not the shares of the classes; give numbers from 0 that sum to 1")
@@ -140,9 +133,8 @@ CHI_SQUARE, DIVERGENCE, DISTINCT, SINGLES, ENTROPY, VARIATION, ORDERED = range(7
 def _class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares: FloatArray) -> FloatArray:
     """Figures of every group, shape (7, n_groups), for records sorted by group.
 
-    Chi-square (Li and Sarkar 2013, one term of eq. 13), Jensen-Shannon
-    divergence, number of classes, number of classes with one record, entropy,
-    total variation and ordered distance. Time O(n + n_groups·n_classes).
+    Chi-square (Li and Sarkar 2013, one term of eq. 13), Jensen-Shannon divergence, number of classes, number of classes
+    with one record, entropy, total variation and ordered distance. Time O(n + n_groups·n_classes).
     """
     n_groups = starts.shape[0] - 1
     out = np.zeros((7, n_groups))
@@ -229,8 +221,8 @@ def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArr
 
     References
     ----------
-    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, eq. 7 and 13, section 7;
-    for l-diversity and t-closeness see `constrain_classes`.
+    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, eq. 7 and 13, section 7; for l-diversity and t-closeness see
+    `constrain_classes`.
 
     Examples
     --------

@@ -23,23 +23,19 @@ class CondensationOptions(GroupingOptions):
 def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records around seeds drawn at random.
 
-    While k records are left, one of them is drawn and forms a group with the
-    k - 1 nearest to it; ties go to the lower row number. Each of the last,
-    fewer than k, joins the nearest group, measured to its centroid as it is
-    before any of them has joined: the paper names no measure, and this one
-    does not depend on their order. So groups have k records, and those that
-    are joined up to 2k - 1.
+    While k records are left, one of them is drawn and forms a group with the k - 1 nearest to it; ties go to the lower
+    row number. Each of the last, fewer than k, joins the nearest group, measured to its centroid as it is before any of
+    them has joined: the paper names no measure, and this one does not depend on their order. So groups have k records,
+    and those that are joined up to 2k - 1.
 
-    The paper's loop from 0 to s = floor(n/k) would form one group too many; s
-    are formed, as its text says.
+    The paper's loop from 0 to s = floor(n/k) would form one group too many; s are formed, as its text says.
 
     Labels are in the order of formation.
 
     References
     ----------
-    Aggarwal and Yu 2004, doi:10.1007/978-3-540-24741-8_12, static
-    condensation; Gal et al. 2014, doi:10.1016/j.jbi.2014.01.001, Algorithm 1,
-    steps 1 to 4.
+    Aggarwal and Yu 2004, doi:10.1007/978-3-540-24741-8_12, static condensation; Gal et al. 2014,
+    doi:10.1016/j.jbi.2014.01.001, Algorithm 1, steps 1 to 4.
     """
     # The first free record of a random order is any free one with the same chance.
     seeds = rng.permutation(len(features)).astype(np.int64)
@@ -67,11 +63,9 @@ METHOD = Grouping(
 def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) -> None:
     """Write the group of every record to `labels`.
 
-    `seeds` are all rows; one that has a group already is passed over. The
-    others in turn, while k records are left, form a group with the k - 1
-    nearest ones that have none. Of fewer than k left over, each joins the
-    group of the nearest centroid as it is before any of them has joined; of
-    equals the group of the lower label.
+    `seeds` are all rows; one that has a group already is passed over. The others in turn, while k records are left,
+    form a group with the k - 1 nearest ones that have none. Of fewer than k left over, each joins the group of the
+    nearest centroid as it is before any of them has joined; of equals the group of the lower label.
     """
     n = features.shape[0]
     tree = remaining_records(features, np.arange(n))

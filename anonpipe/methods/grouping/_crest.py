@@ -38,42 +38,30 @@ def crest(
 ) -> IntArray:
     """Group near records so that the classes in a group are spread as in the whole table.
 
-    A spanning tree grows from row 0 by Prim's algorithm: at each step the
-    edge from a record u in the tree to a record v outside joins that has the
-    least composite distance alpha·L + (1 - alpha)·JSD. L is the distance of
-    the two as a share of the diagonal of the box around all points; JSD is the
-    Jensen-Shannon divergence in base 2 of `class_shares` from the class
-    shares among u, v and the first b - 2 records that a breadth-first search
-    from u meets in the tree, those of the same degree of separation in order
-    of their distance to u. Then, again and again, the removable edge with the
-    least increase in weighted divergence per length is cut (see
-    `crest_partial`). Ties go to the lower row number.
+    A spanning tree grows from row 0 by Prim's algorithm: at each step the edge from a record u in the tree to a record
+    v outside joins that has the least composite distance alpha·L + (1 - alpha)·JSD. L is the distance of the two as a
+    share of the diagonal of the box around all points; JSD is the Jensen-Shannon divergence in base 2 of `class_shares`
+    from the class shares among u, v and the first b - 2 records that a breadth-first search from u meets in the tree,
+    those of the same degree of separation in order of their distance to u. Then, again and again, the removable edge
+    with the least increase in weighted divergence per length is cut (see `crest_partial`). Ties go to the lower row
+    number.
 
-    It makes groups of one class rare; it does not promise that there are
-    none. `class_disclosure` counts them, `constrain_classes` rules them out.
+    It makes groups of one class rare; it does not promise that there are none. `class_disclosure` counts them,
+    `constrain_classes` rules them out.
 
     Where the paper leaves a choice:
 
-    - The divergence of an edge changes while the tree grows around u. It is
-      taken as of the partial tree at each step, as definition 3 says. To
-      compute it once, when u joins, would fit the O(b·N²) of the text too, but
-      then it sees u's forebears only: on the diabetes data at k = 5 the
-      chi-square of eq. 13 then is 2.31 instead of 1.32, hardly less than the
-      2.46 of `crest_partial`, where table 1 has 1.37 against 2.04.
-    - The length is to be normalised to [0, 1] by scaling the columns to
-      [0, 1] and dividing "by the number of attributes". The root of that
-      number is the largest distance that can occur, and the diagonal is the
-      same for points on any scale. The number itself would make lengths
-      weigh sqrt(width) times less; the effects are alike.
+    - The divergence of an edge changes while the tree grows around u. It is taken as of the partial tree at each step,
+      as definition 3 says. To compute it once, when u joins, would fit the O(b·N²) of the text too, but then it sees
+      u's forebears only: on the diabetes data at k = 5 the chi-square of eq. 13 then is 2.31 instead of 1.32, hardly
+      less than the 2.46 of `crest_partial`, where table 1 has 1.37 against 2.04.
+    - The length is to be normalised to [0, 1] by scaling the columns to [0, 1] and dividing "by the number of
+      attributes". The root of that number is the largest distance that can occur, and the diagonal is the same for
+      points on any scale. The number itself would make lengths weigh sqrt(width) times less; the effects are alike.
 
-    With `alpha` 1 this is `crest_partial`; with 0 nearly all edges tie, which takes
-    long for thousands of records. `neighbours` is b, 2 or more; None takes k, but
-    no less than 2 and no more than 100. Labels are in the order of lowest rows.
-
-    References
-    ----------
-    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584,
-    section 4, figure 4.
+    With `alpha` 1 this is `crest_partial`; with 0 nearly all edges tie, which takes long for thousands of records.
+    `neighbours` is b, 2 or more; None takes k, but no less than 2 and no more than 100. Labels are in the order of
+    lowest rows.
 
     Examples
     --------
@@ -91,8 +79,7 @@ def crest(
     if len(features) < 2 * k:
         return np.zeros(len(features), dtype=np.int64)
     tree = class_tree(features, classes, class_shares, neighbours, alpha, diagonal(features))
-    labels: IntArray = cut_by_ratio(*tree, k, classes, class_shares)
-    return labels
+    return np.asarray(cut_by_ratio(*tree, k, classes, class_shares))
 
 
 _CREST = Grouping(
@@ -130,8 +117,8 @@ class Partial(NamedTuple):
     parent: IntArray
     child: IntArray
     sibling: IntArray
-    # hood, degree, distance: vertices of each hood by degree of separation, squared distance and row, shapes (n, b -
-    # 2); the first `filled` (n,) of them are in use
+    # hood, degree, distance: vertices of each hood by degree of separation, squared distance and row, shapes (n,
+    # b - 2); the first `filled` (n,) of them are in use
     hood: IntArray
     degree: IntArray
     distance: FloatArray
@@ -146,18 +133,14 @@ def class_tree(
 ) -> tuple[IntArray, FloatArray, IntArray]:
     """Spanning tree by Prim's algorithm with the composite distance (eq. 6): parent, length, joined.
 
-    At each step the candidate edge of least alpha·L/unit + (1 - alpha)·JSD
-    joins, both as the partial tree is then; of equals the one to the lowest
-    new row, from the lowest row inside. `length` is Euclidean.
+    At each step the candidate edge of least alpha·L/unit + (1 - alpha)·JSD joins, both as the partial tree is then; of
+    equals the one to the lowest new row, from the lowest row inside. `length` is Euclidean.
 
-    The key of a record outside is never more than its least composite
-    distance: a hood whose divergence falls lowers the keys at once, one whose
-    divergence rises leaves them, and a key is computed again only when it is
-    the smallest of all and no longer that of its edge. So every step takes
-    the edge that evaluating all of them would give. Time O(b·n²·width), as
-    about b hoods change a step and few keys are computed again; up to
-    O(n³·width) where very many keys are equal, as for records that are all
-    the same or alpha = 0. Memory O(n·(width + b + n_classes)).
+    The key of a record outside is never more than its least composite distance: a hood whose divergence falls lowers
+    the keys at once, one whose divergence rises leaves them, and a key is computed again only when it is the smallest
+    of all and no longer that of its edge. So every step takes the edge that evaluating all of them would give. Time
+    O(b·n²·width), as about b hoods change a step and few keys are computed again; up to O(n³·width) where very many
+    keys are equal, as for records that are all the same or alpha = 0. Memory O(n·(width + b + n_classes)).
     """
     n = features.shape[0]
     tree = _empty_tree(features, classes, shares, b)
@@ -189,7 +172,7 @@ def class_tree(
         inside[:, step] = features[v]
         left -= 1
         drop_outside(outside, ids, key, link, at, left)
-        _hang(tree, u, v)
+        tree.parent[v], tree.sibling[v], tree.child[u] = u, tree.child[u], v
         count = _meet(tree, v, queue, changed)
         for i in range(count):
             if _divergences(tree, changed[i], lower) and left > 0:
@@ -256,14 +239,7 @@ def _offer(
 
 @nb.njit(cache=True, nogil=True)
 def _least_composite(
-    tree: Partial,
-    v: int,
-    inside: FloatArray,
-    joined: IntArray,
-    count: int,
-    alpha: float,
-    unit: float,
-    room: FloatArray,
+    tree: Partial, v: int, inside: FloatArray, joined: IntArray, count: int, alpha: float, unit: float, room: FloatArray
 ) -> tuple[float, int]:
     """Least composite distance of v from the `count` vertices of the tree, and the vertex it comes from."""
     squared_distances(inside, count, tree.features[v], room)
@@ -277,14 +253,6 @@ def _least_composite(
             least = value
             link = u
     return least, link
-
-
-@nb.njit(cache=True, nogil=True)
-def _hang(tree: Partial, u: int, v: int) -> None:
-    """Make v the last child of u."""
-    tree.parent[v] = u
-    tree.sibling[v] = tree.child[u]
-    tree.child[u] = v
 
 
 @nb.njit(cache=True, nogil=True)
@@ -307,9 +275,8 @@ def _divergences(tree: Partial, u: int, lower: BoolArray) -> bool:
 def _meet(tree: Partial, v: int, queue: IntArray, changed: IntArray) -> int:
     """Enter the new vertex v into the hoods around it, and their owners into its own.
 
-    A breadth-first search from v that stops where neither side can take
-    vertices so far away. Writes v and the vertices whose class counts changed
-    to `changed`; how many they are.
+    A breadth-first search from v that stops where neither side can take vertices so far away. Writes v and the vertices
+    whose class counts changed to `changed`; how many they are.
     """
     most = tree.hood.shape[1]
     changed[0] = v
@@ -393,22 +360,19 @@ def crest_partial(
 ) -> IntArray:
     """Group records by a plain minimum spanning tree, cut with regard to the classes.
 
-    Again and again the removable edge of least ratio is cut: the increase in
-    weighted Jensen-Shannon divergence from the class shares of the whole
-    table (base 2) when its group falls in two, divided by its length. An edge
-    is removable where both parts have k records. Cheaper than `crest`, which
-    minds the classes in the tree as well.
+    Again and again the removable edge of least ratio is cut: the increase in weighted Jensen-Shannon divergence from
+    the class shares of the whole table (base 2) when its group falls in two, divided by its length. An edge is
+    removable where both parts have k records. Cheaper than `crest`, which minds the classes in the tree as well.
 
-    Where no class is lost or won many ratios are 0: of equal ratios the longer
-    edge, then the one to the lower row number is cut first. An edge of length
-    0 is cut only where no other is removable.
+    Where no class is lost or won many ratios are 0: of equal ratios the longer edge, then the one to the lower row
+    number is cut first. An edge of length 0 is cut only where no other is removable.
 
     Labels are in the order of lowest rows.
 
     References
     ----------
-    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584,
-    section 4, eq. 7 and 9, and section 6, "partial CAMP-CREST".
+    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584, section 4, eq. 7 and 9, and section 6,
+    "partial CAMP-CREST".
 
     Examples
     --------
@@ -420,8 +384,7 @@ def crest_partial(
     """
     if len(features) < 2 * k:
         return np.zeros(len(features), dtype=np.int64)
-    labels: IntArray = cut_by_ratio(*shortest_tree(features), k, classes, class_shares)
-    return labels
+    return np.asarray(cut_by_ratio(*shortest_tree(features), k, classes, class_shares))
 
 
 _CREST_PARTIAL = Grouping(

@@ -55,10 +55,9 @@ def _fulfils(counts: FloatArray, total: float, limits: Limits) -> bool:
 def _merge_groups(means: FloatArray, sizes: FloatArray, counts: FloatArray, limits: Limits) -> IntArray:
     """For each group the lowest number among those it is merged with, shape (n_groups,).
 
-    `means` (width, n_groups), `sizes` (n_groups,) and `counts`
-    (n_groups, n_classes) are overwritten. The smallest group that breaks the
-    limits, of equals the one of lowest number, is merged with another until
-    none is left; `_partner` says with which.
+    `means` (width, n_groups), `sizes` (n_groups,) and `counts` (n_groups, n_classes) are overwritten. The smallest
+    group that breaks the limits, of equals the one of lowest number, is merged with another until none is left;
+    `_partner` says with which.
     """
     n_groups = sizes.shape[0]
     ids = np.arange(n_groups)
@@ -111,10 +110,9 @@ def _partner(
 ) -> int:
     """Place of the group that raises the within-group scatter least when group a takes it in.
 
-    Groups that mend a come first, but for a group that brings it nearer to
-    the limits for less than `HELP` of the scatter: without these, one large
-    group in the right shares would take in all the others one by one. Where
-    there is neither, any group will do; of equals the lowest number.
+    Groups that mend a come first, but for a group that brings it nearer to the limits for less than `HELP` of the
+    scatter: without these, one large group in the right shares would take in all the others one by one. Where there is
+    neither, any group will do; of equals the lowest number.
     """
     squared_distances(means, left, means[:, a].copy(), costs)
     for g in range(left):
@@ -176,29 +174,24 @@ def constrain_classes(
 ) -> IntArray:
     """Merge groups of any grouping until every one is l-diverse and t-close.
 
-    The smallest group that breaks a limit, of equals the one of lowest label,
-    is merged with the group that raises the within-group scatter least
-    (Ward's criterion) among those with which it keeps the limits, or with one
-    that brings it nearer to them where that costs less than a tenth; with any
-    where there is neither. So until no group breaks a limit. Mixtures of groups
-    that keep the limits keep them too, but a mixture with one that does not
-    may break them: it is then merged further. All records in one group keep
-    the limits, or the call is refused before anything is merged.
+    The smallest group that breaks a limit, of equals the one of lowest label, is merged with the group that raises the
+    within-group scatter least (Ward's criterion) among those with which it keeps the limits, or with one that brings it
+    nearer to them where that costs less than a tenth; with any where there is neither. So until no group breaks a
+    limit. Mixtures of groups that keep the limits keep them too, but a mixture with one that does not may break them:
+    it is then merged further. All records in one group keep the limits, or the call is refused before anything is
+    merged.
 
-    Merging with the nearest group whatever its classes, as is usual, makes
-    much larger groups, since near groups are alike in class: MDAV groups of
-    3 records of the diabetes data made 0.3-close lose 23 % instead of 30 %.
+    Merging with the nearest group whatever its classes, as is usual, makes much larger groups, since near groups are
+    alike in class: MDAV groups of 3 records of the diabetes data made 0.3-close lose 23 % instead of 30 %.
 
-    Time O(wrong groups · groups · (width + n_classes)), memory
-    O(n_rows + groups·(width + n_classes)).
+    Time O(wrong groups · groups · (width + n_classes)), memory O(n_rows + groups·(width + n_classes)).
 
     Shapes: features (n_rows, width); labels (n_rows,); classes (n_rows,).
 
     References
     ----------
-    Machanavajjhala, Gehrke, Kifer and Venkitasubramaniam 2006,
-    doi:10.1109/ICDE.2006.1 (l-diversity); Li, Li and Venkatasubramanian 2007,
-    doi:10.1109/ICDE.2007.367856 (t-closeness, section 5 for the distances).
+    Machanavajjhala, Gehrke, Kifer and Venkitasubramaniam 2006, doi:10.1109/ICDE.2006.1 (l-diversity); Li, Li and
+    Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856 (t-closeness, section 5 for the distances).
 
     Examples
     --------

@@ -118,16 +118,13 @@ class KdTreeOptions(GroupingOptions):
 def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by halving them at medians until a group has fewer than 2k.
 
-    Each part of 2k or more records is split by rank on the column of largest
-    variance among them, floor(n/2) records to the lower half. Records that
-    tie at the median are divided in row order, of columns that tie the first
-    is taken. So groups have k to 2k - 1 records whatever the ties.
+    Each part of 2k or more records is split by rank on the column of largest variance among them, floor(n/2) records to
+    the lower half. Records that tie at the median are divided in row order, of columns that tie the first is taken. So
+    groups have k to 2k - 1 records whatever the ties.
 
-    The authors scale the columns first; here the variance is that of the
-    points as given.
+    The authors scale the columns first; here the variance is that of the points as given.
     """
-    labels: IntArray = _median_groups(features, k, np.zeros(len(features), dtype=np.int64), np.ones(1), 1.0)
-    return labels
+    return np.asarray(_median_groups(features, k, np.zeros(len(features), dtype=np.int64), np.ones(1), 1.0))
 
 
 _KD_TREE = Grouping(
@@ -160,22 +157,19 @@ def class_kd_tree(
 ) -> IntArray:
     """Group records like `kd_tree`, on columns that leave the classes mixed.
 
-    Each part is split on the column of least alpha·(1 - s) + (1 - alpha)·D,
-    with s its standard deviation among the part's records as a share of the
-    largest, and D the weighted Jensen-Shannon divergence (base 2) of
-    `class_shares` from its halves.
+    Each part is split on the column of least alpha·(1 - s) + (1 - alpha)·D, with s its standard deviation among the
+    part's records as a share of the largest, and D the weighted Jensen-Shannon divergence (base 2) of `class_shares`
+    from its halves.
 
-    The median fixes the halves of a column, so that the classes can be minded
-    only as far as there are columns to choose from: the effect is much less
-    than that of `crest` or `class_mdav`, and so is the price.
+    The median fixes the halves of a column, so that the classes can be minded only as far as there are columns to
+    choose from: the effect is much less than that of `crest` or `class_mdav`, and so is the price.
 
     With `alpha` 1 this is `kd_tree`.
 
     References
     ----------
-    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584,
-    section 8 proposes to mind classes in the method of their 2006 paper,
-    doi:10.1109/TKDE.2006.136; the rule here is this project's.
+    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584, section 8 proposes to mind classes in the
+    method of their 2006 paper, doi:10.1109/TKDE.2006.136; the rule here is this project's.
 
     Examples
     --------
@@ -186,8 +180,7 @@ def class_kd_tree(
     >>> class_kd_tree(features, 2, classes=np.array([0, 0, 1, 1]), alpha=0.2, **options).tolist()
     [0, 1, 0, 1]
     """
-    labels: IntArray = _median_groups(features, k, classes, class_shares, checked_alpha(alpha))
-    return labels
+    return np.asarray(_median_groups(features, k, classes, class_shares, checked_alpha(alpha)))
 
 
 _CLASS_KD_TREE = Grouping(

@@ -38,9 +38,8 @@ def count_groups(labels: IntArray, n_rows: int, k: int, source: str) -> IntArray
 def information_loss(features: FloatArray, labels: IntArray) -> float:
     """Share of the total scatter that lies inside groups, in percent: 100 · SSE / SST.
 
-    SSE adds the squared distances of records to their group's mean, SST those
-    to the mean of all. The figure depends on the scale of the columns: say
-    which one it was measured on (usually z-scores).
+    SSE adds the squared distances of records to their group's mean, SST those to the mean of all. The figure depends on
+    the scale of the columns: say which one it was measured on (usually z-scores).
 
     Shapes: features (n_rows, width); labels (n_rows,).
 
@@ -98,25 +97,22 @@ def scatter_in_groups(features: FloatArray, order: IntArray, starts: IntArray) -
 def information_loss_bound(features: FloatArray, k: int) -> float:
     """Percentage below which no grouping with k or more records in each group can go.
 
-    100 / SST · Σ_i s_i / (2k), where s_i is the sum of the k - 1 smallest
-    squared distances from record i to other records of the whole table. No
-    grouping need reach it.
+    100 / SST · Σ_i s_i / (2k), where s_i is the sum of the k - 1 smallest squared distances from record i to other
+    records of the whole table. No grouping need reach it.
 
-    In a group of m >= k records SSE = Σ_i Σ_j |x_i - x_j|² / (2m), and for each
-    i the m - 1 terms with j other than i sum to s_i (m - 1)/(k - 1) or more,
-    since the mean of the smallest k - 1 of any distances is not above the mean
-    of more of them. Since (m - 1)/(m (k - 1)) >= 1/k, the group loses Σ_i s_i / (2k) or more.
+    In a group of m >= k records SSE = Σ_i Σ_j |x_i - x_j|² / (2m), and for each i the m - 1 terms with j other than i
+    sum to s_i (m - 1)/(k - 1) or more, since the mean of the smallest k - 1 of any distances is not above the mean of
+    more of them. Since (m - 1)/(m (k - 1)) >= 1/k, the group loses Σ_i s_i / (2k) or more.
 
-    The bound depends on the scale of the columns as `information_loss` does:
-    compare figures of the same points, usually z-scores. The result is rounded
-    down by more than all rounding errors of the computation, about 1e-14 of it.
+    The bound depends on the scale of the columns as `information_loss` does: compare figures of the same points,
+    usually z-scores. The result is rounded down by more than all rounding errors of the computation, about 1e-14 of it.
 
     Shapes: features (n_rows, width).
 
     Notes
     -----
-    Neighbours are exact. Memory is linear in the rows; time grows by less than
-    their square, with few columns much less.
+    Neighbours are exact. Memory is linear in the rows; time grows by less than their square, with few columns much
+    less.
 
     Examples
     --------
@@ -136,9 +132,8 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
     if total <= 0.0:
         return 0.0
     inside = float(_nearest_sums(features, k).sum())
-    # Every term is rounded about 3 + width times, and then added in two sums of
-    # at most 64 + log2(n) and k + 64 + log2(n) levels. A mean that is rounded
-    # makes `total` larger and so the bound lower.
+    # Every term is rounded about 3 + width times, and then added in two sums of at most 64 + log2(n) and
+    # k + 64 + log2(n) levels. A mean that is rounded makes `total` larger and so the bound lower.
     roundings = 2 * (features.shape[1] + 3) + k + 2 * (64 + len(features).bit_length())
     bound: float = 100.0 * inside / (2 * k) / total * (1.0 - roundings * float(np.finfo(np.float64).eps))
     return bound
@@ -151,9 +146,8 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
 def _nearest_sums(features: FloatArray, k: int) -> FloatArray:
     """Sum of the squared distances of each record to its k - 1 nearest others, shape (n_rows,).
 
-    A record is at distance zero from itself, so that the k smallest distances
-    with its own have the same sum as the k - 1 smallest to others, whatever
-    duplicates there are.
+    A record is at distance zero from itself, so that the k smallest distances with its own have the same sum as the
+    k - 1 smallest to others, whatever duplicates there are.
     """
     n = features.shape[0]
     tree = remaining_records(features, np.arange(n))
@@ -200,9 +194,8 @@ class LossBound:
 def bound_from_distances(distances: FloatArray, k: int, n_rows: int, total_scatter: float) -> LossBound:
     """The lower bound from the k smallest squared distances of records to all records, themselves included.
 
-    That of `information_loss_bound`, whose sum over all records is estimated
-    from a random sample of them; missing a rare outlier makes the bound
-    smaller, not wrong.
+    That of `information_loss_bound`, whose sum over all records is estimated from a random sample of them; missing a
+    rare outlier makes the bound smaller, not wrong.
     """
     if total_scatter <= 0.0 or k < 2:
         return LossBound(0.0, None)

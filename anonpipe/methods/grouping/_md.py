@@ -18,7 +18,7 @@ from anonpipe.kernels.remaining import (
     take_rows,
     tidied,
 )
-from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink
+from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink, with_rest
 from anonpipe.methods.grouping._options import GroupingOptions, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
@@ -50,9 +50,8 @@ def _most_distant(
 ) -> int:
     """Bring the record with the furthest partner to the root of the heap; how many entries it has left.
 
-    `bounds` are upper bounds of the squared distance of each record to those
-    that remain. A distance once computed stays one while records leave, and is
-    exact while its partner is there; so only a record that comes to the root
+    `bounds` are upper bounds of the squared distance of each record to those that remain. A distance once computed
+    stays one while records leave, and is exact while its partner is there; so only a record that comes to the root
     without such a partner is looked at again. Of equals the lowest row wins.
     """
     while True:
@@ -119,38 +118,27 @@ class MdOptions(GroupingOptions):
 def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by maximum distance.
 
-    While 2k or more records remain, the two most distant ones each form a
-    group with their k - 1 nearest, the one further from the mean of the
-    remaining first. k to 2k - 1 records that remain form one more group; fewer
-    than k all join the group whose mean is nearest to theirs, so that only one
-    group is larger than k. Ties go to the lower row number, of groups to the
-    one formed earlier.
+    While 2k or more records remain, the two most distant ones each form a group with their k - 1 nearest, the one
+    further from the mean of the remaining first. k to 2k - 1 records that remain form one more group; fewer than k all
+    join the group whose mean is nearest to theirs, so that only one group is larger than k. Ties go to the lower row
+    number, of groups to the one formed earlier.
 
-    The two groups can want the same records, and the papers do not say which
-    one chooses first. The one further out does here, because its record has
-    fewer near ones: on the Tarragona table (z-scores) that gives 16.98336 %
-    and 22.5272 % at k = 3 and 5, the other order 16.98350 % and 22.9355 %. The
-    order by row number would depend on how the table is sorted.
+    The two groups can want the same records, and the papers do not say which one chooses first. The one further out
+    does here, because its record has fewer near ones: on the Tarragona table (z-scores) that gives 16.98336 % and
+    22.5272 % at k = 3 and 5, the other order 16.98350 % and 22.9355 %. The order by row number would depend on how the
+    table is sorted.
 
-    Published figures named "M-d" (Tarragona 16.63, 19.66, 24.50, 38.58 %) are
-    not of this method: they belong to a spanning-tree partition whose large
-    parts are split by `diameter_fixed`. Figures of "MD-MHM" (16.9829, 22.5269,
-    33.1834 % at k = 3, 5, 10), which refines this method's groups, lie just
-    below those found here (16.9834, 22.5272, 33.1834 %).
+    Published figures named "M-d" (Tarragona 16.63, 19.66, 24.50, 38.58 %) are not of this method: they belong to a
+    spanning-tree partition whose large parts are split by `diameter_fixed`. Figures of "MD-MHM" (16.9829, 22.5269,
+    33.1834 % at k = 3, 5, 10), which refines this method's groups, lie just below those found here (16.9834, 22.5272,
+    33.1834 %).
 
     Notes
     -----
-    As published, a search of all pairs in every round takes O(n³/k) steps.
-    Here each record keeps an upper bound of its distance to the others, and
-    only those whose bound leads are looked at again: the groups are the same.
+    As published, a search of all pairs in every round takes O(n³/k) steps. Here each record keeps an upper bound of its
+    distance to the others, and only those whose bound leads are looked at again: the groups are the same.
     """
-    labels = _maximum_distance_groups(features, k)
-    remaining = np.flatnonzero(labels < 0)
-    if len(remaining) >= k:
-        labels[remaining] = labels.max() + 1
-    else:
-        _join_together(features, labels)
-    return labels
+    return with_rest(features, _maximum_distance_groups(features, k), k, _join_together)
 
 
 _MD = Grouping(
@@ -173,17 +161,10 @@ class DiameterFixedOptions(GroupingOptions):
 def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by maximum distance, each of the last ones by itself.
 
-    As `md` but for the end: of fewer than k records that remain, each joins
-    the group whose mean is nearest to it. The means do not move when records
-    join, so that their order decides nothing.
+    As `md` but for the end: of fewer than k records that remain, each joins the group whose mean is nearest to it. The
+    means do not move when records join, so that their order decides nothing.
     """
-    labels = _maximum_distance_groups(features, k)
-    remaining = np.flatnonzero(labels < 0)
-    if len(remaining) >= k:
-        labels[remaining] = labels.max() + 1
-    else:
-        join_nearest(features, labels)
-    return labels
+    return with_rest(features, _maximum_distance_groups(features, k), k, join_nearest)
 
 
 _DIAMETER_FIXED = Grouping(
@@ -206,28 +187,21 @@ class PairwiseSystematicOptions(GroupingOptions):
 def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records from both ends of an order, two groups a round.
 
-    Records are sorted by the sum over columns of value minus column mean
-    (equation 4), equal ones by row number. While 3k or more remain, the first
-    and the last remaining record each form a group of k, the first one before
-    the other. Of 2k to 3k - 1 that remain the first forms a group and the
-    others another; fewer than 2k form one group. A group takes, one by one,
-    the remaining record that adds least to its sum of squares; ties go to the
-    lower row number.
+    Records are sorted by the sum over columns of value minus column mean (equation 4), equal ones by row number. While
+    3k or more remain, the first and the last remaining record each form a group of k, the first one before the other.
+    Of 2k to 3k - 1 that remain the first forms a group and the others another; fewer than 2k form one group. A group
+    takes, one by one, the remaining record that adds least to its sum of squares; ties go to the lower row number.
 
-    "The k - 1 nearest" of the algorithm's steps could also mean nearest to the
-    seed; the text says "chosen in such a way that the inclusion of these
-    records causes less SSE", and that reading is nearer to the published
-    figures too: on Tarragona (raw columns) 5.493, 8.335, 10.888 and 16.999 %
-    at k = 3, 4, 5, 10 against the published 5.494, 8.329, 10.875 and 17.012;
-    nearest to the seed gives 5.343, 8.158, 10.786 and 14.801. No reading tried
-    gives the published figures exactly. The two seeds of a round are chosen
-    together, so that the first group cannot take the other's seed; if it could,
-    one of the eight figures here would change in the fourth digit.
+    "The k - 1 nearest" of the algorithm's steps could also mean nearest to the seed; the text says "chosen in such a
+    way that the inclusion of these records causes less SSE", and that reading is nearer to the published figures too:
+    on Tarragona (raw columns) 5.493, 8.335, 10.888 and 16.999 % at k = 3, 4, 5, 10 against the published 5.494, 8.329,
+    10.875 and 17.012; nearest to the seed gives 5.343, 8.158, 10.786 and 14.801. No reading tried gives the published
+    figures exactly. The two seeds of a round are chosen together, so that the first group cannot take the other's seed;
+    if it could, one of the eight figures here would change in the fourth digit.
 
-    The published figures are of the raw columns, where two large ones decide
-    nearly everything, and stand in the paper beside those of other methods on
-    z-scores. On z-scores this method loses 17.265, 19.405, 22.745 and 37.361 %,
-    about what MDAV loses at small k and more at k = 10.
+    The published figures are of the raw columns, where two large ones decide nearly everything, and stand in the paper
+    beside those of other methods on z-scores. On z-scores this method loses 17.265, 19.405, 22.745 and 37.361 %, about
+    what MDAV loses at small k and more at k = 10.
     """
     key = np.zeros(len(features))
     for column in features.T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import numba as nb
@@ -152,6 +153,16 @@ def k_nearest(distances: FloatArray, count: int, ids: IntArray, nearest: IntArra
     nearest[:] = np.sort(nearest)[::-1]
 
 
+def with_rest(features: FloatArray, labels: IntArray, k: int, join: Callable[[FloatArray, IntArray], None]) -> IntArray:
+    """The labels once k or more records that remain (-1) have formed a group, or fewer have joined others."""
+    remaining = np.flatnonzero(labels < 0)
+    if len(remaining) >= k:
+        labels[remaining] = labels.max() + 1
+    else:
+        join(features, labels)
+    return labels
+
+
 class MdavOptions(GroupingOptions):
     """Maximum distance to average vector."""
 
@@ -161,34 +172,24 @@ class MdavOptions(GroupingOptions):
 def mdav(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV.
 
-    While 2k or more records remain: r is the record furthest from their mean,
-    s the record furthest from r; r and its k - 1 nearest form a group, then s
-    and its k - 1 nearest among the others. k to 2k - 1 records that remain
-    form one more group; fewer than k join the groups whose means are nearest.
-    Ties go to the lower row number, of groups to the one formed earlier.
+    While 2k or more records remain: r is the record furthest from their mean, s the record furthest from r; r and its
+    k - 1 nearest form a group, then s and its k - 1 nearest among the others. k to 2k - 1 records that remain form one
+    more group; fewer than k join the groups whose means are nearest. Ties go to the lower row number, of groups to the
+    one formed earlier.
 
-    Several variants go by this name. This is the one that Kabir and Wang
-    describe, and that Lin et al. improve to MDAV-1; `mdav_generic` stops at 3k.
-    The text leaves open whether a mean moves when a record joins. Here it does
-    not, so that the order of the last records decides nothing. On the
-    Tarragona table (z-scores) all of row order or nearest first, means moving
-    or not, give the published 19.545786 % (k = 4) and 22.461282 % (k = 5).
+    Several variants go by this name. This is the one that Kabir and Wang describe, and that Lin et al. improve to
+    MDAV-1; `mdav_generic` stops at 3k. The text leaves open whether a mean moves when a record joins. Here it does not,
+    so that the order of the last records decides nothing. On the Tarragona table (z-scores) all of row order or nearest
+    first, means moving or not, give the published 19.545786 % (k = 4) and 22.461282 % (k = 5).
 
     Notes
     -----
-    The groups are those of a loop over all remaining records, ties included.
-    Bounds of small boxes of near records tell which of them a search can leave
-    out (`anonpipe.kernels.remaining`): with ten columns that have something to
-    do with each other, time then grows with about the rows to the power of
-    1.5 instead of 2. With many unrelated columns it stays the plain loop.
+    The groups are those of a loop over all remaining records, ties included. Bounds of small boxes of near records tell
+    which of them a search can leave out (`anonpipe.kernels.remaining`): with ten columns that have something to do with
+    each other, time then grows with about the rows to the power of 1.5 instead of 2. With many unrelated columns it
+    stays the plain loop.
     """
-    labels = pairs_of_groups(features, k, 2 * k)
-    remaining = np.flatnonzero(labels < 0)
-    if len(remaining) >= k:
-        labels[remaining] = labels.max() + 1
-    else:
-        join_nearest(features, labels)
-    return labels
+    return with_rest(features, pairs_of_groups(features, k, 2 * k), k, join_nearest)
 
 
 _MDAV = Grouping(
@@ -211,11 +212,9 @@ class MdavGenericOptions(GroupingOptions):
 def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-generic.
 
-    While 3k or more records remain, two groups a round as in `mdav`. Of 2k to
-    3k - 1 that remain, the one furthest from their mean and its k - 1 nearest
-    form a group and the others another; fewer than 2k form one group. So all
-    groups have k records but the last, which has up to 2k - 1. Ties go to the
-    lower row number.
+    While 3k or more records remain, two groups a round as in `mdav`. Of 2k to 3k - 1 that remain, the one furthest from
+    their mean and its k - 1 nearest form a group and the others another; fewer than 2k form one group. So all groups
+    have k records but the last, which has up to 2k - 1. Ties go to the lower row number.
     """
     labels = pairs_of_groups(features, k, 3 * k)
     label = labels.max() + 1
@@ -247,17 +246,13 @@ class Mdav1Options(GroupingOptions):
 def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-1.
 
-    Two groups a round as in `mdav` while 2k or more records remain. Of k to
-    2k - 1 that remain, the one furthest from their mean and its k - 1 nearest
-    form a group. The others, fewer than k, join the groups whose means are
-    nearest. Ties go to the lower row number, of groups to the one formed
-    earlier. No group can pass 2k - 1 records.
+    Two groups a round as in `mdav` while 2k or more records remain. Of k to 2k - 1 that remain, the one furthest from
+    their mean and its k - 1 nearest form a group. The others, fewer than k, join the groups whose means are nearest.
+    Ties go to the lower row number, of groups to the one formed earlier. No group can pass 2k - 1 records.
 
-    The means do not move when records join them, so that the order of the last
-    records decides nothing. On the Tarragona table (z-scores, k = 10) this
-    gives the published 33.192358 %, and so do moving means in row order; the
-    outermost record first with moving means gives 33.192336 % and is not what
-    was published.
+    The means do not move when records join them, so that the order of the last records decides nothing. On the
+    Tarragona table (z-scores, k = 10) this gives the published 33.192358 %, and so do moving means in row order; the
+    outermost record first with moving means gives 33.192336 % and is not what was published.
     """
     labels = pairs_of_groups(features, k, 2 * k)
     remaining = np.flatnonzero(labels < 0)
@@ -288,29 +283,23 @@ class VMdavOptions(GroupingOptions):
 def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: float = 0.2) -> IntArray:
     """Group records by V-MDAV: groups of k that grow where the data are dense.
 
-    While k or more records remain, the one furthest from the mean of the whole
-    table and its k - 1 nearest form a group. Then, up to 2k - 1 records: e is
-    the remaining record nearest to any member of the group, at distance d_in,
-    and d_out its distance to the nearest other remaining record; e joins if
-    d_in < gamma · d_out, else the group is closed. The last records, fewer
-    than k, join the groups whose means are nearest; means do not move when
-    they do. Ties go to the lower row number, of groups to the one formed
-    earlier.
+    While k or more records remain, the one furthest from the mean of the whole table and its k - 1 nearest form a
+    group. Then, up to 2k - 1 records: e is the remaining record nearest to any member of the group, at distance d_in,
+    and d_out its distance to the nearest other remaining record; e joins if d_in < gamma · d_out, else the group is
+    closed. The last records, fewer than k, join the groups whose means are nearest; means do not move when they do.
+    Ties go to the lower row number, of groups to the one formed earlier.
 
-    The mean is computed once, of all records, which is one of the method's
-    savings over MDAV; so gamma = 0 gives groups of k like `cbfs`, but not
-    the same. Where one record remains it has no d_out and joins at the end.
-    The last records may join a group that has grown, which then has up to
-    3k - 2 records: the method has no rule against that.
+    The mean is computed once, of all records, which is one of the method's savings over MDAV; so gamma = 0 gives groups
+    of k like `cbfs`, but not the same. Where one record remains it has no d_out and joins at the end. The last records
+    may join a group that has grown, which then has up to 3k - 2 records: the method has no rule against that.
 
-    A `gamma` of 0 never grows a group. The authors find about 0.2 best for
-    scattered data and about 1.1 for data in clusters.
+    A `gamma` of 0 never grows a group. The authors find about 0.2 best for scattered data and about 1.1 for data in
+    clusters.
 
     References
     ----------
-    Solanas and Martínez-Ballesté 2006, V-MDAV: a multivariate microaggregation
-    with variable group size, COMPSTAT 2006; as described by Kabir and Wang
-    2010, doi:10.1109/ICDM.2010.111, section IV.
+    Solanas and Martínez-Ballesté 2006, V-MDAV: a multivariate microaggregation with variable group size, COMPSTAT 2006;
+    as described by Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV.
     """
     if not (gamma >= 0.0 and math.isfinite(gamma)):
         raise ValueError(f"gamma is {gamma}; give a number from 0 on, 0.2 for scattered and 1.1 for clustered data")
@@ -326,7 +315,7 @@ _V_MDAV = Grouping(
     reference="Solanas and Martínez-Ballesté 2006; Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV",
     cost="time O(n²·w) at worst, memory O(n·w)",
     about={
-        "gamma": "how readily a group grows, a ratio of distances: 0.2 (default) for scattered data, 1.1 for clusters",
+        "gamma": "how readily a group grows, a ratio of distances: 0.2 (default) for scattered data, 1.1 for clusters"
     },
     sizes="k to 2k-1; up to 3k-2 where the last fewer than k records join",
     largest=lambda k: max(k, 3 * k - 2),
@@ -400,12 +389,10 @@ class CbfsOptions(GroupingOptions):
 def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records one group at a time, from the outside in.
 
-    While k or more records remain, the one furthest from the mean of those
-    that remain and its k - 1 nearest form a group. The last ones, fewer than
-    k, join the groups whose means are nearest; those means are of the k first
-    records and do not move, so that the order of the last records decides
-    nothing. Ties go to the lower row number, of groups to the one formed
-    earlier.
+    While k or more records remain, the one furthest from the mean of those that remain and its k - 1 nearest form a
+    group. The last ones, fewer than k, join the groups whose means are nearest; those means are of the k first records
+    and do not move, so that the order of the last records decides nothing. Ties go to the lower row number, of groups
+    to the one formed earlier.
     """
     labels = _single_groups(features, k)
     join_nearest(features, labels)
@@ -441,25 +428,21 @@ def class_mdav(
 ) -> IntArray:
     """Group records by MDAV whose groups are filled by distance and classes.
 
-    Groups form as in `mdav_generic`: around the record r furthest from the
-    mean and around s furthest from r while 3k records are left, then one
-    around r, and the rest. But only a group's first record is the nearest.
-    Each of the k - 1 others is the record of least alpha·L + (1 - alpha)·JSD,
-    with L its distance to r (or s) as a share of the diagonal of the box
-    around all points and JSD the Jensen-Shannon divergence (base 2) of
-    `class_shares` from the group with it. Ties go to the lower row number.
+    Groups form as in `mdav_generic`: around the record r furthest from the mean and around s furthest from r while 3k
+    records are left, then one around r, and the rest. But only a group's first record is the nearest. Each of the k - 1
+    others is the record of least alpha·L + (1 - alpha)·JSD, with L its distance to r (or s) as a share of the diagonal
+    of the box around all points and JSD the Jensen-Shannon divergence (base 2) of `class_shares` from the group with
+    it. Ties go to the lower row number.
 
-    The last group takes what is left: records of the class that the others
-    had no use for, from wherever they are. It is the one that may hold one
-    class only.
+    The last group takes what is left: records of the class that the others had no use for, from wherever they are. It
+    is the one that may hold one class only.
 
     With `alpha` 1 the groups are those of `mdav_generic`.
 
     References
     ----------
-    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584,
-    section 8 proposes to carry their eq. 6 over to other methods; the rule
-    here is this project's.
+    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584, section 8 proposes to carry their eq. 6
+    over to other methods; the rule here is this project's.
 
     Examples
     --------
@@ -470,8 +453,7 @@ def class_mdav(
     [0, 2, 0, 2, 1, 1]
     """
     alpha = checked_alpha(alpha)
-    labels: IntArray = _mixed_groups(features, k, classes, class_shares, alpha, diagonal(features))
-    return labels
+    return np.asarray(_mixed_groups(features, k, classes, class_shares, alpha, diagonal(features)))
 
 
 _CLASS_MDAV = Grouping(
@@ -496,8 +478,8 @@ def _mixed_groups(
 ) -> IntArray:
     """Group of each record, shape (n,); `anonpipe.methods.grouping.METHODS["class_mdav"]` says by which rule.
 
-    The records still to be grouped are the first `left` of `columns`; one that
-    leaves is overwritten by the last. Ties are broken by row number.
+    The records still to be grouped are the first `left` of `columns`; one that leaves is overwritten by the last. Ties
+    are broken by row number.
     """
     n = features.shape[0]
     ids = np.arange(n)

@@ -23,44 +23,35 @@ class MuApproxOptions(GroupingOptions):
 def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by growing a forest and cutting its trees.
 
-    1. Every record is a tree. While a tree has fewer than k records, its root
-       (the one record without a link of its own) is linked to the nearest
-       record of another tree.
-    2. A tree of s > max(2k - 1, 3k - 5) records is cut in two of k or more.
-       From a candidate vertex u let v be the top of the largest branch, of b
-       records. If s - b < k - 1, v becomes the candidate. Otherwise the cut
-       is between u and v if b >= k and s - b >= k; if s - b = k - 1, v goes
-       with the smaller part; if b = k - 1, u goes with the branch of v; and
-       else branches of u are put together until they have k - 1 records, and
-       u goes where one is missing. A Steiner vertex takes the place of a
-       vertex whose branches would fall apart.
-    3. Of a part of 2k or more, the record furthest from its centroid and its
-       k - 1 nearest are a group, and the rest is another.
+    1. Every record is a tree. While a tree has fewer than k records, its root (the one record without a link of its
+       own) is linked to the nearest record of another tree.
+    2. A tree of s > max(2k - 1, 3k - 5) records is cut in two of k or more. From a candidate vertex u let v be the top
+       of the largest branch, of b records. If s - b < k - 1, v becomes the candidate. Otherwise the cut is between u
+       and v if b >= k and s - b >= k; if s - b = k - 1, v goes with the smaller part; if b = k - 1, u goes with the
+       branch of v; and else branches of u are put together until they have k - 1 records, and u goes where one is
+       missing. A Steiner vertex takes the place of a vertex whose branches would fall apart.
+    3. Of a part of 2k or more, the record furthest from its centroid and its k - 1 nearest are a group, and the rest is
+       another.
 
     So groups have k to 2k - 1 records. Time is quadratic, memory linear.
 
-    The paper says "any tree" and "any vertex", and the loss depends on the
-    choice. Here records are passed in the order of their values (by the first
-    column, of equals by the second, ...), again and again, and each that is
-    the root of a small tree is linked on its turn; the candidate is the vertex
-    that came last into the tree's part: the latest Steiner vertex, else the
-    last record in that order. So the groups are the same in whatever order the
-    rows come, but for equal records, which may change places. On the z-scores of the Tarragona table this gives a
-    loss of 17.10, 20.21, 26.00 and 39.37 % at k = 3, 4, 5 and 10; published
-    are 17.10, 20.51, 26.04 and 38.80 %. Sixty random orders of the trees gave
-    17.0-19.3, 19.7-25.4, 23.8-30.3 and 35.1-47.7 %, so that the two
-    differences, of 1.5 %, are well within what the open choice does.
+    The paper says "any tree" and "any vertex", and the loss depends on the choice. Here records are passed in the order
+    of their values (by the first column, of equals by the second, ...), again and again, and each that is the root of a
+    small tree is linked on its turn; the candidate is the vertex that came last into the tree's part: the latest
+    Steiner vertex, else the last record in that order. So the groups are the same in whatever order the rows come, but
+    for equal records, which may change places. On the z-scores of the Tarragona table this gives a loss of 17.10,
+    20.21, 26.00 and 39.37 % at k = 3, 4, 5 and 10; published are 17.10, 20.51, 26.04 and 38.80 %. Sixty random orders
+    of the trees gave 17.0-19.3, 19.7-25.4, 23.8-30.3 and 35.1-47.7 %, so that the two differences, of 1.5 %, are well
+    within what the open choice does.
 
-    The paper's counts also assume that u and v are records. A Steiner vertex
-    counts for nothing: where v is one and s - b = k - 1, it becomes the
-    candidate; where u is one, no vertex can fill a part up, and a tree for
-    which nothing fits goes to step 3 as it is, which is then repeated.
+    The paper's counts also assume that u and v are records. A Steiner vertex counts for nothing: where v is one and
+    s - b = k - 1, it becomes the candidate; where u is one, no vertex can fill a part up, and a tree for which nothing
+    fits goes to step 3 as it is, which is then repeated.
 
     References
     ----------
-    Domingo-Ferrer, Sebé and Solanas 2008, doi:10.1016/j.camwa.2007.04.034;
-    forest and cuts are those of Aggarwal et al. 2005, "Approximation
-    algorithms for k-anonymity", J. Privacy Technology.
+    Domingo-Ferrer, Sebé and Solanas 2008, doi:10.1016/j.camwa.2007.04.034; forest and cuts are those of Aggarwal et al.
+    2005, "Approximation algorithms for k-anonymity", J. Privacy Technology.
     """
     by_value = np.lexsort(features.T[::-1])
     ordered = np.ascontiguousarray(features[by_value])
@@ -85,17 +76,16 @@ METHOD = Grouping(
 
 
 # --- Cutting trees into parts of k and more records -------------------------------------------------------------------
-# The vertices of a tree are given as an ascending array. Those under n_rows are
-# records. Higher ones are Steiner vertices: each stands where a record was that
-# went to the other part of a cut, holds that record's branches together and
-# counts for nothing.
+# The vertices of a tree are given as an ascending array. Those under n_rows are records. Higher ones are Steiner
+# vertices: each stands where a record was that went to the other part of a cut, holds that record's branches together
+# and counts for nothing.
 
 
 class Links(NamedTuple):
     """How vertices hang together, an entry a vertex.
 
-    `_root_at` keeps all but `inside`, which tells the two parts of a cut apart.
-    `sizes` counts the records in the branch of a vertex, itself included.
+    `_root_at` keeps all but `inside`, which tells the two parts of a cut apart. `sizes` counts the records in the
+    branch of a vertex, itself included.
     """
 
     parent: IntArray
@@ -242,9 +232,8 @@ def _move_children(old: int, steiner: int, links: Links, inside: bool) -> int:
 def _share_branches(u: int, records: int, n: int, k: int, links: Links, steiner: int) -> int:
     """Share the small branches of the root `u` out between two parts; `_cut` says what comes back.
 
-    Branches join the first part in ascending order until it has k - 1
-    records. `u` then goes to a part that has no more than k - 1. A Steiner
-    vertex cannot fill a part up: there the first one needs k.
+    Branches join the first part in ascending order until it has k - 1 records. `u` then goes to a part that has no more
+    than k - 1. A Steiner vertex cannot fill a part up: there the first one needs k.
     """
     own = 1 if u < n else 0
     count = 0
@@ -268,9 +257,8 @@ def _share_branches(u: int, records: int, n: int, k: int, links: Links, steiner:
 def grow_forest(features: FloatArray, k: int) -> tuple[IntArray, IntArray]:
     """Link trees of fewer than k records to others until there is none.
 
-    The root of a small tree is linked to the record nearest to it in another
-    tree. Records are passed in row order, again and again; each that is the
-    root of a small tree then is linked.
+    The root of a small tree is linked to the record nearest to it in another tree. Records are passed in row order,
+    again and again; each that is the root of a small tree then is linked.
     """
     n = features.shape[0]
     columns = gather_columns(features, np.arange(n))

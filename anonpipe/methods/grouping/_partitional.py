@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from typing import Literal
 
 import numba as nb
@@ -21,11 +24,9 @@ from anonpipe.types import FloatArray, IntArray
 def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray, centres: FloatArray) -> None:
     """Move records until every cluster of one block has k; `assigned` and `centres` change in place.
 
-    `assigned[i]` is the cluster of row `rows[i]`. `centres` become the means
-    of their records; a cluster without any keeps the given centre. Clusters
-    are filled in ascending order of their size, ties by number. A cluster
-    under k never gives a record away, so that its size and mean on its turn
-    are those at the start.
+    `assigned[i]` is the cluster of row `rows[i]`. `centres` become the means of their records; a cluster without any
+    keeps the given centre. Clusters are filled in ascending order of their size, ties by number. A cluster under k
+    never gives a record away, so that its size and mean on its turn are those at the start.
     """
     columns = gather_columns(features, rows)
     sizes = np.zeros(centres.shape[0], dtype=np.int64)
@@ -88,11 +89,10 @@ class KmeansOptions(GroupingOptions):
 def kmeans(features: FloatArray, k: int, *, rng: np.random.Generator, iterations: int = 10) -> IntArray:
     """Group records by k-means, then give every cluster k records.
 
-    Of n records Lloyd's algorithm forms floor(n/k) clusters from
-    random records as first centres. Then, from the smallest cluster up, each
-    that has fewer than k takes the records nearest to its mean out of
-    clusters that have more than k; a cluster that is down to k gives no more.
-    Weights belong in `features`: scale a column by the root of its weight.
+    Of n records Lloyd's algorithm forms floor(n/k) clusters from random records as first centres. Then, from the
+    smallest cluster up, each that has fewer than k takes the records nearest to its mean out of clusters that have more
+    than k; a cluster that is down to k gives no more. Weights belong in `features`: scale a column by the root of its
+    weight.
 
     The 10 `iterations` are the limit that the authors name.
     """
@@ -139,26 +139,21 @@ class KWardOptions(GroupingOptions):
 def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by Ward's method, never merging two groups of k or more.
 
-    Of 2k or more records, the two that are furthest apart each form a group
-    with their k - 1 nearest; every other record is a group of its own. Then
-    the two groups a, b with the smallest cost n_a n_b / (n_a + n_b) |c_a - c_b|²
-    are merged, n their sizes and c their means, until every group has k
-    records; a pair of groups that both have k is never merged. The method is
-    applied again to each group of 2k or more, so that groups have k to 2k - 1.
-    It ends because the two seeds' groups are never merged with each other.
+    Of 2k or more records, the two that are furthest apart each form a group with their k - 1 nearest; every other
+    record is a group of its own. Then the two groups a, b with the smallest cost n_a n_b / (n_a + n_b) |c_a - c_b|² are
+    merged, n their sizes and c their means, until every group has k records; a pair of groups that both have k is never
+    merged. The method is applied again to each group of 2k or more, so that groups have k to 2k - 1. It ends because
+    the two seeds' groups are never merged with each other.
 
-    Where the paper leaves a choice: the seed of the lower row number takes its
-    neighbours first and leaves the other seed out; the second takes its own
-    among the rest. Of equal costs the smaller group goes first, then the one
-    with the lower first row. Where several pairs cost the same, chains of
-    nearest neighbours may merge them in another order than a global search.
+    Where the paper leaves a choice: the seed of the lower row number takes its neighbours first and leaves the other
+    seed out; the second takes its own among the rest. Of equal costs the smaller group goes first, then the one with
+    the lower first row. Where several pairs cost the same, chains of nearest neighbours may merge them in another order
+    than a global search.
 
-    Memory is linear in the rows. Time is quadratic; a set that gives one group
-    of nearly all its records again and again would make it cubic.
+    Memory is linear in the rows. Time is quadratic; a set that gives one group of nearly all its records again and
+    again would make it cubic.
     """
-    labels = np.empty(len(features), dtype=np.int64)
-    _ward_recursively(features, k, labels)
-    return labels
+    return _divided(features, np.arange(len(features)), k, _ward_once)
 
 
 _K_WARD = Grouping(
@@ -175,23 +170,23 @@ _K_WARD = Grouping(
 # --- Ward merging that never joins two large groups, and the seeds it starts from -------------------------------------
 
 
-@nb.njit(cache=True, nogil=True)
-def _ward_recursively(features: FloatArray, k: int, labels: IntArray) -> None:
-    """Write the group of every record to `labels`: sets of 2k and more are grouped again, smaller ones are groups."""
-    order = np.arange(features.shape[0])
-    label = 0
-    stack = [(0, features.shape[0])]
-    while len(stack) > 0:
+def _divided(
+    features: FloatArray, order: IntArray, k: int, divide: Callable[[FloatArray, IntArray, int], IntArray]
+) -> IntArray:
+    """Group of each record, of all rows in `order`: sets of 2k and more are divided again, smaller ones are groups."""
+    labels = np.empty(len(order), dtype=np.int64)
+    label, stack = 0, [(0, len(order))]
+    while stack:
         low, high = stack.pop()
         if high - low < 2 * k:
             labels[order[low:high]] = label
             label += 1
             continue
         rows = order[low:high].copy()
-        inside, starts = sort_groups(_ward_once(features, rows, k))
+        inside, starts = sort_groups(divide(features, rows, k))
         order[low:high] = rows[inside]
-        for g in range(starts.shape[0] - 2, -1, -1):
-            stack.append((low + starts[g], low + starts[g + 1]))
+        stack += [(low + begin, low + end) for begin, end in pairwise(starts.tolist()) if begin < end][::-1]
+    return labels
 
 
 @nb.njit(cache=True, nogil=True)
@@ -276,12 +271,10 @@ def _seed_groups(columns: FloatArray, seeds: tuple[int, int], k: int) -> IntArra
 def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: int, into: IntArray) -> None:
     """Merge groups by Ward's cost until each has k records; two of k and more are never merged.
 
-    Follows chains of nearest neighbours: each group in `chain` is the nearest
-    allowed one to its predecessor, and two that are nearest to each other
-    merge. This gives the merges of always taking the cheapest pair, because a
-    merged group is never cheaper to join than the cheaper of its parts; that
-    some pairs are not allowed only makes pairs dearer. `at` is a group's place
-    in the chain or -1. The arrays change in place.
+    Follows chains of nearest neighbours: each group in `chain` is the nearest allowed one to its predecessor, and two
+    that are nearest to each other merge. This gives the merges of always taking the cheapest pair, because a merged
+    group is never cheaper to join than the cheaper of its parts; that some pairs are not allowed only makes pairs
+    dearer. `at` is a group's place in the chain or -1. The arrays change in place.
     """
     count = names.shape[0]
     small = (sizes < k).sum()
@@ -346,9 +339,8 @@ def _cheapest(
 ) -> int:
     """Place of the group that is cheapest to merge with the one at `top`, among those allowed.
 
-    Of equals `before`, so that chains end; then the smaller group, so that
-    equal records form many groups; then the lower name. Other groups of the
-    chain can be cheaper by rounding only and are passed over.
+    Of equals `before`, so that chains end; then the smaller group, so that equal records form many groups; then the
+    lower name. Other groups of the chain can be cheaper by rounding only and are passed over.
     """
     squared_distances(centres, count, centres[:, top].copy(), costs)
     found = -1
@@ -387,26 +379,21 @@ def fuzzy_c_means(
 ) -> IntArray:
     """Group records by fuzzy c-means with fewer and fewer clusters.
 
-    A set of n >= 2k records is clustered by fuzzy c-means with c = floor(n/k)
-    clusters and the exponent m = `fuzziness`, and each record goes to the
-    cluster of its largest membership. Where a cluster has from 1 to k - 1
-    records, or all are in one, c is lowered to `shrink` · c, m is raised by
-    `step`, and it is tried again. The clusters found are divided further in
-    the same way, until all have fewer than 2k.
+    A set of n >= 2k records is clustered by fuzzy c-means with c = floor(n/k) clusters and the exponent
+    m = `fuzziness`, and each record goes to the cluster of its largest membership. Where a cluster has from 1 to k - 1
+    records, or all are in one, c is lowered to `shrink` · c, m is raised by `step`, and it is tried again. The clusters
+    found are divided further in the same way, until all have fewer than 2k.
 
-    The published method does not say what happens to a set that cannot be
-    divided, as one far outlier can make any: two clusters are the last try,
-    and then the smaller one takes the records nearest to its mean out of the
-    other until it has k. So it always ends, and groups have k to 2k - 1
-    records. Equal records are divided as they come. The method says that c is
-    large and m small at first, not how they change: the options do. With many
-    columns and a large m all centres fall together, so that m starts low.
+    The published method does not say what happens to a set that cannot be divided, as one far outlier can make any: two
+    clusters are the last try, and then the smaller one takes the records nearest to its mean out of the other until it
+    has k. So it always ends, and groups have k to 2k - 1 records. Equal records are divided as they come. The method
+    says that c is large and m small at first, not how they change: the options do. With many columns and a large m all
+    centres fall together, so that m starts low.
 
     Memory is linear in the rows; memberships are not stored.
 
-    `fuzziness` is the exponent m at first, 1.01 or more; `step` is added to it each
-    time; `shrink` multiplies c each time, which falls by one at least;
-    `iterations` limits one run of fuzzy c-means.
+    `fuzziness` is the exponent m at first, 1.01 or more; `step` is added to it each time; `shrink` multiplies c each
+    time, which falls by one at least; `iterations` limits one run of fuzzy c-means.
     """
     if not 1.01 <= fuzziness < math.inf:
         raise ValueError(f"fuzziness is {fuzziness}; give 1.01 or more")
@@ -417,9 +404,8 @@ def fuzzy_c_means(
     if iterations < 1:
         raise ValueError(f"iterations is {iterations}; give 1 or more")
     order = rng.permutation(len(features)).astype(np.int64)
-    labels = np.empty(len(features), dtype=np.int64)
-    _fuzzy_recursively(features, k, order, float(fuzziness), float(step), float(shrink), iterations, labels)
-    return labels
+    divide = partial(_divide, fuzziness=float(fuzziness), step=float(step), shrink=float(shrink), iterations=iterations)
+    return _divided(features, order, k, divide)
 
 
 _FUZZY_C_MEANS = Grouping(
@@ -444,34 +430,6 @@ _FUZZY_C_MEANS = Grouping(
 
 # Distances of a record to two centres that differ by less than this share are equal: coinciding centres are one
 SAME = 1e-9
-
-
-@nb.njit(cache=True, nogil=True)
-def _fuzzy_recursively(
-    features: FloatArray,
-    k: int,
-    order: IntArray,
-    fuzziness: float,
-    step: float,
-    shrink: float,
-    iterations: int,
-    labels: IntArray,
-) -> None:
-    """Write the group of every record to `labels`; `order`, all rows in random order, changes in place."""
-    label = 0
-    stack = [(0, order.shape[0])]
-    while len(stack) > 0:
-        low, high = stack.pop()
-        if high - low < 2 * k:
-            labels[order[low:high]] = label
-            label += 1
-            continue
-        rows = order[low:high].copy()
-        inside, starts = sort_groups(_divide(features, rows, k, fuzziness, step, shrink, iterations))
-        order[low:high] = rows[inside]
-        for g in range(starts.shape[0] - 2, -1, -1):
-            if starts[g] < starts[g + 1]:
-                stack.append((low + starts[g], low + starts[g + 1]))
 
 
 @nb.njit(cache=True, nogil=True)
@@ -513,11 +471,10 @@ def _all_equal(features: FloatArray, rows: IntArray) -> bool:
 def fuzzy_centres(features: FloatArray, rows: IntArray, centres: FloatArray, fuzziness: float, iterations: int) -> None:
     """Move `centres` (width, c) by fuzzy c-means over `rows`, in place.
 
-    The membership of record x in cluster i is 1 / Σ_j (d_i / d_j)^(1/(m-1)),
-    d the squared distances to the centres and m `fuzziness`; a centre is the
-    mean of the records weighted by their memberships to the power m. Records
-    are taken one by one, so that no table of memberships is held. Stops where
-    no centre moves by more than a thousandth of the records' spread.
+    The membership of record x in cluster i is 1 / Σ_j (d_i / d_j)^(1/(m-1)), d the squared distances to the centres and
+    m `fuzziness`; a centre is the mean of the records weighted by their memberships to the power m. Records are taken
+    one by one, so that no table of memberships is held. Stops where no centre moves by more than a thousandth of the
+    records' spread.
     """
     width, count = centres.shape
     power = 1.0 / (fuzziness - 1.0)
@@ -569,9 +526,8 @@ def _spread(features: FloatArray, rows: IntArray) -> float:
 def memberships(distances: FloatArray, power: float, shares: FloatArray) -> None:
     """Write the memberships of one record to `shares`, given its squared distances to all centres.
 
-    Those in centres that lie on the record are equal and the others zero. All
-    are relative to the nearest centre, so that nothing overflows; memberships
-    that add less than 1e-16 are left out.
+    Those in centres that lie on the record are equal and the others zero. All are relative to the nearest centre, so
+    that nothing overflows; memberships that add less than 1e-16 are left out.
     """
     least = distances.min()
     total = 0.0

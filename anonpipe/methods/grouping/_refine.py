@@ -9,7 +9,14 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.kernels.points import checked_features, gather_columns, sort_groups, squared_distance, squared_distances
+from anonpipe.kernels.points import (
+    by_first_row,
+    checked_features,
+    gather_columns,
+    sort_groups,
+    squared_distance,
+    squared_distances,
+)
 from anonpipe.kernels.principal import block_order, principal_direction, projection, split_rows
 from anonpipe.methods.grouping._loss import count_groups
 from anonpipe.types import FloatArray, IntArray
@@ -28,33 +35,28 @@ def refine(
 ) -> IntArray:
     """Lower the information loss of a grouping by local search; it never rises.
 
-    Groups of 2k or more are split. Then a record may move from a group of
-    more than k to a near one with room, or swap places with a record there; a
-    group may end by giving its records to near groups, and one may begin with
-    records from near groups that have more than k. With n the sizes, c the
-    means and u = x_j - x_i, a step adds to the scatter
+    Groups of 2k or more are split. Then a record may move from a group of more than k to a near one with room, or swap
+    places with a record there; a group may end by giving its records to near groups, and one may begin with records
+    from near groups that have more than k. With n the sizes, c the means and u = x_j - x_i, a step adds to the scatter
 
         move i from a to b:   n_b/(n_b+1) |x_i - c_b|² - n_a/(n_a-1) |x_i - c_a|²
         swap i in a, j in b:  2 u·(c_b - c_a) - |u|² (1/n_a + 1/n_b)
 
-    The groups are annealed in several runs. In a run such steps are taken
-    where they add less than an allowance that shrinks from sweep to sweep, in
-    units of each group's own scatter, and at last only steps that subtract.
-    Then every region of the table keeps the better of its groups before and
-    after the run, and the next run begins with those.
+    The groups are annealed in several runs. In a run such steps are taken where they add less than an allowance that
+    shrinks from sweep to sweep, in units of each group's own scatter, and at last only steps that subtract. Then every
+    region of the table keeps the better of its groups before and after the run, and the next run begins with those.
 
-    Near groups are those of nearest mean in the whole table, so that the
-    borders of blocks in which groups were formed do not stay. Time is linear
-    in the rows: in a sweep each group tries one step. Memory is a small
-    multiple of that of the points.
+    Near groups are those of nearest mean in the whole table, so that the borders of blocks in which groups were formed
+    do not stay. Time is linear in the rows: in a sweep each group tries one step. Memory is a small multiple of that of
+    the points.
 
     Shapes: features (n_rows, width); labels (n_rows,).
 
     References
     ----------
-    The formulas follow from the change of two means. Annealing is Kirkpatrick,
-    Gelatt and Vecchi 1983, doi:10.1126/science.220.4598.671; here every group
-    has a temperature of its own. The choice by regions is that of `combine`.
+    The formulas follow from the change of two means. Annealing is Kirkpatrick, Gelatt and Vecchi 1983,
+    doi:10.1126/science.220.4598.671; here every group has a temperature of its own. The choice by regions is that of
+    `combine`.
 
     Examples
     --------
@@ -145,7 +147,7 @@ def _search(features: FloatArray, labels: IntArray, k: int, effort: Effort, bloc
             break
     found = np.empty(len(x), dtype=np.int64)
     found[order] = groups.home
-    return _by_first_record(found)
+    return by_first_row(found)
 
 
 def _reopen(groups: SearchGroups, home: IntArray) -> None:
@@ -173,12 +175,6 @@ def _run_down(groups: SearchGroups, starts: IntArray, others: ListArray, least: 
     return int(reformed)
 
 
-def _by_first_record(labels: IntArray) -> IntArray:
-    """The same groups, numbered in the order of their first records."""
-    _, firsts, labels = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(firsts))[labels]
-
-
 # --- Annealing of a grouping: steps that raise the scatter, allowed ever more rarely ----------------------------------
 # What is tried, and how much it may add, follows from a number alone, the key.
 
@@ -202,8 +198,7 @@ def temperatures(groups: SearchGroups) -> FloatArray:
 def mixed(number: np.uint64) -> np.uint64:
     """64 bits that look random, another set for each number.
 
-    The step and the finalizer of splitmix64: Steele, Lea and Flood 2014,
-    doi:10.1145/2660193.2660195, figure 13.
+    The step and the finalizer of splitmix64: Steele, Lea and Flood 2014, doi:10.1145/2660193.2660195, figure 13.
     """
     number = number + np.uint64(0x9E3779B97F4A7C15)
     number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -229,9 +224,8 @@ def _anneal_steps(
 ) -> None:
     """One sweep: every group takes its best step with one near group, if that adds less than allowed.
 
-    The allowance is exponential with mean `factor` times the group's `heat`,
-    so that a step that adds x is taken with the probability exp(-x/mean) of
-    Metropolis.
+    The allowance is exponential with mean `factor` times the group's `heat`, so that a step that adds x is taken with
+    the probability exp(-x/mean) of Metropolis.
     """
     for a in range(groups.sizes.shape[0]):
         if groups.sizes[a] == 0 or starts[a] == starts[a + 1]:
@@ -289,9 +283,8 @@ def anneal(
 
 
 # --- Groups that end and groups that begin ----------------------------------------------------------------------------
-# A group ends when each of its records joins a near group with room; one begins
-# with a record and the k - 1 that are cheapest to take from near groups with
-# more than k. Both are tried on the groups themselves and taken back where they
+# A group ends when each of its records joins a near group with room; one begins with a record and the k - 1 that are
+# cheapest to take from near groups with more than k. Both are tried on the groups themselves and taken back where they
 # add too much to the scatter.
 
 
@@ -342,9 +335,8 @@ def create(
 ) -> int:
     """Begin the empty group g with record `seed`, whose group has more than k, if that adds less than `limit`.
 
-    The others come from the seed's group and those of `near`: always the
-    record whose step adds least. How many went, 0 if none; who and where from
-    is in `moved` and `donors`.
+    The others come from the seed's group and those of `near`: always the record whose step adds least. How many went, 0
+    if none; who and where from is in `moved` and `donors`.
     """
     home = groups.home[seed]
     size = groups.sizes[home]
@@ -556,17 +548,16 @@ def group_scatter(groups: SearchGroups) -> FloatArray:
 
 
 # --- Steps of single records between two groups, and the descent by them ----------------------------------------------
-# With n the sizes, c the means, p the distance of a record to its own mean and
-# e that to the other one, a step adds to the within-group scatter
+# With n the sizes, c the means, p the distance of a record to its own mean and e that to the other one, a step adds to
+# the within-group scatter
 #
 #     move i from a to b:      n_b/(n_b+1) e² - n_a/(n_a-1) p²
 #     swap i in a with j in b: 2 u·d - |u|²/h,  u = x_j - x_i,  d = c_b - c_a,
 #                              1/h = 1/n_a + 1/n_b
 #
-# and the second is h |d|² - |x_j - y|²/h with y = x_i + h d. So the best partner
-# of i in b is the record furthest from y, and none is good enough where
-# |c_b - y| plus the radius of b is too short: most swaps are ruled out by
-# distances that are known already, without a look at the record.
+# and the second is h |d|² - |x_j - y|²/h with y = x_i + h d. So the best partner of i in b is the record furthest from
+# y, and none is good enough where |c_b - y| plus the radius of b is too short: most swaps are ruled out by distances
+# that are known already, without a look at the record.
 
 
 NONE, MOVE = -2, -1  # No step, or a move, in place of the partner in a swap
@@ -674,9 +665,8 @@ def take(groups: SearchGroups, a: int, b: int, i: int, partner: int) -> None:
 def descend(groups: SearchGroups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> None:
     """Take steps between near groups until none lowers the scatter.
 
-    Groups wait in a queue, those with `changed` set at first. Each looks at
-    its near groups in turn, takes the best step with each, calls the other one
-    into the queue, and leaves when a full turn has brought nothing. A pair is
+    Groups wait in a queue, those with `changed` set at first. Each looks at its near groups in turn, takes the best
+    step with each, calls the other one into the queue, and leaves when a full turn has brought nothing. A pair is
     passed over where neither has changed since it was last looked at.
 
     Shapes: changed (n_groups,).
@@ -717,9 +707,8 @@ def descend(groups: SearchGroups, starts: IntArray, others: ListArray, changed: 
 
 
 # --- Near points of every point, in time linear in the points ---------------------------------------------------------
-# Each point looks at the others of its block, under two ways of cutting blocks,
-# and then at the near points of its near points. The second look crosses the
-# borders of the blocks and finds nearly all of the nearest ones. Up to `EXACT`
+# Each point looks at the others of its block, under two ways of cutting blocks, and then at the near points of its near
+# points. The second look crosses the borders of the blocks and finds nearly all of the nearest ones. Up to `EXACT`
 # points are compared all with all.
 
 
@@ -729,8 +718,8 @@ EXACT = 1_000
 def near_records(features: FloatArray, count: int, block: int) -> ListArray:
     """Numbers of about the `count` nearest other points of each, nearest first.
 
-    The idea that a neighbour's neighbour is likely one, too, is Dong, Moses
-    and Li 2011, doi:10.1145/1963405.1963487; here nothing is drawn at random.
+    The idea that a neighbour's neighbour is likely one, too, is Dong, Moses and Li 2011, doi:10.1145/1963405.1963487;
+    here nothing is drawn at random.
 
     Shapes: features (n, width).
     """
@@ -882,11 +871,9 @@ def _root_of(parent: IntArray, node: int) -> int:
 def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second_scatter: FloatArray) -> IntArray:
     """Labels that are in every region those of the better of two groupings.
 
-    A region is a smallest set of records that both groupings divide into
-    whole groups: the connected parts of the graph of all groups, in which two
-    are joined that share a record. So each choice leaves whole groups. The
-    idea is that of partition crossover, Whitley, Hains and Howe 2009,
-    doi:10.1145/1569901.1570026, for the travelling salesman.
+    A region is a smallest set of records that both groupings divide into whole groups: the connected parts of the graph
+    of all groups, in which two are joined that share a record. So each choice leaves whole groups. The idea is that of
+    partition crossover, Whitley, Hains and Howe 2009, doi:10.1145/1569901.1570026, for the travelling salesman.
 
     Shapes: first, second (n,).
     """

@@ -1,8 +1,7 @@
 """Spanning trees of points, and cutting them into groups.
 
-A tree is three arrays: `parent` (n,), -1 at the root; `length` (n,), that of
-the edge to the parent, 0 at the root; `joined` (n,), the vertices with every
-parent before its children. The edge of a vertex is the one to its parent.
+A tree is three arrays: `parent` (n,), -1 at the root; `length` (n,), that of the edge to the parent, 0 at the root;
+`joined` (n,), the vertices with every parent before its children. The edge of a vertex is the one to its parent.
 """
 
 from __future__ import annotations
@@ -75,21 +74,14 @@ def drop_outside(outside: FloatArray, ids: IntArray, key: FloatArray, link: IntA
 
 @nb.njit(cache=True, nogil=True)
 def _cut_longest(
-    parent: IntArray,
-    length: FloatArray,
-    joined: IntArray,
-    k: int,
-    classes: IntArray,
-    shares: FloatArray,
-    t: float,
+    parent: IntArray, length: FloatArray, joined: IntArray, k: int, classes: IntArray, shares: FloatArray, t: float
 ) -> IntArray:
     """Groups that are left when the longest removable edge is cut again and again, (n,) labels.
 
-    An edge is removable where both parts have k records and lie no further
-    than `t` from `shares` by total variation. Sizes and class counts are held
-    for the part of each vertex's subtree that still hangs together. A cut
-    walks up to the root of its group: O(depth) for each edge whose lower part
-    is large enough, never more than the tree cost to build.
+    An edge is removable where both parts have k records and lie no further than `t` from `shares` by total variation.
+    Sizes and class counts are held for the part of each vertex's subtree that still hangs together. A cut walks up to
+    the root of its group: O(depth) for each edge whose lower part is large enough, never more than the tree cost to
+    build.
     """
     below, size = np.zeros((parent.shape[0], shares.shape[0])), np.zeros(parent.shape[0])
     _count_stretch(parent, joined, classes, below, size)
@@ -139,18 +131,12 @@ def _label_parts(parent: IntArray, joined: IntArray, cut: BoolArray) -> IntArray
 
 @nb.njit(cache=True, nogil=True)
 def cut_by_ratio(
-    parent: IntArray,
-    length: FloatArray,
-    joined: IntArray,
-    k: int,
-    classes: IntArray,
-    shares: FloatArray,
+    parent: IntArray, length: FloatArray, joined: IntArray, k: int, classes: IntArray, shares: FloatArray
 ) -> IntArray:
     """Groups that are left when the removable edge of least divergence/length ratio is cut again and again.
 
-    The ratio of an edge depends on its own group only, so that groups are cut
-    one by one, each from a stretch of `members` where parents come before
-    their children. An edge that is not removable never becomes so again.
+    The ratio of an edge depends on its own group only, so that groups are cut one by one, each from a stretch of
+    `members` where parents come before their children. An edge that is not removable never becomes so again.
     """
     n = parent.shape[0]
     below = np.zeros((n, shares.shape[0]))
@@ -255,23 +241,20 @@ class MstOptions(GroupingOptions):
 def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by cutting the longest removable edges of their minimum spanning tree.
 
-    An edge is removable where both parts that it joins have k records. The
-    edges are tried in descending length, each once: parts only shrink, so
-    that an edge that is not removable never becomes so. Of equal lengths the
-    edge to the record of lower row number is cut first.
+    An edge is removable where both parts that it joins have k records. The edges are tried in descending length, each
+    once: parts only shrink, so that an edge that is not removable never becomes so. Of equal lengths the edge to the
+    record of lower row number is cut first.
 
-    Groups have no upper limit. A chain or a star of records that hangs
-    together may not be divisible at all: on few columns groups of many k
-    occur. The authors also split groups of 2k or more by fixed-size methods
-    afterwards (`mst_d`).
+    Groups have no upper limit. A chain or a star of records that hangs together may not be divisible at all: on few
+    columns groups of many k occur. The authors also split groups of 2k or more by fixed-size methods afterwards
+    (`mst_d`).
 
     Labels are in the order of lowest rows.
     """
     one_class = np.zeros(len(features), dtype=np.int64)
     if len(features) < 2 * k:
         return one_class
-    labels: IntArray = _cut_longest(*shortest_tree(features), k, one_class, np.ones(1), 1.0)
-    return labels
+    return np.asarray(_cut_longest(*shortest_tree(features), k, one_class, np.ones(1), 1.0))
 
 
 _MST = Grouping(
@@ -294,16 +277,14 @@ class MstDOptions(GroupingOptions):
 def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by `mst`, then every group of 2k records or more by `diameter_fixed`.
 
-    The tables of later papers call this method M-d; Kabir and Wang set it
-    beside maximum distance, which it is not. On the Tarragona table (z-scores)
-    it loses 16.685, 19.662, 24.502 and 38.413 % at k = 3, 4, 5 and 10, where
-    16.63, 19.66, 24.50 and 38.58 % are printed; `md` loses 16.983, 19.536,
-    22.527 and 33.183 %.
+    The tables of later papers call this method M-d; Kabir and Wang set it beside maximum distance, which it is not. On
+    the Tarragona table (z-scores) it loses 16.685, 19.662, 24.502 and 38.413 % at k = 3, 4, 5 and 10, where 16.63,
+    19.66, 24.50 and 38.58 % are printed; `md` loses 16.983, 19.536, 22.527 and 33.183 %.
 
     References
     ----------
-    Laszlo and Mukherjee 2005, IEEE TKDE 17(7):902-911,
-    doi:10.1109/TKDE.2005.112, algorithm M with D for the large parts.
+    Laszlo and Mukherjee 2005, IEEE TKDE 17(7):902-911, doi:10.1109/TKDE.2005.112, algorithm M with D for the large
+    parts.
     """
     return group_large_again(features, mst(features, k, rng=rng), k, diameter_fixed, rng)
 
@@ -337,25 +318,21 @@ def mst_t_close(
 ) -> IntArray:
     """Group records like `mst`, cutting only where both parts are t-close.
 
-    A part is t-close where its class shares lie no further than t from those
-    of the whole table, by total variation. The classes have no say in the
-    tree. Each edge is tried once here too: were a part that is not t-close
-    to become so by losing a t-close piece, both its pieces would be t-close
-    and so would have been their mixture, since the distance is convex.
+    A part is t-close where its class shares lie no further than t from those of the whole table, by total variation.
+    The classes have no say in the tree. Each edge is tried once here too: were a part that is not t-close to become so
+    by losing a t-close piece, both its pieces would be t-close and so would have been their mixture, since the distance
+    is convex.
 
-    For the same reason nothing is cut where all records together are not
-    t-close, as in one block of a table: they stay one group and not t-close.
-    `constrain_classes` mends that, or refuses.
+    For the same reason nothing is cut where all records together are not t-close, as in one block of a table: they stay
+    one group and not t-close. `constrain_classes` mends that, or refuses.
 
-    The authors change t from table to table; 1 allows any. Shares in a group of k
-    records come in steps of 1/k and name k classes at most: a t much under 1/k, or
-    few records for many classes, makes groups far larger than k.
+    The authors change t from table to table; 1 allows any. Shares in a group of k records come in steps of 1/k and name
+    k classes at most: a t much under 1/k, or few records for many classes, makes groups far larger than k.
 
     References
     ----------
-    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6, "benchmark";
-    t-closeness: Li, Li and Venkatasubramanian 2007,
-    doi:10.1109/ICDE.2007.367856.
+    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6, "benchmark"; t-closeness: Li, Li and Venkatasubramanian
+    2007, doi:10.1109/ICDE.2007.367856.
 
     Examples
     --------
@@ -370,8 +347,7 @@ def mst_t_close(
         raise ValueError(f"t is {t}; give a number from 0 to 1")
     if len(features) < 2 * k:
         return np.zeros(len(features), dtype=np.int64)
-    labels: IntArray = _cut_longest(*shortest_tree(features), k, classes, class_shares, t)
-    return labels
+    return np.asarray(_cut_longest(*shortest_tree(features), k, classes, class_shares, t))
 
 
 _MST_T_CLOSE = Grouping(

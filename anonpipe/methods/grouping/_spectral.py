@@ -153,17 +153,13 @@ class RhsOptions(GroupingOptions):
 def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records into the cells of a recursive histogram, or refuse.
 
-    A cell of more than 2k records is split at the median of every column at
-    once, and so are the cells that come of it. Nothing keeps a cell from
-    having fewer than k records, and with many columns most have one: then
-    there is an error, and no grouping. One column without many ties passes;
-    with two of a continuous table there are small cells already.
+    A cell of more than 2k records is split at the median of every column at once, and so are the cells that come of it.
+    Nothing keeps a cell from having fewer than k records, and with many columns most have one: then there is an error,
+    and no grouping. One column without many ties passes; with two of a continuous table there are small cells already.
 
-    Splits are by value: a value up to the median, of an even number the lower
-    one, goes left. Where that would be all of a column that is not constant,
-    its highest value goes right alone, so that each split makes progress; a
-    constant column splits nothing. So groups have k to 2k records, and more
-    only where all records of the group are equal.
+    Splits are by value: a value up to the median, of an even number the lower one, goes left. Where that would be all
+    of a column that is not constant, its highest value goes right alone, so that each split makes progress; a constant
+    column splits nothing. So groups have k to 2k records, and more only where all records of the group are equal.
     """
     labels = np.empty(len(features), dtype=np.int64)
     split_at_all_medians(features, k, labels)
@@ -198,21 +194,17 @@ class SpectralRhsOptions(GroupingOptions):
 def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by halving them along principal axes.
 
-    With U D Vᵀ the singular value decomposition of the centred points, the
-    columns of T = U D are the records along the principal axes. A set of more
-    than 2k records is split at the median of the column of T in which it has
-    the largest range, and both halves again. Groups have k to 2k records.
+    With U D Vᵀ the singular value decomposition of the centred points, the columns of T = U D are the records along the
+    principal axes. A set of more than 2k records is split at the median of the column of T in which it has the largest
+    range, and both halves again. Groups have k to 2k records.
 
-    The split is by rank: split by value, ties at the median could leave fewer
-    than k on one side. Equal values are ranked by row number, and of an odd
-    number the upper half gets one more.
+    The split is by rank: split by value, ties at the median could leave fewer than k on one side. Equal values are
+    ranked by row number, and of an odd number the upper half gets one more.
 
-    V is taken from the eigenvectors of the scatter of the columns, so that
-    memory is linear in the rows. The sign of an axis is free; it is settled by
-    making the first of its largest entries positive. Where singular values
-    are equal, their axes can be turned in the plane they span and the
-    decomposition does not say how: the groups are then those of the axes that
-    the linear algebra library of the machine gives.
+    V is taken from the eigenvectors of the scatter of the columns, so that memory is linear in the rows. The sign of an
+    axis is free; it is settled by making the first of its largest entries positive. Where singular values are equal,
+    their axes can be turned in the plane they span and the decomposition does not say how: the groups are then those of
+    the axes that the linear algebra library of the machine gives.
     """
     labels = np.empty(len(features), dtype=np.int64)
     split_widest(rotated_columns(features, features.mean(axis=0), principal_axes(features)), k, labels)

@@ -61,10 +61,9 @@ KNOWN = 2  # Nearest records known of each, in units of k: the more, the fewer s
 def _group_by_density(features: FloatArray, k: int) -> IntArray:
     """Group of each record, 0 to n_groups - 1 in order of formation (see `anonpipe.methods.grouping.dba_1`).
 
-    `near[i, :known[i]]` are the records nearest to i, nearest first; the first
-    k of them are without a group and are its neighbourhood, of which `scatter`
-    holds the scatter times k. Only records that have lost a neighbour are
-    looked at again, and searched for only if fewer than k known ones are left.
+    `near[i, :known[i]]` are the records nearest to i, nearest first; the first k of them are without a group and are
+    its neighbourhood, of which `scatter` holds the scatter times k. Only records that have lost a neighbour are looked
+    at again, and searched for only if fewer than k known ones are left.
     """
     n = features.shape[0]
     most = min(KNOWN * k, n)
@@ -124,15 +123,12 @@ def _keep_free(neighbours: IntArray, labels: IntArray) -> int:
 def decompose(features: FloatArray, labels: IntArray, turn: IntArray, *, most: int) -> IntArray:
     """Give up every group, in `turn`, whose records add less scatter to other groups than their own has.
 
-    Each record of the group in turn is assigned to the other group whose mean
-    is nearest and that has fewer than `most` records, counting those assigned
-    before it. The means are those before any record of the group moves. If
-    the scatter of the groups that would grow, after all joins, exceeds their
-    present scatter by less than the scatter of the group in turn, the records
-    move; otherwise all stay. A group that has grown is treated as any
-    other on its turn. A gain under 1e-12 of the mean squared distance to the
-    mean of all records is taken for rounding. The last group is never given
-    up.
+    Each record of the group in turn is assigned to the other group whose mean is nearest and that has fewer than `most`
+    records, counting those assigned before it. The means are those before any record of the group moves. If the scatter
+    of the groups that would grow, after all joins, exceeds their present scatter by less than the scatter of the group
+    in turn, the records move; otherwise all stay. A group that has grown is treated as any other on its turn. A gain
+    under 1e-12 of the mean squared distance to the mean of all records is taken for rounding. The last group is never
+    given up.
 
     Shapes: features (n_rows, width).
     """
@@ -183,9 +179,9 @@ TOLERANCE = 1e-12  # Smallest gain that counts, in units of the mean squared dis
 def _decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, turn: IntArray, most: int) -> IntArray:
     """Labels after each group, in `turn`, has been given up if that lowers the scatter.
 
-    A group that is given up keeps its number, unused. `anonpipe.methods.grouping._two_phase`
-    says what is done; here `centres` (width, n_groups) are infinite for groups
-    that are given up, and the records of a group are a list from `heads` on.
+    A group that is given up keeps its number, unused. `anonpipe.methods.grouping._two_phase` says what is done; here
+    `centres` (width, n_groups) are infinite for groups that are given up, and the records of a group are a list from
+    `heads` on.
     """
     n, width = features.shape
     groups = starts.shape[0] - 1
@@ -301,10 +297,9 @@ def _added_scatter(
 def scatter_times_size(features: FloatArray, members: IntArray, offsets: FloatArray) -> float:
     """Size times the sum of squared distances to the mean; `offsets` is room for a row.
 
-    With u the differences to the first member this is n Σ|u|² - |Σu|². As the
-    first is one of the members, |Σu|² is at most (1 - 1/n) n Σ|u|², so that
-    the subtraction costs no more than the digits of n; whole numbers give an
-    exact result, and with it true ties.
+    With u the differences to the first member this is n Σ|u|² - |Σu|². As the first is one of the members, |Σu|² is at
+    most (1 - 1/n) n Σ|u|², so that the subtraction costs no more than the digits of n; whole numbers give an exact
+    result, and with it true ties.
     """
     first = members[0]
     squares = 0.0
@@ -340,19 +335,15 @@ class Tfrp1Options(GroupingOptions):
 def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group the records furthest from two fixed points, by turns, with their k - 1 nearest.
 
-    The first reference point has the smallest value of the table in all its
-    columns, the second the largest. The record without a group that is
-    furthest from the first point and its k - 1 nearest form a group, then the
-    one furthest from the second point and its nearest, and so on until fewer
-    than k records are left; each of these joins the group whose mean is
-    nearest. Groups are numbered in the order of formation.
+    The first reference point has the smallest value of the table in all its columns, the second the largest. The record
+    without a group that is furthest from the first point and its k - 1 nearest form a group, then the one furthest from
+    the second point and its nearest, and so on until fewer than k records are left; each of these joins the group whose
+    mean is nearest. Groups are numbered in the order of formation.
 
-    Smallest and largest value are those of the whole table, not of each
-    column: so say Kabir and Wang, and so the published information losses
-    come out (Tarragona, z-scores: 17.228, 19.396, 22.110 and 33.186 % at k =
-    3, 4, 5 and 10, to the last digit). Columns should therefore be of one
-    scale. The two points change places by turns down to the last group,
-    and the means that leftovers look at are those before any of them joins.
+    Smallest and largest value are those of the whole table, not of each column: so say Kabir and Wang, and so the
+    published information losses come out (Tarragona, z-scores: 17.228, 19.396, 22.110 and 33.186 % at k = 3, 4, 5 and
+    10, to the last digit). Columns should therefore be of one scale. The two points change places by turns down to the
+    last group, and the means that leftovers look at are those before any of them joins.
     """
     return np.asarray(_group_by_reference_points(features, k))
 
@@ -377,24 +368,18 @@ class Tfrp2Options(GroupingOptions):
 def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by TFRP-1, then give up groups whose records fit better into others.
 
-    The groups of TFRP-1 are tried in the order of falling scatter. Each record
-    of a group goes to the nearest other group, unless that has 4k - 1 records
-    already; if the scatter of all falls by that, the group is given up (see
-    `decompose`). Then each group of 2k and more is grouped by TFRP-1 as a table
-    of its own.
+    The groups of TFRP-1 are tried in the order of falling scatter. Each record of a group goes to the nearest other
+    group, unless that has 4k - 1 records already; if the scatter of all falls by that, the group is given up (see
+    `decompose`). Then each group of 2k and more is grouped by TFRP-1 as a table of its own.
 
-    Much of this the text leaves open. Tried were all combinations of the order
-    of the groups (formation, its reverse, rising or falling scatter), the
-    nearest group by distance or by added scatter, means that move with every
-    record or stay until the group is given up, and large groups left whole or
-    split by MDAV, MDAV-generic, MDAV-1, DBA-1 or TFRP-1.
-    All lie within 0.11 % of the published figures on Tarragona, z-scores
-    (16.881, 19.181, 21.847 and 33.088 % at k = 3, 4, 5 and 10); the one chosen
-    is the only one that meets all of them to the last digit. That least
-    homogeneous groups go first agrees with the paper's summary. No group
-    there comes near 4k - 1, so that the figures do not tell what happens at
-    the limit; here the record goes to the next nearest group with room, and a
-    group of which a record finds none is kept.
+    Much of this the text leaves open. Tried were all combinations of the order of the groups (formation, its reverse,
+    rising or falling scatter), the nearest group by distance or by added scatter, means that move with every record or
+    stay until the group is given up, and large groups left whole or split by MDAV, MDAV-generic, MDAV-1, DBA-1 or
+    TFRP-1. All lie within 0.11 % of the published figures on Tarragona, z-scores (16.881, 19.181, 21.847 and 33.088 %
+    at k = 3, 4, 5 and 10); the one chosen is the only one that meets all of them to the last digit. That least
+    homogeneous groups go first agrees with the paper's summary. No group there comes near 4k - 1, so that the figures
+    do not tell what happens at the limit; here the record goes to the next nearest group with room, and a group of
+    which a record finds none is kept.
     """
     labels = tfrp_1(features, k, rng=rng)
     return _second_phase(features, labels, k, by_falling_scatter(features, labels), 4 * k - 1, tfrp_1, rng)
@@ -420,24 +405,18 @@ class Dba1Options(GroupingOptions):
 def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group the densest record without a group with its k - 1 nearest, again and again.
 
-    The neighbourhood of a record are the k records nearest to it among those
-    without a group, itself among them; its density is one over the scatter of
-    the neighbourhood, the sum of squared distances to the neighbourhood's
-    mean. The neighbourhood of the densest record becomes a group. When fewer
-    than k records are left, each joins the group whose mean is nearest. Groups
-    are numbered in the order of formation. Ties go to the lower row.
+    The neighbourhood of a record are the k records nearest to it among those without a group, itself among them; its
+    density is one over the scatter of the neighbourhood, the sum of squared distances to the neighbourhood's mean. The
+    neighbourhood of the densest record becomes a group. When fewer than k records are left, each joins the group whose
+    mean is nearest. Groups are numbered in the order of formation. Ties go to the lower row.
 
-    Kabir and Wang do not say what the density is. Of sums of distances and of
-    squared distances to the record, to the mean or among all pairs, and the
-    distance of the k-th neighbour, each with densities that are or are not
-    looked up again when neighbours leave, only the one above gives the
-    published information losses, and to all digits (Tarragona, z-scores:
-    20.69948803, 23.82761456, 26.00129826 and 35.39295837 % at k = 3, 4, 5 and
-    10).
+    Kabir and Wang do not say what the density is. Of sums of distances and of squared distances to the record, to the
+    mean or among all pairs, and the distance of the k-th neighbour, each with densities that are or are not looked up
+    again when neighbours leave, only the one above gives the published information losses, and to all digits
+    (Tarragona, z-scores: 20.69948803, 23.82761456, 26.00129826 and 35.39295837 % at k = 3, 4, 5 and 10).
 
-    The densest groups are cut out of their surroundings, which leaves ragged
-    remains: on most tables MDAV loses less. The second phase, `dba_2`, mends
-    that in part.
+    The densest groups are cut out of their surroundings, which leaves ragged remains: on most tables MDAV loses less.
+    The second phase, `dba_2`, mends that in part.
     """
     return np.asarray(_group_by_density(features, k))
 
@@ -462,15 +441,12 @@ class Dba2Options(GroupingOptions):
 def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by DBA-1, then give up groups whose records fit better into others.
 
-    The groups of DBA-1 are tried in the reverse order of their formation, so
-    that the least dense go first. Each record of a group goes to the nearest
-    other group, however large; if the scatter of all falls by that, the group
-    is given up (see `decompose`). Then each group of 2k and more is grouped by
-    MDAV-1.
+    The groups of DBA-1 are tried in the reverse order of their formation, so that the least dense go first. Each record
+    of a group goes to the nearest other group, however large; if the scatter of all falls by that, the group is given
+    up (see `decompose`). Then each group of 2k and more is grouped by MDAV-1.
 
-    What Kabir and Wang leave open is whether means move with every record that
-    joins: the published information losses come out to all digits if they stay
-    until the group is given up (Tarragona, z-scores: 16.15265063, 22.67107728,
+    What Kabir and Wang leave open is whether means move with every record that joins: the published information losses
+    come out to all digits if they stay until the group is given up (Tarragona, z-scores: 16.15265063, 22.67107728,
     25.45039236 and 34.80675148 % at k = 3, 4, 5 and 10), and not otherwise.
     """
     labels = dba_1(features, k, rng=rng)
@@ -497,18 +473,15 @@ class Mdav2Options(GroupingOptions):
 def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-1, then give up groups whose records fit better into others.
 
-    The groups of MDAV-1 are tried in the order of falling scatter. Each record
-    of a group goes to the nearest other group; if the scatter of all falls by
-    that, the group is given up (see `decompose`). Then each group of 2k and
-    more is grouped by MDAV-1.
+    The groups of MDAV-1 are tried in the order of falling scatter. Each record of a group goes to the nearest other
+    group; if the scatter of all falls by that, the group is given up (see `decompose`). Then each group of 2k and more
+    is grouped by MDAV-1.
 
-    Kabir and Wang describe the second phase for DBA only, where it goes back
-    through the order of formation, the densest groups being first. MDAV-1 has
-    no such order. Falling scatter, which is rising density, gives the published
-    information losses to all digits at k = 4, 5 and 10 (Tarragona, z-scores:
-    19.01314997, 22.07965363 and 33.17932950 %); order of formation and its
-    reverse give one of these at most. At k = 3 it gives 16.68261429 where 16.38261429 is printed:
-    nine of ten digits agree, one is a misprint.
+    Kabir and Wang describe the second phase for DBA only, where it goes back through the order of formation, the
+    densest groups being first. MDAV-1 has no such order. Falling scatter, which is rising density, gives the published
+    information losses to all digits at k = 4, 5 and 10 (Tarragona, z-scores: 19.01314997, 22.07965363 and
+    33.17932950 %); order of formation and its reverse give one of these at most. At k = 3 it gives 16.68261429 where
+    16.38261429 is printed: nine of ten digits agree, one is a misprint.
     """
     labels = mdav_1(features, k, rng=rng)
     return _second_phase(features, labels, k, by_falling_scatter(features, labels), len(features), mdav_1, rng)

@@ -13,29 +13,26 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) -> IntArray:
     """Change any grouping until every group has records of k units or more.
 
-    A unit (a person, say) may have several records, and those of one unit are
-    near each other: a method that forms groups of near records forms groups of
-    one unit. First such groups are merged: the one of fewest units takes in the group
-    that raises the within-group scatter least (Ward's criterion) among those
-    that have a unit which it lacks. Then each group that came of this is cut again,
-    into as many groups as its units allow, in the manner of MDAV, but with one record of each of k units in a group:
-    the record furthest from the mean of the rest, and the nearest records of the
-    k - 1 units nearest to it. Records that are left join, in their order, the group
-    with fewest of their unit, of these the nearest, so that few groups are mostly of one unit. Groups that had k units
-    stay as they are, unless another one needs them.
+    A unit (a person, say) may have several records, and those of one unit are near each other: a method that forms
+    groups of near records forms groups of one unit. First such groups are merged: the one of fewest units takes in the
+    group that raises the within-group scatter least (Ward's criterion) among those that have a unit which it lacks.
+    Then each group that came of this is cut again, into as many groups as its units allow, in the manner of MDAV, but
+    with one record of each of k units in a group: the record furthest from the mean of the rest, and the nearest
+    records of the k - 1 units nearest to it. Records that are left join, in their order, the group with fewest of their
+    unit, of these the nearest, so that few groups are mostly of one unit. Groups that had k units stay as they are,
+    unless another one needs them.
 
     Merging alone would leave groups of all rows of k units: of 259 firms with 16 months, 80 rows in place of 5.
 
-    Time O(wrong groups · groups · width) and, of n records in a group that is
-    cut again, O(n² / k · width); memory O(n_rows + groups · width).
+    Time O(wrong groups · groups · width) and, of n records in a group that is cut again, O(n² / k · width); memory
+    O(n_rows + groups · width).
 
     Shapes: features (n_rows, width); labels (n_rows,); units (n_rows,).
 
     References
     ----------
-    Domingo-Ferrer & Torra 2005, doi:10.1007/s10618-005-0007-5 (MDAV); Ward
-    1963, doi:10.1080/01621459.1963.10500845; of units with several records
-    Hundepool et al. 2012, section 3.2 (households).
+    Domingo-Ferrer & Torra 2005, doi:10.1007/s10618-005-0007-5 (MDAV); Ward 1963, doi:10.1080/01621459.1963.10500845; of
+    units with several records Hundepool et al. 2012, section 3.2 (households).
     """
     features = checked_features(features)
     labels, units = (unit_codes(each, name, len(features)) for each, name in ((labels, "labels"), (units, "units")))
@@ -53,10 +50,7 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
 
 
 def units_in_groups(labels: IntArray, units: IntArray) -> IntArray:
-    """How many units each group has records of, shape (n_groups,).
-
-    Shapes: labels (n_rows,); units (n_rows,).
-    """
+    """How many units each group has records of, shape (n_groups,); labels (n_rows,); units (n_rows,)."""
     return np.bincount(_pairs(labels, units)[0])
 
 
@@ -89,9 +83,9 @@ def unit_codes(values: IntArray, name: str, rows: int) -> IntArray:
 def unit_points(features: FloatArray, units: IntArray) -> tuple[FloatArray, IntArray]:
     """One point a unit, to be grouped in place of its records, and which one stands for each record.
 
-    The point is the mean of the unit's features, and the logarithm of how many records it has, in
-    standard deviations over the units, where these differ: so units
-    of like sizes share groups, and one of many records is less often most of its group.
+    The point is the mean of the unit's features, and the logarithm of how many records it has, in standard deviations
+    over the units, where these differ: so units of like sizes share groups, and one of many records is less often most
+    of its group.
 
     Time O(n_rows · (width + log n_rows)); memory O(n_rows · width).
 
@@ -122,9 +116,8 @@ NO_UNIT = -1
 def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units: IntArray, k: int) -> IntArray:
     """For each group the lowest number among those it is merged with, shape (n_groups,).
 
-    The group of fewest units under k, of equals the one of fewest records, of
-    equals the lowest number, takes in the one that raises the within-group
-    scatter least among those that have a unit which it lacks.
+    The group of fewest units under k, of equals the one of fewest records, of equals the lowest number, takes in the
+    one that raises the within-group scatter least among those that have a unit which it lacks.
     """
     n_groups, width = len(starts) - 1, features.shape[1]
     following = np.full(len(order), -1, dtype=np.int64)  # the next record of the group, by record
@@ -260,12 +253,10 @@ def _places(counts: IntArray, groups: int) -> int:
 def _cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) -> IntArray:
     """Groups of k or more units inside one group of records, shape (n_rows,): numbers from 0.
 
-    There are `_most_groups`. For each, the record that is furthest from the
-    mean of the rest, and of the k - 1 other units whose nearest records are
-    nearest to it these records, make a group; of units with fewer records than there are groups
-    to be made only so many as leave enough for the others. What is left joins the group with fewest
-    records of its unit, of these the one whose mean is nearest. Of equals the first record counts, or the lowest unit
-    or group.
+    There are `_most_groups`. For each, the record that is furthest from the mean of the rest, and of the k - 1 other
+    units whose nearest records are nearest to it these records, make a group; of units with fewer records than there
+    are groups to be made only so many as leave enough for the others. What is left joins the group with fewest records
+    of its unit, of these the one whose mean is nearest. Of equals the first record counts, or the lowest unit or group.
     """
     inside = features[rows]
     codes = np.unique(units[rows])

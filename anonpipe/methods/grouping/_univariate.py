@@ -21,9 +21,8 @@ from anonpipe.types import FloatArray, IntArray
 def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
     """Rows in the order in which a walk visits them, group by group and always to the nearest record.
 
-    The walk starts at the record of the first group that is furthest from the
-    mean of all records. It goes to the nearest record of the same group that it
-    has not visited; from the last one of a group to the nearest of the next
+    The walk starts at the record of the first group that is furthest from the mean of all records. It goes to the
+    nearest record of the same group that it has not visited; from the last one of a group to the nearest of the next
     group. Ties go to the lower row.
     """
     path = np.empty(features.shape[0], dtype=np.int64)
@@ -66,12 +65,10 @@ def _furthest_from_mean(features: FloatArray, rows: IntArray) -> FloatArray:
 def cut_path(features: FloatArray, path: IntArray, k: int) -> IntArray:
     """Labels of the partition of least scatter whose groups are runs of k to 2k - 1 records of `path`.
 
-    The shortest path of Hansen and Mukherjee: `least[j]` is the least scatter
-    of the first j records, reached from `before[j]`. Of equals the partition
-    with the shorter last group. The scatter of a run is summed from the
-    differences u to its first record, Σ|u|² - |Σu|²/size: as that record is one
-    of the run, the subtraction costs no more than the digits of its size,
-    wherever the points lie.
+    The shortest path of Hansen and Mukherjee: `least[j]` is the least scatter of the first j records, reached from
+    `before[j]`. Of equals the partition with the shorter last group. The scatter of a run is summed from the
+    differences u to its first record, Σ|u|² - |Σu|²/size: as that record is one of the run, the subtraction costs no
+    more than the digits of its size, wherever the points lie.
     """
     n, width = features.shape
     least = np.full(n + 1, np.inf)
@@ -124,11 +121,9 @@ class OptimalUnivariateOptions(GroupingOptions):
 def optimal_univariate(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group the records of one column with the least scatter that groups of at least k allow.
 
-    Best groups are runs of the sorted records, of k to 2k - 1 each; the best
-    runs are the shortest path through a graph that has an edge for each run,
-    with its scatter for length. Equal values are sorted by row. Of equally
-    good partitions the one with the shorter last group is taken, and so on
-    towards the first.
+    Best groups are runs of the sorted records, of k to 2k - 1 each; the best runs are the shortest path through a graph
+    that has an edge for each run, with its scatter for length. Equal values are sorted by row. Of equally good
+    partitions the one with the shorter last group is taken, and so on towards the first.
 
     Time O(n·(k + log n)), memory O(n).
 
@@ -177,45 +172,36 @@ def mhm(
 ) -> IntArray:
     """Put the records in a line and cut it, with least scatter, into groups of k to 2k - 1.
 
-    For `npn` the line starts at the record furthest from the mean and goes on
-    to the nearest record of all that are not in it yet (nearest point next).
-    Otherwise it runs through the groups of MD, MDAV or CBFS: first through the
-    group whose centroid is furthest from the mean of the centroids, then always
-    through the group with the nearest centroid of those left; inside a group
-    to its nearest record that is left, in the first from the record furthest
-    from the mean. The cut is the shortest path of Hansen and Mukherjee, with
-    multivariate scatter for cost. As the groups lie one after the other in the
-    line, the information loss is never above that of the method they come from.
+    For `npn` the line starts at the record furthest from the mean and goes on to the nearest record of all that are not
+    in it yet (nearest point next). Otherwise it runs through the groups of MD, MDAV or CBFS: first through the group
+    whose centroid is furthest from the mean of the centroids, then always through the group with the nearest centroid
+    of those left; inside a group to its nearest record that is left, in the first from the record furthest from the
+    mean. The cut is the shortest path of Hansen and Mukherjee, with multivariate scatter for cost. As the groups lie
+    one after the other in the line, the information loss is never above that of the method they come from.
 
-    Kabir and Wang, who quote the figures, do not say how the line runs. In the
-    order in which MDAV forms its groups, neighbours in the line are far apart,
-    nothing is gained by cutting elsewhere, and the loss is MDAV's own; that
-    gives the printed figures of Tarragona to 0.04 %, but not those of the
-    skewed EIA table (k = 3: 0.4081, against 0.4829 of MDAV). By nearest
-    centroids (Tarragona, z-scores, k = 3, 5 and 10; printed on the left):
+    Kabir and Wang, who quote the figures, do not say how the line runs. In the order in which MDAV forms its groups,
+    neighbours in the line are far apart, nothing is gained by cutting elsewhere, and the loss is MDAV's own; that gives
+    the printed figures of Tarragona to 0.04 %, but not those of the skewed EIA table (k = 3: 0.4081, against 0.4829 of
+    MDAV). By nearest centroids (Tarragona, z-scores, k = 3, 5 and 10; printed on the left):
 
         MDAV-MHM  16.9326  22.4617  33.1923   here  16.9269  22.0481  33.1880
         MD-MHM    16.9829  22.5269  33.1834         16.9773  22.0575  33.1821
         CBFS-MHM  16.9714  22.8227  33.2188         16.9606  22.4056  33.2150
         NPN-MHM   17.3949  27.0213  40.1831         17.5258  28.1666  38.7184
 
-    On a table of few companies with many months, long-tailed as EIA is, the
-    loss of MDAV-MHM at k = 5 is about half of MDAV's (1.9, 2.2 and 2.4 % of three such
-    tables of 4,092 rows, against 3.3, 4.2 and 4.9 %).
+    On a table of few companies with many months, long-tailed as EIA is, the loss of MDAV-MHM at k = 5 is about half of
+    MDAV's (1.9, 2.2 and 2.4 % of three such tables of 4,092 rows, against 3.3, 4.2 and 4.9 %).
 
-    The NPN figures cannot be met: of all 834 records to start from, none gives
-    even one of the three to its digits. A walk over all records turns on small
-    differences, noise of a hundredth of a standard deviation in the data moves
-    its loss by about 10 % of itself. It is a poor order for cutting, and here
-    for comparison only.
+    The NPN figures cannot be met: of all 834 records to start from, none gives even one of the three to its digits. A
+    walk over all records turns on small differences, noise of a hundredth of a standard deviation in the data moves its
+    loss by about 10 % of itself. It is a poor order for cutting, and here for comparison only.
 
     Labels are along the line.
 
     References
     ----------
-    Domingo-Ferrer, Martinez-Balleste, Mateo-Sanz and Sebe 2006, VLDB J.
-    15(4):355-369, doi:10.1007/s00778-006-0007-0; Hansen and Mukherjee 2003,
-    IEEE TKDE 15(4), doi:10.1109/TKDE.2003.1209020; Kabir and Wang 2010, ICDM,
+    Domingo-Ferrer, Martinez-Balleste, Mateo-Sanz and Sebe 2006, VLDB J. 15(4):355-369, doi:10.1007/s00778-006-0007-0;
+    Hansen and Mukherjee 2003, IEEE TKDE 15(4), doi:10.1109/TKDE.2003.1209020; Kabir and Wang 2010, ICDM,
     doi:10.1109/ICDM.2010.111, section IV.
     """
     if order == "npn":
@@ -246,7 +232,7 @@ _MHM = Grouping(
     reference="Domingo-Ferrer et al. 2006, doi:10.1007/s00778-006-0007-0",
     cost="time O(n²·w/k), O(n²·w) for order npn, memory O(n·w)",
     about={
-        "order": "what puts the records in a line, 'mdav' by default; 'md', 'cbfs', or 'npn': the nearest comes next",
+        "order": "what puts the records in a line, 'mdav' by default; 'md', 'cbfs', or 'npn': the nearest comes next"
     },
     sizes="k to 2k-1",
     largest=under_2k,

@@ -1,8 +1,7 @@
 """Mask whole tables: noise, shuffling, swapping, synthesis, suppression and generalisation.
 
-`mask` runs a method of `MASKERS` on an array. A method is a tuple of steps
-that see one part of the rows, or one column of all rows, at a time
-(`anonpipe.methods.steps`), so that the same steps mask tables that lie on disk.
+`mask` runs a method of `MASKERS` on an array. A method is a tuple of steps that see one part of the rows, or one column
+of all rows, at a time (`anonpipe.methods.steps`), so that the same steps mask tables that lie on disk.
 """
 
 from anonpipe.methods.executor import run_steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -50,67 +50,24 @@ class DataShuffleOptions(ScopedMaskOptions):
 def data_shuffle(*, k: int = 1, conditioning: tuple[int, ...] = (), categories: Categories = ()) -> tuple[Step, ...]:
     """Give every column's r-th smallest value to the record whose normal draw is the r-th smallest.
 
-    Ranks of all columns; their correlations r turned into those of a normal
-    law, ρ = 2 sin(π r / 6); a draw Y for each record from that law, given the
-    normal scores of its conditioning columns; at last each column's own values in the
-    order of Y.
+    Ranks of all columns; their correlations r turned into those of a normal law, ρ = 2 sin(π r / 6); a draw Y for each
+    record from that law, given the normal scores of its conditioning columns (S of the paper); at last each column's
+    own values, or for k of 2 or more its averages by rank, in the order of Y. The matrix of ρ need not be positive
+    semidefinite; negative eigenvalues are set to 0 and the diagonal back to 1.
 
-    Parameters
-    ----------
-    k
-        Records that share a value at least. 1 is the paper's form, which hands
-        on every value, the only one of its kind included; from 2 on a column
-        hands on averages of k to 2k - 1 neighbours by rank, and no value that
-        fewer than k records hold (`averaged_by_rank`).
-    conditioning
-        Numbers of columns that are released as they are and that the others
-        are drawn given (S of the paper). None of them by default.
-    categories
-        Columns of each categorical attribute, in -1 and +1. They come out as
-        their draws, scaled to the mean and variance of the column, from which
-        the attribute's categories are to be chosen together: shuffled one by
-        one, the indicators of a record would name several categories or none.
+    With averages the mean stays but for values that fewer than k records between two common values hold, and the
+    variance shrinks by that inside the blocks. Given the conditioning columns a record's new values say nothing of its
+    old ones. Columns of `categories` come out as their draws, scaled to the mean and variance of the column: shuffled
+    one by one, the indicators of a record would name several categories or none.
 
-    Returns
-    -------
-    tuple of steps
-        With k=1 every column has exactly its values, extremes included, in
-        another order: means, variances and all that is known of one column are
-        exact. With k of 2 or more it has its averages: the mean stays but for
-        values that fewer than k records between two common values hold, the
-        variance shrinks by that inside the blocks, most where a column has a
-        long tail.
-        Rank correlations are kept on average, less well where columns have
-        ties. Given these columns a record's new values say nothing of its
-        old ones.
-
-    Raises
-    ------
-    JobError
-        k below 1; columns named twice or below 0; while it runs, columns that do not exist, or none left to shuffle.
-
-    Notes
-    -----
-    The paper has columns without ties. With ties: a rank is the mean of the
-    tied ones, as in Spearman's coefficient. Scores of kept columns are Φ⁻¹ of
-    (rank - 1/2)/n, scaled to mean 0 and variance 1 as the model has them:
-    without ties nothing changes, and with them the regression on a kept
-    column keeps its correlation. Measured on a halved normal column that is
-    kept and another normal one of rank correlation 0.48 with it: 0.51 after
-    shuffling; 0.37 with scores not scaled, 0.40 with ties broken at random in
-    the scores, 0.34 with ties broken in the correlation too. Among shuffled
-    columns ties cost nothing in the ordering, as equal values are
-    interchangeable, but a normal law cut to few values has weaker
-    correlations than ρ: two halved columns keep about two thirds of theirs
-    (0.28 of 0.41), rarer values less. Equal draws, where Y depends on the kept columns
-    entirely, are put in a random order.
-
-    The matrix of ρ need not be positive semidefinite; negative eigenvalues
-    are set to 0 and the diagonal back to 1.
-
-    References
-    ----------
-    Muralidhar & Sarathy (2006), doi:10.1287/mnsc.1050.0503.
+    The paper has columns without ties. With ties: a rank is the mean of the tied ones, as in Spearman's coefficient.
+    Scores of kept columns are Φ⁻¹ of (rank - 1/2)/n, scaled to mean 0 and variance 1 as the model has them: without
+    ties nothing changes, and with them the regression on a kept column keeps its correlation. Measured on a halved
+    normal column that is kept and another normal one of rank correlation 0.48 with it: 0.51 after shuffling; 0.37 with
+    scores not scaled, 0.40 with ties broken at random in the scores, 0.34 with ties broken in the correlation too.
+    Among shuffled columns ties cost nothing in the ordering, as equal values are interchangeable, but a normal law cut
+    to few values has weaker correlations than ρ: two halved columns keep about two thirds of theirs (0.28 of 0.41),
+    rarer values less. Equal draws, where Y depends on the kept columns entirely, are put in a random order.
 
     Examples
     --------
@@ -227,10 +184,6 @@ def _of_table(options: DataShuffleOptions, features: Features) -> dict[str, Any]
     return {"k": features.k, "conditioning": conditioning, "categories": features.categories}
 
 
-def _conditioning(options: DataShuffleOptions, unchanged: Sequence[str]) -> tuple[str, ...]:
-    return options.conditioning
-
-
 def _check_conditioning(options: DataShuffleOptions, columns: Mapping[str, Column]) -> str | None:
     if len(set(options.conditioning)) != len(options.conditioning):
         return "mask.conditioning names a column twice"
@@ -269,7 +222,7 @@ METHOD = Masker(
     returns_category_scores=True,
     learns=(Copula,),
     follows=_of_table,
-    conditions_on=_conditioning,
+    conditions_on=lambda options, unchanged: options.conditioning,
     check_columns=_check_conditioning,
     decodings={"probabilities": no_dummies("data_shuffle", "gives every column its own values again")},
 )

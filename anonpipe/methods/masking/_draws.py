@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from anonpipe.errors import InputError
+from anonpipe.methods import latent_classes as latent
 from anonpipe.methods import mixture as mixtures
 from anonpipe.types import FloatArray, IntArray
 
@@ -38,8 +39,7 @@ class DrawnSample:
     @classmethod
     def of(cls, scores: FloatArray, codes: IntArray, size: int, rows: int, rng: np.random.Generator) -> Self:
         """The records of a part that may be in the sample of a table of so many `rows`."""
-        # Keys are uniform: above the sample's share, and six standard deviations of it, they need not leave
-        # their part.
+        # Keys are uniform: above the sample's share, and six standard deviations of it, they need not leave their part.
         keys = rng.integers(_KEYS, size=len(scores))
         share = min(1.0, (size + 6 * math.sqrt(size)) / rows)
         near = keys <= int(share * _KEYS)
@@ -60,9 +60,9 @@ class DrawnSample:
 
 def averaged_by_rank(column: FloatArray, k: int) -> FloatArray:
     """The values of a column in ascending order, none of which fewer than k records hold, shape (n,)."""
-    # A value that k or more records hold stays. Between two such values the others are averaged over blocks of k
-    # to 2k - 1 neighbours, which keeps their mean. Fewer than k together become the nearer of the two: an average
-    # with copies of a known value would give them away, as (0, 0, 0, 0, x)/5 gives x.
+    # A value that k or more records hold stays. Between two such values the others are averaged over blocks of k to
+    # 2k - 1 neighbours, which keeps their mean. Fewer than k together become the nearer of the two: an average with
+    # copies of a known value would give them away, as (0, 0, 0, 0, x)/5 gives x.
     ordered = np.sort(column)
     if k <= 1 or not len(ordered):
         return ordered
@@ -76,7 +76,8 @@ def averaged_by_rank(column: FloatArray, k: int) -> FloatArray:
         return np.full(len(ordered), ordered.mean())
     starts, sizes = _blocks(starts, np.where(rare, np.maximum(1, sizes // k), 1), sizes)
     # of a value that many hold exactly itself: a mean of equal numbers is rounded
-    value = np.where(ordered[starts] == ordered[starts + sizes - 1], ordered[starts], _means(ordered, starts, sizes))
+    means = np.add.reduceat(ordered, starts) / sizes
+    value = np.where(ordered[starts] == ordered[starts + sizes - 1], ordered[starts], means)
     few = np.flatnonzero(sizes < k)
     value[few] = _nearer(value, few)
     return np.repeat(value, sizes)
@@ -88,10 +89,6 @@ def _blocks(starts: IntArray, parts: IntArray, sizes: IntArray) -> tuple[IntArra
     place = np.arange(len(whole)) - np.repeat(np.cumsum(parts) - parts, parts)
     begins = starts[whole] + place * sizes[whole] // parts[whole]
     return begins, np.diff(np.append(begins, starts[-1] + sizes[-1]))
-
-
-def _means(ordered: FloatArray, starts: IntArray, sizes: IntArray) -> FloatArray:
-    return np.asarray(np.add.reduceat(ordered, starts) / sizes)
 
 
 def _nearer(value: FloatArray, few: IntArray) -> FloatArray:
@@ -151,7 +148,7 @@ def dummies(codes: IntArray, columns: Categories, out: FloatArray) -> None:
 
 def choose_categories(
     scores: FloatArray, codes: IntArray, starts: IntArray, k: int, n_rows: int, classes: int | None
-) -> tuple[mixtures.LatentClasses, mixtures.ClassConstraints]:
+) -> tuple[latent.LatentClasses, latent.ClassConstraints]:
     """Latent classes of a sample, so many or the number of the largest BIC."""
     # The authors take as many classes as the numbers have components. With one component the categories would be
     # independent given the numbers, so here the number has a BIC of its own, and first groups see both.
@@ -160,15 +157,15 @@ def choose_categories(
     few = mixtures.evenly_spaced(len(scores), max(mixtures.TREE_ROWS, tried[-1]))
     seen = np.concatenate([scores[few], _indicators(codes[few], starts)], axis=1)
     levels = mixtures.agglomerate(seen, tried[-1])[0]
-    expect = mixtures.classes_over([(scores, codes)])
+    expect = latent.classes_over([(scores, codes)])
     short: list[_CategoryRun] = []
     for number in tried:
         labels = levels[number - 1]
         groups = int(labels.max()) + 1
-        bounds = mixtures.class_constraints(k, n_rows, groups)
-        tables = mixtures.count_categories(codes[few], labels, groups, starts)
-        start = mixtures.first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1], bounds)
-        found = mixtures.fit_classes(expect, start, bounds, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
+        bounds = latent.class_constraints(k, n_rows, groups)
+        tables = latent.count_categories(codes[few], labels, groups, starts)
+        start = latent.first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1], bounds)
+        found = latent.fit_classes(expect, start, bounds, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
         short.append(_CategoryRun(found, bounds, len(scores)))
         criteria = [run.bic for run in short]
         if len(short) - 1 - int(np.argmax(criteria)) == _IDLE:
@@ -181,8 +178,8 @@ def choose_categories(
 class _CategoryRun:
     """The fit of a number of classes so far."""
 
-    fit: mixtures.ClassFit
-    bounds: mixtures.ClassConstraints
+    fit: latent.ClassFit
+    bounds: latent.ClassConstraints
     rows: int
 
     @property
@@ -191,21 +188,21 @@ class _CategoryRun:
         free = (len(slopes) - 1) * slopes.shape[1] + len(slopes) * int((np.diff(starts) - 1).sum())
         return mixtures.bic(self.fit.log_likelihoods[-1], free, self.rows)
 
-    def ended(self, expect: Callable[[mixtures.LatentClasses], mixtures.ClassStatistics]) -> _CategoryRun:
+    def ended(self, expect: Callable[[latent.LatentClasses], latent.ClassStatistics]) -> _CategoryRun:
         """The same, fitted to its end."""
         if self.fit.converged:
             return self
         left = _LONG_PASSES - _SHORT_PASSES + 1
-        found = mixtures.fit_classes(expect, self.fit.classes, self.bounds, tolerance=_TOLERANCE, iterations=left)
+        found = latent.fit_classes(expect, self.fit.classes, self.bounds, tolerance=_TOLERANCE, iterations=left)
         return replace(self, fit=found)
 
 
 def sharpened(
-    scores: FloatArray, codes: IntArray, found: mixtures.LatentClasses, bounds: mixtures.ClassConstraints
-) -> mixtures.LatentClasses:
+    scores: FloatArray, codes: IntArray, found: latent.LatentClasses, bounds: latent.ClassConstraints
+) -> latent.LatentClasses:
     """The classes fitted on, to a larger sample."""
-    expect = mixtures.classes_over([(scores, codes)])
-    return mixtures.fit_classes(expect, found, bounds, tolerance=_TOLERANCE, iterations=_MOST_PASSES).classes
+    expect = latent.classes_over([(scores, codes)])
+    return latent.fit_classes(expect, found, bounds, tolerance=_TOLERANCE, iterations=_MOST_PASSES).classes
 
 
 def _indicators(codes: IntArray, starts: IntArray) -> FloatArray:

@@ -105,31 +105,8 @@ def generalize(
 ) -> tuple[Step, ...]:
     """Replace values by the interval that they share with k - 1 others or more.
 
-    Parameters
-    ----------
-    k
-        Smallest size of a group, 1 or more. Every part needs so many records.
-    release
-        `midpoint`: the middle of each interval, as many channels as columns.
-        `interval`: all low ends, then all high ends, twice as many.
-    cuts, steps, origin, suppress_above
-        See `intervals`; the ranges are those of all records.
-
-    Returns
-    -------
-    tuple of steps
-        Each part is cut by itself. In every part each record has all its
-        intervals in common with k - 1 others or more, so that the masked
-        columns are k-anonymous. Means and covariances are not kept.
-
-    Raises
-    ------
-    JobError
-        An option out of its range.
-
-    References
-    ----------
-    LeFevre, DeWitt & Ramakrishnan (2006), doi:10.1109/ICDE.2006.101.
+    Each part is cut by itself (see `intervals`; ranges are those of all records) and needs k records. In every part
+    each record has all its intervals in common with k - 1 others or more, so that the masked columns are k-anonymous.
 
     Examples
     --------
@@ -175,9 +152,8 @@ def intervals(
     suppress_above: float | None = None,
 ) -> Intervals:
     """Cut records at the median of their widest column until no cut leaves k on both sides; O(n log n)."""
-    # Widest is the largest range relative to `scale` (width,); of equals the first. The paper's strict median cut
-    # sends values up to the (lower) median left; where that leaves fewer than k right the next widest column is
-    # cut.
+    # Widest is the largest range relative to `scale` (width,); of equals the first. The paper's strict median cut sends
+    # values up to the (lower) median left; where that leaves fewer than k right the next widest column is cut.
     _check(k, cuts, suppress_above)
     if len(features) < k:
         raise InputError(f"generalize was given k={k} for {len(features)} records; give that many records or lower k")
@@ -199,14 +175,7 @@ def intervals(
 def _widened(
     low: FloatArray, high: FloatArray, steps: tuple[float, ...], origin: tuple[float, ...] | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends moved outwards to the steps of their column; never inwards, whatever the rounding.
-
-    Examples
-    --------
-    >>> low, high = _widened(np.array([[0.3]]), np.array([[0.65]]), (0.1,), None)
-    >>> low.round(12).tolist(), high.round(12).tolist()
-    ([[0.3]], [[0.7]])
-    """
+    """Ends moved outwards to the steps of their column; never inwards, whatever the rounding."""
     width, step = low.shape[1], np.array(steps, dtype=np.float64)
     start = np.zeros(width) if origin is None else np.array(origin, dtype=np.float64)
     if step.shape != (width,) or start.shape != (width,):

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.mixture import map_by_group
+from anonpipe.methods import latent_classes as latent
 from anonpipe.methods import mixture as mixtures
 from anonpipe.methods.masking._draws import (
     Categories,
@@ -87,7 +88,7 @@ class MixtureGroups:
 
     view: View  # What the mixture sees
     mixture: mixtures.Mixture  # Fitted
-    classes: mixtures.LatentClasses | None  # The latent classes of the categories; None without categories
+    classes: latent.LatentClasses | None  # The latent classes of the categories; None without categories
     # Records whose most likely component it is, shape (n_components,); None until they are counted
     counts: IntArray | None = None
     # sources, rows, targets: part, place and new component of each record that is moved
@@ -131,8 +132,8 @@ def _find_view(
 
 def _score_rows(part: FloatArray, *, params: View, rng: np.random.Generator) -> FloatArray:
     """The scores of each record, zeros in the channels that they do not fill, so that all strata have as many."""
-    # Equal values stand at random in what they take up (`spread`): a normal component of records at one place
-    # would have any likelihood, and groups would be made of values, as few records as k each.
+    # Equal values stand at random in what they take up (`spread`): a normal component of records at one place would
+    # have any likelihood, and groups would be made of values, as few records as k each.
     out, apart = np.zeros((len(part), len(params.numbers))), np.array(part)
     for column in params.numbers:
         apart[:, column] = spread(part[:, column], rng)
@@ -145,11 +146,6 @@ def spread(column: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Values of which those that several records have lie evenly between halfway to the next lower and higher ones.
 
     Beyond the outermost value twice as far outward as inward: its records stand for a tail.
-
-    Examples
-    --------
-    >>> spread(np.array([0.0, 0.0, 1.0, 3.0, 3.0]), np.random.default_rng(1)).round(2).tolist()
-    [0.01, 0.45, 1.0, 4.79, 2.62]
     """
     values, at, counts = np.unique(column, return_inverse=True, return_counts=True)
     if len(values) < 2:
@@ -312,7 +308,7 @@ class Drawing:
     """How to draw."""
 
     view: View  # What the latent classes see of the numbers
-    classes: mixtures.LatentClasses | None  # Of the categories; None without categories
+    classes: latent.LatentClasses | None  # Of the categories; None without categories
     records: mixtures.GroupStatistics  # Statistics of the groups that are to be kept
     maps: mixtures.AffineMaps  # From the present draws to these
 
@@ -355,67 +351,28 @@ def local_synthesis(
 ) -> tuple[Step, ...]:
     """Steps that draw the records of every group of a mixture again, with exactly the group's means and covariance.
 
-    A mixture of normal or t components, whose weights do not fall below k / n,
-    is fitted to the numbers; each record goes to its most likely component,
-    and the cheapest ones move to components under k. The numbers of a group
-    are drawn from the normal law, the categories given the new numbers by
-    latent classes; then an affine map a group gives numbers and dummies of
-    categories together the mean and the covariance of the group's records.
+    A mixture of normal or t components, whose weights do not fall below k / n, is fitted to the numbers; each record
+    goes to its most likely component, and the cheapest ones move to components under k. The numbers of a group are
+    drawn from the normal law, whatever the tails, the categories given the new numbers by latent classes; then an
+    affine map a group gives numbers and dummies of categories together the mean and the covariance of the group's
+    records, whatever the `variance_share`.
 
-    Parameters
-    ----------
-    k
-        Smallest size of a group.
-    categories
-        Columns of each categorical attribute, in -1 and +1.
-    components
-        How many; None for that of the largest BIC from 2 to 10.
-    shape
-        Of their covariances, see `anonpipe.methods.mixture.SHAPES`; None for "full"
-        or "vev" by BIC.
-    tails
-        "gaussian", or "t": degrees of freedom are estimated. They decide who
-        is in a group with whom; draws are normal.
-    variance_share
-        Of the numbers that the principal components keep which the mixture is
-        fitted to. Means and covariances of all columns are kept whatever it is.
-    classes
-        Latent classes; None for that of the largest BIC.
-    iterations
-        Most passes over its sample for the mixture.
+    The authors use the latent classes as they are; what categories have to do with each other and with the numbers is
+    then right as far as the model is. The map that follows here makes it exactly right, before decoding, and changes
+    little where the model fits: draws stay near -1 and +1.
 
-    Notes
-    -----
-    The authors use the latent classes as they are; what categories have to do
-    with each other and with the numbers is then right as far as the model is.
-    The map that follows here makes it exactly right, before decoding, and
-    changes little where the model fits: draws stay near -1 and +1.
-
-    Mixture and latent classes are fitted to a random sample of 40,000 records,
-    or to all if they are fewer; number and shape come from 4,000 of them, and
-    first groups from 2,000, as these take memory by their square. Every record
-    is assigned, and every group's moments are those of all its records.
-
-    What the sample costs: of a made table of 400,000 records of eight numbers
-    99 % go to the component that a fit to all of them would have given; the
-    log-density of new records is 0.007 a record lower (that of the choice on
-    4,000: 0.088), in a ninth of the time.
-
-    References
-    ----------
-    Oganian and Domingo-Ferrer 2017, Trans. Data Privacy 10:61-81, sections 3, 5 and 6.
-
-    Raises
-    ------
-    JobError
-        An option is not allowed.
+    Mixture and latent classes are fitted to a random sample of 40,000 records, or to all if they are fewer; number and
+    shape come from 4,000 of them, and first groups from 2,000, as these take memory by their square. Every record is
+    assigned, and every group's moments are those of all its records. What the sample costs: of a made table of 400,000
+    records of eight numbers 99 % go to the component that a fit to all of them would have given; the log-density of new
+    records is 0.007 a record lower (that of the choice on 4,000: 0.088), in a ninth of the time.
 
     Examples
     --------
     >>> [step.name for step in local_synthesis(5)][:4]
     ['moments', 'scores', 'mixture', 'components']
     """
-    numbers = {"k": k, "components": components, "classes": classes, "iterations": iterations}
+    numbers: dict[str, Any] = {"k": k, "components": components, "classes": classes, "iterations": iterations}
     for name, value in numbers.items():
         if value is not None and value < 1:
             raise JobError(f"{name} is {value}; give 1 or more")
@@ -427,16 +384,7 @@ def local_synthesis(
         raise JobError(f"variance_share is {variance_share}; give a number above 0 and at most 1, such as 0.95")
     view = partial(_find_view, k=k, categories=categories, variance_share=variance_share)
     sample = partial(_draw_sample, categories=categories)
-    choice = partial(
-        choose,
-        k=k,
-        categories=categories,
-        components=components,
-        shape=shape,
-        tails=tails,
-        classes=classes,
-        iterations=iterations,
-    )
+    choice = partial(choose, categories=categories, shape=shape, tails=tails, **numbers)
     groups: tuple[Step, ...] = (
         Reduce("moments", count_moments, view),
         Rows("scores", _score_rows, channels=_one_a_number),
@@ -511,7 +459,7 @@ def _synthesize(part: FloatArray, *, params: Drawing, rng: np.random.Generator, 
     """Normal records with the moments of their group; their categories drawn given their numbers."""
     made, labels = _mapped(part, params.maps)
     if params.classes is not None:
-        codes = mixtures.draw_categories(params.view.scores(made), params.classes, rng=rng)
+        codes = latent.draw_categories(params.view.scores(made), params.classes, rng=rng)
         coded = [column for columns in categories for column in columns]
         normal, narrow = made[:, coded], params.maps.narrow[labels][:, None]
         dummies(codes, categories, made)
@@ -537,8 +485,8 @@ def settle(part: FloatArray, *, params: Drawing, rng: np.random.Generator) -> Fl
 
 def _of_table(options: LocalSynthesisOptions, features: Features) -> dict[str, Any]:
     """The job's k and its categories."""
-    # Groups of fewer than two records more than columns: exact moments keep draws in the span of the records, so
-    # that part of such a record gives away the rest.
+    # Groups of fewer than two records more than columns: exact moments keep draws in the span of the records, so that
+    # part of such a record gives away the rest.
     return {"k": max(features.k, features.width + 2), "categories": features.categories}
 
 
@@ -579,7 +527,7 @@ METHOD = Masker(
         mixtures.Components,
         ClassCounts,
         MixtureGroups,
-        mixtures.LatentClasses,
+        latent.LatentClasses,
         mixtures.Mixture,
         mixtures.Movable,
         DrawnSample,

@@ -52,59 +52,21 @@ class NoiseOptions(ScopedMaskOptions):
 def noise(*, amount: float = 0.15, form: Form = "expected", basis: Basis = "spectral") -> tuple[Step, ...]:
     """Add normal noise, and shrink towards the mean so that the covariance stays.
 
-    X' = m + ((X - m) + E) / sqrt(1 + c) with E ~ N(0, cS), m and S being the
-    mean and covariance of all records.
+    X' = m + ((X - m) + E) / sqrt(1 + c) with E ~ N(0, cS), m and S being the mean and covariance of all records, and c
+    the `amount`, 0.15 and 0.1 in the papers. `expected` is eq. 10 as it stands. `centred` takes off the mean of the
+    noise, as in Lasko & Vinterbo. `exact` makes the noise uncorrelated with the data and of covariance cS exactly, in
+    the sample; it takes 2 width + 1 records (less where columns depend on each other). Most records can be found again:
+    in the paper 99 % at c = 0.1 and 28 columns. No protection by itself.
 
-    Parameters
-    ----------
-    amount
-        c, the variance of the noise over that of the data, above 0. The
-        papers use 0.15 and 0.1.
-    form
-        `expected`: eq. 10 as it stands; mean and covariance are kept on
-        average. `centred`: the mean of the noise is taken off, as in Lasko &
-        Vinterbo; means are exact, the covariance is kept on average. `exact`:
-        the noise is made uncorrelated with the data and of covariance cS
-        exactly, in the sample; mean and covariance are exact.
-    basis
-        `spectral`: E has the covariance cS. `columns`: cS without its
-        covariances, independent noise for every column; variances are kept,
-        covariances shrink by 1/(1 + c).
+    Normal noise of covariance cS and independent noise along the eigenvectors of S, each of variance c times the
+    eigenvalue, are one law: so "noise along the spectral basis", which Lasko & Vinterbo propose in section V, is eq.
+    10, and the basis `columns`, cS without its covariances, is the older, uncorrelated noise.
 
-    Returns
-    -------
-    tuple of steps
-        Record i is record i with noise, of which most can be found again: in
-        the paper 99 % at c = 0.1 and 28 columns. No protection by itself.
-
-    Raises
-    ------
-    JobError
-        An option out of its range.
-    InputError
-        While it runs, with `exact`: fewer than 2 width + 1 records (less where columns depend on each other).
-
-    Notes
-    -----
-    Normal noise of covariance cS and independent noise along the eigenvectors
-    of S, each of variance c times the eigenvalue, are one law: so "noise
-    along the spectral basis", which Lasko & Vinterbo propose in section V,
-    is eq. 10, and the other basis is the older, uncorrelated noise.
-
-    "Corrected for mean and variance distortion" (Lasko & Vinterbo, IV.B)
-    leaves open whether on average or exactly. Their Table I has differences
-    of means below 1e-13 and of variances of 0.007, which is the sampling
-    error at c = 0.1: so the mean exactly, the variance on average. Oganian &
-    Domingo-Ferrer say of eq. 10 that it preserves the mean vector and
-    covariance matrix: on average. `exact` is the case of
-    Muralidhar & Sarathy without kept columns, with weight 1/sqrt(1 + c) on
-    the original.
-
-    References
-    ----------
-    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10, section
-    5, eq. 10; Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section
-    IV.B; Muralidhar & Sarathy (2008), Transactions on Data Privacy 1, 17-33.
+    "Corrected for mean and variance distortion" (Lasko & Vinterbo, IV.B) leaves open whether on average or exactly.
+    Their Table I has differences of means below 1e-13 and of variances of 0.007, which is the sampling error at
+    c = 0.1: so the mean exactly, the variance on average. Oganian & Domingo-Ferrer say of eq. 10 that it preserves the
+    mean vector and covariance matrix: on average. `exact` is the case of Muralidhar & Sarathy without kept columns,
+    with weight 1/sqrt(1 + c) on the original.
 
     Examples
     --------
@@ -175,8 +137,8 @@ def _without_draws(given: int, params: Mixing) -> int:
 
 def _find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) -> Mixing:
     """The matrix that takes the data off the draws, gives them their covariance and adds them to the data."""
-    # With Z the draws and X the data, both centred: what is left of Z after its regression on X has the scatter R
-    # = KK'; so (Z - XB) K'⁻¹ L' √(n-1) has the covariance LL' and none with X.
+    # With Z the draws and X the data, both centred: what is left of Z after its regression on X has the scatter
+    # R = KK'; so (Z - XB) K'⁻¹ L' √(n-1) has the covariance LL' and none with X.
     width, rank = params.factor.shape
     xx, xz = both.scatter[:width, :width], both.scatter[:width, width:]
     inverse, independent = spectral_inverse(xx)
@@ -205,10 +167,9 @@ def _expect_noisy(
     moments: Moments, *, amount: float = 0.15, form: Form = "expected", basis: Basis = "spectral"
 ) -> Expected:
     """Expected covariance and standard errors."""
-    # The scatter of X + E is that of X, plus products of both, plus that of E; the first is fixed, the second odd
-    # and the third even in E, so they do not correlate. With V the noise's covariance the second has variance
-    # (n-1) (S_aa V_bb + S_bb V_aa + 2 S_ab V_ab) and the third (n-1) (V_aa V_bb + V_ab²). Centring changes
-    # neither.
+    # The scatter of X + E is that of X, plus products of both, plus that of E; the first is fixed, the second odd and
+    # the third even in E, so they do not correlate. With V the noise's covariance the second has variance (n-1) (S_aa
+    # V_bb + S_bb V_aa + 2 S_ab V_ab) and the third (n-1) (V_aa V_bb + V_ab²). Centring changes neither.
     covariance = moments.scatter / max(moments.n - 1, 1)
     added = _noise_covariance(moments, amount, basis)
     width, n = len(added), max(moments.n, 2)

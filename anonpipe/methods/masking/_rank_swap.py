@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numba as nb
 import numpy as np
@@ -12,7 +12,7 @@ from pydantic import Field
 from anonpipe.errors import JobError
 from anonpipe.methods.masking._draws import Categories, averaged_by_rank, category_codes, dummies
 from anonpipe.methods.options import ScopedMaskOptions
-from anonpipe.methods.record import Features, Masker
+from anonpipe.methods.record import Masker
 from anonpipe.methods.steps import Columns, Rows, Step
 from anonpipe.types import FloatArray, IntArray
 
@@ -32,49 +32,17 @@ class RankSwapOptions(ScopedMaskOptions):
 def rank_swap(*, k: int = 1, percent: float = 5.0, categories: Categories = ()) -> tuple[Step, ...]:
     """Swap each value with one of a rank at most `percent` of the records away, every column by itself.
 
-    From the lowest rank up, each value that has not been swapped yet changes
-    places with one drawn uniformly from those of the next `percent` per cent of
-    ranks that have not been either; where all have been, it stays.
+    From the lowest rank up, each value that has not been swapped yet changes places with one drawn uniformly from those
+    of the next `percent` per cent of ranks (one rank at least) that have not been either; where all have been, it
+    stays. Values that tie are ranked at random. The paper gives a bound for `percent` from the correlation that is to
+    be kept; here `compare` shows what becomes of it.
 
-    Parameters
-    ----------
-    k
-        Records that share a value at least. 1 is the paper's form, which hands
-        on every value, the only one of its kind included; from 2 on a column
-        hands on averages of k to 2k - 1 neighbours by rank, and no value that
-        fewer than k records hold (`averaged_by_rank`).
-    percent
-        P of the paper, above 0 and up to 100; the reach is at least one rank.
-    categories
-        Columns of each categorical attribute, in -1 and +1, which are swapped
-        together, by the number of the category.
+    With k=1, the paper's form, a column hands on every value, the only one of its kind included. From 2 on it hands on
+    no value that fewer than k records hold (`averaged_by_rank`). An attribute's columns are swapped together, by the
+    number of the category.
 
-    Returns
-    -------
-    tuple of steps
-        With k=1 every column has exactly its values, so that means and
-        variances stay; covariances shrink, the more the larger `percent`.
-        Record i keeps a rank near its own in every column: the linkage of
-        Nin, Herranz & Torra (2008) finds most records again where `percent` is
-        small, so that it is no protection by itself.
-
-    Raises
-    ------
-    JobError
-        An option out of its range.
-
-    Notes
-    -----
-    Values that tie are ranked at random. The paper gives a bound for `percent`
-    from the correlation that is to be kept; here `compare` shows what becomes
-    of it.
-
-    References
-    ----------
-    Moore (1996), Controlled data-swapping techniques for masking public use
-    microdata sets, U.S. Bureau of the Census, RR96-04, section on rank-based
-    proximity swapping; Nin, Herranz & Torra (2008), Rethinking rank swapping
-    to decrease disclosure risk, doi:10.1016/j.datak.2007.07.006.
+    Record i keeps a rank near its own in every column. The linkage of Nin, Herranz & Torra (2008),
+    doi:10.1016/j.datak.2007.07.006, finds most records again where `percent` is small: no protection by itself.
 
     Examples
     --------
@@ -131,10 +99,6 @@ def _to_dummies(part: FloatArray, *, params: object, rng: np.random.Generator, c
     return out
 
 
-def _of_table(options: RankSwapOptions, features: Features) -> dict[str, Any]:
-    return {"k": features.k, "categories": features.categories}
-
-
 METHOD = Masker(
     function=rank_swap,
     options=RankSwapOptions,
@@ -154,7 +118,7 @@ METHOD = Masker(
     expect=None,
     exact_columns=True,
     link="person",
-    follows=_of_table,
+    follows=lambda options, features: {"k": features.k, "categories": features.categories},
 )
 
 
@@ -164,8 +128,8 @@ METHOD = Masker(
 @nb.njit(cache=True, nogil=True)
 def partners(draws: FloatArray, reach: int) -> IntArray:
     """The rank that each rank changes places with, its own where none is left, from one uniform draw a rank."""
-    # A pool holds those of the next `reach` ranks that have not been swapped, in no order; each leaves it in
-    # constant time, as the last one takes its place.
+    # A pool holds those of the next `reach` ranks that have not been swapped, in no order; each leaves it in constant
+    # time, as the last one takes its place.
     n = len(draws)
     partner = np.arange(n)
     pool, place = np.empty(n, dtype=np.int64), np.full(n, -1)

@@ -25,16 +25,7 @@ from anonpipe.types import FloatArray
 
 # All maskers by name; a new one is a line here
 MASKERS: dict[str, Masker] = by_name(
-    Masker,
-    (
-        _noise,
-        _data_shuffle,
-        _rank_swap,
-        _spectral,
-        _sequential_regression,
-        _generalize,
-        _local_synthesis,
-    ),
+    Masker, (_noise, _data_shuffle, _rank_swap, _spectral, _sequential_regression, _generalize, _local_synthesis)
 )
 
 # What steps count and learn: the records that lie on disk between two steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +16,7 @@ from anonpipe.kernels.groups import cross_products
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes
 from anonpipe.methods.masking._spectral import DEPENDENT, count_moments, normal_draws, spectral_inverse, turn_rows
 from anonpipe.methods.options import ScopedMaskOptions
-from anonpipe.methods.record import Features, Masker, no_dummies
+from anonpipe.methods.record import Masker, no_dummies
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
 from anonpipe.rng import generator
@@ -196,75 +196,30 @@ def sequential_regression(
 ) -> tuple[Step, ...]:
     """Draw each attribute from its regression on the synthetic values of those before it.
 
-    The regressions are fitted to the originals: linear with normal errors for
-    numbers, (multinomial) logistic for categories. The first attribute is
-    drawn from its own distribution. All draws of a record use what was drawn
-    before for the same record; nothing of an original record enters.
+    The regressions are fitted to the originals: linear with normal errors for numbers, (multinomial) logistic for
+    categories. The first attribute is drawn from its own distribution. All draws of a record use what was drawn before
+    for the same record; nothing of an original record enters. Further `rounds` draw each attribute again, given all
+    others. Coefficients and residual variance may be `drawn` once for the table from their posterior under a flat prior
+    (for categories its normal approximation), as is done for imputation. The `penalty` of logistic slopes on z-scores
+    is the precision of a normal prior; it matters where predictors tell categories apart, and a maximum would be at
+    infinity.
 
-    Parameters
-    ----------
-    categories
-        Columns of each categorical attribute: one column of -1 and +1, or one
-        column a category, +1 where it is the record's and -1 elsewhere. All
-        other columns are numbers.
-    rounds
-        1: each attribute once, in the order of the columns. More: each is
-        drawn again, given all others, in as many further rounds.
-    parameters
-        `estimated`: the regressions as fitted. `drawn`: coefficients and
-        residual variance drawn once for the table from their posterior under
-        a flat prior (for categories its normal approximation), as is done for
-        imputation.
-    penalty
-        Of the slopes of logistic regressions on z-scores, above 0: the
-        precision of a normal prior. It only matters where predictors tell
-        categories apart, and a maximum would be at infinity.
+    With numbers alone and `estimated` parameters the standard errors are those of a normal sample, whatever the number
+    of rounds. With categories the regressions are kept to the degree that they are true.
 
-    Returns
-    -------
-    tuple of steps
-        Synthetic records of no person. With numbers alone and `estimated`,
-        means and covariance are kept on average, with the standard errors of
-        a normal sample, whatever the number of rounds; all that is not normal
-        is lost. With categories the regressions are kept to the degree that
-        they are true.
+    The paper says "sequential regression", by way of IVEware, and no more. There missing values are imputed, in the
+    first round on the attributes before and then, round by round, on all others; a fully synthetic table has all values
+    missing (Raghunathan, Reiter & Rubin 2003, Journal of Official Statistics 19, 1-16), and one round is a proper draw
+    from the product of the conditional distributions. Further rounds change nothing for normal columns, and lead mixed
+    ones towards the limit of the chain, if it has one. Whether parameters were drawn the paper does not say either.
+    Regressions of each of the five numbers of its THYROID table on the others (nulls at the mean) change by 12.7 % with
+    estimated parameters and by 18.3 % with drawn ones, on average over 30 tables; its 12.53 % is over this and another
+    table. `estimated` is the default because it keeps the covariance.
 
-    Raises
-    ------
-    JobError
-        An option out of its range; while it runs, columns that do not exist.
-    InputError
-        While it runs: a category is not coded as said, a logistic regression
-        has no maximum, or `drawn` with too few records.
-
-    Notes
-    -----
-    The paper says "sequential regression", by way of IVEware, and no more.
-    There missing values are imputed, in the first round on the attributes
-    before and then, round by round, on all others; a fully synthetic table
-    has all values missing, and one round is a proper draw from the product of
-    the conditional distributions. Further rounds change nothing for normal
-    columns, and lead mixed ones towards the limit of the chain, if it has one.
-    Whether parameters were drawn the paper does not say either. Regressions
-    of each of the five numbers of its THYROID table on the others (nulls at
-    the mean) change by 12.7 % with estimated parameters and by 18.3 % with
-    drawn ones, on average over 30 tables; its 12.53 % is over this and
-    another table. `estimated` is the default because it keeps the covariance.
-
-    The residual variance is taken over n - 1, not n less the coefficients, so
-    that total variances are those of the table. Dependent columns are fitted
-    on the directions in which there is variance; the residual variance of a
-    column that depends on others is then 0.
-
-    Logistic regressions start from the maximum of a sample. That changes the
-    number of passes over the table, and not where they end: at a gradient of 0.
-
-    References
-    ----------
-    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10, sections
-    5 and 7; Raghunathan, Lepkowski, van Hoewyk & Solenberger (2001), Survey
-    Methodology 27, 85-95; Raghunathan, Reiter & Rubin (2003), Journal of
-    Official Statistics 19, 1-16.
+    The residual variance is taken over n - 1, not n less the coefficients, so that total variances are those of the
+    table. Dependent columns are fitted on the directions in which there is variance; the residual variance of a column
+    that depends on others is then 0. Logistic regressions start from the maximum of a sample. That changes the number
+    of passes over the table, and not where they end: at a gradient of 0.
 
     Examples
     --------
@@ -414,8 +369,7 @@ def _fit_categories(counted: DrawnSample | Slopes, *, params: Chain, rng: np.ran
 
 def _started(features: FloatArray, chain: Chain) -> tuple[Linear | Logit | None, ...]:
     """The regressions at the maxima of a sample, which those of the table are a few steps from."""
-    # Where the sample lacks a category, or separates categories so well that its maximum is far out, nothing
-    # changes.
+    # Where the sample lacks a category, or separates categories so well that its maximum is far out, nothing changes.
     scores, fits = chain.scores(features), list(chain.fits)
     for at, fit in enumerate(fits):
         block = chain.blocks[at % len(chain.blocks)]
@@ -494,10 +448,6 @@ def _expect_sequential(
     return None if categories or parameters == "drawn" else normal_draws(moments, "spectral")
 
 
-def _of_table(options: SequentialRegressionOptions, features: Features) -> dict[str, Any]:
-    return {"categories": features.categories}
-
-
 METHOD = Masker(
     function=sequential_regression,
     options=SequentialRegressionOptions,
@@ -516,6 +466,6 @@ METHOD = Masker(
     expect=_expect_sequential,
     link="none",
     learns=(Block, Chain, Linear, Logit, DrawnSample, Slope, Slopes),
-    follows=_of_table,
+    follows=lambda options, features: {"categories": features.categories},
     decodings={"probabilities": no_dummies("sequential_regression", "draws categories")},
 )

@@ -45,9 +45,8 @@ def turn_rows(
 
 
 # --- The spectral basis: the axes along which the records spread, and the way there and back --------------------------
-# A masker that works on one column at a time keeps no correlation of the
-# columns. Principal components have none: the same masker, applied to them and
-# turned back, keeps the covariance on average.
+# A masker that works on one column at a time keeps no correlation of the columns. Principal components have none: the
+# same masker, applied to them and turned back, keeps the covariance on average.
 
 Basis = Literal["spectral", "columns"]
 
@@ -112,6 +111,11 @@ def _from_axes(part: FloatArray, *, params: Axes, rng: np.random.Generator) -> F
     return turn_rows(part, params.vectors.T, after=params.centre)
 
 
+def _along_axes(learn: Reduce, step: Step) -> tuple[Step, ...]:
+    """A step done along the axes that are learnt, between the ways there and back."""
+    return learn, Rows("to the axes", _to_axes), step, Rows("from the axes", _from_axes)
+
+
 def spectral_inverse(scatter: FloatArray) -> tuple[FloatArray, int]:
     """Inverse of a scatter on the directions in which there is any (judged in correlations), and how many there are."""
     spread = np.sqrt(np.clip(np.diag(scatter), 0.0, None))
@@ -142,9 +146,9 @@ def normal_draws(moments: Moments, basis: Basis) -> Expected:
 
 def _expect_swapped(moments: Moments, *, basis: Basis = "spectral", largest: FloatArray | None = None) -> Expected:
     """Of columns that are permuted independently in a basis; `largest` has shape (width,)."""
-    # Components j and h with variances λ along orthonormal axes v get a covariance c_jh of expectation 0 and
-    # variance λ_j λ_h / (n-1), and no two pairs correlate. Entry (a, b) of the covariance is Σ_jh v_aj v_bh c_jh
-    # with c_jj = λ_j fixed, of variance [S_aa S_bb + S_ab² - 2 Σ_j v_aj² v_bj² λ_j²] / (n-1).
+    # Components j and h with variances λ along orthonormal axes v get a covariance c_jh of expectation 0 and variance
+    # λ_j λ_h / (n-1), and no two pairs correlate. Entry (a, b) of the covariance is Σ_jh v_aj v_bh c_jh with c_jj = λ_j
+    # fixed, of variance [S_aa S_bb + S_ab² - 2 Σ_j v_aj² v_bj² λ_j²] / (n-1).
     axes = axes_of(moments, basis)
     covariance = _kept_in_basis(moments, basis)
     n = max(moments.n, 2)
@@ -156,13 +160,7 @@ def _expect_swapped(moments: Moments, *, basis: Basis = "spectral", largest: Flo
 
 
 def _largest_products(sizes: FloatArray) -> FloatArray:
-    """Of each two rows a and b the largest sizes_aj sizes_bh with j other than h; twice that for a row with itself.
-
-    Examples
-    --------
-    >>> _largest_products(np.array([[3.0, 2.0], [5.0, 1.0]])).tolist()
-    [[12.0, 10.0], [10.0, 10.0]]
-    """
+    """Of each two rows a and b the largest sizes_aj sizes_bh with j other than h; twice that for a row with itself."""
     width = len(sizes)
     ordered = np.sort(np.pad(sizes, ((0, 0), (0, 1))), axis=1)[:, ::-1]  # a second one, 0, where there is one axis
     place = sizes.argmax(axis=1)
@@ -186,42 +184,14 @@ class SpectralSwapOptions(ScopedMaskOptions):
 def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     """Permute every principal component by itself, over all records, and turn back.
 
-    The steps: moments of all rows; centred records along the eigenvectors of
-    their covariance; each component permuted uniformly, independently of the
-    others; back to the columns.
+    The steps: moments of all rows; centred records along the eigenvectors of their covariance; each component permuted
+    uniformly, independently of the others; back to the columns. Values along the components are those of the originals,
+    values of the columns are new. In the basis `columns` it is plain swapping.
 
-    Parameters
-    ----------
-    basis
-        `spectral`, or `columns`: plain swapping, which keeps every column's
-        values and no relation between columns.
-
-    Returns
-    -------
-    tuple of steps
-        In the spectral basis the means are exact and so is the sum of the
-        variances; the covariance is kept on average, with a known standard
-        error. Values along the components are those of the originals, values
-        of the columns are new. No record of the result is made from one person.
-
-    Raises
-    ------
-    JobError
-        Unknown basis.
-
-    Notes
-    -----
-    The paper permutes U of the decomposition A = UDV' of the centred features;
-    permuting T = UD is the same. It says that correlations are kept, as U has
-    none and "our permutations (approximately) preserve this": on average,
-    that is. A permutation of n cells leaves a correlation of about 1/√n.
-    Relations beyond correlation are lost, so a component's permutation puts
-    values of the columns outside their range where columns are skewed or
-    binary: decode accordingly.
-
-    References
-    ----------
-    Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.B.1.
+    The paper permutes U of the decomposition A = UDV' of the centred features; permuting T = UD is the same. It says
+    that correlations are kept, as U has none and "our permutations (approximately) preserve this": on average, that is.
+    A permutation of n cells leaves a correlation of about 1/√n. Relations beyond correlation are lost, so a component's
+    permutation puts values of the columns outside their range where columns are skewed or binary: decode accordingly.
 
     Examples
     --------
@@ -229,12 +199,7 @@ def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     ['axes', 'to the axes', 'permute', 'from the axes']
     """
     checked_basis(basis)
-    return (
-        Reduce("axes", count_moments, partial(_find_axes, basis=basis)),
-        Rows("to the axes", _to_axes),
-        Columns("permute", _permute),
-        Rows("from the axes", _from_axes),
-    )
+    return _along_axes(Reduce("axes", count_moments, partial(_find_axes, basis=basis)), Columns("permute", _permute))
 
 
 def _permute(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
@@ -277,38 +242,13 @@ class SynthesisOptions(ScopedMaskOptions):
 def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step, ...]:
     """Draw every principal component again, independently of the others, and turn back.
 
-    Parameters
-    ----------
-    basis
-        `spectral`, or `columns`, which keeps no relation between columns.
-    draw
-        `normal`: with the component's variance. `quantiles`: from the
-        component's own distribution, piecewise uniform between its ordered
-        values, scaled to have its mean and variance. Extremes are near those
-        of the originals then.
+    Draws are `normal` with the component's variance, or from its own `quantiles`: piecewise uniform between its ordered
+    values, scaled to have its mean and variance. Extremes are near those of the originals then. With normal draws the
+    standard errors are those of any normal sample of the same size.
 
-    Returns
-    -------
-    tuple of steps
-        Records made from no person. Means are kept on average, and so is, in
-        the spectral basis, the covariance; with `normal` draws the standard
-        errors are those of any normal sample of the same size.
-
-    Raises
-    ------
-    JobError
-        Unknown basis or draw.
-
-    Notes
-    -----
-    The paper names synthesis as an application of its idea, without an
-    algorithm; this is the plainest one. Normal draws of all components are
-    draws from the normal distribution that has the covariance of the features,
-    whatever the basis of the drawing.
-
-    References
-    ----------
-    Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V.
+    The paper names synthesis as an application of its idea, without an algorithm; this is the plainest one. Normal
+    draws of all components are draws from the normal distribution that has the covariance of the features, whatever the
+    basis of the drawing.
 
     Examples
     --------
@@ -318,12 +258,8 @@ def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step
     checked_basis(basis)
     if draw not in ("normal", "quantiles"):
         raise JobError(f"synthesis was given draw={draw!r}; known are 'normal' and 'quantiles'")
-    return (
-        Reduce("axes", count_moments, partial(_find_axes, basis=basis)),
-        Rows("to the axes", _to_axes),
-        Columns("draw", _draw_normal if draw == "normal" else _draw_quantiles),
-        Rows("from the axes", _from_axes),
-    )
+    step = Columns("draw", _draw_normal if draw == "normal" else _draw_quantiles)
+    return _along_axes(Reduce("axes", count_moments, partial(_find_axes, basis=basis)), step)
 
 
 def _draw_normal(column: FloatArray, *, place: int, params: Axes, rng: np.random.Generator) -> FloatArray:
@@ -357,10 +293,7 @@ _SYNTHESIS = Masker(
     published="synthesis in a spectral basis",
     reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
     cost="time n · (w² + w log n with draw='quantiles'); memory: one part, and three columns of all rows",
-    about={
-        "basis": _BASIS,
-        "draw": "'normal' (default), or 'quantiles' of each component",
-    },
+    about={"basis": _BASIS, "draw": "'normal' (default), or 'quantiles' of each component"},
     keeps="means and covariance on average; records of no person; relations that are not linear are lost",
     expect=_expect_synthesized,
     link="none",
@@ -399,48 +332,16 @@ class SuppressionOptions(ScopedMaskOptions):
 def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: float | None = None) -> tuple[Step, ...]:
     """Put small principal components, and cells far out along the others, at the mean, and turn back.
 
-    Suppressing a cell of a column leaves an attacker the other columns to
-    guess it from. A cell of a component is what several columns have in
-    common: suppressed, it is gone from all of them.
+    Suppressing a cell of a column leaves an attacker the other columns to guess it from. A cell of a component is what
+    several columns have in common: suppressed, it is gone from all of them, and stands at the mean, the best guess
+    there is. The components of smallest variance are suppressed for all records, as many as together have at most
+    `share` of the total variance; there must be one, or a limit `outside`. Without that limit no covariance grows, and
+    the variances lose at most `share` of their sum; with it, means move where a component is skewed. Nothing is
+    promised against an attacker who knows most of a record.
 
-    Parameters
-    ----------
-    basis
-        `spectral`, or `columns`.
-    share
-        Components of smallest variance are suppressed for all records, as
-        many as together have at most this share of the total variance, 0 to
-        below 1.
-    outside
-        Cells further from the mean than so many standard deviations of their
-        component are suppressed too; None for no such rule.
-
-    Returns
-    -------
-    tuple of steps
-        What is suppressed stands at the mean, the best guess there is. Without
-        `outside` the means are exact, no covariance grows, and the variances
-        lose at most `share` of their sum; with it, means move where a
-        component is skewed. The records stay those of persons, only less
-        detailed: nothing is promised against whoever knows most of a record.
-
-    Raises
-    ------
-    JobError
-        Unknown basis, an option out of its range, or nothing to suppress.
-    InputError
-        While it runs, without `outside`: no component is as small as `share`.
-
-    Notes
-    -----
-    The paper proposes suppression in the spectral basis in one sentence and
-    leaves open which cells. The smallest components are the ones whose cells
-    single out records that break the pattern of the table at the least cost
-    in variance; `outside` is the usual rule for rare values.
-
-    References
-    ----------
-    Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V.
+    The paper proposes suppression in the spectral basis in one sentence and leaves open which cells. The smallest
+    components are the ones whose cells single out records that break the pattern of the table at the least cost in
+    variance; `outside` is the usual rule for rare values.
 
     Examples
     --------
@@ -454,12 +355,8 @@ def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: floa
         raise JobError(f"suppression was given outside={outside}; give standard deviations above 0, or leave it out")
     if share == 0 and outside is None:
         raise JobError("suppression was given share=0 and no outside, which suppresses nothing; give one of them")
-    return (
-        Reduce("components", count_moments, partial(_choose, basis=basis, share=share, outside=outside)),
-        Rows("to the axes", _to_axes),
-        Rows("suppress", _suppress),
-        Rows("from the axes", _from_axes),
-    )
+    learn = Reduce("components", count_moments, partial(_choose, basis=basis, share=share, outside=outside))
+    return _along_axes(learn, Rows("suppress", _suppress))
 
 
 def _choose(

@@ -30,40 +30,11 @@ def centroid(
 ) -> FloatArray:
     """Replace every record by the mean of its group, or by its median in the columns that ask for it.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width).
-    order, starts
-        The groups; see `anonpipe.kernels.points.sort_groups`.
-    statistics
-        `mean` or `median` for each column; None for means throughout.
-
-    Returns
-    -------
-    float64, shape (n_rows, width)
-        Row i replaces row i. Group means and the table's mean are kept; the
-        covariance loses what lay within the groups. A column of medians keeps
-        neither mean nor covariance in any sense that can be expected: it must
-        be measured.
-
-    Raises
-    ------
-    JobError
-        `statistics` does not name one statistic a column.
-
-    Notes
-    -----
-    The median is for ordinal columns: of an even group it is half-way between
-    the two middle values, for the decoding to bring to a category. The mode is
-    for nominal ones and needs no option here: coded in dummies, the largest of
-    a group's mean dummies is its most frequent category.
-
-    References
-    ----------
-    Domingo-Ferrer & Mateo-Sanz (2002), doi:10.1109/69.979982 (means);
-    Domingo-Ferrer & Torra (2005), doi:10.1007/s10618-005-0007-5 (medians of
-    ordinal, modes of nominal columns).
+    Group means and the table's mean are kept; the covariance loses what lay within the groups. A column of medians
+    keeps neither mean nor covariance in any sense that can be expected: it must be measured. The median is for ordinal
+    columns (Domingo-Ferrer & Torra 2005, doi:10.1007/s10618-005-0007-5): of an even group it is half-way between the
+    two middle values, for the decoding to bring to a category. The mode is for nominal ones and needs no option here:
+    coded in dummies, the largest of a group's mean dummies is its most frequent category.
 
     Examples
     --------
@@ -102,14 +73,6 @@ def _expect_centroids(grouped: Sequence[GroupedMoments], spread: Sequence[GroupS
     return Expected.exactly(whole.between_scatter / max(whole.total.n - 1, 1))
 
 
-def _guarantee(options: CentroidOptions) -> Guarantee:
-    return Guarantee("stratum", _expect_centroids)
-
-
-def _always(options: CentroidOptions) -> bool:
-    return True
-
-
 METHOD = Synthesizer(
     function=centroid,
     options=CentroidOptions,
@@ -121,7 +84,7 @@ METHOD = Synthesizer(
         "keeps means of groups, strata and table exactly; covariances shrink to those of the group means; "
         "medians keep neither"
     ),
-    guarantee=_guarantee,
+    guarantee=lambda options: Guarantee("stratum", _expect_centroids),
     identical_groups=True,
-    averages=_always,
+    averages=lambda options: True,
 )

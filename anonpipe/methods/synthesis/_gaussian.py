@@ -32,16 +32,14 @@ def draw_in_chunks(
 
 
 # --- New records for every group from its own scatter, by random rotation or by normal draws --------------------------
-# All kernels go through the groups `order[starts[g]:starts[g + 1]]` and read
-# normal draws, made outside, from one array in the order of the groups.
+# All kernels go through the groups `order[starts[g]:starts[g + 1]]` and read normal draws, made outside, from one array
+# in the order of the groups.
 #
-# A group of n records is centred and written in n - 1 zero-sum coordinates
-# (`anonpipe.kernels.groups`). With n - 1 <= width rows these are used as
-# they are; a taller matrix is reduced to the triangle R of its QR
-# decomposition, which has the same scatter. So the work of a group is
-# n · width · min(n - 1, width), and no matrix of width x width is made for a
-# group of few records. No matrix is inverted and no rank is estimated:
-# dependent or constant columns give rows of zeros.
+# A group of n records is centred and written in n - 1 zero-sum coordinates (`anonpipe.kernels.groups`). With
+# n - 1 <= width rows these are used as they are; a taller matrix is reduced to the triangle R of its QR decomposition,
+# which has the same scatter. So the work of a group is n · width · min(n - 1, width), and no matrix of width x width is
+# made for a group of few records. No matrix is inverted and no rank is estimated: dependent or constant columns give
+# rows of zeros.
 
 # A kept column counts as a combination of those before it if less than this part of its length is new
 _DEPENDENT = 1e-10
@@ -180,61 +178,18 @@ def gaussian(
 ) -> FloatArray:
     """Replace each group by normal records, conditioned on the group's mean and scatter or drawn with them.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), C order.
-    order, starts
-        The groups; see `anonpipe.kernels.points.sort_groups`.
-    rng
-        Source of the draws.
-    moments
-        `exact`: the drawn records of a group have its mean and scatter.
-        `expected`: each record is drawn by itself, from the group's mean and
-        covariance.
-    n_table
-        Records of the whole table, of which `features` may be a part; for
-        `expected` only, and required there.
+    *Exact.* Normal records of n members whose sample mean and scatter are forced to given values are distributed as the
+    group's mean plus Q X_c: X_c the centred group and Q uniform among the orthogonal matrices that keep the vector of
+    ones (Stewart 1980, SIAM J. Numer. Anal. 17). So the group is rotated, in O(n · width · min(n - 1, width)), and
+    nothing is inverted; singular scatters, constant columns and equal records need no special case. A group of
+    n <= width + 1 stays in the affine span of its records; a group of two keeps its two records, perhaps swapped; in a
+    group of three one angle is free, which one known value of a record gives away. `r_microhybrid` is the method with
+    kept columns.
 
-    Returns
-    -------
-    float64, shape (n_rows, width)
-        Row i replaces row i. `exact`: every group's mean and scatter, and with
-        them the table's mean and covariance, are those of `features` to
-        rounding. `expected`: the table's mean and covariance are unbiased; a
-        group's are not kept.
-
-    Raises
-    ------
-    JobError
-        Unknown `moments`, or `n_table` missing or out of place.
-
-    Notes
-    -----
-    *Exact.* Normal records of n members whose sample mean and scatter are forced to
-    given values are distributed as the group's mean plus Q X_c: X_c the
-    centred group and Q uniform among the orthogonal matrices that keep the
-    vector of ones. So the group is rotated, in O(n · width · min(n - 1,
-    width)), and nothing is inverted; singular scatters, constant columns and
-    equal records need no special case.
-
-    A group of n <= width + 1 stays in the affine span of its records; a group
-    of two keeps its two records, perhaps swapped; in a group of three one angle
-    is free, which one known value of a record gives away.
-
-    *Expected.* A record of a group with scatter W and n members has the
-    covariance W/n · N/(N-1), N being the records of the table. With the
-    textbook's W/(n-1) the release would spread too far: the draws move the
-    group's mean too, and E[S_Y] would exceed S_X by the sum over the groups of
-    W/(n-1) (1 - n/N) / (N-1). No eigenvectors are needed:
-    any A with A'A = W turns standard normal numbers into the draws.
-
-    References
-    ----------
-    Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005
-    (the condition on the moments; `r_microhybrid` is the method with kept
-    columns); Stewart (1980), SIAM J. Numer.
-    Anal. 17 (uniform orthogonal matrices).
+    *Expected.* A record of a group with scatter W and n members has the covariance W/n · N/(N-1), N being the records
+    of the table (`n_table`). With the textbook's W/(n-1) the release would spread too far: the draws move the group's
+    mean too, and E[S_Y] would exceed S_X by the sum over the groups of W/(n-1) (1 - n/N) / (N-1). No eigenvectors are
+    needed: any A with A'A = W turns standard normal numbers into the draws.
 
     Examples
     --------
@@ -334,47 +289,17 @@ def pca(
 ) -> FloatArray:
     """Replace each group by normal draws of its principal components, turned back.
 
-    Parameters
-    ----------
-    features, order, starts, rng, n_table
-        As in `gaussian`.
-    moments
-        `exact`: the drawn components have exactly the means and variances of
-        the group's components and no correlation. `expected`: they have them
-        on average.
+    The step of the paper's Algorithm 3 that gives a component "mean and standard deviation" of the original leaves open
+    whether this is meant of the drawn sample or of its distribution. Both are on offer, and each has the law, and so
+    the code, of `gaussian`. `exact`, of the sample: uncorrelated normal components of fixed mean and variance, turned
+    back, are a uniform random rotation of the centred group. `expected`, of the distribution: independent normal
+    components, turned back, are normal records with the covariance that the components came from. What `gaussian` says
+    of W/n in place of W/(n-1) holds here.
 
-    Returns
-    -------
-    float64, shape (n_rows, width)
-        Row i replaces row i; what is kept is that of `gaussian`.
-
-    Raises
-    ------
-    JobError
-        Unknown `moments`, or `n_table` missing or out of place.
-
-    Notes
-    -----
-    The step of the paper's Algorithm 3 that gives a component "mean and
-    standard deviation" of the original leaves open whether this is meant of
-    the drawn sample or of its distribution. Both are on offer, and each has
-    the law, and so the code, of `gaussian`. `exact`, of the sample:
-    uncorrelated normal components of fixed mean and variance, turned back, are
-    a uniform random rotation of the centred group. `expected`, of the
-    distribution: independent normal components, turned back, are normal
-    records with the covariance that the components came from. What `gaussian`
-    says of W/n in place of W/(n-1) holds here.
-
-    The paper's Proposition 1 turns to the matrix of inner products where a
-    group has fewer records than columns. Here such a group is used as its own
-    n - 1 zero-sum coordinates, and only a taller one is reduced, by QR, to a
-    width x width triangle. So both forms take
-    O(n · width · min(n - 1, width)) in time, and no width x width matrix is
-    made for a group of few records.
-
-    References
-    ----------
-    Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1.
+    The paper's Proposition 1 turns to the matrix of inner products where a group has fewer records than columns. Here
+    such a group is used as its own n - 1 zero-sum coordinates, and only a taller one is reduced, by QR, to a width x
+    width triangle. So both forms take O(n · width · min(n - 1, width)) in time, and no width x width matrix is made for
+    a group of few records.
 
     Examples
     --------

@@ -53,44 +53,10 @@ def histogram(
 ) -> IntArray:
     """Replace each code by one from its group's histogram of that column, each column by itself.
 
-    Parameters
-    ----------
-    codes
-        Categories as whole numbers, int64, shape (n_rows, n_columns). Nothing
-        is asked of the numbers: a code for null is a code like any other.
-    order, starts
-        The groups; see `anonpipe.kernels.points.sort_groups`.
-    rng
-        Source of the draws.
-    counts
-        `exact`: a random permutation of the group's codes, so that every group
-        keeps its counts. `expected`: draws with replacement, which keep them
-        on average.
-
-    Returns
-    -------
-    int64, shape (n_rows, n_columns)
-        Row i replaces row i. Within a group the columns are independent of
-        each other: what they had in common beyond the groups is lost. Only
-        codes of the group itself occur, so a category that all its members
-        share stays.
-
-    Raises
-    ------
-    JobError
-        Unknown `counts`.
-
-    Notes
-    -----
-    The paper keeps the frequencies of co-occurring categories for covariances,
-    for dynamic data; the draws use the histograms alone. With n members the
-    count of a category of share p has the variance n p (1 - p) under
-    `expected`.
-
-    References
-    ----------
-    Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, on the condensation of
-    categorical columns by Aggarwal and Yu.
+    Codes are whole numbers, shape (n_rows, n_columns); a code for null is a code like any other. Only codes of the
+    group itself occur, so a category that all its members share stays. The paper keeps the frequencies of co-occurring
+    categories for covariances, for dynamic data; the draws use the histograms alone. With n members the count of a
+    category of share p has the variance n p (1 - p) under `expected`.
 
     Examples
     --------

@@ -65,58 +65,18 @@ def micro_perturbation(
 ) -> FloatArray:
     """Replace each record by the mean of its group plus normal noise.
 
-    Parameters
-    ----------
-    features
-        Finite, shape (n_rows, width), C order.
-    order, starts
-        The groups; see `anonpipe.kernels.points.sort_groups`.
-    rng
-        Source of the draws.
-    factor
-        Shape (width, width). `noise_factor(s_delta(grouped, form))` with the
-        moments of the whole table (or stratum); for `exact`
-        `exact_factor(noise, grouped.within)` with the merged `noise_scatter`
-        of all pieces of that table (or stratum).
-    form
-        `independent` and `published` draw for each record by itself (and
-        differ in `factor`); `centred` and `exact` subtract the group's mean
-        of the noise.
+    `independent` and `published` draw for each record by itself (and differ in `factor`); `centred` and `exact`
+    subtract the group's mean of the noise. With `independent` the group means move. With `published` the covariance is
+    too large by (G-1)/(N-G) (S_X - S_B), because independent noise moves the group means too.
 
-    Returns
-    -------
-    float64, shape (n_rows, width)
-        Row i replaces row i. `independent`: the table's mean and covariance
-        are unbiased, the group means move. `centred`: the table's mean and the
-        group means are kept, the covariance is unbiased. `published`: the
-        mean is unbiased, the covariance too large by (G-1)/(N-G) (S_X - S_B),
-        because independent noise moves the group means too. `exact`: the
-        group means and the table's mean and covariance are kept to rounding,
-        over all pieces together.
+    `exact` pools the centred noise Z of all records, whitens it by its own scatter S and colours it with W, the scatter
+    within the groups: E = Z S^(-1/2) L' with L L' = W has E'E = W, and no product with the group means, over which it
+    sums to zero. Where the groups lie in several pieces, each counts its Z first (`noise_scatter`) and draws the same Z
+    again here, from a generator in the same state; one matrix, the factor, carries all that the pieces need of each
+    other. Groups of one record get no noise.
 
-    Raises
-    ------
-    JobError
-        Unknown `form`.
-    InputError
-        `factor` has another shape or is not finite.
-
-    Notes
-    -----
-    `exact` pools the centred noise Z of all records, whitens it by its own
-    scatter S and colours it with W, the scatter within the groups:
-    E = Z S^(-1/2) L' with L L' = W has E'E = W, and no product with the group
-    means, over which it sums to zero. Where the groups lie in several pieces,
-    each counts its Z first (`noise_scatter`) and draws the same Z again here,
-    from a generator in the same state; one matrix, the factor, carries all
-    that the pieces need of each other. Groups of one record get no noise.
-
-    `centred` and `exact` release the true group means: whoever knows all
-    members of a group but one can compute the last.
-
-    References
-    ----------
-    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 10 to 12.
+    `centred` and `exact` release the true group means: an attacker who knows all members of a group but one can compute
+    the last.
 
     Examples
     --------
@@ -150,24 +110,12 @@ def _factor(options: MicroPerturbationOptions, grouped: GroupedMoments, drawn: N
     return noise_factor(s_delta(grouped, options.form))
 
 
-def _exact(options: MicroPerturbationOptions) -> bool:
-    return options.form == "exact"
-
-
-def _independent(options: MicroPerturbationOptions) -> bool:
-    return options.form == "independent"
-
-
 def _expect_noise(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSpread] | None, *, form: str) -> Expected:
     """Moments of records whose noise has a covariance for each part; of form `exact` those of the originals."""
     if form == "exact":
         return Expected.exactly(merge_all(grouped).total.covariance)
     scopes = [(each, s_delta(each, form)) for each in grouped]
     return limit_of_scopes(scopes, form).about(expected_of_scopes(scopes, form))
-
-
-def _guarantee(options: MicroPerturbationOptions) -> Guarantee:
-    return Guarantee(options.noise_scope, partial(_expect_noise, form=options.form))
 
 
 def _biased(options: MicroPerturbationOptions) -> str | None:
@@ -195,9 +143,9 @@ METHOD = Synthesizer(
         "published: means unbiased, the covariance too large by (G-1)/(N-G) of what the groups lost; "
         "exact: group means and all means exact, and the covariance of the table (or of each stratum)"
     ),
-    guarantee=_guarantee,
-    noise=Noise(_factor, draws_first=_exact),
-    averages=_independent,
+    guarantee=lambda options: Guarantee(options.noise_scope, partial(_expect_noise, form=options.form)),
+    noise=Noise(_factor, draws_first=lambda options: options.form == "exact"),
+    averages=lambda options: options.form == "independent",
     warns=_biased,
     forms="form",
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -41,60 +40,17 @@ def r_microhybrid(
 ) -> FloatArray:
     """Replace each group by records with its mean, its scatter, and its covariances with columns that are kept.
 
-    Parameters
-    ----------
-    features
-        The masked columns, finite, shape (n_rows, width), C order.
-    order, starts
-        The groups; see `anonpipe.kernels.points.sort_groups`.
-    rng
-        Source of the draws.
-    kept
-        Columns that are released as they are, finite float64, shape (n_rows,
-        n_kept), the same rows as `features`.
-    rule
-        How small a group may be. `argus`: 2 width + n_kept + 1 records, as
-        mu-Argus asks. `rank`: n_kept + 2, with which something is left to
-        rotate, however little.
+    IPSO (Burridge 2003, Statistics and Computing 13, 321-327) regresses the masked columns X on the kept ones K in each
+    group, with intercept, and adds to the fitted values normal residuals that are made orthogonal to 1 and K and given
+    exactly the scatter R'R of the regression's. Such residuals are Q R, Q uniform among the orthogonal matrices that
+    leave 1 and K alone (Langsrud 2019, doi:10.1007/s11222-018-9848-9); so nothing is drawn beyond Q and nothing
+    inverted. Kept columns that are constant in a group, or depend on others there to 1e-10 of their length, are left
+    out of its regression. Without kept columns the method is `gaussian`.
 
-    Returns
-    -------
-    float64, shape (n_rows, width)
-        Row i replaces row i. In every group, and so in strata and table, the
-        means, the scatter of the masked columns, and their scatter with the
-        kept ones are those of the originals to rounding.
-
-    Raises
-    ------
-    InputError
-        A group is smaller than `rule` allows, or `kept` is not a finite table
-        of as many rows as `features`.
-    JobError
-        Unknown `rule`.
-
-    Notes
-    -----
-    IPSO regresses the masked columns X on the kept ones K in each group, with
-    intercept, and adds to the fitted values normal residuals that are made
-    orthogonal to 1 and K and given exactly the scatter R'R of the regression's.
-    Such residuals are Q R, Q uniform among the orthogonal matrices that leave 1
-    and K alone; so nothing is drawn beyond Q and nothing inverted. Kept columns
-    that are constant in a group, or depend on others there to 1e-10 of their
-    length, are left out of its regression. Without kept columns the method is
-    `gaussian`.
-
-    Q turns the n - 1 - rank(K) dimensions that K leaves. In one dimension it
-    keeps the records of the group or mirrors them: `rank` lets through groups
-    that are released as they are, half of the time. With at least 2 width
-    dimensions, as `argus` has them, old and new residuals need not share a
-    direction. Where K explains X well, the residuals are small and the release
-    is near the original, whatever the size.
-
-    References
-    ----------
-    Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005;
-    Burridge (2003), Statistics and Computing 13, 321-327 (IPSO); Langsrud
-    (2019), doi:10.1007/s11222-018-9848-9 (the same by orthogonal matrices).
+    Q turns the n - 1 - rank(K) dimensions that K leaves. In one dimension it keeps the records of the group or mirrors
+    them: `rank` lets through groups that are released as they are, half of the time. With at least 2 width dimensions,
+    as `argus` has them, the rule of mu-Argus, old and new residuals need not share a direction. Where K explains X
+    well, the residuals are small and the release is near the original, whatever the size.
 
     Examples
     --------
@@ -150,14 +106,6 @@ def _of_small_groups(options: RMicrohybridOptions, features: Features) -> str | 
     )
 
 
-def _guarantee(options: RMicrohybridOptions) -> Guarantee:
-    return Guarantee("group", kept_exactly)
-
-
-def _all(options: RMicrohybridOptions, unchanged: Sequence[str]) -> tuple[str, ...]:
-    return tuple(unchanged)
-
-
 METHOD = Synthesizer(
     function=r_microhybrid,
     options=RMicrohybridOptions,
@@ -174,8 +122,8 @@ METHOD = Synthesizer(
         "keeps mean and scatter of every group exactly, its scatter with the key variables too, and so "
         "those of strata and table; a group of kept + 2 records is released as it is half of the time"
     ),
-    guarantee=_guarantee,
-    conditions_on=_all,
+    guarantee=lambda options: Guarantee("group", kept_exactly),
+    conditions_on=lambda options, unchanged: tuple(unchanged),
     refuses=_of_small_groups,
     forms="rule",
 )

@@ -50,14 +50,7 @@ Value = TypeVar("Value", np.float64, np.int64)
 
 # All synthesizers by name; a new one is a line here
 METHODS: dict[str, Synthesizer] = by_name(
-    Synthesizer,
-    (
-        _centroid,
-        _gaussian,
-        _micro_perturbation,
-        _r_microhybrid,
-        _histogram,
-    ),
+    Synthesizer, (_centroid, _gaussian, _micro_perturbation, _r_microhybrid, _histogram)
 )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from anonpipe.errors import JobError
 from anonpipe.kernels.mixture import map_by_group
 from anonpipe.methods.mixture import (
+    SAMPLE_ROWS,
     AffineMaps,
     GroupStatistics,
     Mixture,
@@ -24,7 +25,6 @@ from anonpipe.methods.mixture import (
     relabel,
     select,
 )
-from anonpipe.methods.mixture._select import SAMPLE_ROWS
 from anonpipe.types import FloatArray, IntArray
 
 _DRAWS = 1 << 20  # Draws held at a time (8 MiB)

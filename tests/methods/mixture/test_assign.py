@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError
+from anonpipe.methods import mixture as module
 from anonpipe.methods.mixture import Movable, assign, check_sizes, movable, moves, numbering, relabel
-from anonpipe.methods.mixture import _groups as module
 from tests.methods.grouping.data import grouping_problems
 from tests.methods.mixture.data import random_mixture, sample_of
 from tests.methods.mixture.in_memory import gaussian_mixture, repaired

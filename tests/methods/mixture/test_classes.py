@@ -7,16 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.mixture import (
+from anonpipe.methods.latent_classes import (
     LatentClasses,
     class_constraints,
+    class_e_step,
+    class_m_step,
     classes_over,
     count_categories,
     draw_categories,
     first_classes,
     fit_classes,
+    lifted,
 )
-from anonpipe.methods.mixture._classes import class_e_step, class_m_step, lifted
 from anonpipe.moments import merge_all
 from tests.naive import mixture as naive
 

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.methods.mixture import SHAPES
-from anonpipe.methods.mixture._estimate import covariances
+from anonpipe.methods.mixture import SHAPES, covariances
 
 
 def problem(seed, groups=3, width=3):

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.mixture import SHAPES, Mixture, fit, over
-from anonpipe.methods.mixture._estimate import constraints, e_step, hard_statistics, m_step
+from anonpipe.methods.mixture import SHAPES, Mixture, constraints, e_step, fit, hard_statistics, m_step, over
 from anonpipe.moments import merge_all
 from tests.methods.mixture.data import KINDS, random_mixture, sample_of, table, tables
 from tests.naive import mixture as naive

@@ -5,8 +5,20 @@ import numpy as np
 import pytest
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.mixture import SHAPES, agglomerate, assign, bic, evenly_spaced, fit, over, select
-from anonpipe.methods.mixture._estimate import constraints, e_step, hard_statistics, m_step
+from anonpipe.methods.mixture import (
+    SHAPES,
+    agglomerate,
+    assign,
+    bic,
+    constraints,
+    e_step,
+    evenly_spaced,
+    fit,
+    hard_statistics,
+    m_step,
+    over,
+    select,
+)
 from tests.methods.mixture.data import KINDS, random_mixture, sample_of, table, thyroid
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anonpipe.methods.mixture._estimate import RULES, constrained, smoothed
+from anonpipe.methods.mixture import RULES, constrained, smoothed
 from tests.naive import mixture as naive
 
 

@@ -1,8 +1,7 @@
 """Loops of latent class regression: posteriors of classes, their sums, and draws of categories.
 
-A class g has the prior probability softmax_g(slopes · (1, x)) at a record with
-numbers x, and for each categorical column the probabilities of its categories;
-those of all columns lie one after another, column j from `starts[j]` on.
+A class g has the prior probability softmax_g(slopes · (1, x)) at a record with numbers x, and for each categorical
+column the probabilities of its categories; those of all columns lie one after another, column j from `starts[j]` on.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.groups import BLOCK, add_products
-from anonpipe.methods.mixture._estimate import RULES, least_weight
+from anonpipe.methods.mixture import RULES, least_weight
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
 
@@ -251,8 +250,7 @@ def class_m_step(
     statistics: ClassStatistics, classes: LatentClasses, bounds: ClassConstraints, *, newton: bool = True
 ) -> LatentClasses:
     """New shares, and slopes one Newton step on, or one by Böhning's bound (1992, doi:10.1007/BF00048682)."""
-    # The bound, without `newton` or with too many slopes, is one on second derivatives: it cannot lower the
-    # likelihood.
+    # The bound, without `newton` or with too many slopes, is one on second derivatives: it cannot lower the likelihood.
     s = statistics
     _, difference = lifted(s, bounds)
     tables = np.maximum(s.tables + difference[:, None] * s.totals, 0.0)
