@@ -23,13 +23,7 @@ def _audience(given: Any) -> Any:
 
 
 Treatment = Literal[
-    "synthetic",
-    "unchanged",
-    "end of an interval",
-    "probability of a category",
-    "as probabilities",
-    "not released",
-    "",
+    "synthetic", "unchanged", "end of an interval", "probability of a category", "as probabilities", "not released", ""
 ]
 
 

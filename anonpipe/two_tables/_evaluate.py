@@ -418,13 +418,7 @@ def _scenarios(tables: Tables, found: SearchResults, measure: Measure) -> dict[s
             classes, sizes = added([counted(row_numbers(cells[:, places])) for _, cells in batches])
             own = looked_up(classes, sizes, row_numbers(known))
         scenarios[scenario.name] = risk.AttackScenario(
-            scenario.described,
-            sizes,
-            persons,
-            own,
-            Reason.ONLY_A_RUN,
-            measure.sampling_fraction,
-            tables.original.rows,
+            scenario.described, sizes, persons, own, Reason.ONLY_A_RUN, measure.sampling_fraction, tables.original.rows
         )
     return scenarios or Reason.NO_SCENARIO
 

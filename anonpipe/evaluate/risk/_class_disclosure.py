@@ -119,10 +119,7 @@ def class_risk(
     )
     return [
         replace(figure, key=figure.key.replace("*", column), title=f"Sensitive {column!r}: {figure.title}").measured(
-            float(value),
-            disclosed.n_rows,
-            baseline=baseline,
-            note=singles if figure.key.endswith(".singles") else None,
+            float(value), disclosed.n_rows, baseline=baseline, note=singles if figure.key.endswith(".singles") else None
         )
         for figure, value, baseline in zip_longest(_FIGURES, values, baselines)
     ]

@@ -40,11 +40,7 @@ FIGURES = {
 
 
 def closest_record(
-    distances: npt.ArrayLike,
-    reference: npt.ArrayLike,
-    *,
-    reference_is: str,
-    of: int | None = None,
+    distances: npt.ArrayLike, reference: npt.ArrayLike, *, reference_is: str, of: int | None = None
 ) -> list[Measurement]:
     """Compare distances to the closest and second closest record with a reference.
 

@@ -240,10 +240,7 @@ def lasko_measures(
 
 
 def _matched(
-    found: Nearest,
-    own_row: npt.ArrayLike | None,
-    own_group: npt.ArrayLike | None,
-    group_of_found: npt.ArrayLike | None,
+    found: Nearest, own_row: npt.ArrayLike | None, own_group: npt.ArrayLike | None, group_of_found: npt.ArrayLike | None
 ) -> BoolArray | None:
     """Whether the nearest released record is right, where something says so."""
     if own_row is None and own_group is None:

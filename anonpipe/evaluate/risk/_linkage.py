@@ -473,10 +473,7 @@ def _by_assignment(data: AttackData) -> Measured | Reason:
 
 
 ASSIGNMENT = RiskMeasure(
-    key="assignment",
-    title="record linkage by assignment",
-    figures=("linkage.assigned",),
-    function=_by_assignment,
+    key="assignment", title="record linkage by assignment", figures=("linkage.assigned",), function=_by_assignment
 )
 
 
@@ -537,9 +534,4 @@ def _by_halves(data: AttackData) -> Measured | Reason:
     return halves if isinstance(halves, Reason) else [linkability(*halves, of=data.rows)]
 
 
-LINKABILITY = RiskMeasure(
-    key="linkability",
-    title="linkability",
-    figures=("linkability",),
-    function=_by_halves,
-)
+LINKABILITY = RiskMeasure(key="linkability", title="linkability", figures=("linkability",), function=_by_halves)

@@ -207,8 +207,5 @@ def _of_release(data: AttackData) -> Measured | Reason:
 
 
 MEASURE = RiskMeasure(
-    key="probabilistic",
-    title="probabilistic k-anonymity",
-    figures=(_BOUND.key,),
-    function=_of_release,
+    key="probabilistic", title="probabilistic k-anonymity", figures=(_BOUND.key,), function=_of_release
 )

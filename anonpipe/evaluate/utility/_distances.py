@@ -176,11 +176,7 @@ COLUMN_DISTANCES = UtilityMeasure((_KS, _WASSERSTEIN, _VARIATION, _HELLINGER), _
 # --- Nulls: their shares by column, and which columns are null together -----------------------------------------------
 
 _NULL_SHARES = Figure(
-    "missing.shares",
-    "Change of the null shares",
-    "share",
-    "difference of the shares, by column",
-    Audience.STEWARD,
+    "missing.shares", "Change of the null shares", "share", "difference of the shares, by column", Audience.STEWARD
 )
 _NULL_PAIRS = Figure(
     "missing.pairs",

@@ -203,11 +203,7 @@ def _similarity(
 
 
 def ratio_measured(
-    figure: Figure,
-    ratio: SplitHalfRatio,
-    names: Sequence[tuple[str, ...]],
-    records: int,
-    undefined: str | None = None,
+    figure: Figure, ratio: SplitHalfRatio, names: Sequence[tuple[str, ...]], records: int, undefined: str | None = None
 ) -> Measurement:
     """The largest ratio as a figure, of which up to 1 is what chance makes; `names` are the columns of each."""
     defined = int(np.isfinite(ratio.each).sum() + np.isinf(ratio.each).sum())
@@ -362,9 +358,7 @@ def _pair_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurem
     differences = np.concatenate([plain / 2, [table.distance() for table in cells]])
     halves = [graded_halves, *(table.between_halves(splits.first)[:, None] for table in pooled)]
     ratio = split_half_ratio(
-        np.concatenate([graded, [table.distance() for table in pooled]]),
-        np.concatenate(halves, axis=1),
-        splits.scale,
+        np.concatenate([graded, [table.distance() for table in pooled]]), np.concatenate(halves, axis=1), splits.scale
     )
     chance = ratio.chance.copy()
     chance[: len(plain)] = split_half_ratio(plain, plain_halves, splits.scale).chance / 2

@@ -22,11 +22,7 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 @nb.njit(cache=True, nogil=True)
 def curves_apart(
-    times: FloatArray,
-    events: BoolArray,
-    sides: IntArray,
-    groups: IntArray,
-    last: FloatArray,
+    times: FloatArray, events: BoolArray, sides: IntArray, groups: IntArray, last: FloatArray
 ) -> FloatArray:
     """Largest difference of both curves up to each group's last time."""
     count, rows = len(last), len(times)
@@ -215,13 +211,7 @@ def grouped(
 
 
 def _apart(
-    old: Followed,
-    new: Followed,
-    groups: IntArray,
-    others: IntArray,
-    count: int,
-    least: int,
-    splits: Splits,
+    old: Followed, new: Followed, groups: IntArray, others: IntArray, count: int, least: int, splits: Splits
 ) -> tuple[FloatArray, FloatArray]:
     """Differences of the curves of some groups, shape (n_groups,), and between halves, (n_splits, n_groups)."""
     last = _last_times(old.times, groups, count, least)

@@ -150,12 +150,7 @@ class TypedTables:
 
 
 def typed_tables(
-    original: pd.DataFrame,
-    released: pd.DataFrame,
-    columns: Mapping[str, Kind],
-    *,
-    paired: bool = False,
-    least: int = 1,
+    original: pd.DataFrame, released: pd.DataFrame, columns: Mapping[str, Kind], *, paired: bool = False, least: int = 1
 ) -> TypedTables:
     """Columns of both tables as arrays."""
     if not columns:
