@@ -88,15 +88,15 @@ class Table:
         found = []
         for seed in range(DRAWS if "crest" in method else 1):
             released = self._released(labels, perturbed="crest" in method, seed=seed)
-            linkage = score_linkage(
+            first, either = score_linkage(
                 nearest(self.features, released, 2), np.arange(len(released)), released=len(released)
             )
             units = released * self.unit + self.zero
             correlation = abico(self.table, units, least=0)
             found.append(
                 (
-                    100 * linkage.first / len(released),
-                    100 * linkage.either / len(released),
+                    100 * first.value,
+                    100 * either.value,
                     abim(self.table, units, least=0).mean,
                     abisd(self.table, units).mean,
                     correlation.mean,

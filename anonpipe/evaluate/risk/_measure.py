@@ -31,9 +31,8 @@ class RiskMeasure:
     title: str  # What it is, in words for that check
     # Names of its figures; `*` stands for the name of a class column. Not every release has all of them.
     figures: tuple[str, ...]
-    function: Callable[
-        [AttackData], Measured | Reason
-    ]  # `function(data)`: its figures of a release, or why there are none
+    # `function(data)`: its figures of a release, or why there are none
+    function: Callable[[AttackData], Measured | Reason]
     # Whether it still says what it means where persons have several rows, of which it is given one; others are then not
     # measured
     counts_units: bool = False
@@ -89,6 +88,12 @@ class EquivalenceClasses:
     # many a row of the unit
     own: IntArray
     sizes: IntArray | FloatArray
+
+    @property
+    def chances(self) -> FloatArray:
+        """With what chance the link of each is right: in its own group of n each of the n stands for it, 1/n."""
+        assert self.found.groups is not None
+        return np.asarray((self.found.groups[:, 0] == self.own) / self.sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,9 +234,8 @@ class AttackData:
     classes: Mapping[str, ClassShares] | Reason  # What groups tell of the class columns
     strata: Mapping[str, StratumGuesses] | Reason  # Guesses of the columns that make the strata
     scenarios: Mapping[str, AttackScenario] | Reason
-    moments: (
-        tuple[int, EffectiveDimension] | Reason
-    )  # Records whose moments are kept, of the smallest such part, and their columns
+    # Records whose moments are kept, of the smallest such part, and their columns
+    moments: tuple[int, EffectiveDimension] | Reason
     smallest_group: int | Reason | None  # Its records; None where the whole table is one group
     link: Link  # What ties a released record to one person; see `link_by`
     exact_moments: bool = False  # Whether mean and scatter of every group are kept exactly
