@@ -314,11 +314,10 @@ _MARKERS = "osD^vP*X<>ph8d"
 def draw_map(study: Study) -> bytes:
     """The map as PNG.
 
-    Filled marks pass all gates in all draws, hollow ones do not. Bars are the
-    95 % interval of the risk (or, where the measure has none, two standard
-    errors over draws) and two standard errors of the utility loss. A dotted
-    line is the mean baseline, dashed lines are the job's limits, the grey
-    steps are the Pareto front (of settings that pass all gates, if any does).
+    Filled marks pass all gates in all draws, hollow ones do not. Bars are the 95 % interval of the risk (or, where the
+    measure has none, two standard errors over draws) and two standard errors of the utility loss. A dotted line is the
+    mean baseline, dashed lines are the job's limits, the grey steps are the Pareto front (of settings that pass all
+    gates, if any does).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -520,8 +519,7 @@ def to_dict(study: Study) -> dict[str, Any]:
 def cells(study: Study, row: SettingResult) -> tuple[str, str, str, str, str]:
     """A setting as words for a table: method, k, gates, utility loss, risk.
 
-    The last two hold two standard errors over draws, the last also the
-    interval and in round brackets the baseline.
+    The last two hold two standard errors over draws, the last also the interval and in round brackets the baseline.
     """
     gates = "pass" if row.passes else "fail"
     if row.problem is not None:

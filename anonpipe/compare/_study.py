@@ -52,12 +52,10 @@ def compare(
 ) -> Study:
     """Try every method with every k on the job's input, and publish nothing.
 
-    The input is read once, into a private copy of the released columns that
-    is deleted at the end. Each trial is a whole run of the job in one worker,
-    with a secret of its own that follows from the steward's: its draws are
-    never those of a release. Figures of finished trials are kept in the
-    steward's private folder, and measured again only where input, job,
-    setting or version are others.
+    The input is read once, into a private copy of the released columns that is deleted at the end. Each trial is a
+    whole run of the job in one worker, with a secret of its own that follows from the steward's: its draws are never
+    those of a release. Figures of finished trials are kept in the steward's private folder, and measured again only
+    where input, job, setting or version are others.
     """
     try:
         return _compare(job, grid(job, methods, ks), draws, (utility, risk), refresh, cluster, on_progress)
@@ -205,12 +203,10 @@ def _copy(source: Source, names: list[str], path: Path) -> None:
 
 
 # --- One trial on a worker: a setting's whole job on the private copy of the input, measured and thrown away ----------
-# Trials share the copy and nothing else. Of the processor time of 48 settings on
-# 15,564 records (of four on 100,000) the scan takes 7 % (4), routing 2 (1),
-# encoding 2 (3), the fits of the recipients' models to the original 4, and what
-# masks without regard to k do again for each k 4; measures of the release take
-# half of it, and methods a quarter. To hand results on, all settings would draw
-# with one key, and every file be sealed again for each.
+# Trials share the copy and nothing else. Of the processor time of 48 settings on 15,564 records (of four on 100,000)
+# the scan takes 7 % (4), routing 2 (1), encoding 2 (3), the fits of the recipients' models to the original 4, and what
+# masks without regard to k do again for each k 4; measures of the release take half of it, and methods a quarter. To
+# hand results on, all settings would draw with one key, and every file be sealed again for each.
 
 # What is kept of a measurement: no parts and no curves
 KEPT = ("name", "title", "value", "unit", "better", "low", "high", "baseline", "baseline_is")
@@ -229,9 +225,8 @@ class Trial:
 def _measure_trial(task: Task) -> TaskResult:
     """Run the job of a trial in this process, and keep its verdict and its figures.
 
-    A setting that is not feasible is a result too: `problem` is its reason.
-    What stopped by an unforeseen error is told, and not `final`: it is tried
-    again the next time.
+    A setting that is not feasible is a result too: `problem` is its reason. What stopped by an unforeseen error is
+    told, and not `final`: it is tried again the next time.
     """
     staging = Staging(Path(task.staging))
     trial = Trial(**read_json(staging.file("trials") / f"{task.index}.json"))

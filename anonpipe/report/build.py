@@ -1,7 +1,7 @@
 """From the facts of a run to the two reports: pure, and the place that decides what recipients may see.
 
-The external report is put together from what is allowed, not by deleting
-from the steward's: a new fact is not in it before somebody puts it there.
+The external report is put together from what is allowed, not by deleting from the steward's: a new fact is not in it
+before somebody puts it there.
 """
 
 from __future__ import annotations

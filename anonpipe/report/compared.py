@@ -141,10 +141,9 @@ def compared(
 
     Notes
     -----
-    Correlations are those of the original after rare categories were
-    suppressed. A null is none of the categories: it counts as 0 in all of
-    them. The deviations that a correlation is divided by are those of all
-    values of either column, also of rows in which the other is null.
+    Correlations are those of the original after rare categories were suppressed. A null is none of the categories: it
+    counts as 0 in all of them. The deviations that a correlation is divided by are those of all values of either
+    column, also of rows in which the other is null.
     """
     numbers: dict[str, CompoundColumn] = {}
     shown: dict[str, list[_Shown]] = {}

@@ -1,9 +1,8 @@
 """What a report holds: the schema of `report.json`, from which the page is drawn.
 
-There are two versions. The `internal` one, for the data steward, holds
-everything that was measured. The `external` one is built from what recipients
-may know: fields that only the steward may see are empty there, and `Report`
-refuses an external report in which one of them is filled.
+There are two versions. The `internal` one, for the data steward, holds everything that was measured. The `external` one
+is built from what recipients may know: fields that only the steward may see are empty there, and `Report` refuses an
+external report in which one of them is filled.
 """
 
 from __future__ import annotations
@@ -240,8 +239,8 @@ class Coefficient(Part):
 class AnalysisPart(Part):
     """An analysis of the recipients, fitted to the release and (for the steward) to the original.
 
-    `shares` are those of `anonpipe.evaluate.utility.CoefficientShares`, over all coefficients but
-    the intercept; None where there is nothing to share.
+    `shares` are those of `anonpipe.evaluate.utility.CoefficientShares`, over all coefficients but the intercept; None
+    where there is nothing to share.
     """
 
     name: str

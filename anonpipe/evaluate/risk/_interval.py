@@ -1,7 +1,6 @@
 """95 % intervals of shares: of independent trials, of trials that come in groups, and of what a control leaves.
 
-statsmodels is imported where it is called: the risk of a run without
-intervals does not wait for it.
+statsmodels is imported where it is called: the risk of a run without intervals does not wait for it.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ def score_linkage(
     References
     ----------
     Pagliuca & Seri (1999), Some results of individual ranking method on the system of enterprise accounts annual
-    survey, Esprit SDC project; Domingo-Ferrer & Torra (2001), in Confidentiality, Disclosure and Data Access, ch. 6;
-    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 6.1.
+    survey, Esprit SDC project; Domingo-Ferrer & Torra (2001), in Confidentiality, Disclosure and Data Access, ch. 6; Li
+    & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 6.1.
     """
     queries, (family, source) = len(found.rows), _FAMILIES[basis]
     if queries == 0 or released < 1:

@@ -49,8 +49,8 @@ class ProbabilisticBound:
 def link_by(record: Synthesizer | Masker) -> Link:
     """What ties a released record to one person, by the record of a synthesizer or masker.
 
-    `none`: it is made from its group (or the whole table) and from draws. `own`: it is made from one record.
-    `unknown`: neither can be said.
+    `none`: it is made from its group (or the whole table) and from draws. `own`: it is made from one record. `unknown`:
+    neither can be said.
     """
     masker = record if isinstance(record, Masker) else None
     # Records that are alike cannot be told apart, whoever they were made from.

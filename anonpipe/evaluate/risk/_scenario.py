@@ -1,7 +1,7 @@
 """Attack: somebody knows a few columns of a person, such as age, sex and region, and looks the person up by these.
 
-What such a scenario makes of the *original* is the field's risk of key variables: who is single in them, and how
-likely a link is right. What it makes of the *release* is that link, tried.
+What such a scenario makes of the *original* is the field's risk of key variables: who is single in them, and how likely
+a link is right. What it makes of the *release* is that link, tried.
 """
 
 from __future__ import annotations

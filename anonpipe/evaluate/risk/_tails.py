@@ -1,7 +1,7 @@
 """Attack: the largest and the smallest values of a column, and who is far from everyone, are recognised.
 
-A share over all records hides them: they lie alone, a group takes its own values and no others from
-near by, and what stands out before stands out after. So they are counted by themselves.
+A share over all records hides them: they lie alone, a group takes its own values and no others from near by, and what
+stands out before stands out after. So they are counted by themselves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Columns of a table as formulas and conditions take them: what a column is follows from its type, as for a recipient.
 
-For measures the job says what a column is; they take numbers, days and codes
-that both tables share (`_tables`). A model of a recipient knows nothing of the
-job, and codes each table by the levels that the original has.
+For measures the job says what a column is; they take numbers, days and codes that both tables share (`_tables`). A
+model of a recipient knows nothing of the job, and codes each table by the levels that the original has.
 """
 
 from __future__ import annotations

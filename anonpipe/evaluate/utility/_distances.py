@@ -79,10 +79,9 @@ def total_variation(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
 def hellinger_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
     """Hellinger distance of two columns of codes: √(1 - Σ √(p q)) of the shares p and q, 0 to 1.
 
-    It lies between the square of the total variation distance and itself, to a
-    factor: H² <= TV <= √2 H. Unlike that it weighs what becomes of rare
-    categories: one of share p that is lost makes it √p, and TV p. Gomatam, Karr &
-    Sanil (2005), Data swapping as a decision problem, J. Off. Stat. 21:635-655.
+    It lies between the square of the total variation distance and itself, to a factor: H² <= TV <= √2 H. Unlike that it
+    weighs what becomes of rare categories: one of share p that is lost makes it √p, and TV p. Gomatam, Karr & Sanil
+    (2005), Data swapping as a decision problem, J. Off. Stat. 21:635-655.
 
     Examples
     --------
@@ -215,9 +214,8 @@ Side = tuple[FloatArray, FloatArray]
 def subgroup_changes(original: Side, released: Side, least: int) -> list[tuple[FloatArray, FloatArray]]:
     """Change of the mean of each number in every category with `least` original values or more, shapes (n_categories,).
 
-    First in standard deviations of the whole column, then in standard errors of
-    the category's mean. NaN where the original has none (a constant column or
-    category), infinite where the release has no such value. For two independent
+    First in standard deviations of the whole column, then in standard errors of the category's mean. NaN where the
+    original has none (a constant column or category), infinite where the release has no such value. For two independent
     samples of equal size the second is √2 · √(2/π) = 1.13 on average.
 
     Examples
@@ -253,13 +251,11 @@ def _in_units(change: FloatArray, scale: FloatArray) -> FloatArray:
 def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int, share: float = 0.05) -> FloatArray:
     """Change of the mass beyond the original's outer quantiles, and of how far it reaches beyond them, shape (2, 2).
 
-    Rows: below, above. Columns: the size of the change of the share of records
-    strictly beyond the quantile, and that of the mean excess over it (Davison &
-    Smith 1990, J. R. Stat. Soc. B 52:393-442), in standard deviations of the
-    original. NaN for tails of fewer than `least` original records, as every figure
-    of them tells of a few persons; infinite for an excess where the release has no
-    record there. Ties at a quantile lie inside, so that a tail may hold less than
-    `share`; the release is compared with what it does hold.
+    Rows: below, above. Columns: the size of the change of the share of records strictly beyond the quantile, and that
+    of the mean excess over it (Davison & Smith 1990, J. R. Stat. Soc. B 52:393-442), in standard deviations of the
+    original. NaN for tails of fewer than `least` original records, as every figure of them tells of a few persons;
+    infinite for an excess where the release has no record there. Ties at a quantile lie inside, so that a tail may hold
+    less than `share`; the release is compared with what it does hold.
 
     Examples
     --------

@@ -1,9 +1,8 @@
 """What recipients may write in a formula or condition: a short list, and nothing else is ever evaluated.
 
-Formulas come from recipients and are fitted by the steward, who has the
-original rows. Python's syntax tree of every piece is held against the list
-before a row is read: no attribute, no subscript, no call but those listed, and
-bounds on length, depth, exponents and the number of terms.
+Formulas come from recipients and are fitted by the steward, who has the original rows. Python's syntax tree of every
+piece is held against the list before a row is read: no attribute, no subscript, no call but those listed, and bounds on
+length, depth, exponents and the number of terms.
 """
 
 from __future__ import annotations
@@ -463,16 +462,13 @@ def _truth(value: Any) -> BoolArray:
 
 
 # --- What a recipient's analysis is, and the names in it --------------------------------------------------------------
-# Formulas are patsy's. Its maintainers only keep it working, and send all who
-# can go to formulaic, so formulaic 1.2.2 was tried on all that `_permitted`
-# allows. It gives the same columns, those of released tables with the original's
-# knots and scales too, and wide interactions of categories fifteen times faster.
-# But it has no `te`, divides by n - 1 in `scale`, orders terms and names
-# coefficients differently, so that figures of two releases would not be
-# comparable - and it evaluates code in functions of a module, with all of
-# Python's built-in functions at hand, where patsy has an object whose
-# evaluation can be replaced (`_sealed`). Formulas come from anybody: that second
-# wall stays. statsmodels needs patsy as well.
+# Formulas are patsy's. Its maintainers only keep it working, and send all who can go to formulaic, so formulaic 1.2.2
+# was tried on all that `_permitted` allows. It gives the same columns, those of released tables with the original's
+# knots and scales too, and wide interactions of categories fifteen times faster. But it has no `te`, divides by n - 1
+# in `scale`, orders terms and names coefficients differently, so that figures of two releases would not be comparable -
+# and it evaluates code in functions of a module, with all of Python's built-in functions at hand, where patsy has an
+# object whose evaluation can be replaced (`_sealed`). Formulas come from anybody: that second wall stays. statsmodels
+# needs patsy as well.
 
 Model = Literal["linear", "logistic", "cox"]
 
@@ -483,10 +479,9 @@ class Analysis:
 
     Notes
     -----
-    A condition is not met where a column that it names is null. Formula and
-    conditions hold columns, numbers, texts, operators and a few functions,
-    and nothing else: they are checked before any is evaluated, so that they
-    may come from anybody.
+    A condition is not met where a column that it names is null. Formula and conditions hold columns, numbers, texts,
+    operators and a few functions, and nothing else: they are checked before any is evaluated, so that they may come
+    from anybody.
 
     Examples
     --------

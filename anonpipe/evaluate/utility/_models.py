@@ -26,9 +26,8 @@ _SIGNIFICANT = 0.05  # p below which a coefficient is significant; intervals are
 class Estimate:
     """A coefficient: its value, the ends of its 95 % interval, and p of the test that it is 0.
 
-    Intervals are of Student's distribution for linear models, and of the
-    normal one (Wald) for logistic and Cox models, whose values are logarithms
-    of odds and hazard ratios.
+    Intervals are of Student's distribution for linear models, and of the normal one (Wald) for logistic and Cox models,
+    whose values are logarithms of odds and hazard ratios.
     """
 
     value: float
@@ -91,8 +90,7 @@ class CoefficientChange:
     def overlap(self) -> float:
         """What the two intervals share, as the mean of its parts of either; 0 where they are apart or one is lost.
 
-        J of Karr et al. (2006). An interval without width counts as wholly
-        shared where it lies in the other.
+        J of Karr et al. (2006). An interval without width counts as wholly shared where it lies in the other.
         """
         if self.released is None:
             return 0.0
@@ -160,17 +158,15 @@ class FittedModel:
 def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[FittedModel, ...]:
     """Fit the recipient's models to the original once, so that any number of releases can be compared with it.
 
-    A release is coded as the original is: with its levels, knots and scales. So
-    equal names mean the same, and a level that the release has lost is seen as
-    such. A model that has no fit says why in its `ModelFit` and does not stop the others.
-    No error quotes values of the data.
+    A release is coded as the original is: with its levels, knots and scales. So equal names mean the same, and a level
+    that the release has lost is seen as such. A model that has no fit says why in its `ModelFit` and does not stop the
+    others. No error quotes values of the data.
 
     References
     ----------
-    Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45,
-    doi:10.1016/j.jbi.2014.01.001, section 3, metrics. Karr, Kohnen, Oganian,
-    Reiter and Sanil (2006), Am. Stat. 60:224-232,
-    doi:10.1198/000313006X124640 (overlap).
+    Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3,
+    metrics. Karr, Kohnen, Oganian, Reiter and Sanil (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640
+    (overlap).
 
     Examples
     --------
@@ -193,9 +189,9 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
 def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
     """How many of the coefficients of several models changed, each coefficient counting the same.
 
-    Gal et al. count coefficients outside of the interval over all coefficients in
-    their list of measures, and over significant ones in their requirements; the
-    first is done here. They do not say whether intercepts count: here they do not.
+    Gal et al. count coefficients outside of the interval over all coefficients in their list of measures, and over
+    significant ones in their requirements; the first is done here. They do not say whether intercepts count: here they
+    do not.
     """
     changes = [change for comparison in comparisons for change in comparison.coefficients if change.name != INTERCEPT]
     significant = [change for change in changes if change.original.significant]
@@ -282,23 +278,19 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
 
     Notes
     -----
-    The logarithm of the partial likelihood is concave, so that steps that are
-    halved until it grows reach its maximum from anywhere. Whole Newton steps,
-    as statsmodels takes them, overshoot where few records carry a large
-    hazard. Where no maximum exists - some direction orders every event before
-    all records that are still at risk, such as a category without events - it
-    grows towards a limit, and steps gain less and less while they move on as
-    far. Only that is reported as monotone, after the direction was checked
-    against the order of the records.
+    The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum
+    from anywhere. Whole Newton steps, as statsmodels takes them, overshoot where few records carry a large hazard.
+    Where no maximum exists - some direction orders every event before all records that are still at risk, such as a
+    category without events - it grows towards a limit, and steps gain less and less while they move on as far. Only
+    that is reported as monotone, after the direction was checked against the order of the records.
 
-    One step costs O(rows * columns²) and as much memory as the predictors
-    twice; statsmodels takes the distinct times of events one by one.
+    One step costs O(rows * columns²) and as much memory as the predictors twice; statsmodels takes the distinct times
+    of events one by one.
 
     References
     ----------
-    Cox (1972), J. R. Stat. Soc. B 34:187-220. Efron (1977), J. Am. Stat.
-    Assoc. 72:557-565, doi:10.1080/01621459.1977.10480613 (ties). Bryson and
-    Johnson (1981), Technometrics 23:381-383,
+    Cox (1972), J. R. Stat. Soc. B 34:187-220. Efron (1977), J. Am. Stat. Assoc. 72:557-565,
+    doi:10.1080/01621459.1977.10480613 (ties). Bryson and Johnson (1981), Technometrics 23:381-383,
     doi:10.1080/00401706.1981.10487683 (monotone likelihood).
     """
     risks = _Risks.of(times, events, columns)

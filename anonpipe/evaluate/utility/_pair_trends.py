@@ -195,23 +195,21 @@ _SMALLEST = 1e-9
 def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
     """Mean distance of a released value from the one that it replaces, in √2 standard deviations, by column.
 
-    NaN for columns that are constant in the original, or have no record with a
-    value on both sides. Shapes: (n_rows, width) twice, NaN for nulls; result (width,).
+    NaN for columns that are constant in the original, or have no record with a value on both sides. Shapes: (n_rows,
+    width) twice, NaN for nulls; result (width,).
 
     Notes
     -----
-    Of one name, three figures are in use: the mean over all cells, published
-    as IL1s, which is here; their sum, which sdcMicro's ``dUtility(method =
-    "IL1s")`` gives in its later versions, that is records times columns times
-    this; and its "IL1", of relative differences, which has no value where the
-    original is zero. √2 s is the spread of a difference of two values that
-    have nothing to do with each other: 2 / √π / √2 = 0.80 is what shuffling a
-    normal column comes to.
+    Of one name, three figures are in use: the mean over all cells, published as IL1s, which is here; their sum, which
+    sdcMicro's ``dUtility(method = "IL1s")`` gives in its later versions, that is records times columns times this; and
+    its "IL1", of relative differences, which has no value where the original is zero. √2 s is the spread of a
+    difference of two values that have nothing to do with each other: 2 / √π / √2 = 0.80 is what shuffling a normal
+    column comes to.
 
     References
     ----------
-    Mateo-Sanz, Sebé & Domingo-Ferrer (2004), doi:10.1007/978-3-540-25955-8_16;
-    Templ & Meindl (2008), LNCS 5262:113-126; sdcMicro, dUtility.
+    Mateo-Sanz, Sebé & Domingo-Ferrer (2004), doi:10.1007/978-3-540-25955-8_16; Templ & Meindl (2008), LNCS
+    5262:113-126; sdcMicro, dUtility.
 
     Examples
     --------
@@ -236,12 +234,10 @@ def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
 def eigenvalue_change(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
     """Sum of the relative changes of the eigenvalues of the correlation matrix, in descending order: Σ |e' - e| / e.
 
-    Columns that are constant in either table, or have a pair without a
-    correlation, are left out, as are eigenvalues below 1e-9; NaN where no column is
-    left. Each table is standardised by its own means and deviations, as sdcMicro
-    does (``dUtility(method = "eigen")``; Templ & Meindl 2008, LNCS 5262:113-126).
-    The figure sees neither location nor scale, nor a rotation that keeps the
-    eigenvalues. It grows with the number of columns.
+    Columns that are constant in either table, or have a pair without a correlation, are left out, as are eigenvalues
+    below 1e-9; NaN where no column is left. Each table is standardised by its own means and deviations, as sdcMicro
+    does (``dUtility(method = "eigen")``; Templ & Meindl 2008, LNCS 5262:113-126). The figure sees neither location nor
+    scale, nor a rotation that keeps the eigenvalues. It grows with the number of columns.
 
     Examples
     --------

@@ -120,9 +120,8 @@ def distributions(tables: TypedTables, binning: Binning) -> tuple[Distribution, 
 
     Notes
     -----
-    Edges are multiples of a round step, never values of the data, and no version shows extremes: outer
-    bins begin near the 1 % and 99 % quantiles. Bins differ in width once
-    joined: draw counts per width.
+    Edges are multiples of a round step, never values of the data, and no version shows extremes: outer bins begin near
+    the 1 % and 99 % quantiles. Bins differ in width once joined: draw counts per width.
 
     Examples
     --------
@@ -311,13 +310,11 @@ def survival_pictures(
 
     Notes
     -----
-    A curve of the original at every event would tell the time of each; here
-    it is shown at round times only, between any two of which k events or more lie, and
-    after the last of them k events or more.
+    A curve of the original at every event would tell the time of each; here it is shown at round times only, between
+    any two of which k events or more lie, and after the last of them k events or more.
 
-    A group is drawn where it has 10 k original records and k events. Those of a column
-    that are not drawn (nulls are one) have as many together, or one more is left out: all
-    records less those that are drawn would tell of them.
+    A group is drawn where it has 10 k original records and k events. Those of a column that are not drawn (nulls are
+    one) have as many together, or one more is left out: all records less those that are drawn would tell of them.
 
     Examples
     --------

@@ -67,8 +67,7 @@ def spreads(table: FloatArray) -> FloatArray:
 
 
 # --- Two typed tables as arrays: numbers as they are, dates in days, categories as codes of one common list -----------
-# What a column is, the job says. Formulas, whose columns are what their types
-# say, are read by `_design`.
+# What a column is, the job says. Formulas, whose columns are what their types say, are read by `_design`.
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,13 +36,13 @@ class Auc:
 def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
     """Area under the ROC curve of finite scores, with a 95 % interval that is symmetric on the logit scale.
 
-    The variance is DeLong's. Where it is 0 (scores without overlap, or all equal)
-    the interval is extended by 3 / n of the smaller group, the rule of three.
+    The variance is DeLong's. Where it is 0 (scores without overlap, or all equal) the interval is extended by 3 / n of
+    the smaller group, the rule of three.
 
     References
     ----------
-    DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44:837-845; by ranks as
-    in Sun & Xu (2014), IEEE Signal Processing Letters 21:1389-1393.
+    DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44:837-845; by ranks as in Sun & Xu (2014), IEEE Signal
+    Processing Letters 21:1389-1393.
 
     Examples
     --------
@@ -72,13 +72,11 @@ def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
 
 
 # --- Logistic regression of two outcomes to its maximum, on an orthonormal basis of the design ------------------------
-# scikit-learn and statsmodels were tried on this basis, with normal, heavy-tailed
-# and separated tables of 400 to 100,000 records. For the samples that are
-# measured nearly all of the time is that of the basis, in all libraries.
-# scikit-learn (`newton-cholesky`) stops with probabilities that are off by up to
-# 2e-6, and `lbfgs` by 0.7 for heavy tails; statsmodels agrees to 3e-10, takes a
-# third longer or more, and warns at every step of a separated table. Neither
-# tells quasi-separation, which a reader of the measure must know of.
+# scikit-learn and statsmodels were tried on this basis, with normal, heavy-tailed and separated tables of 400 to
+# 100,000 records. For the samples that are measured nearly all of the time is that of the basis, in all libraries.
+# scikit-learn (`newton-cholesky`) stops with probabilities that are off by up to 2e-6, and `lbfgs` by 0.7 for heavy
+# tails; statsmodels agrees to 3e-10, takes a third longer or more, and warns at every step of a separated table.
+# Neither tells quasi-separation, which a reader of the measure must know of.
 
 _RANK = 1e-9  # A column of the design is dependent where less than this share of its length is not in the others
 
@@ -279,57 +277,44 @@ def propensity(
 ) -> Propensity:
     """Propensity score measure: both tables are stacked, and which is which is regressed on the columns.
 
-    `order` is the most columns in a product, 1 for main effects alone; with
-    `powers` a number may be in a product more than once, and a category (of
-    `categories`) never is. `terms` are the main effects and interactions
-    themselves, as `interaction_terms` gives them. Shapes: (n_rows, width) and
-    (n_released, width), finite.
+    `order` is the most columns in a product, 1 for main effects alone; with `powers` a number may be in a product more
+    than once, and a category (of `categories`) never is. `terms` are the main effects and interactions themselves, as
+    `interaction_terms` gives them. Shapes: (n_rows, width) and (n_released, width), finite.
 
     Notes
     -----
-    *Equation 11* takes 1/2 off the fitted probability, for tables of equal
-    size. In general it is the share c of released records, with which it was
-    first published.
+    *Equation 11* takes 1/2 off the fitted probability, for tables of equal size. In general it is the share c of
+    released records, with which it was first published.
 
-    *N* is "the total number of records in the merged data set". Twice N in
-    the table of the authors is therefore four times the records of a table.
+    *N* is "the total number of records in the merged data set". Twice N in the table of the authors is therefore four
+    times the records of a table.
 
-    *"Interactions from first to the third order among all the variables"* may
-    mean products of up to three or of up to four columns, different ones or
-    with powers, and no reading gives all figures of their table. Without
-    powers a column that differs in its spread or skewness only is not
-    noticed: noise as in eq. 10 comes to 5 on the five THYROID columns, a fresh
-    draw from the original to 6, printed is 301. With powers, products of three
-    give local synthesis 28 for k = 60 and 78 for k = 200, printed 23 and 77,
-    and noise 22; products of four give 92, 143 and 297. So powers are on, and
-    `order` is the number of columns in a product.
+    *"Interactions from first to the third order among all the variables"* may mean products of up to three or of up to
+    four columns, different ones or with powers, and no reading gives all figures of their table. Without powers a
+    column that differs in its spread or skewness only is not noticed: noise as in eq. 10 comes to 5 on the five THYROID
+    columns, a fresh draw from the original to 6, printed is 301. With powers, products of three give local synthesis 28
+    for k = 60 and 78 for k = 200, printed 23 and 77, and noise 22; products of four give 92, 143 and 297. So powers are
+    on, and `order` is the number of columns in a product.
 
-    *A release with exact means and covariances* has a value of 0 up to
-    `order` 2, whatever else it lost.
+    *A release with exact means and covariances* has a value of 0 up to `order` 2, whatever else it lost.
 
-    *Separation.* The likelihood is maximised without a penalty. Where records
-    are distinguished without error it has no maximum, but fitted probabilities
-    still converge, and so does U_p; the iteration ends when they have, and
-    `separated` is set. Dependent columns are left out, which changes no
-    probability; so scale and origin of a column do not matter as long as the
-    main effects of an interaction are terms too.
+    *Separation.* The likelihood is maximised without a penalty. Where records are distinguished without error it has no
+    maximum, but fitted probabilities still converge, and so does U_p; the iteration ends when they have, and
+    `separated` is set. Dependent columns are left out, which changes no probability; so scale and origin of a column do
+    not matter as long as the main effects of an interaction are terms too.
 
-    *The ratio.* With p̂ from a regression of the right size, N·U_p of two
-    independent samples is χ² / 4 with rank - 1 degrees of freedom if c = 1/2.
-    A release made from the original itself differs from it by its own
-    sampling error only, which is half of that variance: hence `expected`. A
-    release that copies records, or keeps moments exactly, may well stay
-    below 1.
+    *The ratio.* With p̂ from a regression of the right size, N·U_p of two independent samples is χ² / 4 with rank - 1
+    degrees of freedom if c = 1/2. A release made from the original itself differs from it by its own sampling error
+    only, which is half of that variance: hence `expected`. A release that copies records, or keeps moments exactly, may
+    well stay below 1.
 
-    Memory: the records of both tables times the columns of the regression,
-    three times.
+    Memory: the records of both tables times the columns of the regression, three times.
 
     References
     ----------
-    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81,
-    section 5, eq. 11; Woo, Reiter, Oganian & Karr (2009), Journal of Privacy
-    and Confidentiality 1(1):111-124; expectation: Snoke, Raab, Nowok, Dibben
-    & Slavkovic (2018), J. R. Stat. Soc. A 181:663-688, doi:10.1111/rssa.12358.
+    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81, section 5, eq. 11; Woo, Reiter, Oganian &
+    Karr (2009), Journal of Privacy and Confidentiality 1(1):111-124; expectation: Snoke, Raab, Nowok, Dibben &
+    Slavkovic (2018), J. R. Stat. Soc. A 181:663-688, doi:10.1111/rssa.12358.
 
     Examples
     --------
@@ -409,27 +394,23 @@ def tree_propensity(
 ) -> TreePropensity:
     """Propensity score mean squared error by CART, against its expectation by permutation.
 
-    A tree has at most `most_leaves` leaves, the most useful splits first, of
-    `leaf` records or more. Codes of categories will do: two splits take out any
-    one. Shapes: (n_rows, width) and (n_released, width), finite.
+    A tree has at most `most_leaves` leaves, the most useful splits first, of `leaf` records or more. Codes of
+    categories will do: two splits take out any one. Shapes: (n_rows, width) and (n_released, width), finite.
 
     Notes
     -----
-    A tree finds what a logistic regression with interactions does not: gaps,
-    repeated values and cut-off tails. It also finds structure in noise, the
-    more the larger it is, and no formula says how much; so its size is
-    limited, and its ratio is to the same tree on permuted labels. A release
-    that repeats each value k times, as centroids do, is easily distinguished.
+    A tree finds what a logistic regression with interactions does not: gaps, repeated values and cut-off tails. It also
+    finds structure in noise, the more the larger it is, and no formula says how much; so its size is limited, and its
+    ratio is to the same tree on permuted labels. A release that repeats each value k times, as centroids do, is easily
+    distinguished.
 
-    Value and expectation are of the records that the tree was grown on, in
-    both cases, as published. The expectation holds for two independent samples:
-    a release made from these very records may have a ratio below 1, a copy 0.
+    Value and expectation are of the records that the tree was grown on, in both cases, as published. The expectation
+    holds for two independent samples: a release made from these very records may have a ratio below 1, a copy 0.
 
     References
     ----------
-    Snoke, Raab, Nowok, Dibben & Slavkovic (2018), J. R. Stat. Soc. A
-    181:663-688, doi:10.1111/rssa.12358, section 3; trees: Breiman, Friedman,
-    Olshen & Stone (1984), Classification and Regression Trees.
+    Snoke, Raab, Nowok, Dibben & Slavkovic (2018), J. R. Stat. Soc. A 181:663-688, doi:10.1111/rssa.12358, section 3;
+    trees: Breiman, Friedman, Olshen & Stone (1984), Classification and Regression Trees.
 
     Examples
     --------
@@ -497,26 +478,23 @@ def discriminator(
 ) -> Auc:
     """Area under the ROC curve of boosted trees on records that they have not seen: 0.5 is chance, 1 certainty.
 
-    `categories` are places of the columns that are codes from 0 to 249; there are
-    `rounds` trees, of at most 31 leaves each. With `paired`, row i of the release
-    replaces row i of the original, and both are in the same half: apart, a value
-    that the release keeps would be learned as the original's and judged as the
-    release's, and a copy would come out below chance. DeLong's interval takes the
-    judged records as independent. Shapes: (n_rows, width) and (n_released, width),
-    20 rows or more each, finite.
+    `categories` are places of the columns that are codes from 0 to 249; there are `rounds` trees, of at most 31 leaves
+    each. With `paired`, row i of the release replaces row i of the original, and both are in the same half: apart, a
+    value that the release keeps would be learned as the original's and judged as the release's, and a copy would come
+    out below chance. DeLong's interval takes the judged records as independent. Shapes: (n_rows, width) and
+    (n_released, width), 20 rows or more each, finite.
 
     Notes
     -----
     Below 0.5 is chance, or a value that is unique in either table.
 
-    The measure is of the release and of this classifier: a better one may
-    find more. Rounding, repeated records and values that cannot be are found
-    at once, though most analyses do not mind them.
+    The measure is of the release and of this classifier: a better one may find more. Rounding, repeated records and
+    values that cannot be are found at once, though most analyses do not mind them.
 
     References
     ----------
-    Lopez-Paz & Oquab (2017), Revisiting classifier two-sample tests, ICLR;
-    gradient boosting: Friedman (2001), Ann. Stat. 29:1189-1232.
+    Lopez-Paz & Oquab (2017), Revisiting classifier two-sample tests, ICLR; gradient boosting: Friedman (2001), Ann.
+    Stat. 29:1189-1232.
 
     Examples
     --------
