@@ -19,7 +19,7 @@ from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, dige
 from anonpipe.engine import Task, TaskResult, account
 from anonpipe.errors import EngineError, JobError, OutputError
 from anonpipe.evaluate import risk, utility
-from anonpipe.evaluate.measurement import Better, Measurement
+from anonpipe.evaluate.measurement import Better, Figure, Measurement
 from anonpipe.evaluate.utility import shares_changed
 from anonpipe.files import drafted, write_atomic
 from anonpipe.job.model import Job, parse_job
@@ -269,9 +269,6 @@ def _of_gates(assessment: Assessment) -> tuple[Measurement, ...]:
     return tuple(replace(one, name=gate.name, title=gate.limited) for gate, one in judged if one is not None)
 
 
-# Measures that are multiples of what chance allows: 1 is another sample of the same population
-
-
 def furthest(of_limits: tuple[Measurement, ...]) -> tuple[Measurement, ...]:
     """The column, pair of columns or survival curve that is furthest from the original, of all; none where none is.
 
@@ -309,20 +306,10 @@ def _of_analyses(assessment: Assessment) -> tuple[Measurement, ...]:
         whose = "all analyses" if prefix == "analyses" else f"analysis {prefix.removeprefix('analysis.')!r}"
         for name, (title, better) in _ANALYSIS_FIGURES.items():
             value, audience = getattr(shares, name), KINDS[f"analysis.{name}"].audience
+            source = "Gal et al. (2014), section 3, doi:10.1016/j.jbi.2014.01.001"
+            figure = Figure(f"{prefix}.{name}", f"{title}, {whose}", "share", source, audience, better)
             if value == value:
-                found.append(
-                    Measurement(
-                        f"{prefix}.{name}",
-                        f"{title}, {whose}",
-                        value,
-                        "share",
-                        better,
-                        "Gal et al. (2014), section 3, doi:10.1016/j.jbi.2014.01.001",
-                        records,
-                        of,
-                        audience=audience,
-                    )
-                )
+                found.append(figure.measured(value, records, of))
     return tuple(found)
 
 

@@ -17,13 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
-from pydantic import (
-    Field,
-    ValidationError,
-    create_model,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationError, create_model, field_validator, model_validator
 
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.errors import JobError

@@ -43,7 +43,7 @@ from anonpipe.pipeline.evaluation.search import NEIGHBOURS, SearchTargets, searc
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD
 from anonpipe.propose.propose import guess_columns
 from anonpipe.report import Report
-from anonpipe.report.build import BothTables, of_two_tables
+from anonpipe.report.build import of_two_tables
 from anonpipe.rng import generator
 from anonpipe.source import Source, opened, read_batches
 from anonpipe.storage.release import place, resolve
@@ -115,22 +115,21 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     verdict = Verdict(checks, notes)
     warnings = _warnings(tables, job)
     pictured = typed_tables(*seen.tables)
+    bins = bins_for_steward(least)
     report = of_two_tables(
-        BothTables(
-            original=tables.original.url,
-            release=tables.release.url,
-            rows=rows[1],
-            k=least,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            anonpipe=version("anonpipe"),
-            verdict=verdict,
-            assessment=assessment,
-            warnings=warnings,
-            distributions=distributions(pictured, bins_for_steward(least)),
-            survival=survival_pictures(pictured, seen.endpoints, bins_for_steward(least)),
-            correlations=correlation_changes(pictured),
-            pictured=len(before),
-        )
+        verdict,
+        assessment,
+        distributions(pictured, bins),
+        survival_pictures(pictured, seen.endpoints, bins),
+        correlation_changes(pictured),
+        source=tables.original.url,
+        output=tables.release.url,
+        rows=rows[1],
+        k=least,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        anonpipe=version("anonpipe"),
+        warnings=warnings,
+        pictured=len(before),
     )
     return Evaluated(rows, tuple(tables.columns), tables.left_out, verdict, assessment, report, warnings)
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from anonpipe.evaluate.risk import nearest
 from anonpipe.evaluate.risk._linkage import score_linkage
-from anonpipe.evaluate.utility import abim, abisd
+from anonpipe.evaluate.utility._moments import abim, abisd
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import class_disclosure, cluster
 from anonpipe.methods.synthesis import synthesize

@@ -54,7 +54,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from anonpipe.evaluate.utility import interaction_terms, moment_changes, propensity
+from anonpipe.evaluate.utility._moments import moment_changes
+from anonpipe.evaluate.utility._two_sample import interaction_terms, propensity
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.masking import mask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, pairwise, product
 from math import comb
 
@@ -97,9 +97,8 @@ class LogisticFit:
 
     probabilities: FloatArray  # Shape (n_rows,)
     rank: int  # Independent columns of the design, the constant included
-    # Whether the likelihood has no maximum, because the design tells some records of the two kinds apart without error.
-    # Coefficients then grow for ever and mean nothing; the probabilities have limits all the same, 0 and 1 for the
-    # separated records, and are given to about 1e-9.
+    # Whether the likelihood has no maximum, as some records are told apart without error. Coefficients then grow for
+    # ever; the probabilities have limits all the same, 0 and 1 for these records, and are given to about 1e-9.
     separated: bool
     passes: int  # Newton steps taken
 
@@ -249,21 +248,19 @@ _MOST_NUMBERS = 50_000_000  # Numbers in the regression's table (400 MB)
 class Propensity:
     """The propensity measure of a release."""
 
-    # U_p: mean squared difference of the fitted probability and the share of released records; 0 (nothing tells them
-    # apart) to c (1 - c), which is 1/4 for tables of equal size
+    # U_p: mean squared difference of the fitted probability and the share c of released records; 0 (nothing tells them
+    # apart) to c (1 - c), 1/4 for tables of equal size
     value: float
     scaled: float  # 2N · U_p, N being the records of both tables: what the authors print
-    # U_p to expect of records drawn again from the original's own distribution: (rank - 1) (1 - c)² c / N
+    # Of records drawn again from the original's own distribution: (rank - 1) (1 - c)² c / N
     expected: float
     # value / expected, the pMSE ratio: about 1 for such records, 2 for a second sample of the population, 0 for a copy;
     # NaN where no column varies
     ratio: float
     records: int  # N
     rank: int  # Independent columns of the regression, the constant included
-    dropped: int  # Columns of the regression that follow from the others, constant ones included, and that add nothing
-    # Whether some records are distinguished without error, so that the likelihood has no maximum. `value` is then its
-    # limit.
-    separated: bool
+    dropped: int  # Columns of the regression that follow from the others, constant ones included
+    separated: bool  # Whether some records are distinguished without error: `value` is then a limit
 
 
 def propensity(
@@ -351,7 +348,7 @@ def propensity(
     value = float(np.mean((fit.probabilities - share) ** 2))
     expected = (fit.rank - 1) * (1 - share) ** 2 * share / total
     return Propensity(
-        value=value,
+        value,
         scaled=2 * total * value,
         expected=expected,
         ratio=value / expected if expected > 0 else float("nan"),
@@ -369,11 +366,8 @@ def propensity(
 class TreePropensity:
     """The propensity measure with a tree."""
 
-    # pMSE: mean squared difference of the share of released records in the leaf of a record and that of all records; 0
-    # (nothing tells them apart) to c (1 - c), which is 1/4 for tables of equal size
-    value: float
-    # Its mean with the labels of the records permuted: what the tree finds where there is nothing to find
-    expected: float
+    value: float  # pMSE: as of `Propensity`, with the share of released records in a record's leaf
+    expected: float  # Its mean with the labels permuted: what the tree finds where there is nothing to find
     ratio: float  # value / expected; about 1 where nothing tells the tables apart. NaN where no column varies.
     # low, high: ends of the 95 % interval of the ratio that the number of permutations leaves; `high` is infinite where
     # even no chance finding is possible
@@ -552,9 +546,6 @@ _CODING = (
     "Nulls at the mean, with a column that tells them; all but the ten most frequent categories of a column are one."
 )
 
-_SNOKE = "Snoke, Raab, Nowok, Dibben & Slavkovic (2018), doi:10.1111/rssa.12358"
-_PERMUTED = "the same tree with labels permuted"
-
 _LOGISTIC = Figure(
     "propensity.logistic",
     "How well a logistic regression tells released records from original ones (U_p)",
@@ -563,29 +554,23 @@ _LOGISTIC = Figure(
     Audience.SEVERAL,
     baseline_is="expected of records drawn again from the original",
 )
-_LOGISTIC_RATIO = Figure(
-    "propensity.logistic_ratio",
-    "How well a logistic regression tells released records from original ones, as a multiple of chance",
-    "",
-    _SNOKE,
-    Audience.SEVERAL,
+_LOGISTIC_RATIO = replace(
+    _LOGISTIC,
+    key="propensity.logistic_ratio",
+    title="How well a logistic regression tells released records from original ones, as a multiple of chance",
+    source="Snoke, Raab, Nowok, Dibben & Slavkovic (2018), doi:10.1111/rssa.12358",
     baseline_is="records drawn again from the original; another sample of the population has 2",
 )
-_TREE = Figure(
-    "propensity.tree",
-    "How well a classification tree tells released records from original ones (pMSE, CART)",
-    "",
-    _SNOKE,
-    Audience.SEVERAL,
-    baseline_is=_PERMUTED,
+_TREE = replace(
+    _LOGISTIC_RATIO,
+    key="propensity.tree",
+    title="How well a classification tree tells released records from original ones (pMSE, CART)",
+    baseline_is="the same tree with labels permuted",
 )
-_TREE_RATIO = Figure(
-    "propensity.tree_ratio",
-    "How well a classification tree tells released records from original ones, as a multiple of chance",
-    "",
-    _SNOKE,
-    Audience.SEVERAL,
-    baseline_is=_PERMUTED,
+_TREE_RATIO = replace(
+    _TREE,
+    key="propensity.tree_ratio",
+    title="How well a classification tree tells released records from original ones, as a multiple of chance",
 )
 _BOOSTED = Figure(
     "distinguishability",
@@ -623,18 +608,12 @@ def _classifiers(tables: TypedTables, rng: np.random.Generator) -> list[Measurem
     note = f"{tree.leaves} leaves of 20 records or more; expectation of {tree.permutations} permutations."
     if not defined:
         note = f"No ratio: too few records for a leaf of 20, or no column varies. {note}"
+    interval = (tree.low, tree.high) if defined else (None, None)
+    told = f"The interval is that of the permutations. {note}"
+    note = f"{range_note} {note} {_CODING}"
     measurements += [
-        _TREE.measured(
-            tree.value, records, baseline=tree.expected, note=f"{range_note} {note} {_CODING}", columns=columns
-        ),
-        _TREE_RATIO.measured(
-            tree.ratio,
-            records,
-            interval=(tree.low, tree.high) if defined else (None, None),
-            baseline=1.0,
-            note=f"The interval is that of the permutations. {note}",
-            columns=columns,
-        ),
+        _TREE.measured(tree.value, records, baseline=tree.expected, note=note, columns=columns),
+        _TREE_RATIO.measured(tree.ratio, records, interval=interval, baseline=1.0, note=told, columns=columns),
     ]
 
     if records < _LEAST_RECORDS:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.utility import _two_sample, interaction_terms, propensity
-from anonpipe.evaluate.utility._two_sample import fit_logistic
+from anonpipe.evaluate.utility import _two_sample
+from anonpipe.evaluate.utility._two_sample import fit_logistic, interaction_terms, propensity
 from tests.evaluate.utility.tables import pairs
 from tests.naive import measure as naive
 
