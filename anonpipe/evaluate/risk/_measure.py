@@ -22,10 +22,7 @@ Measured = Sequence[Measurement]
 
 @dataclass(frozen=True)
 class RiskMeasure:
-    """An attack, or a measure of disclosure.
-
-    Direction, unit, source and audience stand in each `Measurement`.
-    """
+    """An attack, or a measure of disclosure; direction, unit, source and audience stand in each `Measurement`."""
 
     key: str  # Its own name; `unmeasured.KEY` is the check where it was not measured
     title: str  # What it is, in words for that check
@@ -33,19 +30,16 @@ class RiskMeasure:
     figures: tuple[str, ...]
     # `function(data)`: its figures of a release, or why there are none
     function: Callable[[AttackData], Measured | Reason]
-    # Whether it still says what it means where persons have several rows, of which it is given one; others are then not
-    # measured
+    # Whether it still means what it says where persons have several rows, of which it is given one; else not measured
     counts_units: bool = False
 
     def of(self, data: AttackData) -> Measured | Reason:
         """The figures of a release, or why there are none."""
         found = self.function(data)
-        if not isinstance(found, Reason) and any(not self._names(one.name) for one in found):
+        names = [] if isinstance(found, Reason) else [one.name for one in found]
+        if any(not any(fnmatchcase(name, known) for known in self.figures) for name in names):
             raise AnonpipeError(f"{self.key} gave other figures than {', '.join(self.figures)}; please report this")
         return found
-
-    def _names(self, figure: str) -> bool:
-        return any(fnmatchcase(figure, known) for known in self.figures)
 
 
 def column_names(names: Sequence[str] | None, width: int) -> tuple[str, ...]:
@@ -84,10 +78,8 @@ class EquivalenceClasses:
     """Records that a reader cannot tell apart: of one group, and equal in the unchanged columns."""
 
     found: NearestMatches  # The nearest released records, with the number of what each is alike to
-    # own, sizes: that number for each record looked for, and how many are alike to it; of units with several rows, how
-    # many a row of the unit
-    own: IntArray
-    sizes: IntArray | FloatArray
+    own: IntArray  # That number for each record looked for
+    sizes: IntArray | FloatArray  # How many are alike to it; of units with several rows, how many a row of the unit
 
     @property
     def chances(self) -> FloatArray:
@@ -100,8 +92,7 @@ class EquivalenceClasses:
 class Pairs:
     """Released rows and the original rows that they replace, row for row."""
 
-    # original, released: values of the masked columns, shapes (n_rows, n_columns)
-    original: FloatArray
+    original: FloatArray  # Values of the masked columns, shape (n_rows, n_columns)
     released: FloatArray
     names: Sequence[str]  # Of the columns
     categories: Sequence[int]  # Places of those that have no order
@@ -130,15 +121,12 @@ class InferenceTask:
     """Records whose columns are guessed from the release."""
 
     released: FloatArray  # Values of some released records, which the scale is taken of
-    # members, controls: values of original records that are looked for, and of held-out ones
-    members: FloatArray
-    controls: FloatArray
+    members: FloatArray  # Values of original records that are looked for
+    controls: FloatArray  # Those of held-out ones
     found: Guesses  # What the closest of all released records say of each column
-    # names, columns, categories: of all columns their names; places of those that are guessed, and of those without
-    # order
-    names: Sequence[str]
-    columns: Sequence[int]
-    categories: Sequence[int]
+    names: Sequence[str]  # Of all columns
+    columns: Sequence[int]  # Places of those that are guessed
+    categories: Sequence[int]  # Places of those without order
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,11 +134,9 @@ class StratumGuesses:
     """Guesses of a column that makes the strata, by the closest record in all columns but those of the strata."""
 
     members: BoolArray  # Whether the closest released record has the value of each record looked for
-    # The same of held-out records; without them, whether the closest other original record has the value of each record
-    # looked for
+    # The same of held-out records; without them, of the closest other original record of each record looked for
     controls: BoolArray
-    # Whether the closest released record is of its own group, or its own; None where none stands for a group or a
-    # record
+    # Whether the closest released record is of its own group, or its own; None where none stands for either
     linked: BoolArray | None
     commonest: float  # Share of the commonest value among the records looked for
     held: bool  # Whether the controls were held out
@@ -161,8 +147,7 @@ class AttackScenario:
     """What comes of looking for persons by a few columns."""
 
     knows: Sequence[str]  # Names of these columns
-    # Persons (or other units) of each class of the original, of those that are alike in these columns; of large tables
-    # a random choice of the classes
+    # Persons or other units of each class of the original: alike in these columns. Of large tables some of the classes
     sizes: IntArray
     persons: IntArray | None  # For how many persons each size counts; None for those of the class
     own: IntArray  # Size of the class of each record looked for; 0 where it is not among them
@@ -175,10 +160,8 @@ class AttackScenario:
 class Matches:
     """What meets each of some predicates."""
 
-    # counts, rows: how many records do, and the sum of their numbers, so that of one it is its number; shape
-    # (n_predicates,)
-    counts: IntArray
-    rows: IntArray
+    counts: IntArray  # How many records do, shape (n_predicates,)
+    rows: IntArray  # The sum of their numbers, so that of one it is its number
 
     def __add__(self, other: Self) -> Self:
         """What is in either of two parts."""
@@ -189,13 +172,11 @@ class Matches:
 class PredicateMatches:
     """What meets each predicate."""
 
-    # released, original, controls: in the release, in the original, and of records that were held out
-    released: Matches
+    released: Matches  # In the release
     original: Matches
-    controls: Matches
-    # rows, held: records of the original, and held out: no more
-    rows: int
-    held: int
+    controls: Matches  # Of records that were held out
+    rows: int  # Records of the original
+    held: int  # Records held out: no more
     wanted: int  # Attacks, at most
 
 
@@ -262,7 +243,5 @@ def effective_dimension(numbers: int, attributes: Iterable[FloatArray]) -> Effec
     1 / s - 1 for who is in a category of share s: q - 1 on average, with a variance of the sum of 1 / s less q².
     """
     there = [shares[shares > 0] for shares in attributes]
-    columns = numbers + sum(len(shares) - 1 for shares in there)
-    return EffectiveDimension(
-        columns, 2.0 * numbers + sum(float((1.0 / shares).sum()) - len(shares) ** 2 for shares in there)
-    )
+    spread = 2.0 * numbers + sum(float((1.0 / shares).sum()) - len(shares) ** 2 for shares in there)
+    return EffectiveDimension(numbers + sum(len(shares) - 1 for shares in there), spread)

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -233,20 +233,6 @@ def ratio_figure(key: str, title: str, *, note: str = "", undefined: str = "") -
     )
 
 
-def _similarity_figure(key: str, title: str, metric: str, *, note: str = "", undefined: str) -> Figure:
-    return Figure(
-        key,
-        title,
-        "share",
-        f"sdmetrics, {metric}",
-        Audience.SEVERAL,
-        better="higher",
-        baseline_is="another sample of the population, from halves of the original",
-        note=note,
-        undefined=undefined,
-    )
-
-
 def _quotients(differences: FloatArray, chance: FloatArray) -> FloatArray:
     """Differences in units of chance: 0 for none, infinite where chance makes none."""
     quotients = np.where(differences > 0, np.inf, 0.0)
@@ -258,10 +244,14 @@ def _quotients(differences: FloatArray, chance: FloatArray) -> FloatArray:
 
 _NO_VALUES = "there is no column with values, or there are fewer than 4 records"
 
-_SIMILAR_COLUMNS = _similarity_figure(
+_SIMILAR_COLUMNS = Figure(
     "shapes.similarity",
     "Similarity of the columns' distributions (1 less Kolmogorov-Smirnov distance or total variation)",
-    "Column Shapes: mean of KSComplement and TVComplement",
+    "share",
+    "sdmetrics, Column Shapes: mean of KSComplement and TVComplement",
+    Audience.SEVERAL,
+    better="higher",
+    baseline_is="another sample of the population, from halves of the original",
     note="Mean over columns; nulls are left out.",
     undefined=_NO_VALUES,
 )
@@ -315,10 +305,12 @@ MOST_TABLES = 200  # Cross tables that are counted; of more columns a keyed choi
 
 _NO_PAIR = "there are not two columns that vary, or there are fewer than 4 records"
 
-_SIMILAR_PAIRS = _similarity_figure(
-    "pairs.similarity",
-    "Similarity of pairs of columns (correlations, cross tables)",
-    "Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity",
+_SIMILAR_PAIRS = replace(
+    _SIMILAR_COLUMNS,
+    key="pairs.similarity",
+    title="Similarity of pairs of columns (correlations, cross tables)",
+    source="sdmetrics, Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity",
+    note="",
     undefined=_NO_PAIR,
 )
 _WORST_PAIR = ratio_figure(
@@ -354,16 +346,9 @@ def _pair_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurem
     chance[: len(plain)] = split_half_ratio(plain, plain_halves, splits.scale).chance / 2
     names = [(left.name, right.name) for left, right in [*combinations(part.numbers, 2), *crossed]]
     records = min(part.rows, part.released)
+    note, width = f"Mean over {int(np.isfinite(differences).sum())} pairs.", len(part.columns)
     return [
-        _similarity(
-            _SIMILAR_PAIRS,
-            differences,
-            chance,
-            splits,
-            records=records,
-            columns=len(part.columns),
-            note=f"Mean over {int(np.isfinite(differences).sum())} pairs.",
-        ),
+        _similarity(_SIMILAR_PAIRS, differences, chance, splits, records=records, columns=width, note=note),
         ratio_measured(_WORST_PAIR, ratio, names, records),
     ]
 
