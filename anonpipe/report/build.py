@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 class Facts:
     """What a run knows at its end."""
 
-    # job, verdict, assessment, warnings: as the run has them
     job: Job
     # Where units may have several records, those that are of k of them for certain, as recipients may be told
     least: int | None
@@ -67,11 +66,9 @@ class Facts:
     warnings: tuple[str, ...]
     columns: Mapping[str, Mapping[str, Any]]  # Those that the written files hold, in their order, as in the manifest
     overlaps: bool  # Whether the steward allowed the overlap with earlier releases
-    # created, anonpipe: time of the end (UTC, ISO) and version of the program
-    created: str
-    anonpipe: str
-    # rows, partitions: released rows, and partitions
-    rows: int
+    created: str  # Time of the end (UTC, ISO)
+    anonpipe: str  # Version of the program
+    rows: int  # Released
     partitions: int
     identical: bool  # Whether the records of a group (or of a set that a mask makes) are released as one and the same
     # The manifest's ranges, none under k; None where there are no groups
