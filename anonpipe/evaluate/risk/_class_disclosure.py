@@ -12,8 +12,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, there
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import FloatArray
 
@@ -149,12 +148,9 @@ def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGro
     return RandomGroups(*map(float, sums))
 
 
-def _of_columns(data: AttackData) -> Measured | Reason:
-    columns = data.classes
-    if isinstance(columns, Reason):
-        return columns
+def _of_columns(data: AttackData) -> Measured:
     found: list[Measurement] = []
-    for name, column in columns.items():
+    for name, column in there(data.classes).items():
         shares = None if column.sizes is None else column.shares
         found.extend(class_risk(column.disclosed, column=name, shares=shares, sizes=column.sizes))
     return found

@@ -28,7 +28,15 @@ from anonpipe.evaluate.risk._guesses import (
     surest,
 )
 from anonpipe.evaluate.risk._interval import beyond_control, exact_share, grouped_share
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, StratumGuesses, column_names, records_of
+from anonpipe.evaluate.risk._measure import (
+    AttackData,
+    Measured,
+    RiskMeasure,
+    StratumGuesses,
+    column_names,
+    records_of,
+    there,
+)
 from anonpipe.types import BoolArray, FloatArray
 
 _figure = partial(
@@ -365,10 +373,8 @@ def risk_of_column(name: str, members: BoolArray, controls: BoolArray, constant:
     return AttributeRisk(name, attack.value, control.value, constant, *beyond_control(attack, control))
 
 
-def _of_release(data: AttackData) -> Measured | Reason:
-    guessed = data.guessed
-    if isinstance(guessed, Reason):
-        return guessed
+def _of_release(data: AttackData) -> Measured:
+    guessed = there(data.guessed)
     found = attribute_inference(
         guessed.released,
         guessed.members,
@@ -478,10 +484,7 @@ def least_shown(other: float, members: int, controls: int) -> float:
 
 
 def _of_strata(data: AttackData) -> Measured | Reason:
-    guesses = data.strata
-    if isinstance(guesses, Reason):
-        return guesses
-    risk, success = stratum_inference(guesses, data.rows)
+    risk, success = stratum_inference(there(data.strata), data.rows)
     return Reason.ALL_GUESSED if math.isnan(risk.value) else (risk, success)
 
 

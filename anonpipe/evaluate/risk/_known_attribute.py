@@ -15,7 +15,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Curve, Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import beyond, grouped_share
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, there
 from anonpipe.evaluate.utility._tables import checked_tables
 from anonpipe.kernels.points import sort_groups
 from anonpipe.types import FloatArray, IntArray
@@ -179,9 +179,7 @@ def known_attribute(
 def _of_groups(data: AttackData) -> Measured | Reason:
     if data.grouped and len(data.features) < 2:
         return Reason.ONE_COLUMN
-    groups = data.groups
-    if isinstance(groups, Reason):
-        return groups
+    groups = there(data.groups)
     if len(np.unique(groups.labels)) < 2:
         return Reason.ONE_GROUP_SAMPLED
     given = groups.original, groups.released, groups.labels
@@ -236,10 +234,8 @@ def collusion(
     return given.recovered(_POOLED, pooled, alone, zip(given.names, by_column, strict=True))
 
 
-def _by_collusion(data: AttackData) -> Measured | Reason:
-    groups = data.groups
-    if isinstance(groups, Reason):
-        return groups
+def _by_collusion(data: AttackData) -> Measured:
+    groups = there(data.groups)
     pooled = collusion(groups.original, groups.released, groups.labels, names=data.features, of=data.rows)
     return [pooled.measurement(), pooled.gained(_GAINED_TOGETHER)]
 

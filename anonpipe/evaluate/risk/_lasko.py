@@ -180,10 +180,6 @@ def lasko_measures(
 
     *All three together* is what the authors suspect to be better but did not try: a logistic regression of right on the
     three, by ranks, in five folds.
-
-    References
-    ----------
-    Lasko & Vinterbo (2010), IEEE TKDE 22(3):437-446, doi:10.1109/TKDE.2009.88, sections II.A, IV.C and V.
     """
     if not 0 <= margin <= 1:
         raise JobError(f"margin is {margin}; give a share from 0 to 1")

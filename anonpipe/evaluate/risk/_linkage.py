@@ -22,6 +22,7 @@ from anonpipe.evaluate.risk._measure import (
     NearestMatches,
     RiskMeasure,
     records_of,
+    there,
 )
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -77,8 +78,7 @@ def score_linkage(
     References
     ----------
     Pagliuca & Seri (1999), Some results of individual ranking method on the system of enterprise accounts annual
-    survey, Esprit SDC project; Domingo-Ferrer & Torra (2001), in Confidentiality, Disclosure and Data Access, ch. 6; Li
-    & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 6.1.
+    survey, Esprit SDC project; others: see `_FAMILIES`.
     """
     queries, (family, source) = len(found.rows), _FAMILIES[basis]
     if queries == 0 or released < 1:
@@ -238,11 +238,6 @@ def expected_links(alike: EquivalenceClasses, *, records: int) -> Measurement:
     Records of a group that differ in an unchanged column make groups of their own, as a reader sees the difference. It
     is what the literature's shares of correct links measure where released records are drawn again in each group. The
     interval is the normal one of a mean, but not below 0 nor above 1.
-
-    References
-    ----------
-    Li and Sarkar (2013), Manage. Sci. 59:796-812, doi:10.1287/mnsc.1120.1584, section 6.1; Oganian and Domingo-Ferrer
-    (2017), Definition 1.
     """
     hits = alike.chances
     value, queries = float(hits.mean()), len(hits)
@@ -403,9 +398,8 @@ def assignment(cells: npt.ArrayLike, *, of: int) -> Measurement:
     )
 
 
-def _by_assignment(data: AttackData) -> Measured | Reason:
-    cells = data.assigned
-    return cells if isinstance(cells, Reason) else [assignment(cells, of=data.rows)]
+def _by_assignment(data: AttackData) -> Measured:
+    return [assignment(there(data.assigned), of=data.rows)]
 
 
 ASSIGNMENT = RiskMeasure("assignment", "record linkage by assignment", (_ASSIGNED.key,), _by_assignment)
@@ -457,9 +451,8 @@ def linkability(members: BoolArray, controls: BoolArray, *, of: int) -> Measurem
     )
 
 
-def _by_halves(data: AttackData) -> Measured | Reason:
-    halves = data.halves
-    return halves if isinstance(halves, Reason) else [linkability(*halves, of=data.rows)]
+def _by_halves(data: AttackData) -> Measured:
+    return [linkability(*there(data.halves), of=data.rows)]
 
 
 LINKABILITY = RiskMeasure("linkability", "linkability", (_LINKABILITY.key,), _by_halves)

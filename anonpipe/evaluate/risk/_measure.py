@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Measured = Sequence[Measurement]
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,28 @@ class RiskMeasure:
 
     def of(self, data: AttackData) -> Measured | Reason:
         """The figures of a release, or why there are none."""
-        found = self.function(data)
+        try:
+            found = self.function(data)
+        except MissingError as missing:
+            found = missing.reason
         names = [] if isinstance(found, Reason) else [one.name for one in found]
         if any(not any(fnmatchcase(name, known) for known in self.figures) for name in names):
             raise AnonpipeError(f"{self.key} gave other figures than {', '.join(self.figures)}; please report this")
         return found
+
+
+class MissingError(Exception):
+    """What a measure needs is not there."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+
+
+def there(part: Given | Reason) -> Given:
+    """A part of what attacks are given; where it is not there, the measure has no figures for this reason."""
+    if isinstance(part, Reason):
+        raise MissingError(part)
+    return part
 
 
 def column_names(names: Sequence[str] | None, width: int) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._interval import difference, wilson
-from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measured, RiskMeasure, records_of
+from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measured, RiskMeasure, records_of, there
 from anonpipe.evaluate.utility import Auc, auc
 from anonpipe.types import FloatArray
 
@@ -129,11 +129,8 @@ def _best_threshold(inside: FloatArray, outside: FloatArray) -> float:
     return float(tried[best : best + 2].mean())
 
 
-def _of_release(data: AttackData) -> Measured | Reason:
-    held = data.held
-    if isinstance(held, Reason):
-        return held
-    members, others = (found.nearest.distances[:, 0] for found in (data.released, held))
+def _of_release(data: AttackData) -> Measured:
+    members, others = (found.nearest.distances[:, 0] for found in (data.released, there(data.held)))
     return (*membership(members, others, of=data.rows), *trained_on(data))
 
 
@@ -202,9 +199,8 @@ def trained_membership(
 
     References
     ----------
-    Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649 (why single
-    distances are no measure); Nadeau & Bengio (2003), doi:10.1023/A:1024068626366 (folds); Geurts et al. (2006),
-    doi:10.1007/s10994-006-6226-1 (the trees).
+    Nadeau & Bengio (2003), doi:10.1023/A:1024068626366 (folds); Geurts et al. (2006), doi:10.1007/s10994-006-6226-1
+    (the trees).
     """
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -315,9 +311,7 @@ def rows_for_membership(width: EffectiveDimension, most: float) -> int:
 
 
 def _from_moments(data: AttackData) -> Measured | Reason:
-    if isinstance(data.moments, Reason):
-        return data.moments
-    rows, width = data.moments
+    rows, width = there(data.moments)
     if width.columns < 1:
         return Reason.ONE_COLUMN
     note = (

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._measure import AttackData, Link, Measured, RiskMeasure
+from anonpipe.evaluate.risk._measure import AttackData, Link, Measured, RiskMeasure, there
 from anonpipe.methods.record import Masker, Synthesizer
 
 Answer = Literal["holds", "does not hold", "cannot be said"]
@@ -165,13 +164,10 @@ def probabilistic_bound(
     )
 
 
-def _of_release(data: AttackData) -> Measured | Reason:
-    smallest = data.smallest_group
-    if isinstance(smallest, Reason):
-        return smallest
+def _of_release(data: AttackData) -> Measured:
     found = probabilistic_bound(
         data.k,
-        smallest,
+        there(data.smallest_group),
         link=data.link,
         records=data.rows,
         exact_moments=data.exact_moments,

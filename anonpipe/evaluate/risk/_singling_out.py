@@ -14,9 +14,8 @@ import numpy as np
 
 from anonpipe.audience import Audience
 from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import Share, beyond_control, exact, weighted_share
-from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure
+from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure, there
 from anonpipe.types import FloatArray, IntArray
 
 SEVERAL = 4  # Columns of a predicate on several
@@ -215,11 +214,6 @@ def singling_out(met: PredicateMatches) -> SinglingOut:
 
     *The interval.* One predicate is taken of each released record, the first: what singles out the same outlier is
     nearly one attack. Those that single out the same person count together, in the control by Fay and Feuer's interval.
-
-    References
-    ----------
-    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055; Cohen & Nissim (2020),
-    doi:10.1073/pnas.1914598117.
     """
     from scipy.stats import hypergeom
 
@@ -252,11 +246,8 @@ def _clustered(counts: IntArray, trials: int) -> Share:
     return Share(total / trials, *exact(total / each, trials / each))
 
 
-def _of_release(data: AttackData) -> Measured | Reason:
-    singled = data.singled
-    if isinstance(singled, Reason):
-        return singled
-    return [singling_out(met).measurement(name, met) for name, met in singled.items()]
+def _of_release(data: AttackData) -> Measured:
+    return [singling_out(met).measurement(name, met) for name, met in there(data.singled).items()]
 
 
 MEASURE = RiskMeasure(

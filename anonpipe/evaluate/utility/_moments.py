@@ -79,10 +79,6 @@ def moment_changes(
     central ones, third central moments of the normal distribution being zero: its printed 17 % and 33.7 % can only be
     raw moments, and so raw ones are the default. They depend on where zero lies.
 
-    References
-    ----------
-    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81, section 5, Table 3.
-
     Examples
     --------
     >>> old, new = np.array([[1.0], [2.0]]), np.array([[1.0], [3.0]])
@@ -261,10 +257,7 @@ def _basic_statistics(tables: TypedTables) -> list[Measurement]:
     Nulls are left out of means, medians and deviations. A sum counts them as nothing, and is taken per record of its
     table, so that tables of different lengths compare: it notices values lost to nulls, and the mean does not.
 
-    References
-    ----------
-    Gal et al. (2014): "basic statistics (average, sum, median) should not differ significantly"; Li & Sarkar (2013),
-    eq. 14 and 15.
+    Gal et al. (2014): "basic statistics (average, sum, median) should not differ significantly".
     """
 
     def sums(old: FloatArray, new: FloatArray) -> float:

@@ -202,10 +202,7 @@ def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
     difference of two values that have nothing to do with each other: 2 / √π / √2 = 0.80 is what shuffling a normal
     column comes to.
 
-    References
-    ----------
-    Mateo-Sanz, Sebé & Domingo-Ferrer (2004), doi:10.1007/978-3-540-25955-8_16; Templ & Meindl (2008), LNCS
-    5262:113-126; sdcMicro, dUtility.
+    Templ & Meindl (2008), LNCS 5262:113-126; sdcMicro, dUtility.
 
     Examples
     --------

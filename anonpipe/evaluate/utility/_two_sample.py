@@ -307,12 +307,6 @@ def propensity(
 
     Memory: the records of both tables times the columns of the regression, three times.
 
-    References
-    ----------
-    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81, section 5, eq. 11; Woo, Reiter, Oganian &
-    Karr (2009), Journal of Privacy and Confidentiality 1(1):111-124; expectation: Snoke, Raab, Nowok, Dibben &
-    Slavkovic (2018), J. R. Stat. Soc. A 181:663-688, doi:10.1111/rssa.12358.
-
     Examples
     --------
     >>> old = np.array([[0.0], [0.0], [0.0], [1.0]])
@@ -401,11 +395,6 @@ def tree_propensity(
     Value and expectation are of the records that the tree was grown on, in both cases, as published. The expectation
     holds for two independent samples: a release made from these very records may have a ratio below 1, a copy 0.
 
-    References
-    ----------
-    Snoke, Raab, Nowok, Dibben & Slavkovic (2018), J. R. Stat. Soc. A 181:663-688, doi:10.1111/rssa.12358, section 3;
-    trees: Breiman, Friedman, Olshen & Stone (1984), Classification and Regression Trees.
-
     Examples
     --------
     >>> rng = np.random.default_rng(5)
@@ -484,11 +473,6 @@ def discriminator(
 
     The measure is of the release and of this classifier: a better one may find more. Rounding, repeated records and
     values that cannot be are found at once, though most analyses do not mind them.
-
-    References
-    ----------
-    Lopez-Paz & Oquab (2017), Revisiting classifier two-sample tests, ICLR; gradient boosting: Friedman (2001), Ann.
-    Stat. 29:1189-1232.
 
     Examples
     --------
