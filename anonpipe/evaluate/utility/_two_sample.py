@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, pairwise, product
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -91,8 +92,7 @@ _SHORTEST = 1e-6  # Steps are not halved below this share
 _MOST_PASSES = 100
 
 
-@dataclass(frozen=True, eq=False)
-class LogisticFit:
+class LogisticFit(NamedTuple):
     """Fitted probabilities."""
 
     probabilities: FloatArray  # Shape (n_rows,)
@@ -100,7 +100,6 @@ class LogisticFit:
     # Whether the likelihood has no maximum, as some records are told apart without error. Coefficients then grow for
     # ever; the probabilities have limits all the same, 0 and 1 for these records, and are given to about 1e-9.
     separated: bool
-    passes: int  # Newton steps taken
 
 
 def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
@@ -112,11 +111,11 @@ def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
     predictor = np.full(len(ones), np.log(ones.sum() / (~ones).sum()))
     chances = expit(predictor)
     loss = _loss(predictor, sign)
-    for passes in range(1, _MOST_PASSES + 1):
+    for _ in range(_MOST_PASSES):
         move = basis @ _newton(basis, ones - chances, chances * expit(-predictor))
         new = expit(predictor + move)
         if np.abs(new - chances).max() <= _SETTLED:
-            return LogisticFit(new, basis.shape[1], bool(np.abs(move).max() > _GROWING), passes)
+            return LogisticFit(new, basis.shape[1], bool(np.abs(move).max() > _GROWING))
         worst, part = loss + _ROUNDING * len(ones), 1.0
         while (loss := _loss(predictor + part * move, sign)) > worst and part > _SHORTEST:
             part /= 2
@@ -185,21 +184,6 @@ def interaction_terms(columns: Sequence[int], order: int, *, powers: Sequence[in
     )
 
 
-def _checked_terms(
-    terms: Sequence[Sequence[int]], width: int, categories: Sequence[int]
-) -> tuple[tuple[int, ...], ...]:
-    """The same terms, if each is a choice of columns that exist, and categories are in it once."""
-    checked = tuple(tuple(int(column) for column in term) for term in terms)
-    for term in checked:
-        if not term or not all(0 <= column < width for column in term):
-            raise JobError(f"a term names {len(term)} columns, not all known; give numbers from 0 to {width - 1}")
-        if any(term.count(column) > 1 for column in categories):
-            raise JobError("a term names a categorical column twice; name it once, as it has no powers")
-    if not checked:
-        raise JobError("no terms were given; give one or more, such as interaction_terms(range(width), 2)")
-    return checked
-
-
 def _column_codes(table: FloatArray, categories: Sequence[int]) -> list[FloatArray]:
     """For each column the numbers that stand for it: a z-score, or a dummy for each category but the commonest."""
     coded = []
@@ -266,17 +250,14 @@ class Propensity:
 def propensity(
     original: npt.ArrayLike,
     released: npt.ArrayLike,
+    terms: Sequence[Sequence[int]],
     *,
-    order: int = 3,
-    powers: bool = True,
     categories: Sequence[int] = (),
-    terms: Sequence[Sequence[int]] | None = None,
 ) -> Propensity:
     """Propensity score measure: both tables are stacked, and which is which is regressed on the columns.
 
-    `order` is the most columns in a product, 1 for main effects alone; with `powers` a number may be in a product more
-    than once, and a category (of `categories`) never is. `terms` are the main effects and interactions themselves, as
-    `interaction_terms` gives them. Shapes: (n_rows, width) and (n_released, width), finite.
+    `terms` are main effects and interactions of columns, as `interaction_terms` gives them, `categories` those of which
+    none has powers. Shapes: (n_rows, width) and (n_released, width), finite.
 
     Notes
     -----
@@ -286,14 +267,9 @@ def propensity(
     *N* is "the total number of records in the merged data set". Twice N in the table of the authors is therefore four
     times the records of a table.
 
-    *"Interactions from first to the third order among all the variables"* may mean products of up to three or of up to
-    four columns, different ones or with powers, and no reading gives all figures of their table. Without powers a
-    column that differs in its spread or skewness only is not noticed: noise as in eq. 10 comes to 5 on the five THYROID
-    columns, a fresh draw from the original to 6, printed is 301. With powers, products of three give local synthesis 28
-    for k = 60 and 78 for k = 200, printed 23 and 77, and noise 22; products of four give 92, 143 and 297. So powers are
-    on, and `order` is the number of columns in a product.
-
-    *A release with exact means and covariances* has a value of 0 up to `order` 2, whatever else it lost.
+    *"Interactions from first to the third order"* of the authors have several readings, of which none gives all their
+    figures (`python -m tests.benchmarks.local_synthesis`). Without powers a column that differs in its spread or
+    skewness only is not noticed. A release with exact means and covariances has a value of 0 up to products of two.
 
     *Separation.* The likelihood is maximised without a penalty. Where records are distinguished without error it has no
     maximum, but fitted probabilities still converge, and so does U_p; the iteration ends when they have, and
@@ -310,22 +286,14 @@ def propensity(
     Examples
     --------
     >>> old = np.array([[0.0], [0.0], [0.0], [1.0]])
-    >>> found = propensity(old, 1 - old)
+    >>> found = propensity(old, 1 - old, [(0,)])
     >>> round(found.value, 9), round(found.scaled, 9), found.records
     (0.0625, 1.0, 8)
     """
     old, new = checked_tables(original, released, least_rows=1)
-    width = old.shape[1]
-    if any(not 0 <= column < width for column in categories):
-        raise JobError(f"categories name columns that do not exist; there are {width}, counted from 0")
-    if terms is None:
-        numbers = [column for column in range(width) if column not in categories]
-        chosen = interaction_terms(range(width), order, powers=numbers if powers else ())
-    else:
-        chosen = _checked_terms(terms, width, categories)
     both = np.concatenate([old, new])
     coded = _column_codes(both, categories)
-    total, wide = len(both), _numbers_of(chosen, coded)
+    total, wide = len(both), _numbers_of(terms, coded)
     if wide + 1 >= total:
         raise InputError(
             f"the terms come to {wide} columns for {total} records of both tables, which would all be told apart; "
@@ -337,7 +305,7 @@ def propensity(
             "give a lower order, fewer terms, or a sample of both tables"
         )
     ones = np.arange(total) >= len(old)
-    fit = fit_logistic(design(chosen, coded), ones)
+    fit = fit_logistic(design(terms, coded), ones)
     share = len(new) / total
     value = float(np.mean((fit.probabilities - share) ** 2))
     expected = (fit.rank - 1) * (1 - share) ** 2 * share / total
@@ -626,7 +594,7 @@ def _fitted(both: Encoded) -> tuple[Propensity | None, str]:
         if wide * _RECORDS_A_TERM > len(stacked) or (wide > _MOST_REGRESSION_TERMS and terms is not mains):
             continue
         try:
-            fit = propensity(both.old, both.new, terms=terms, categories=both.categories)
+            fit = propensity(both.old, both.new, terms, categories=both.categories)
         except InputError:  # it does not settle
             continue
         apart = " Some records are told apart without error." if fit.separated else ""
