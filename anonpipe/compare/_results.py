@@ -7,8 +7,10 @@ import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import compress
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -34,12 +36,13 @@ DEFAULT_RISK = ("reidentification_rate",)
 class MeanFigure:
     """A measure of one setting, averaged over its draws."""
 
-    mean: float  # mean over draws
-    error: float  # standard error of that mean; NaN for one draw
-    low: float | None  # mean lower end of the 95 % intervals; None if the measure is exact
-    high: float | None  # mean upper end
-    baseline: float | None  # mean of the draws' baselines
-    distance: float | None  # mean absolute distance from the baseline, so that opposite signs do not cancel
+    mean: float
+    error: float  # Standard error of that mean; NaN for one draw
+    # low, high: mean ends of the 95 % intervals; None if the measure is exact
+    low: float | None
+    high: float | None
+    baseline: float | None  # Mean of the draws' baselines
+    distance: float | None  # Mean absolute distance from the baseline, so that opposite signs do not cancel
 
 
 @dataclass(frozen=True)
@@ -122,23 +125,19 @@ class Study:
         """Utility loss and risk of a setting; None where one of them is not defined."""
         if row.problem is not None or not {self.utility.name, self.risk.name} <= set(row.figures):
             return None
-        utility, risk = (axis.of(row.figures[axis.name]) for axis in self.axes)
-        return (utility, risk)
+        return self.utility.of(row.figures[self.utility.name]), self.risk.of(row.figures[self.risk.name])
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the map should know."""
-        found = []
-        missing = [row for row in self.rows if row.problem is None and self.place(row) is None]
-        if missing:
+        found, (utility, risk) = [], (axis.name for axis in self.axes)
+        if missing := [row for row in self.rows if row.problem is None and self.place(row) is None]:
             methods = ", ".join(dict.fromkeys(row.setting.method for row in missing))
-            found.append(
-                f"not on the map, as {self.utility.name} or {self.risk.name} is not defined for them: {methods}"
-            )
+            found.append(f"not on the map, as {utility} or {risk} is not defined for them: {methods}")
         if not self.risk.limits:
             found.append(
-                f"the job sets no limit on {self.risk.name}, so that the choice rests on utility and the other gates: "
-                f"it tends to the least protection; {_limit_to_set(self.risk.name)}"
+                f"the job sets no limit on {risk}, so that the choice rests on utility and the other gates: it tends "
+                f"to the least protection; {_limit_to_set(risk)}"
             )
         return tuple(found)
 
@@ -162,8 +161,8 @@ class Study:
         """Settings (if any, that pass all gates) than which no other is better on one axis and as good on the other."""
         eligible = [row for row in self.rows if row.passes or not self.of_passing]
         placed = [(place, row) for row in eligible if (place := self.place(row)) is not None]
-        chosen = [pareto([place for place, _ in placed])[at] for at in range(len(placed))]
-        return tuple(row for (_, row), on in sorted(zip(placed, chosen, strict=True), key=lambda p: p[0][0]) if on)
+        chosen = compress(placed, pareto([place for place, _ in placed]))
+        return tuple(row for _, row in sorted(chosen, key=lambda one: one[0]))
 
     @property
     def choice(self) -> SettingResult | None:
@@ -212,9 +211,7 @@ def summarise(
     axes: tuple[str | None, str | None] = (None, None),
 ) -> Study:
     """Average the trials of each setting."""
-    of: dict[int, list[TaskResult]] = {at: [] for at in range(len(settings))}
-    for at, result in results:
-        of[at].append(result)
+    of = [[result for which, result in results if which == at] for at in range(len(settings))]
     rows = tuple(_row(setting, of[at], problems.get(at)) for at, setting in enumerate(settings))
     measured = [result for _, result in results if result["problem"] is None]
     told = {name: one for result in measured for name, one in result["measures"].items()}
@@ -227,25 +224,22 @@ def summarise(
         _axis(what, asked, usual, measured, told, defined, job)
         for what, asked, usual in zip(("utility", "risk"), axes, (DEFAULT_UTILITY, DEFAULT_RISK), strict=True)
     )
-    draws = max(len(found) for found in of.values())
-    return Study(rows, utility, risk, draws, {name: str(one["title"]) for name, one in sorted(told.items())})
+    return Study(
+        rows, utility, risk, max(map(len, of)), {name: str(one["title"]) for name, one in sorted(told.items())}
+    )
 
 
 def _row(setting: Setting, results: Sequence[TaskResult], problem: str | None) -> SettingResult:
     reasons = [result["problem"] for result in results if result["problem"] is not None]
     measured = [result for result in results if result["problem"] is None]
-    if problem is None and reasons:
-        problem = reasons[0]
-    failed = {name: text for result in reversed(measured) for name, text in result["failed"]}
     names = dict.fromkeys(name for result in measured for name in result["measures"])
-    figures = {name: figure for name in names if (figure := _figure(name, measured)) is not None}
     return SettingResult(
         setting=setting,
         draws=len(measured),
         passed=sum(bool(result["passed"]) for result in measured),
-        figures=figures,
-        failed=failed,
-        problem=problem,
+        figures={name: figure for name in names if (figure := _figure(name, measured)) is not None},
+        failed={name: text for result in reversed(measured) for name, text in result["failed"]},
+        problem=reasons[0] if problem is None and reasons else problem,
         unforeseen=any(not result["final"] for result in results),
         seconds=float(np.mean([result["seconds"] for result in measured])) if measured else math.nan,
     )
@@ -288,8 +282,7 @@ def _axis(
         )
     one = told[name]
     axis = Axis(name, one["title"], one["unit"], one["better"], disclosive=bool(one.get("disclosive", True)))
-    limits = tuple((text, axis.loss(limit, one["baseline"])) for text, limit in _limits(name, job))
-    return Axis(axis.name, axis.title, axis.unit, axis.better, limits, axis.disclosive)
+    return replace(axis, limits=tuple((text, axis.loss(end, one["baseline"])) for text, end in _limits(name, job)))
 
 
 def _limits(name: str, job: Job) -> list[tuple[str, float]]:
@@ -314,11 +307,10 @@ _MARKERS = "osD^vP*X<>ph8d"
 def draw_map(study: Study) -> bytes:
     """The map as PNG.
 
-    Filled marks pass all gates in all draws, hollow ones do not. Bars are the
-    95 % interval of the risk (or, where the measure has none, two standard
-    errors over draws) and two standard errors of the utility loss. A dotted
-    line is the mean baseline, dashed lines are the job's limits, the grey
-    steps are the Pareto front (of settings that pass all gates, if any does).
+    Filled marks pass all gates in all draws, hollow ones do not. Bars are the 95 % interval of the risk (or, where the
+    measure has none, two standard errors over draws) and two standard errors of the utility loss. A dotted line is the
+    mean baseline, dashed lines are the job's limits, the grey steps are the Pareto front (of settings that pass all
+    gates, if any does).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -332,8 +324,8 @@ def draw_map(study: Study) -> bytes:
     _draw_lines(axes, study, [row for row, _ in placed])
     _draw_choice(axes, study)
     _scales(axes, study, [place for _, place in placed])
-    axes.set_xlabel(_wrapped(study.utility.label) + "\nless utility lost is further left")
-    axes.set_ylabel(_wrapped(study.risk.label))
+    axes.set_xlabel(fill(study.utility.label, 80) + "\nless utility lost is further left")
+    axes.set_ylabel(fill(study.risk.label, 80))
     draws = "one draw" if study.draws == 1 else f"{study.draws} draws"
     title = f"{len(placed)} of {len(study.rows)} settings, {draws} each; filled: passes all gates; numbers are k"
     axes.set_title(title, fontsize=10, loc="left")
@@ -341,12 +333,6 @@ def draw_map(study: Study) -> bytes:
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=130, metadata={"Software": None})
     return out.getvalue()
-
-
-def _wrapped(text: str, width: int = 80) -> str:
-    from textwrap import fill
-
-    return fill(text, width)
 
 
 def _draw_methods(axes: Any, study: Study, placed: Sequence[tuple[SettingResult, Place]]) -> None:
@@ -363,18 +349,10 @@ def _draw_methods(axes: Any, study: Study, placed: Sequence[tuple[SettingResult,
         x, y = zip(*(place for _, place, _ in curve), strict=True)
         axes.plot(x, y, "-", marker=mark, markersize=7, color=colour, linewidth=1, alpha=0.6, label=method)
         for k, place, row in curve:
-            axes.errorbar(
-                *place,
-                xerr=_two_errors(row.figures[study.utility.name].error),
-                yerr=_bar(study.risk, row, place[1]),
-                marker=mark,
-                markersize=7,
-                color=colour,
-                markerfacecolor=colour if row.passes else "white",
-                elinewidth=0.8,
-                linestyle="none",
-                zorder=3,
-            )
+            inside = colour if row.passes else "white"
+            bars = {"xerr": _two_errors(row.figures[study.utility.name].error), "yerr": _bar(study.risk, row, place[1])}
+            marked = {"marker": mark, "markersize": 7, "color": colour, "markerfacecolor": inside}
+            axes.errorbar(*place, **bars, **marked, elinewidth=0.8, linestyle="none", zorder=3)
             axes.annotate(str(k), place, xytext=(4, 4), textcoords="offset points", fontsize=7, color="0.25")
 
 
@@ -395,9 +373,8 @@ def _draw_front(axes: Any, study: Study) -> None:
     places = [place for row in study.front if (place := study.place(row)) is not None]
     if places:
         x, y = zip(*places, strict=True)
-        axes.step(
-            x, y, where="post", color="0.6", linewidth=5, alpha=0.35, label=_wrapped(study.front_label, 34), zorder=1
-        )
+        label = fill(study.front_label, 34)
+        axes.step(x, y, where="post", color="0.6", linewidth=5, alpha=0.35, label=label, zorder=1)
 
 
 def _draw_lines(axes: Any, study: Study, rows: Iterable[SettingResult]) -> None:
@@ -419,15 +396,8 @@ def _draw_choice(axes: Any, study: Study) -> None:
     if choice is None or place is None:
         axes.plot([], [], " ", label="no setting passes all gates")
         return
-    axes.plot(
-        *place,
-        "o",
-        markersize=17,
-        markerfacecolor="none",
-        markeredgecolor="black",
-        label=f"choice: {choice.setting.method}, k={choice.setting.k}",
-        zorder=2,
-    )
+    circle = {"markersize": 17, "markerfacecolor": "none", "markeredgecolor": "black"}
+    axes.plot(*place, "o", **circle, label=f"choice: {choice.setting.method}, k={choice.setting.k}", zorder=2)
 
 
 def _scales(axes: Any, study: Study, places: Sequence[Place]) -> None:
@@ -492,15 +462,10 @@ def to_dict(study: Study) -> dict[str, Any]:
         "draws": study.draws,
         "notes": list(study.notes),
         "titles": dict(study.titles),
-        "choice": None
-        if choice is None
-        else {"method": choice.setting.method, "k": choice.setting.k}
-        | {"set": list(choice.setting.overrides), "why": study.why},
+        "choice": None if choice is None else _named(choice.setting) | {"why": study.why},
         "settings": [
             {
-                "method": row.setting.method,
-                "k": row.setting.k,
-                "set": list(row.setting.overrides),
+                **_named(row.setting),
                 "draws": row.draws,
                 "passed": row.passed,
                 "failed": dict(row.failed),
@@ -517,11 +482,14 @@ def to_dict(study: Study) -> dict[str, Any]:
     return plain
 
 
+def _named(setting: Setting) -> dict[str, Any]:
+    return {"method": setting.method, "k": setting.k, "set": list(setting.overrides)}
+
+
 def cells(study: Study, row: SettingResult) -> tuple[str, str, str, str, str]:
     """A setting as words for a table: method, k, gates, utility loss, risk.
 
-    The last two hold two standard errors over draws, the last also the
-    interval and in round brackets the baseline.
+    The last two hold two standard errors over draws, the last also the interval and in round brackets the baseline.
     """
     gates = "pass" if row.passes else "fail"
     if row.problem is not None:
@@ -541,12 +509,11 @@ def legend(study: Study) -> tuple[str, ...]:
     figures = [row.figures[axis.name] for axis in study.axes for row in study.rows if axis.name in row.figures]
     risks = [row.figures[study.risk.name] for row in study.rows if study.risk.name in row.figures]
     risks = risks if study.risk.better == "lower" else []
+    away = "(..): the baseline, what an attacker has without the release's fault"
     marks = {
         "±: two standard errors over draws": any(math.isfinite(figure.error) for figure in figures),
         "[..]: the 95 % interval": any(figure.low is not None for figure in risks),
-        "(..): the baseline, what an attacker has without the release's fault": any(
-            figure.baseline is not None for figure in risks
-        ),
+        away: any(figure.baseline is not None for figure in risks),
     }
     found = [text for text, shown in marks.items() if shown]
     return (*(["; ".join(found)] if found else []), *([f"bold: {study.front_label}"] if study.front else []))
@@ -567,10 +534,8 @@ def reasons(study: Study) -> tuple[str, ...]:
         texts = [row.problem] if row.problem is not None else [f"gate {name}" for name in row.failed]
         for text in dict.fromkeys(texts):
             found.setdefault(text, {}).setdefault(row.setting.method, []).append(row.setting.k)
-    return tuple(
-        f"{text} - " + "; ".join(f"{method} k={','.join(map(str, ks))}" for method, ks in who.items())
-        for text, who in found.items()
-    )
+    told = {text: (f"{method} k={','.join(map(str, ks))}" for method, ks in who.items()) for text, who in found.items()}
+    return tuple(f"{text} - {'; '.join(who)}" for text, who in told.items())
 
 
 def why(row: SettingResult) -> str:

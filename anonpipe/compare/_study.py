@@ -19,7 +19,7 @@ from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, dige
 from anonpipe.engine import Task, TaskResult, account
 from anonpipe.errors import EngineError, JobError, OutputError
 from anonpipe.evaluate import risk, utility
-from anonpipe.evaluate.measurement import Better, Measurement
+from anonpipe.evaluate.measurement import Better, Figure, Measurement
 from anonpipe.evaluate.utility import shares_changed
 from anonpipe.files import drafted, write_atomic
 from anonpipe.job.model import Job, parse_job
@@ -52,12 +52,10 @@ def compare(
 ) -> Study:
     """Try every method with every k on the job's input, and publish nothing.
 
-    The input is read once, into a private copy of the released columns that
-    is deleted at the end. Each trial is a whole run of the job in one worker,
-    with a secret of its own that follows from the steward's: its draws are
-    never those of a release. Figures of finished trials are kept in the
-    steward's private folder, and measured again only where input, job,
-    setting or version are others.
+    The input is read once, into a private copy of the released columns that is deleted at the end. Each trial is a
+    whole run of the job in one worker, with a secret of its own that follows from the steward's: its draws are never
+    those of a release. Figures of finished trials are kept in the steward's private folder, and measured again only
+    where input, job, setting or version are others.
     """
     try:
         return _compare(job, grid(job, methods, ks), draws, (utility, risk), refresh, cluster, on_progress)
@@ -205,12 +203,10 @@ def _copy(source: Source, names: list[str], path: Path) -> None:
 
 
 # --- One trial on a worker: a setting's whole job on the private copy of the input, measured and thrown away ----------
-# Trials share the copy and nothing else. Of the processor time of 48 settings on
-# 15,564 records (of four on 100,000) the scan takes 7 % (4), routing 2 (1),
-# encoding 2 (3), the fits of the recipients' models to the original 4, and what
-# masks without regard to k do again for each k 4; measures of the release take
-# half of it, and methods a quarter. To hand results on, all settings would draw
-# with one key, and every file be sealed again for each.
+# Trials share the copy and nothing else. Of the processor time of 48 settings on 15,564 records (of four on 100,000)
+# the scan takes 7 % (4), routing 2 (1), encoding 2 (3), the fits of the recipients' models to the original 4, and what
+# masks without regard to k do again for each k 4; measures of the release take half of it, and methods a quarter. To
+# hand results on, all settings would draw with one key, and every file be sealed again for each.
 
 # What is kept of a measurement: no parts and no curves
 KEPT = ("name", "title", "value", "unit", "better", "low", "high", "baseline", "baseline_is")
@@ -229,9 +225,8 @@ class Trial:
 def _measure_trial(task: Task) -> TaskResult:
     """Run the job of a trial in this process, and keep its verdict and its figures.
 
-    A setting that is not feasible is a result too: `problem` is its reason.
-    What stopped by an unforeseen error is told, and not `final`: it is tried
-    again the next time.
+    A setting that is not feasible is a result too: `problem` is its reason. What stopped by an unforeseen error is
+    told, and not `final`: it is tried again the next time.
     """
     staging = Staging(Path(task.staging))
     trial = Trial(**read_json(staging.file("trials") / f"{task.index}.json"))
@@ -274,9 +269,6 @@ def _of_gates(assessment: Assessment) -> tuple[Measurement, ...]:
     return tuple(replace(one, name=gate.name, title=gate.limited) for gate, one in judged if one is not None)
 
 
-# Measures that are multiples of what chance allows: 1 is another sample of the same population
-
-
 def furthest(of_limits: tuple[Measurement, ...]) -> tuple[Measurement, ...]:
     """The column, pair of columns or survival curve that is furthest from the original, of all; none where none is.
 
@@ -314,20 +306,10 @@ def _of_analyses(assessment: Assessment) -> tuple[Measurement, ...]:
         whose = "all analyses" if prefix == "analyses" else f"analysis {prefix.removeprefix('analysis.')!r}"
         for name, (title, better) in _ANALYSIS_FIGURES.items():
             value, audience = getattr(shares, name), KINDS[f"analysis.{name}"].audience
+            source = "Gal et al. (2014), section 3, doi:10.1016/j.jbi.2014.01.001"
+            figure = Figure(f"{prefix}.{name}", f"{title}, {whose}", "share", source, audience, better)
             if value == value:
-                found.append(
-                    Measurement(
-                        f"{prefix}.{name}",
-                        f"{title}, {whose}",
-                        value,
-                        "share",
-                        better,
-                        "Gal et al. (2014), section 3, doi:10.1016/j.jbi.2014.01.001",
-                        records,
-                        of,
-                        audience=audience,
-                    )
-                )
+                found.append(figure.measured(value, records, of))
     return tuple(found)
 
 

@@ -5,14 +5,6 @@ from anonpipe.report.content import FORMAT, Report
 from anonpipe.report.page import cell, documents, read_report, render, report_of_release
 
 __all__ = [
-    "FORMAT",
-    "Facts",
-    "Report",
-    "cell",
-    "documents",
-    "external",
-    "internal",
-    "read_report",
-    "render",
+    "FORMAT", "Facts", "Report", "cell", "documents", "external", "internal", "read_report", "render",
     "report_of_release",
-]
+]  # fmt: skip

@@ -20,9 +20,8 @@ _GREY, _BLUE = "0.75", "tab:blue"
 def draw_comparison(report: Report, path: Path) -> None:
     """Draw each column before and after, survival curves, and correlations, into a PNG that only its owner reads.
 
-    Numbers are drawn from the report's bins, whose outer ones are open,
-    categories by their shares of all rows, and survival curves of all records
-    and by the column that tells most of survival; all as far as they were measured.
+    Numbers are drawn from the report's bins, whose outer ones are open, categories by their shares of all rows, and
+    survival curves of all records and by the column that tells most of survival; all as far as they were measured.
     """
     from matplotlib import rc_context
 

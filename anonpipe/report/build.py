@@ -1,7 +1,7 @@
 """From the facts of a run to the two reports: pure, and the place that decides what recipients may see.
 
-The external report is put together from what is allowed, not by deleting
-from the steward's: a new fact is not in it before somebody puts it there.
+The external report is put together from what is allowed, not by deleting from the steward's: a new fact is not in it
+before somebody puts it there.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.utility import Estimate, ModelFit
 from anonpipe.job.model import Job
 from anonpipe.report import words
+from anonpipe.report.compared import finite
 from anonpipe.report.content import (
     AnalysisPart,
     Audience,
@@ -35,6 +34,7 @@ from anonpipe.report.content import (
     Treatment,
     Unchecked,
 )
+from anonpipe.types import FloatArray
 from anonpipe.verify.check import Check
 from anonpipe.verify.output_control import (
     RELEASED_SHARES,
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 class Facts:
     """What a run knows at its end."""
 
-    # job, verdict, assessment, warnings: as the run has them
     job: Job
     # Where units may have several records, those that are of k of them for certain, as recipients may be told
     least: int | None
@@ -67,11 +66,9 @@ class Facts:
     warnings: tuple[str, ...]
     columns: Mapping[str, Mapping[str, Any]]  # Those that the written files hold, in their order, as in the manifest
     overlaps: bool  # Whether the steward allowed the overlap with earlier releases
-    # created, anonpipe: time of the end (UTC, ISO) and version of the program
-    created: str
-    anonpipe: str
-    # rows, partitions: released rows, and partitions
-    rows: int
+    created: str  # Time of the end (UTC, ISO)
+    anonpipe: str  # Version of the program
+    rows: int  # Released
     partitions: int
     identical: bool  # Whether the records of a group (or of a set that a mask makes) are released as one and the same
     # The manifest's ranges, none under k; None where there are no groups
@@ -90,7 +87,6 @@ class Facts:
 
 def internal(facts: Facts, version: str | None) -> Report:
     """The internal report: everything."""
-    assessed = facts.assessment
     return Report(
         audience="internal",
         source=facts.job.input,
@@ -100,15 +96,22 @@ def internal(facts: Facts, version: str | None) -> Report:
         columns=words.columns(facts.job, facts.columns, external=False),
         correlations=_correlations(facts.correlations, with_original=True),
         compared=facts.compared,
-        utility=tuple(figure(one) for one in assessed.utility),
-        risk=tuple(figure(one) for one in assessed.risk),
-        analyses=tuple(analysis_part(one) for one in assessed.analyses),
-        not_checked=_not_checked(each.check for each in assessed.not_checked),
         files=_files(facts) if version is not None else (),
         warnings=facts.warnings,
         notes=facts.verdict.notes,
+        **_measured(facts.assessment),
         **_common(facts, "internal", facts.verdict.checks),
     )
+
+
+def _measured(assessed: Assessment) -> dict[str, Any]:
+    """All that was measured, for the steward."""
+    return {
+        "utility": tuple(map(figure, assessed.utility)),
+        "risk": tuple(map(figure, assessed.risk)),
+        "analyses": tuple(map(analysis_part, assessed.analyses)),
+        "not_checked": _not_checked(each.check for each in assessed.not_checked),
+    }
 
 
 def external(facts: Facts) -> Report:
@@ -121,8 +124,8 @@ def external(facts: Facts) -> Report:
         audience="external",
         columns=words.columns(facts.job, facts.columns, external=True),
         correlations=_correlations(facts.correlations, with_original=False),
-        utility=tuple(figure(one) for one in released_measures(assessed.utility, k, least)),
-        risk=tuple(figure(one) for one in released_measures(assessed.risk, k, least)),
+        utility=tuple(map(figure, released_measures(assessed.utility, k, least))),
+        risk=tuple(map(figure, released_measures(assessed.risk, k, least))),
         analyses=tuple(_released_analysis(one, least or k) for one in assessed.analyses),
         not_checked=(*_not_checked(open_ones), *_too_few(assessed, k, least)),
         files=_files(facts),
@@ -130,59 +133,41 @@ def external(facts: Facts) -> Report:
     )
 
 
-@dataclass(frozen=True)
-class BothTables:
-    """What any two tables tell of each other, with names and meanings as in `Facts` and `Report`."""
-
-    original: str
-    release: str
-    rows: int
-    k: int
-    created: str
-    anonpipe: str
-    verdict: Verdict
-    assessment: Assessment
-    warnings: tuple[str, ...]
-    distributions: Sequence[Distribution]
-    survival: Sequence[SurvivalPicture]
-    correlations: CorrelationMatrices | None
-    pictured: int
-
-
-def of_two_tables(found: BothTables) -> Report:
-    """The internal report of two tables; of how the release came about nothing is known."""
-    checks = tuple(CheckLine(**line(check).to_dict()) for check in found.verdict.checks)
+def of_two_tables(
+    verdict: Verdict,
+    assessment: Assessment,
+    distributions: Sequence[Distribution],
+    survival: Sequence[SurvivalPicture],
+    correlations: CorrelationMatrices,
+    **told: Any,
+) -> Report:
+    """The internal report of two tables, of which other parts are given too; how the release came about is unknown."""
+    checks = _lines(verdict.checks)
     return Report(
         of="two tables",
         audience="internal",
-        created=found.created,
-        anonpipe=found.anonpipe,
-        passed=found.verdict.passed,
-        headline=words.kept(found.verdict.passed, checks),
+        passed=verdict.passed,
+        headline=words.kept(verdict.passed, checks),
         summary=words.summary(checks),
-        k=found.k,
-        rows=found.rows,
         strata=(),
         partitions=0,
-        source=found.original,
-        output=found.release,
         methods=(),
         columns=(),
         guarantees=(),
         not_guaranteed=(),
         checks=checks,
-        dials=words.dials(found.verdict.checks),
-        pictures=tuple(_picture(one, "") for one in found.distributions),
-        correlations=_correlations(found.correlations, with_original=True),
-        pictured=found.pictured,
-        survival=tuple(_survival(one) for one in found.survival),
-        utility=tuple(figure(one) for one in found.assessment.utility),
-        risk=tuple(figure(one) for one in found.assessment.risk),
-        analyses=tuple(analysis_part(one) for one in found.assessment.analyses),
-        not_checked=_not_checked(each.check for each in found.assessment.not_checked),
-        warnings=found.warnings,
-        notes=found.verdict.notes,
+        dials=words.dials(verdict.checks),
+        pictures=tuple(_picture(one, "") for one in distributions),
+        correlations=_correlations(correlations, with_original=True),
+        survival=tuple(map(_survival, survival)),
+        notes=verdict.notes,
+        **_measured(assessment),
+        **told,
     )
+
+
+def _lines(checks: Iterable[Check]) -> tuple[CheckLine, ...]:
+    return tuple(CheckLine(**line(check).to_dict()) for check in checks)
 
 
 def _of_series(facts: Facts) -> Facts:
@@ -210,7 +195,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
     overlaps = [_OVERLAPS] if facts.overlaps and not job.repeat.growing else []
     if job.fewest_changed is not None:
         overlaps = [_SERIES.format(base=job.fewest_changed, most=3 * job.fewest_changed)]
-    lines = tuple(CheckLine(**line(check).to_dict()) for check in checks)
+    lines = _lines(checks)
     not_kept = [name for name, told in facts.columns.items() if told.get("sum") == "not kept"]
     return {
         "created": facts.created,
@@ -229,11 +214,10 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "checks": lines,
         "dials": words.dials(checks),
         "group_sizes": tuple(
-            SizeLine(smallest=line["from"], largest=line["to"], groups=line["groups"])
-            for line in facts.group_sizes or ()
+            SizeLine(smallest=one["from"], largest=one["to"], groups=one["groups"]) for one in facts.group_sizes or ()
         ),
         "pictures": tuple(_pictures(facts, audience)),
-        "survival": tuple(_survival(one) for one in facts.survival.get(audience, ())),
+        "survival": tuple(map(_survival, facts.survival.get(audience, ()))),
         "pictured": facts.pictured,
     }
 
@@ -286,19 +270,14 @@ def _picture(one: Distribution, treatment: Treatment, of_all_rows: bool = False)
 
 
 def _survival(one: SurvivalPicture) -> SurvivalPart:
-    panels = tuple(
-        Panel(
-            column=each.column,
-            group=each.group,
-            times=tuple(round(time, 6) for time in each.times),
-            original=tuple(round(share, 4) for share in each.original),
-            released=tuple(round(share, 4) for share in each.released),
-            records=each.records,
-        )
-        for each in one.panels
-    )
+    panels = []
+    for each in one.panels:
+        times = tuple(round(time, 6) for time in each.times)
+        original, released = (tuple(round(share, 4) for share in side) for side in (each.original, each.released))
+        curves = {"times": times, "original": original, "released": released}
+        panels.append(Panel(column=each.column, group=each.group, records=each.records, **curves))
     end = one.endpoint
-    return SurvivalPart(name=end.name, time=end.time, status=end.status, panels=panels, left_out=one.left_out)
+    return SurvivalPart(name=end.name, time=end.time, status=end.status, panels=tuple(panels), left_out=one.left_out)
 
 
 def _shares(counts: Sequence[int], of: int | None = None) -> tuple[float, ...]:
@@ -317,11 +296,8 @@ def _correlations(found: CorrelationMatrices | None, with_original: bool) -> Cor
     return Correlations(names=found.names, original=original, released=_matrix(found.released))
 
 
-def _matrix(values: Any) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(
-        tuple(round(v, 4) if math.isfinite(v) else None for v in row)
-        for row in np.asarray(values, dtype=float).tolist()
-    )
+def _matrix(values: FloatArray) -> tuple[tuple[float | None, ...], ...]:
+    return tuple(tuple(round(v, 4) if math.isfinite(v) else None for v in row) for row in values.tolist())
 
 
 def figure(one: Measurement) -> MeasureLine:
@@ -363,19 +339,16 @@ def _part_of(
     named: tuple[str, ...],
 ) -> AnalysisPart:
     analysis, shares = one.comparison.analysis, one.comparison.shares
+    told = {name: getattr(analysis, name) for name in ("name", "model", "formula", "event", "subset")}
     return AnalysisPart(
-        name=analysis.name,
-        model=analysis.model,
-        formula=analysis.formula,
-        event=analysis.event,
-        subset=analysis.subset,
+        **told,
         records=one.records,
         of=one.of,
         rows_original=rows_original,
         rows_released=one.comparison.released.rows,
         problem=problem,
         limits=tuple(one.limits.items()),
-        shares=tuple((name, _finite(getattr(shares, name))) for name in named),
+        shares=tuple((name, finite(getattr(shares, name))) for name in named),
         coefficients=coefficients,
     )
 
@@ -383,8 +356,4 @@ def _part_of(
 def _interval(estimate: Estimate | None) -> Interval | None:
     if estimate is None:
         return None
-    return Interval(**{name: _finite(getattr(estimate, name)) for name in Interval.model_fields})
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    return Interval(**{name: finite(getattr(estimate, name)) for name in Interval.model_fields})

@@ -25,12 +25,10 @@ MOST_PAIRS = 1_000  # Correlations that a report holds, so that it stays small h
 class CompoundColumn:
     """A column, or one of its categories, as `constant + weights @ variables`, in units of the verified variables."""
 
-    # column, name: the table's column, and what is shown
-    column: str
-    name: str
-    # constant, weights: A number, and shape (n_variables,)
+    column: str  # Of the table
+    name: str  # What is shown
     constant: float
-    weights: FloatArray
+    weights: FloatArray  # Shape (n_variables,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,10 +139,9 @@ def compared(
 
     Notes
     -----
-    Correlations are those of the original after rare categories were
-    suppressed. A null is none of the categories: it counts as 0 in all of
-    them. The deviations that a correlation is divided by are those of all
-    values of either column, also of rows in which the other is null.
+    Correlations are those of the original after rare categories were suppressed. A null is none of the categories: it
+    counts as 0 in all of them. The deviations that a correlation is divided by are those of all values of either
+    column, also of rows in which the other is null.
     """
     numbers: dict[str, CompoundColumn] = {}
     shown: dict[str, list[_Shown]] = {}
@@ -183,15 +180,13 @@ def category_pictures(
 
 
 def _line(measured: Measured, one: CompoundColumn, column: Column, codes: int) -> NumberLine:
-    mean, mean_released = map(_finite, measured.means(one))
-    nulls, nulls_released = (
-        _of_rows(share, side.rows)
-        for share, side in zip(measured.nulls(one.column, codes), measured.sides, strict=True)
-    )
+    mean, mean_released = map(finite, measured.means(one))
+    sides = zip(measured.nulls(one.column, codes), measured.sides, strict=True)
+    nulls, nulls_released = (_of_rows(share, side.rows) for share, side in sides)
     by_codes = (one.column, None) not in measured.places  # whose nulls are among the rows
     present = (1.0 - nulls, 1.0 - nulls_released) if by_codes else (1.0, 1.0)
     sd, sd_released = (
-        _finite(math.sqrt(max(0.0, float(table[0, 0])) / share)) if share > 0 else None
+        finite(math.sqrt(max(0.0, float(table[0, 0])) / share)) if share > 0 else None
         for table, share in zip(measured.covariance([one]), present, strict=True)
     )
     return NumberLine(
@@ -206,8 +201,9 @@ def _line(measured: Measured, one: CompoundColumn, column: Column, codes: int) -
     )
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def finite(value: float) -> float | None:
+    """The number; None where it is none."""
+    return float(value) if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,8 @@
 """What a report holds: the schema of `report.json`, from which the page is drawn.
 
-There are two versions. The `internal` one, for the data steward, holds
-everything that was measured. The `external` one is built from what recipients
-may know: fields that only the steward may see are empty there, and `Report`
-refuses an external report in which one of them is filled.
+There are two versions. The `internal` one, for the data steward, holds everything that was measured. The `external` one
+is built from what recipients may know: fields that only the steward may see are empty there, and `Report` refuses an
+external report in which one of them is filled.
 """
 
 from __future__ import annotations
@@ -23,14 +22,11 @@ def _audience(given: Any) -> Any:
 
 
 Treatment = Literal[
-    "synthetic",
-    "unchanged",
-    "end of an interval",
-    "probability of a category",
-    "as probabilities",
-    "not released",
-    "",
+    "synthetic", "unchanged", "end of an interval", "probability of a category", "as probabilities", "not released", ""
 ]
+
+
+Outcome = Literal["passed", "failed", "not checked", "no limit set"]
 
 
 class Part(BaseModel):
@@ -40,14 +36,11 @@ class Part(BaseModel):
 
 
 class CheckLine(Part):
-    """A check of the verdict: what was measured, the limit, and the bytes it was measured on.
+    """A check of the verdict: what was measured, the limit, and the bytes it was measured on."""
 
-    `key` is stable between versions; reports of earlier ones have none.
-    """
-
-    key: str = ""
+    key: str = ""  # Stable between versions; reports of earlier ones have none
     name: str
-    outcome: Literal["passed", "failed", "not checked", "no limit set"]
+    outcome: Outcome
     measured: str
     limit: str
     on: str
@@ -64,20 +57,17 @@ class Dial(Part):
     estimate: float | None = None  # None where it was not evaluated, or recipients may not know it
     upper: float | None = None  # Upper end of its 95 % interval; None where there is none
     limit: float | None = None
-    outcome: Literal["passed", "failed", "not checked", "no limit set"] = "not checked"
+    outcome: Outcome = "not checked"
 
 
 class ColumnLine(Part):
-    """A column: what it is and what was done with it; `kind` is empty for those that the input does not have.
-
-    `transform` is empty where there is none to speak of, and in reports of earlier versions.
-    """
+    """A column: what it is and what was done with it."""
 
     name: str
-    kind: str
+    kind: str  # Empty for those that the input does not have
     treatment: Treatment
     limits: str
-    transform: str = ""
+    transform: str = ""  # Empty where there is none to speak of, and in reports of earlier versions
 
 
 class MethodLine(Part):
@@ -102,10 +92,9 @@ class SizeLine(Part):
 class Picture(Part):
     """A column before and after."""
 
-    # name, kind, treatment: the column; of two tables nobody knows what was done with it
     name: str
     kind: str
-    treatment: Treatment
+    treatment: Treatment  # Empty of two tables: nobody knows what was done with it
     # Of the bins of numbers and dates (days since 1970-01-01); None for an open end. Empty for categories.
     edges: tuple[float | None, ...] = ()
     labels: tuple[str, ...] = ()  # Of categories; empty for numbers
@@ -113,8 +102,7 @@ class Picture(Part):
     # `of_all_rows`
     original: tuple[float, ...]
     released: tuple[float, ...]
-    # nulls_original, nulls_released: null shares; None where it is not told
-    nulls_original: float | None = None
+    nulls_original: float | None = None  # Null share; None where it is not told
     nulls_released: float | None = None
     note: str = ""  # What is not drawn
     # Whether all records were counted, those without a value among them; else a sample of those with one
@@ -246,8 +234,8 @@ class Coefficient(Part):
 class AnalysisPart(Part):
     """An analysis of the recipients, fitted to the release and (for the steward) to the original.
 
-    `shares` are those of `anonpipe.evaluate.utility.CoefficientShares`, over all coefficients but
-    the intercept; None where there is nothing to share.
+    `shares` are those of `anonpipe.evaluate.utility.CoefficientShares`, over all coefficients but the intercept; None
+    where there is nothing to share.
     """
 
     name: str
@@ -284,21 +272,18 @@ class FileLine(Part):
 class Report(Part):
     """A whole report."""
 
-    # format, of, audience, created, anonpipe: which form, of what, for whom, when (UTC), and by which version of the
-    # program
     format: Literal["anonpipe-report-1"] = "anonpipe-report-1"
     of: Literal["a run", "two tables"] = "a run"
     audience: Annotated[Audience, BeforeValidator(_audience)]
-    created: str
-    anonpipe: str
+    created: str  # UTC
+    anonpipe: str  # Version of the program
     # passed, headline, summary: the verdict, in words
     passed: bool
     headline: str
     summary: tuple[str, ...]
-    # k, rows, strata, partitions: the smallest group, released rows, and how many strata and partitions there were
-    k: int
+    k: int  # Smallest group
     k_of_units: bool = False
-    rows: int
+    rows: int  # Released
     strata: tuple[str, ...]
     partitions: int
     # source, output, version: where the data came from and went to; for the steward only
@@ -306,23 +291,19 @@ class Report(Part):
     output: str | None = None
     version: str | None = None
     job: str | None = None  # `Job.digest` of the job, likewise; None in reports of earlier versions
-    # methods, columns, guarantees, not_guaranteed: what was done, what that guarantees, and what it does not
     methods: tuple[MethodLine, ...]
     columns: tuple[ColumnLine, ...]
     guarantees: tuple[str, ...] = Field(validation_alias=AliasChoices("guarantees", "promises"))
     not_guaranteed: tuple[str, ...] = Field(validation_alias=AliasChoices("not_guaranteed", "limits_of_promise"))
-    # checks, group_sizes: the gates; sizes of groups, empty where a mask forms none
     checks: tuple[CheckLine, ...]
     dials: tuple[Dial, ...] = ()  # Empty in reports of earlier versions
-    group_sizes: tuple[SizeLine, ...] = ()
-    # pictures, correlations, pictured: columns before and after, measured on so many records; 0 for none
+    group_sizes: tuple[SizeLine, ...] = ()  # Empty where a mask forms no groups
     pictures: tuple[Picture, ...] = ()
     correlations: Correlations | None = None
-    pictured: int = 0
+    pictured: int = 0  # Records that pictures and correlations were measured on; 0 for none
     survival: tuple[SurvivalPart, ...] = ()  # Survival curves before and after; empty in reports of earlier versions
     # Figures of both tables, of all records; for the steward only, and None in reports of earlier versions
     compared: Compared | None = None
-    # utility, risk, analyses: what was measured
     utility: tuple[MeasureLine, ...] = ()
     risk: tuple[MeasureLine, ...] = ()
     analyses: tuple[AnalysisPart, ...] = ()

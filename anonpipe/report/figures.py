@@ -1,20 +1,19 @@
 """The pictures of a report as inline SVG: real text, one name each, colours from the page's style sheet.
 
-Every picture is 340 units wide, so that its letters keep their size on a
-telephone. The functions take parts of a report and draw nothing else.
+Every picture is 340 units wide, so that its letters keep their size on a telephone. The functions take parts of a
+report and draw nothing else.
 
-Why not matplotlib, which draws the pictures that are files of their own: a
-report has some seventy pictures, most of them a line with a point, of 0.6 kB
-each. Its SVG is six to sixteen times as long, takes 22 ms a picture and not 0.3,
-writes colours into every element, which the page's dark and printed forms
-could not change, and gives thirty elements of each picture names that are
-those of the next picture's, too.
+Why not matplotlib, which draws the pictures that are files of their own: a report has some seventy pictures, most of
+them a line with a point, of 0.6 kB each. Its SVG is six to sixteen times as long, takes 22 ms a picture and not 0.3,
+writes colours into every element, which the page's dark and printed forms could not change, and gives thirty elements
+of each picture names that are those of the next picture's, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import date, timedelta
 from itertools import pairwise
 
@@ -114,10 +113,8 @@ def place_of(value: float | None, kind: str) -> str:
     if value is None:
         return ""
     if kind == "date" and abs(value) < 1_000_000:
-        try:
+        with suppress(OverflowError):
             return (_EPOCH + timedelta(days=math.floor(value))).isoformat()
-        except OverflowError:
-            pass
     return number(value)
 
 
@@ -128,12 +125,8 @@ def bin_names(picture: Picture) -> list[str]:
     names = []
     for low, high in pairwise(picture.edges):
         first, last = (place_of(edge, picture.kind) for edge in (low, high))
-        if low is None and high is None:
-            names.append("all values")
-        else:
-            names.append(
-                f"below {last}" if low is None else f"{first} and more" if high is None else f"{first} to {last}"
-            )
+        outer = f"below {last}" if low is None else f"{first} and more"
+        names.append("all values" if low is high is None else outer if None in (low, high) else f"{first} to {last}")
     return names
 
 
@@ -209,7 +202,7 @@ def _categories(name: str, picture: Picture) -> Markup:
 
 def sizes(lines: Sequence[SizeLine]) -> Markup:
     """Groups by size."""
-    labels = [_range(line.smallest, line.largest) for line in lines]
+    labels = [" to ".join(dict.fromkeys((f"{line.smallest:,}", f"{line.largest:,}"))) for line in lines]
     known = [line.groups for line in lines if isinstance(line.groups, int)]
     left = 12.0 + _LETTER * max(map(len, labels), default=0)
     width = _scale(0.0, float(max([*known, 1])), 0.0, max(20.0, WIDTH - left - 100.0))
@@ -223,10 +216,6 @@ def sizes(lines: Sequence[SizeLine]) -> Markup:
             _text(left + 6 + long, y + 11, f"{groups} group{'' if line.groups == 1 else 's'}"),
         ]
     return _drawing("groups by size", 6.0 + 20.0 * len(lines), parts)
-
-
-def _range(smallest: int, largest: int) -> str:
-    return f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
 
 
 def changes(correlations: Correlations) -> list[tuple[str, str, float, float]]:
@@ -255,38 +244,24 @@ def heat_map(correlations: Correlations) -> Markup:
     if correlations.original is not None:
         largest = max([abs(values[r][c] or 0.0) for r in shown for c in shown if r != c], default=0.0) or 1.0
     cell = min(22.0, (WIDTH - 132.0) / max(1, len(shown)))
-    parts = []
+    parts, size = [], "small" if cell < 12 else None
     for at, row in enumerate(shown):
         y = 16.0 + cell * at
-        parts.append(_text(126, y + cell / 2 + 4, f"{_fitted(names[row], 106)} {at + 1}", "end", _small(cell)))
+        parts.append(_text(126, y + cell / 2 + 4, f"{_fitted(names[row], 106)} {at + 1}", "end", size))
         if cell >= 12 or at % 2 == 0:
-            parts.append(_text(130 + cell * (at + 0.5), 11, str(at + 1), "middle", _small(cell)))
+            parts.append(_text(130 + cell * (at + 0.5), 11, str(at + 1), "middle", size))
         for side, column in enumerate(shown):
             value = values[row][column]
             if row != column and value is not None:
                 colour = "positive" if value > 0 else "negative"
-                opacity = f"{min(1.0, abs(value) / largest):.2f}"
-                side_length = cell - 1
-                parts.append(
-                    tag(
-                        "rect",
-                        x=130 + cell * side,
-                        y=y,
-                        width=side_length,
-                        height=side_length,
-                        class_=colour,
-                        fill_opacity=opacity,
-                    )
-                )
+                left, wide, opacity = 130 + cell * side, cell - 1, f"{min(1.0, abs(value) / largest):.2f}"
+                square = tag("rect", x=left, y=y, width=wide, height=wide, class_=colour, fill_opacity=opacity)
+                parts.append(square)
     y = 16.0 + cell * len(shown) + 8
     for at, (value, colour) in enumerate(((-largest, "negative"), (largest, "positive"))):
         parts.append(tag("rect", x=130 + 100 * at, y=y, width=12, height=12, class_=colour))
         parts.append(_text(147 + 100 * at, y + 10, f"{value:+.2g}"))
     return _drawing(title, y + 16, parts)
-
-
-def _small(cell: float) -> str | None:
-    return "small" if cell < 12 else None
 
 
 def _strongest(values: Sequence[Sequence[float | None]]) -> list[int]:
@@ -303,12 +278,11 @@ def drawn_variables(correlations: Correlations) -> int:
 
 def curve(line: CurveLine) -> Markup:
     """A curve and its reference."""
-    series = [("released", line.y), ("baseline", line.baseline)]
-    points = [
-        (style, [(x, y) for x, y in zip(line.x, ys, strict=True) if x is not None and y is not None])
-        for style, ys in series
-        if ys
-    ]
+    points = []
+    for style, side in (("released", line.y), ("baseline", line.baseline)):
+        if side:
+            pairs = zip(line.x, side, strict=True)
+            points.append((style, [(a, b) for a, b in pairs if a is not None and b is not None]))
     everything = [point for _, each in points for point in each]
     if not everything:
         return _drawing(line.title, 24, [_text(6, 16, "no points")])

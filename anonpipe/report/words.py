@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,10 +41,8 @@ def methods(job: Job) -> tuple[MethodLine, ...]:
         ("masking", job.mask, MASKERS),
     )
     lines = [_method(step, options, registry) for step, options, registry in known if options is not None]
-    return (
-        *lines,
-        MethodLine(step="decoding", name="", published="", reference="", keeps="", options=_told(job.decode)),
-    )
+    decoding = {"step": "decoding", "name": "", "published": "", "reference": "", "keeps": ""}
+    return (*lines, MethodLine(**decoding, options=_told(job.decode)))
 
 
 def _method(step: str, options: Any, registry: Any) -> MethodLine:
@@ -91,6 +90,7 @@ def coefficient(name: str) -> str:
     return re.sub(r"\[((?:T\.)?-?\d+)\.0\]", r"[\1]", name)
 
 
+_HALVES = "is {} times as far from the original as its random halves are from each other."
 # Figures at the head of a report: check, title, the sentence of a figure, and whether it is a share
 _DIALS: tuple[tuple[str, str, str, bool], ...] = (
     (
@@ -105,18 +105,8 @@ _DIALS: tuple[tuple[str, str, str, bool], ...] = (
         "Chance that a member of the table looks more like one than another person: {} (0.5 is guessing).",
         False,
     ),
-    (
-        "utility.column_shapes",
-        "Columns",
-        "The worst column is {} times as far from the original as its random halves are from each other.",
-        False,
-    ),
-    (
-        "utility.pair_shapes",
-        "Pairs of columns",
-        "The worst pair of columns is {} times as far from the original as its random halves are from each other.",
-        False,
-    ),
+    ("utility.column_shapes", "Columns", f"The worst column {_HALVES}", False),
+    ("utility.pair_shapes", "Pairs of columns", f"The worst pair of columns {_HALVES}", False),
 )
 
 
@@ -244,9 +234,8 @@ def _wider(job: Job) -> list[str]:
         default, least = job.default_limits.get(name, GATES[name].default), kind_of(name).at_least
         if default is not None and (limit < default if least else limit > default):
             told.append(f"{GATES[name].limited} {limit:g} (default {default:g})")
-    return (
-        [f"Limits of these gates were set by the steward, wider than the default: {', '.join(told)}."] if told else []
-    )
+    wider = "Limits of these gates were set by the steward, wider than the default"
+    return [f"{wider}: {', '.join(told)}."] if told else []
 
 
 def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[str] = ()) -> tuple[str, ...]:
@@ -316,19 +305,15 @@ def kept(passed: bool, checks: Sequence[CheckLine]) -> str:
 
 def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
     """What failed, then how many passed, were not checked, and have no limit."""
-    failed = [
+    failed = (
         f"Failed: {check.name}. Measured: {check.measured}; allowed: {check.limit}."
         for check in checks
         if check.outcome == "failed"
-    ]
-    missing = [
-        f"Missing: {check.name}, which may not be left out."
-        for check in checks
-        if check.outcome == "not checked" and check.mandatory
-    ]
-    passed, left, told = (
-        sum(check.outcome == one for check in checks) for one in ("passed", "not checked", "no limit set")
     )
+    open_ones = (check for check in checks if check.outcome == "not checked" and check.mandatory)
+    missing = (f"Missing: {check.name}, which may not be left out." for check in open_ones)
+    of = Counter(check.outcome for check in checks)
+    left, told = of["not checked"], of["no limit set"]
     rest = f" {counted(left, 'check')} not carried out." if left else ""
     rest += f" {counted(told, 'figure')} measured with no limit set." if told else ""
-    return (*failed, *missing, f"{passed} of {counted(len(checks), 'check')} passed.{rest}")
+    return (*failed, *missing, f"{of['passed']} of {counted(len(checks), 'check')} passed.{rest}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +44,7 @@ from anonpipe.pipeline.evaluation.search import NEIGHBOURS, SearchTargets, searc
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD
 from anonpipe.propose.propose import guess_columns
 from anonpipe.report import Report
-from anonpipe.report.build import BothTables, of_two_tables
+from anonpipe.report.build import of_two_tables
 from anonpipe.rng import generator
 from anonpipe.source import Source, opened, read_batches
 from anonpipe.storage.release import place, resolve
@@ -104,9 +104,8 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
         )
     both = tuple(_sampled(tables, table, measure.rows) for table in (tables.original, tables.release))
     before, after = (typed(tables.encoder, cells, tables.encoder.names) for cells in both)
-    seen = _SeenValues(
-        before, after, {name: column.kind for name, column in tables.columns.items()}, _endpoints(tables, job)
-    )
+    kinds = {name: column.kind for name, column in tables.columns.items()}
+    seen = _SeenValues((before, after, kinds), _endpoints(tables, job))
     assessment = (
         _utility(tables, job, seen, paired, least) + _risk(tables, job, both, paired, least) + _analyses(tables, job)
     )
@@ -117,39 +116,30 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     verdict = Verdict(checks, notes)
     warnings = _warnings(tables, job)
     pictured = typed_tables(*seen.tables)
+    bins = bins_for_steward(least)
     report = of_two_tables(
-        BothTables(
-            original=tables.original.url,
-            release=tables.release.url,
-            rows=rows[1],
-            k=least,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            anonpipe=version("anonpipe"),
-            verdict=verdict,
-            assessment=assessment,
-            warnings=warnings,
-            distributions=distributions(pictured, bins_for_steward(least)),
-            survival=survival_pictures(pictured, seen.endpoints, bins_for_steward(least)),
-            correlations=correlation_changes(pictured),
-            pictured=len(before),
-        )
+        verdict,
+        assessment,
+        distributions(pictured, bins),
+        survival_pictures(pictured, seen.endpoints, bins),
+        correlation_changes(pictured),
+        source=tables.original.url,
+        output=tables.release.url,
+        rows=rows[1],
+        k=least,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        anonpipe=version("anonpipe"),
+        warnings=warnings,
+        pictured=len(before),
     )
     return Evaluated(rows, tuple(tables.columns), tables.left_out, verdict, assessment, report, warnings)
 
 
-@dataclass(frozen=True, eq=False)
-class _SeenValues:
+class _SeenValues(NamedTuple):
     """A sample of either table, typed, and what is known of the columns."""
 
-    original: pd.DataFrame
-    release: pd.DataFrame
-    kinds: dict[str, Kind]
+    tables: tuple[pd.DataFrame, pd.DataFrame, dict[str, Kind]]  # As the measures take them
     endpoints: list[Endpoint]
-
-    @property
-    def tables(self) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Kind]]:
-        """As the measures take them."""
-        return self.original, self.release, self.kinds
 
 
 def _endpoints(tables: Tables, job: Job | None) -> list[Endpoint]:
@@ -189,9 +179,8 @@ def _risk(tables: Tables, job: Job | None, both: Both, paired: bool, least: int)
     for scenario in measure.scenarios:
         _check_compared(tables, f"scenario {scenario.name!r}", scenario.knows)
     results = search(tables, measure.queries, before, after)
-    found, not_checked = measure_risk(
-        attack_data(tables, results, least, (before, after) if paired else None, measure), units=False
-    )
+    data = attack_data(tables, results, least, (before, after) if paired else None, measure)
+    found, not_checked = measure_risk(data, units=False)
     return Assessment(risk=found, not_checked=not_checked)
 
 
@@ -304,18 +293,16 @@ def search(tables: Tables, queries: int, original: FloatArray, release: FloatArr
     everyone = np.concatenate([cells, held])
     to_guess = risk.Coding.of(release, everyone, tables.coded)
     nearest: dict[str, risk.Nearest] = {}
-    guesses: risk.Guesses | None = None
+    guesses: list[risk.Guesses] = []
     for first, batch in tables.cells(tables.release):
         for name, part in search_release(encode(batch), targets, first).items():
             nearest[name] = _merged(nearest[name], part) if name in nearest else part
-        of_batch = risk.guess_nearest(batch, everyone, to_guess)
-        guesses = of_batch if guesses is None else guesses.merge(of_batch)
-    assert guesses is not None  # a table has a batch
+        guesses = [reduce(risk.Guesses.merge, [*guesses, risk.guess_nearest(batch, everyone, to_guess)])]
     originals = (
         risk.nearest(encode(batch), targets.features, NEIGHBOURS, offset=first, without=rows, values=True)
         for first, batch in tables.cells(tables.original)
     )
-    return SearchResults(rows, cells, held, release, nearest | {"original": reduce(_merged, originals)}, guesses)
+    return SearchResults(rows, cells, held, release, nearest | {"original": reduce(_merged, originals)}, *guesses)
 
 
 def _merged(first: risk.Nearest, second: risk.Nearest) -> risk.Nearest:
@@ -329,9 +316,8 @@ def attack_data(
     encoder, only_a_run = tables.encoder, Reason.ONLY_A_RUN
     masked = [at for at, name in enumerate(encoder.names) if name in tables.masked]
     numbers = [at for at in masked if not encoder.columns[at].kind.coded]
-    no_control = Reason.NO_CONTROL if tables.held is None else None
-    if no_control is None and "held_release" not in found.nearest:
-        no_control = Reason.FEW_HELD
+    controlled = "held_release" in found.nearest
+    no_control = None if controlled else Reason.NO_CONTROL if tables.held is None else Reason.FEW_HELD
     task = found.released, found.cells, found.held, found.guesses, encoder.names, masked, tables.coded
     matches = {name: risk.NearestMatches(nearest) for name, nearest in found.nearest.items()}
     pairs: risk.Pairs | Reason = Reason.NO_ROW_TOLD
@@ -419,15 +405,8 @@ def _scenarios(tables: Tables, found: SearchResults, measure: Measure) -> dict[s
         else:
             classes, sizes = added([counted(row_numbers(cells[:, places])) for _, cells in batches])
             own = looked_up(classes, sizes, row_numbers(known))
-        scenarios[scenario.name] = risk.AttackScenario(
-            scenario.described,
-            sizes,
-            persons,
-            own,
-            Reason.ONLY_A_RUN,
-            measure.sampling_fraction,
-            tables.original.rows,
-        )
+        told = Reason.ONLY_A_RUN, measure.sampling_fraction, tables.original.rows
+        scenarios[scenario.name] = risk.AttackScenario(scenario.described, sizes, persons, own, *told)
     return scenarios or Reason.NO_SCENARIO
 
 
@@ -455,7 +434,6 @@ class Named:
 class Tables:
     """Tables of the same columns."""
 
-    # original, release: as they were given
     original: Named
     release: Named
     held: Named | None  # Records that the release was not made from; None for none
@@ -579,10 +557,8 @@ def _batches(
 def _as_type(url: str, name: str, array: pa.Array, kind: pa.DataType, columns: Mapping[str, Column]) -> pa.Array:
     if array.type == kind or not columns[name].kind.coded:
         return array
-    try:
+    with contextlib.suppress(pa.ArrowException):  # whose text quotes a value
         return array.cast(kind)
-    except pa.ArrowException:  # whose text quotes a value
-        pass
     raise InputError(f"column {name!r} of {url} holds codes that are no {kind}, as they are in the original")
 
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from anonpipe.evaluate.risk import nearest
 from anonpipe.evaluate.risk._linkage import score_linkage
-from anonpipe.evaluate.utility import abim, abisd
+from anonpipe.evaluate.utility._moments import abim, abisd
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import class_disclosure, cluster
 from anonpipe.methods.synthesis import synthesize
@@ -88,15 +88,15 @@ class Table:
         found = []
         for seed in range(DRAWS if "crest" in method else 1):
             released = self._released(labels, perturbed="crest" in method, seed=seed)
-            linkage = score_linkage(
+            first, either = score_linkage(
                 nearest(self.features, released, 2), np.arange(len(released)), released=len(released)
             )
             units = released * self.unit + self.zero
             correlation = abico(self.table, units, least=0)
             found.append(
                 (
-                    100 * linkage.first / len(released),
-                    100 * linkage.either / len(released),
+                    100 * first.value,
+                    100 * either.value,
                     abim(self.table, units, least=0).mean,
                     abisd(self.table, units).mean,
                     correlation.mean,

@@ -54,7 +54,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from anonpipe.evaluate.utility import interaction_terms, moment_changes, propensity
+from anonpipe.evaluate.utility._moments import moment_changes
+from anonpipe.evaluate.utility._two_sample import interaction_terms
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.latent_classes import (
@@ -69,6 +70,7 @@ from anonpipe.methods.masking import mask
 from anonpipe.methods.mixture import affine_maps, group_statistics
 from anonpipe.methods.synthesis import synthesize
 from tests.benchmarks._coefficient_changes import coefficient_changes
+from tests.benchmarks._propensity import propensity
 from tests.methods.grouping.data import reference_folder, standardized
 from tests.methods.mixture.in_memory import draw_statistics, gaussian_mixture, synthesize_rows
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,14 +12,12 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, there
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import FloatArray
 
 
-@dataclass(frozen=True)
-class RandomGroups:
+class RandomGroups(NamedTuple):
     """What to expect of groups of given sizes that are drawn at random."""
 
     homogeneous_share: float  # Share of records in groups with one sensitive value
@@ -113,19 +112,14 @@ def class_risk(
         disclosed.largest_total_variation,
         disclosed.largest_ordered,
     )
-    baselines = astuple(expected) if expected else ()
-    singles = (
-        f"In {disclosed.groups_with_a_single} of {disclosed.n_groups} groups; who knows both has found the record."
-    )
-    return [
-        replace(figure, key=figure.key.replace("*", column), title=f"Sensitive {column!r}: {figure.title}").measured(
-            float(value),
-            disclosed.n_rows,
-            baseline=baseline,
-            note=singles if figure.key.endswith(".singles") else None,
-        )
-        for figure, value, baseline in zip_longest(_FIGURES, values, baselines)
-    ]
+    single = f"In {disclosed.groups_with_a_single} of {disclosed.n_groups} groups; who knows both has found the record."
+    found = []
+    for figure, value, baseline in zip_longest(_FIGURES, values, expected or ()):
+        key, title = figure.key.replace("*", column), f"Sensitive {column!r}: {figure.title}"
+        note = single if figure.key.endswith(".singles") else None
+        named = replace(figure, key=key, title=title)
+        found.append(named.measured(float(value), disclosed.n_rows, baseline=baseline, note=note))
+    return found
 
 
 def _expected(disclosed: ClassDisclosure, shares: npt.ArrayLike, sizes: npt.ArrayLike) -> RandomGroups:
@@ -150,28 +144,22 @@ def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGro
     of_group = hypergeom(n, of_class[:, None], size[None, :])
     alone, single = of_group.pmf(size).sum(axis=0), of_group.pmf(1).sum(axis=0)
     spread = (len(of_class) - 1) * (n - size) / max(1, n - 1)
-    return RandomGroups(
-        homogeneous_share=float((groups * size * alone).sum() / n),
-        single_share=float((groups * single).sum() / n),
-        chi_square=float((groups * spread).sum() / len(sizes)),
-    )
+    sums = (groups * size * alone).sum() / n, (groups * single).sum() / n, (groups * spread).sum() / len(sizes)
+    return RandomGroups(*map(float, sums))
 
 
-def _of_columns(data: AttackData) -> Measured | Reason:
-    columns = data.classes
-    if isinstance(columns, Reason):
-        return columns
+def _of_columns(data: AttackData) -> Measured:
     found: list[Measurement] = []
-    for name, column in columns.items():
-        given = {"shares": column.shares, "sizes": column.sizes} if column.sizes is not None else {}
-        found.extend(class_risk(column.disclosed, column=name, **given))
+    for name, column in there(data.classes).items():
+        shares = None if column.sizes is None else column.shares
+        found.extend(class_risk(column.disclosed, column=name, shares=shares, sizes=column.sizes))
     return found
 
 
 MEASURE = RiskMeasure(
-    key="sensitive",
-    title="sensitive values in groups",
-    figures=tuple(figure.key for figure in _FIGURES),
-    function=_of_columns,
+    "sensitive",
+    "sensitive values in groups",
+    tuple(figure.key for figure in _FIGURES),
+    _of_columns,
     counts_units=True,
 )

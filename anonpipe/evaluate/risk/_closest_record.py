@@ -22,37 +22,27 @@ _NOTE = (
     "group shares them. Read it beside linkage and attacks; it is no limit to release on."
 )
 _CLOSEST = "distance to the closest released record"
-_TITLES: dict[str, tuple[str, str]] = {  # Title and unit
-    "p5": (f"5th percentile of the {_CLOSEST}", "sd"),
-    "p5_ratio": (f"5th percentile of the {_CLOSEST}, as a multiple of the reference's", ""),
-    "median": (f"Median of the {_CLOSEST}", "sd"),
-    "equal": ("Share of records that have an equal released one", "share"),
-    "nndr": ("Median ratio of the distances to the closest and the second closest released record", ""),
-}
-
-
 FIGURES = {
     key: Figure(
         f"closest_record.{key}", title, unit, _SOURCE, Audience.ENOUGH, better="lower" if key == "equal" else "higher"
     )
-    for key, (title, unit) in _TITLES.items()
+    for key, title, unit in (
+        ("p5", f"5th percentile of the {_CLOSEST}", "sd"),
+        ("p5_ratio", f"5th percentile of the {_CLOSEST}, as a multiple of the reference's", ""),
+        ("median", f"Median of the {_CLOSEST}", "sd"),
+        ("equal", "Share of records that have an equal released one", "share"),
+        ("nndr", "Median ratio of the distances to the closest and the second closest released record", ""),
+    )
 }
 
 
 def closest_record(
-    distances: npt.ArrayLike,
-    reference: npt.ArrayLike,
-    *,
-    reference_is: str,
-    of: int | None = None,
+    distances: npt.ArrayLike, reference: npt.ArrayLike, *, reference_is: str, of: int | None = None
 ) -> list[Measurement]:
     """Compare distances to the closest and second closest record with a reference.
 
-    - `distances`: first and second smallest distance of each record searched, shape (n, 2): originals in the release,
-      or released records in the original.
-    - `reference`: the same without a release, shape (m, 2): originals in the original, each but itself, or a hold-out
-      in the original.
-    - `reference_is`: which of them, in words.
+    - `distances`: first and second smallest distance of each record searched, shape (n, 2).
+    - `reference`, `reference_is`: the same without a release, shape (m, 2), and what it is in words.
     - `of`: records that `distances` is a sample of; None for all.
 
     Notes
@@ -78,10 +68,9 @@ def closest_record(
     curve = Curve("Distance to the closest record", "share of records", "distance", _LEVELS, own, theirs)
     found = []
     for key, (value, baseline) in values.items():
-        figure = replace(FIGURES[key], baseline_is=reference_is)
         undefined = "Not defined: the reference has records at distance 0. " if math.isnan(value) else ""
         found.append(
-            figure.measured(
+            replace(FIGURES[key], baseline_is=reference_is).measured(
                 value,
                 records,
                 total,
@@ -133,8 +122,8 @@ def _of_release(data: AttackData) -> Measured:
 
 
 MEASURE = RiskMeasure(
-    key="closest_record",
-    title="distance to the closest record",
-    figures=tuple(figure.key for figure in FIGURES.values()),
-    function=_of_release,
+    "closest_record",
+    "distance to the closest record",
+    tuple(figure.key for figure in FIGURES.values()),
+    _of_release,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,8 @@ from scipy.special import digamma, stdtrit
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.measurement import Measurement
-from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
+from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, there
 from anonpipe.kernels.points import LARGEST
 from anonpipe.types import FloatArray
 
@@ -27,7 +27,29 @@ MOST_ALONE = 0.02
 
 MOST_DIGITS = 6  # Digits behind the point up to which values may lie on a grid
 
-_SOURCE = "Gal et al. 2014, eq. 10; Agrawal & Aggarwal 2001"
+_figure = partial(
+    Figure,
+    source="Gal et al. 2014, eq. 10; Agrawal & Aggarwal 2001",
+    audience=Audience.SEVERAL,
+    better="higher",
+    baseline_is="nothing released",
+)
+_FIGURES = (  # Of columns of numbers, and of categories
+    _figure(
+        "conditional_privacy",
+        "Uncertainty of an original number that is left to who sees the released one",
+        "sd",
+        note="Width of an interval over which a value is as uncertain, to who sees the released value of the same "
+        "column and knows which it is; of columns on a grid the number of values times their distance. "
+        "Estimated from nearest neighbours; other columns may tell more.",
+    ),
+    _figure(
+        "conditional_privacy.categories",
+        "Uncertainty of an original category that is left to who sees the released one",
+        "values",
+        note="Number of equally likely values of the same uncertainty. Other columns may tell more.",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -49,9 +71,6 @@ class ConditionalPrivacy:
     # 2^h(A|B): of numbers in standard deviations of the column, of categories in values; NaN where it is not defined
     values: tuple[float, ...]
     alone: tuple[float, ...]  # 2^h(A): the same where the release tells nothing
-    # What it would be at most if A followed from B linearly with errors of the same variance: √(2πe (1 - r²)); NaN for
-    # categories
-    linear: tuple[float, ...]
     is_category: tuple[bool, ...]  # Whether the column holds categories
     # numbers, categories: means over the columns of either sort that have a value
     numbers: Average
@@ -60,59 +79,34 @@ class ConditionalPrivacy:
     records: int
     of: int
 
-    @property
-    def mean(self) -> float:
-        """Over the columns of numbers."""
-        return self.numbers.value
-
     def measurements(self) -> tuple[Measurement, ...]:
         """The mean over columns of numbers and that over categories, with the columns as parts."""
         found = []
-        if not all(self.is_category):
-            note = (
-                "Width of an interval over which a value is as uncertain, to who sees the released value of the same "
-                "column and knows which it is; of columns on a grid the number of values times their distance. "
-                "Estimated from nearest neighbours; other columns may tell more."
+        for category, (figure, average) in enumerate(zip(_FIGURES, (self.numbers, self.categories), strict=True)):
+            columns = zip(self.names, self.values, self.is_category, strict=True)
+            asked = [(name, value) for name, value, is_category in columns if is_category == category]
+            known, note = tuple((name, value) for name, value in asked if np.isfinite(value)), figure.note
+            if not asked:
+                continue
+            if left := len(asked) - len(known):
+                note += (
+                    f" {left} of {len(asked)} columns are left out: constant, nearly all null, with values that repeat "
+                    "and lie on no grid, or of too many categories for these records."
+                )
+            ends = (None, None) if average.low is None or average.high is None else (average.low, average.high)
+            found.append(
+                figure.measured(
+                    average.value,
+                    self.records,
+                    self.of,
+                    interval=ends,
+                    baseline=average.alone if known else None,
+                    note=note,
+                    parts=known,
+                    columns=len(known),  # the baseline tells how far the original's values spread
+                )
             )
-            title = "Uncertainty of an original number that is left to who sees the released one"
-            found.append(self._measurement(False, "conditional_privacy", title, "sd", note))
-        if any(self.is_category):
-            note = "Number of equally likely values of the same uncertainty. Other columns may tell more."
-            title = "Uncertainty of an original category that is left to who sees the released one"
-            found.append(self._measurement(True, "conditional_privacy.categories", title, "values", note))
         return tuple(found)
-
-    def _measurement(self, category: bool, name: str, title: str, unit: str, note: str) -> Measurement:
-        average = self.categories if category else self.numbers
-        asked = [
-            (column, value)
-            for column, value, is_category in zip(self.names, self.values, self.is_category, strict=True)
-            if is_category == category
-        ]
-        known = [(column, value) for column, value in asked if np.isfinite(value)]
-        if left := len(asked) - len(known):
-            note += (
-                f" {left} of {len(asked)} columns are left out: constant, nearly all null, with values that repeat "
-                "and lie on no grid, or of too many categories for these records."
-            )
-        return Measurement(
-            name=name,
-            title=title,
-            value=average.value,
-            unit=unit,
-            better="higher",
-            source=_SOURCE,
-            records=self.records,
-            of=self.of,
-            low=average.low,
-            high=average.high,
-            baseline=average.alone if known else None,
-            baseline_is="nothing released" if known else "",
-            note=note,
-            parts=tuple(known),
-            audience=Audience.SEVERAL,
-            columns=len(known),  # the baseline tells how far the original's values spread
-        )
 
 
 def conditional_privacy(
@@ -127,23 +121,17 @@ def conditional_privacy(
 ) -> ConditionalPrivacy:
     """Average conditional privacy 2^h(A|B), A being an original column and B its released values.
 
+    Of numbers in standard deviations of A: a uniform column that the release tells nothing of has √12 = 3.46, a normal
+    one √(2πe) = 4.13, a continuous column that is released as it is 0, and one on a grid (whole years, months) one
+    step. Of categories in values: 1 where the released one tells which it is.
+
     - `original`, `released`: numbers, NaN for null, a released record in the row of its original, shapes (n_rows,
       width). Where records have no released record of their own, pair those of a group in any order.
-    - `names`: of the columns; numbered where not given.
     - `categories`: numbers of the columns that hold codes.
     - `neighbours`: neighbours that the estimate rests on, 1 or more. More are steadier, and smooth over finer
       structure.
     - `records`: number of original records, if these are a random sample.
     - `seed`: of the places inside the steps of a grid.
-
-    Returns
-    -------
-    ConditionalPrivacy
-        Of numbers in standard deviations of A: a uniform column that the
-        release tells nothing of has √12 = 3.46, a normal one √(2πe) = 4.13, a
-        continuous column that is released as it is 0, and one on a grid (whole
-        years, months) one step. Of categories in values: 1 where the released
-        one tells which it is.
 
     Notes
     -----
@@ -181,27 +169,21 @@ def conditional_privacy(
     """
     old, new = _checked(original, released, neighbours)
     count, width = old.shape
-    if names is not None and len(names) != width:
-        raise JobError(f"{len(names)} names were given for {width} columns; give one each")
+    titles = column_names(names, width)
     if any(not 0 <= at < width for at in categories):
         raise JobError(f"categories names columns that do not exist; there are {width}, from 0")
-    total = count if records is None else records
-    if total < count:
-        raise JobError(f"{count} records are measured of {total}; give the number of all original records")
+    total = records_of(records, count, "records measured")
     rng = np.random.default_rng(seed)
     coded = tuple(at in categories for at in range(width))
     columns = [
         _Codes.of(old[:, at], new[:, at]) if coded[at] else _NumberColumns.of(old[:, at], new[:, at], neighbours, rng)
         for at in range(width)
     ]
-    everything = slice(None)
-    figures = [(math.nan, math.nan) if column is None else column.figures(everything) for column in columns]
-    values = tuple(given for given, _ in figures)
+    figures = [(math.nan, math.nan) if column is None else column.figures(slice(None)) for column in columns]
     return ConditionalPrivacy(
-        names=tuple(f"column {j}" for j in range(width)) if names is None else tuple(names),
-        values=values,
+        names=titles,
+        values=tuple(given for given, _ in figures),
         alone=tuple(alone for _, alone in figures),
-        linear=tuple(column.linear if isinstance(column, _NumberColumns) else math.nan for column in columns),
         is_category=coded,
         numbers=_average([column for column in columns if isinstance(column, _NumberColumns)], count, least=0.0),
         categories=_average([column for column in columns if isinstance(column, _Codes)], count, least=1.0),
@@ -237,7 +219,6 @@ class _NumberColumns:
     b: FloatArray
     plain: FloatArray  # The original before it was spread, in the same scale
     neighbours: int  # As asked for
-    linear: float  # See `ConditionalPrivacy`
 
     @classmethod
     def of(
@@ -261,9 +242,7 @@ class _NumberColumns:
             b = b + rng.uniform(-0.5, 0.5, len(b)) * (other / spread)
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             return None  # differences so small that their squares vanish
-        related = float(np.corrcoef(plain, b)[0, 1]) if (b != b[0]).any() else 0.0
-        linear = (2.0 * np.pi * math.e * max(0.0, 1.0 - related**2)) ** 0.5
-        return cls(a, b, plain, neighbours, linear)
+        return cls(a, b, plain, neighbours)
 
     def figures(self, rows: slice) -> tuple[float, float]:
         """2^h(A|B) and 2^h(A) of some rows, in the standard deviation of these."""
@@ -374,10 +353,8 @@ def _terms(a: FloatArray, b: FloatArray, neighbours: int) -> tuple[FloatArray, F
 PAIRED_ROWS = 20_000  # Records that it is estimated from
 
 
-def _of_pairs(data: AttackData) -> Measured | Reason:
-    pairs = data.pairs
-    if isinstance(pairs, Reason):
-        return pairs
+def _of_pairs(data: AttackData) -> Measured:
+    pairs = there(data.pairs)
     step = -(-len(pairs.original) // PAIRED_ROWS)
     before, after = pairs.original[::step], pairs.released[::step]
     found = conditional_privacy(before, after, pairs.names, categories=pairs.categories, records=data.rows)
@@ -385,9 +362,9 @@ def _of_pairs(data: AttackData) -> Measured | Reason:
 
 
 MEASURE = RiskMeasure(
-    key="conditional_privacy",
-    title="conditional privacy",
-    figures=("conditional_privacy", "conditional_privacy.categories"),
-    function=_of_pairs,
+    "conditional_privacy",
+    "conditional privacy",
+    tuple(figure.key for figure in _FIGURES),
+    _of_pairs,
     counts_units=True,
 )

@@ -1,4 +1,4 @@
-"""How an attacker guesses a column from all others: by the closest record, by a forest, or the one best value."""
+"""How an attacker guesses a column from all others: by the closest record, or the one best value."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Self
 import numba as nb
 import numpy as np
 
-from anonpipe.evaluate.coding import MOST_PLACES, Coding
+from anonpipe.evaluate.coding import Coding
 from anonpipe.types import FloatArray, IntArray
 
 NEIGHBOURS = 5  # Closest released records whose agreement says how sure a guess is
-
-_TREES, _FIT_ROWS = 50, 10_000  # Trees of a forest, and released records that they are grown on
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,30 +55,6 @@ def best_constant(values: FloatArray, allowed: float) -> float:
     first = int(np.argmax(inside))
     last = first + int(inside[first]) - 1
     return float(present[[first, last]].mean()) if inside[first] >= len(values) - len(present) else math.nan
-
-
-def by_trees(
-    of_released: list[FloatArray], of_asked: list[FloatArray], values: FloatArray, at: int, coded: bool, seed: int
-) -> FloatArray:
-    """Guesses of a forest from the features of all other columns; of nulls only where the column is of categories."""
-    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
-
-    features, queries = (
-        np.hstack([piece for other, piece in enumerate(side) if other != at]) for side in (of_released, of_asked)
-    )
-    rows = np.arange(len(values)) if coded else np.flatnonzero(~np.isnan(values))
-    if len(rows) > _FIT_ROWS:
-        rows = np.sort(np.random.default_rng(seed).choice(rows, _FIT_ROWS, replace=False))
-    if not len(rows):
-        return np.full(len(queries), np.nan)
-    settings = {"n_estimators": _TREES, "min_samples_leaf": 3, "random_state": seed}
-    if not coded:
-        fitted = ExtraTreesRegressor(**settings).fit(features[rows], values[rows])
-        return np.asarray(fitted.predict(queries), dtype=np.float64)
-    distinct, codes, counts = np.unique(values[rows], return_inverse=True, return_counts=True)
-    kept = np.isin(codes.reshape(-1), np.argsort(-counts, kind="stable")[:MOST_PLACES])
-    fitted = ExtraTreesClassifier(**settings).fit(features[rows][kept], codes.reshape(-1)[kept])
-    return np.asarray(distinct[fitted.predict(queries)], dtype=np.float64)
 
 
 # --- The surest of an intruder's guesses: those where the nearest released records agree, the nearer the surer --------

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,60 +24,61 @@ from anonpipe.evaluate.risk._guesses import (
     agreed,
     best_constant,
     by_sureness,
-    by_trees,
     guess_nearest,
     surest,
 )
 from anonpipe.evaluate.risk._interval import beyond_control, exact_share, grouped_share
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, StratumGuesses, column_names, records_of
+from anonpipe.evaluate.risk._measure import (
+    AttackData,
+    Measured,
+    RiskMeasure,
+    StratumGuesses,
+    column_names,
+    records_of,
+    there,
+)
 from anonpipe.types import BoolArray, FloatArray
 
-Guess = Literal["nearest", "trees"]
-_SOURCE = "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055 (attribute inference with control)"
+_figure = partial(
+    Figure,
+    unit="share",
+    source="Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055 "
+    "(attribute inference with control)",
+)
 _NO_MORE = "a release that says no more of its own persons than of others"
 
-_RISK = Figure(
+_RISK = _figure(
     "attribute_inference",
     "Inference (European guidance, criterion 3): given away of an unknown column, the worst one, beyond the hold-out",
-    "share",
-    _SOURCE,
-    Audience.ENOUGH,
+    audience=Audience.ENOUGH,
     baseline_is=_NO_MORE,
 )
 _SUREST = {
-    share: Figure(
+    share: _figure(
         f"attribute_inference.surest_{100 * share:g}",
         f"The same of the surest {100 * share:g} % of the guesses, in the worst column",
-        "share",
-        _SOURCE,
-        Audience.STEWARD,
+        audience=Audience.STEWARD,
         baseline_is=_NO_MORE,
     )
     for share in SHARES
 }
-_SUCCESS = Figure(
+_SUCCESS = _figure(
     "attribute_inference.success",
     "Share of unknown values guessed right from all other columns",
-    "share",
-    _SOURCE,
-    Audience.STEWARD,  # the best constant's share is how common the original's commonest value is
+    audience=Audience.STEWARD,  # the best constant's share is how common the original's commonest value is
     better="near baseline",
     baseline_is="the same guesses of held-out records",
 )
-_STRATUM = Figure(
+_STRATUM = _figure(
     "stratum_inference",
     "What the release gives away of a person's stratum to who finds the person by the other columns",
-    "share",
-    _SOURCE,
-    Audience.ENOUGH,
+    audience=Audience.ENOUGH,
     baseline_is="a release that says no more of its own persons than others' records do",
 )
-_STRATUM_SUCCESS = Figure(
+_STRATUM_SUCCESS = _figure(
     "strata.success",
     "Persons whose stratum is guessed right from the closest released record",
-    "share",
-    _SOURCE,
-    Audience.STEWARD,
+    audience=Audience.STEWARD,
     better="near baseline",
 )
 
@@ -90,11 +92,9 @@ class AttributeRisk:
     members: float
     controls: float
     constant: float  # Share of right guesses for members by the one best value, whatever is known
-    # (members - controls) / (1 - controls): of what cannot be guessed anyway, the share that the release gives away;
-    # NaN where controls are always guessed
+    # (members - controls) / (1 - controls), of what cannot be guessed anyway the share that the release gives away, and
+    # its interval; NaN and None where controls are always guessed. Intervals of all columns attacked hold together.
     risk: float
-    # low, high: ends of its interval; None where it is not defined. The intervals of all columns that were attacked
-    # hold together in 95 % of all releases.
     low: float | None
     high: float | None
 
@@ -104,7 +104,7 @@ class SurestGuesses:
     """How well each column is guessed by those who only guess where they are surest."""
 
     share: float  # Of the guesses of a column, members and held-out records each
-    columns: tuple[AttributeRisk, ...]  # Of each column the shares of right guesses, and the risk, of these
+    columns: tuple[AttributeRisk, ...]
     # members, controls: guesses of each column that these are
     members: int
     controls: int
@@ -114,23 +114,18 @@ class SurestGuesses:
 class AttributeInference:
     """How well each column is guessed from all others."""
 
-    guess: Guess  # How the attacker guesses
     tolerance: float  # Largest error of a right guess of a number, in parts of `middle_spread`
     columns: tuple[AttributeRisk, ...]  # One for each column attacked
-    # success, success_low, success_high: share of right guesses for members over all columns, and its 95 % interval
-    success: float
-    success_low: float
-    success_high: float
-    control: float  # The same for held-out records
-    # records, controls: members and held-out records attacked
+    success: tuple[float, float, float]  # Share of right guesses for members over all columns, and its 95 % interval
+    control: float  # The same share for held-out records
+    # records, controls, of: members and held-out records attacked, and members that there are
     records: int
     controls: int
-    of: int  # Members that there are
-    # The same where the nearest released records agree most; empty for other guesses
-    surest: tuple[SurestGuesses, ...] = ()
+    of: int
+    surest: tuple[SurestGuesses, ...]  # The same where the nearest released records agree most
     # Of members and of held-out records the share of guesses on which all of the nearest agree, and the share of these
-    # that is right, over all columns; None for other guesses
-    agree: tuple[tuple[float, float], tuple[float, float]] | None = None
+    # that is right, over all columns
+    agree: tuple[tuple[float, float], tuple[float, float]]
 
     @property
     def worst(self) -> AttributeRisk:
@@ -155,24 +150,18 @@ class AttributeInference:
         """Risk of the worst column, of the surest guesses, and success over all columns beside that on the hold-out."""
         shown = max(self.worse_where_sure, key=lambda pair: pair[1].risk, default=None)
         worst = self.worst if shown is None else shown[1]
-        how = {"nearest": "the closest released record", "trees": "a forest grown on the release"}[self.guess]
         note = (
-            f"Guessed by {how} in all other columns; a number is right within {self.tolerance:g} standard deviations "
-            "of a normal column that is as wide between its quartiles. "
+            "Guessed by the closest released record in all other columns; a number is right within "
+            f"{self.tolerance:g} standard deviations of a normal column that is as wide between its quartiles. "
             f"{self.controls} held-out records are the control: what is guessed of them is known without their data."
         )
         weak = [column.name for column in self.columns if column.members < column.constant]
         if weak:
             note += f" In {len(weak)} of {len(self.columns)} columns the one best value is right more often."
-        shares = tuple(
-            (f"{column.name}, {what}", value)
-            for column in self.columns
-            for what, value in (
-                ("members", column.members),
-                ("hold-out", column.controls),
-                ("best constant", column.constant),
-            )
-        )
+        shares = []
+        for column in self.columns:
+            named = (("members", column.members), ("hold-out", column.controls), ("best constant", column.constant))
+            shares += [(f"{column.name}, {what}", value) for what, value in named]
         undefined = "Not defined: every held-out value is guessed. " if math.isnan(worst.risk) else ""
         return (
             _RISK.measured(
@@ -191,24 +180,19 @@ class AttributeInference:
             ),
             *(self._of_surest(guesses) for guesses in self.surest),
             _SUCCESS.measured(
-                self.success,
+                self.success[0],
                 self.records,
                 self.of,
-                interval=(self.success_low, self.success_high),
+                interval=self.success[1:],
                 baseline=self.control,
                 note=note,
-                parts=shares,
+                parts=tuple(shares),
             ),
         )
 
     def _of_surest(self, surest: SurestGuesses) -> Measurement:
-        worst, agree = _worst(surest.columns), ""
-        if self.agree is not None:
-            (inside, right), (outside, others) = self.agree
-            agree = (
-                f" In {100 * inside:.1f} % of the guesses all {NEIGHBOURS} agree, and {100 * right:.1f} % of these are "
-                f"right; of held-out records in {100 * outside:.1f} %, {100 * others:.1f} % right."
-            )
+        worst = _worst(surest.columns)
+        (inside, right), (outside, others) = self.agree
         return _SUREST[surest.share].measured(
             worst.risk,
             surest.members,
@@ -218,7 +202,9 @@ class AttributeInference:
             note=f"The more of the {NEIGHBOURS} closest released records agree, and then the closer they are, the "
             f"surer is a guess: {surest.members} guesses of members, {surest.controls} of held-out records. Worst "
             f"column: {worst.name!r}, right in {100 * worst.members:.1f} % against {100 * worst.controls:.1f} %; the "
-            f"interval allows for its being the worst of all columns and shares (Bonferroni).{agree}",
+            "interval allows for its being the worst of all columns and shares (Bonferroni). "
+            f"In {100 * inside:.1f} % of the guesses all {NEIGHBOURS} agree, and {100 * right:.1f} % of these are "
+            f"right; of held-out records in {100 * outside:.1f} %, {100 * others:.1f} % right.",
             parts=_risks(surest.columns),
         )
 
@@ -245,31 +231,22 @@ def attribute_inference(
     categories: Sequence[int] = (),
     names: Sequence[str] | None = None,
     columns: Sequence[int] | None = None,
-    guess: Guess = "nearest",
     tolerance: float = 0.1,
     of: int | None = None,
-    seed: int = 0,
     found: Guesses | None = None,
 ) -> AttributeInference:
-    """Guess each column of members and of held-out records from all their other columns.
+    """Guess each column of members and of held-out records from all their other columns, by the closest record.
 
-    - `released`: cells of the release, shape (n_rows, n_columns), two columns or more: numbers as they are, categories
-      as codes, NaN for null. The whole release, or a sample: one that holds what became of the members makes the risk
-      of `nearest` somewhat too large, as fewer others are close.
-    - `members`, `controls`: cells of records that the release was made from, and of records of the same population that
-      it was not made from.
-    - `categories`: numbers of the columns that hold codes.
-    - `names`: of the columns.
-    - `columns`: numbers of the columns to guess; None for all.
-    - `guess`: `nearest`: the value of the closest released record (equally close: the lower row). `trees`: a forest of
-      extremely randomised trees, grown on at most 10,000 released records (64 commonest categories of a column).
+    - `released`, `members`, `controls`: cells, shape (n_rows, n_columns), two columns or more: numbers as they are,
+      categories as codes, NaN for null.
+    - `categories`, `columns`: numbers of the columns that hold codes, and of those to guess; None for all.
     - `tolerance`: largest error of a right guess of a number, in parts of the released column's `middle_spread`: of its
       standard deviation if it is normal. One giant makes the standard deviation so large that any guess is right. A
       null is right where a null is guessed.
     - `of`: members that there are, of which these are a sample; None for all.
-    - `seed`: of the trees, and of the records they are grown on.
-    - `found`: what a search of the whole release has found for members and then controls, for `nearest`; `released` is
-      a sample then, of which scale and best constant are taken. None searches `released`.
+    - `found`: what a search of the whole release has found for members and then controls; `released` is a sample then,
+      of which scale and best constant are taken. None searches `released`: if that is a sample that holds what became
+      of the members, the risk is somewhat too large, as fewer others are close.
 
     Notes
     -----
@@ -288,14 +265,7 @@ def attribute_inference(
     intervals are joined on the logarithmic scale (Donner & Zou). As the worst of m columns is reported, each errs with
     a chance of 5 % / m (Bonferroni), with the surest guesses of three shares 5 % / 4 m. Of releases that say no more of
     their own persons than of others, no more than the 2.5 % of one side show a risk above 0.
-
-    References
-    ----------
-    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055; Donner & Zou (2012), Stat. Methods Med.
-    Res. 21:347-359 (ratios of shares).
     """
-    if guess not in get_args(Guess):
-        raise JobError(f"unknown guess {guess!r}; known are: {', '.join(get_args(Guess))}")
     if not (np.isfinite(tolerance) and tolerance >= 0):
         raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number")
     tables = _checked(released, members, controls)
@@ -307,44 +277,34 @@ def attribute_inference(
     coded = [at in categories for at in range(width)]
     asked = np.concatenate(tables[1:])
     n = len(tables[1])
-    if found is not None and (guess != "nearest" or found.values.shape[:2] != asked.shape):
-        raise JobError("found goes with guess nearest, and holds a row for each member and control; leave it out")
-    closest = None
-    if guess == "trees":
-        guesses = _by_trees(tables[0], asked, coded, secrets, seed)
-    else:
-        closest = found or guess_nearest(tables[0], asked, Coding.of(tables[0], asked, categories))
-        guesses = closest.values[:, secrets, 0]
+    if found is not None and found.values.shape[:2] != asked.shape:
+        raise JobError("found holds a row for each member and control; leave it out")
+    closest = found or guess_nearest(tables[0], asked, Coding.of(tables[0], asked, categories))
     right = np.empty((len(asked), len(secrets)), dtype=np.bool_)
     constant, sure = [], []
     for place, at in enumerate(secrets):
         values = tables[0][:, at]
         allowed = 0.0 if coded[at] else tolerance * middle_spread(values)
-        right[:, place] = _right(guesses[:, place], asked[:, at], allowed)
+        right[:, place] = _right(closest.values[:, at, 0], asked[:, at], allowed)
         best = np.full(n, best_constant(values, allowed))
         constant.append(float(_right(best, tables[1][:, at], allowed).mean()))
-        if closest is not None:
-            sure.append(_sure(closest.values[:, at], closest.squared[:, at], asked[:, at], allowed, n))
-    success, low, high = grouped_share(right[:n].sum(axis=1), np.full(n, len(secrets)))
-    tail = 0.025 / (len(secrets) * (1 + len(SHARES) * bool(sure)))
+        sure.append(_sure(closest.values[:, at], closest.squared[:, at], asked[:, at], allowed, n))
+    tail = 0.025 / (len(secrets) * (1 + len(SHARES)))
     named = [titles[at] for at in secrets]
-    shares = [share for share in SHARES if sure and share * min(n, len(asked) - n) >= FEWEST]
+    shares = [share for share in SHARES if share * min(n, len(asked) - n) >= FEWEST]
     return AttributeInference(
-        guess=guess,
         tolerance=tolerance,
         columns=tuple(
-            risk_of_column(titles[at], right[:n, place], right[n:, place], constant[place], tail)
-            for place, at in enumerate(secrets)
+            risk_of_column(name, right[:n, place], right[n:, place], constant[place], tail)
+            for place, name in enumerate(named)
         ),
-        success=success,
-        success_low=low,
-        success_high=high,
+        success=grouped_share(right[:n].sum(axis=1), np.full(n, len(secrets))),
         control=float(right[n:].mean()),
         records=n,
         controls=len(asked) - n,
         of=records_of(of, n, "members"),
         surest=tuple(_surest(share, named, sure, constant, tail) for share in shares),
-        agree=(_all_agree([one.members for one in sure]), _all_agree([one.controls for one in sure])) if sure else None,
+        agree=(_all_agree([one.members for one in sure]), _all_agree([one.controls for one in sure])),
     )
 
 
@@ -389,15 +349,6 @@ def _all_agree(columns: Sequence[_Ordered]) -> tuple[float, float]:
     return float(agree.mean()), float(right[agree].mean()) if agree.any() else 0.0
 
 
-def _by_trees(
-    released: FloatArray, asked: FloatArray, coded: Sequence[bool], secrets: Sequence[int], seed: int
-) -> FloatArray:
-    """The guesses of a forest for each column, shape (n_asked, number of columns)."""
-    coding = Coding.of(released, asked, [at for at, is_code in enumerate(coded) if is_code])
-    sides = coding.each(released), coding.each(asked)
-    return np.stack([by_trees(*sides, released[:, at], at, coded[at], seed) for at in secrets], axis=1)
-
-
 def _checked(*tables: npt.ArrayLike) -> list[FloatArray]:
     found = [np.asarray(table, dtype=np.float64) for table in tables]
     for name, table in zip(("released", "member", "held-out"), found, strict=True):
@@ -422,10 +373,8 @@ def risk_of_column(name: str, members: BoolArray, controls: BoolArray, constant:
     return AttributeRisk(name, attack.value, control.value, constant, *beyond_control(attack, control))
 
 
-def _of_release(data: AttackData) -> Measured | Reason:
-    guessed = data.guessed
-    if isinstance(guessed, Reason):
-        return guessed
+def _of_release(data: AttackData) -> Measured:
+    guessed = there(data.guessed)
     found = attribute_inference(
         guessed.released,
         guessed.members,
@@ -449,70 +398,12 @@ MEASURE = RiskMeasure(
 
 
 # --- Attack: who is found by the other columns is known by the stratum that the released record lies in ---------------
-# Groups are formed inside strata, so that a released record has the status (dead
-# or alive, say) of everyone in its group. Who links a person to it learns that
-# status, whatever k is.
+# Groups are formed inside strata, so that a released record has the status (dead or alive, say) of everyone in its
+# group. Who links a person to it learns that status, whatever k is.
 
 
-@dataclass(frozen=True)
-class StratumInference:
-    """How well the columns that make the strata are guessed of persons who are looked for by all others."""
-
-    columns: tuple[AttributeRisk, ...]  # Of each stratum column what the release gives away
-    # Share of persons whose closest released record is of their own group (or their own); None where no released record
-    # stands for a group or a person
-    linked: float | None
-    linked_right: tuple[float, ...]  # Of each column the share of right guesses among those; NaN where there are none
-    held: bool  # Whether held-out persons are the control; else the closest other original record makes the guess
-    # records, of: persons looked for, and that there are
-    records: int
-    of: int
-
-    def measurements(self) -> tuple[Measurement, ...]:
-        """Risk of the worst column, and the share of right guesses beside the control."""
-        worst = _worst(self.columns)
-        right = self.linked_right[self.columns.index(worst)]
-        names = " and ".join(repr(one.name) for one in self.columns)
-        control = "held-out persons" if self.held else "the closest other original record in its place"
-        how = (
-            f"Guessed as the {worst.name!r} of the closest released record in all columns but those of the strata "
-            f"({names}); control: {control}."
-        )
-        if untold := [one.name for one in self.columns if math.isnan(one.risk)]:
-            how = f"Not defined of {', '.join(map(repr, untold))}, of which the control is always right. {how}"
-        found = ""
-        if self.linked is not None and right == right:
-            found = (
-                f"Who is found is known: of {100 * self.linked:.1f} % of the persons the closest released record is of "
-                f"their own group, and {100 * right:.1f} % of these have its {worst.name!r}. "
-            )
-        return (
-            _STRATUM.measured(
-                worst.risk,
-                self.records,
-                self.of,
-                interval=_largest((worst,)),
-                baseline=0.0,
-                note=how,
-                parts=_risks(self.columns),
-                worst=(worst.name,),
-            ),
-            replace(_STRATUM_SUCCESS, baseline_is=control).measured(
-                worst.members,
-                self.records,
-                self.of,
-                baseline=worst.controls,
-                note=f"{found}The commonest value is right for {100 * worst.constant:.1f} %. {how}",
-                parts=tuple((column.name, column.members) for column in self.columns),
-            ),
-        )
-
-
-def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> StratumInference:
-    """What a release gives away of the strata of its persons.
-
-    - `guesses`: of each stratum column whose guesses are right.
-    - `of`: persons that there are.
+def stratum_risks(guesses: Mapping[str, StratumGuesses]) -> tuple[AttributeRisk, ...]:
+    """What a release gives away of each stratum column of its persons, of those whose guesses are right.
 
     Notes
     -----
@@ -521,28 +412,52 @@ def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> Stratum
     all *other* persons: what they say of a person follows from the population. Each interval errs with a chance of 5 %
     over the number of columns (Bonferroni); members and controls count as independent, which is too wide where both are
     guesses of the same persons.
-
-    References
-    ----------
-    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055.
     """
+    tail = 0.025 / max(1, len(guesses))
+    return tuple(risk_of_column(name, one.members, one.controls, one.commonest, tail) for name, one in guesses.items())
+
+
+def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> tuple[Measurement, Measurement]:
+    """Risk of the worst column, and the share of right guesses beside the control; of so many persons."""
     if not guesses:
         raise JobError("no column makes strata; give one or more")
-    tail = 0.025 / len(guesses)
-    every = list(guesses.values())
-    linked = every[0].linked
-    return StratumInference(
-        columns=tuple(
-            risk_of_column(name, one.members, one.controls, one.commonest, tail) for name, one in guesses.items()
+    columns = stratum_risks(guesses)
+    worst = _worst(columns)
+    guess = guesses[worst.name]
+    names = " and ".join(map(repr, guesses))
+    control = "held-out persons" if guess.held else "the closest other original record in its place"
+    how = (
+        f"Guessed as the {worst.name!r} of the closest released record in all columns but those of the strata "
+        f"({names}); control: {control}."
+    )
+    if untold := [one.name for one in columns if math.isnan(one.risk)]:
+        how = f"Not defined of {', '.join(map(repr, untold))}, of which the control is always right. {how}"
+    found = ""
+    if guess.linked is not None and guess.linked.any():
+        found = (
+            f"Who is found is known: of {100 * guess.linked.mean():.1f} % of the persons the closest released record "
+            f"is of their own group, and {100 * guess.members[guess.linked].mean():.1f} % of these have its "
+            f"{worst.name!r}. "
+        )
+    return (
+        _STRATUM.measured(
+            worst.risk,
+            len(guess.members),
+            of,
+            interval=_largest((worst,)),
+            baseline=0.0,
+            note=how,
+            parts=_risks(columns),
+            worst=(worst.name,),
         ),
-        linked=None if linked is None else float(linked.mean()),
-        linked_right=tuple(
-            math.nan if one.linked is None or not one.linked.any() else float(one.members[one.linked].mean())
-            for one in every
+        replace(_STRATUM_SUCCESS, baseline_is=control).measured(
+            worst.members,
+            len(guess.members),
+            of,
+            baseline=worst.controls,
+            note=f"{found}The commonest value is right for {100 * worst.constant:.1f} %. {how}",
+            parts=tuple((column.name, column.members) for column in columns),
         ),
-        held=every[0].held,
-        records=len(every[0].members),
-        of=of,
     )
 
 
@@ -569,11 +484,8 @@ def least_shown(other: float, members: int, controls: int) -> float:
 
 
 def _of_strata(data: AttackData) -> Measured | Reason:
-    guesses = data.strata
-    if isinstance(guesses, Reason):
-        return guesses
-    found = stratum_inference(guesses, data.rows)
-    return Reason.ALL_GUESSED if all(math.isnan(one.risk) for one in found.columns) else found.measurements()
+    risk, success = stratum_inference(there(data.strata), data.rows)
+    return Reason.ALL_GUESSED if math.isnan(risk.value) else (risk, success)
 
 
 STRATA = RiskMeasure(

@@ -1,7 +1,6 @@
 """95 % intervals of shares: of independent trials, of trials that come in groups, and of what a control leaves.
 
-statsmodels is imported where it is called: the risk of a run without
-intervals does not wait for it.
+statsmodels is imported where it is called: the risk of a run without intervals does not wait for it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 from anonpipe.types import FloatArray
 
-Ends = tuple[float | None, float | None]  # Of an interval; None where there is none
+Ends = tuple[float, float] | tuple[None, None]  # Of an interval; None where there is none
 
 
 class Share(NamedTuple):
@@ -120,18 +119,15 @@ def beyond_control(attack: Share, control: Share) -> tuple[float, float, float]:
     return 1 - ratio, 1 - above, 1 - below
 
 
-def beyond(share: float, low: float | None, high: float | None, baseline: float) -> tuple[float, Ends]:
+def beyond(share: float, interval: Ends, baseline: float) -> tuple[float, Ends]:
     """Of what a baseline does not give the share that is had, and its interval where the share has one.
 
     The baseline is taken as it was measured; NaN where it gives everything.
     """
     if baseline == 1.0:
         return math.nan, (None, None)
-
-    def left(end: float) -> float:
-        return (end - baseline) / (1.0 - baseline)
-
-    return left(share), (None if low is None else left(low), None if high is None else left(high))
+    value, *ends = ((end - baseline) / (1.0 - baseline) for end in (share, *interval) if end is not None)
+    return value, (ends[0], ends[1]) if ends else (None, None)
 
 
 def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -14,8 +14,8 @@ from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Curve, Figure, Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._interval import Ends, beyond, grouped_share
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of
+from anonpipe.evaluate.risk._interval import beyond, grouped_share
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, there
 from anonpipe.evaluate.utility._tables import checked_tables
 from anonpipe.kernels.points import sort_groups
 from anonpipe.types import FloatArray, IntArray
@@ -63,9 +63,7 @@ class RecoveredValues:
     figure: Figure  # What is measured, and in its note by what attacker
     tolerance: float  # Largest error of a value that counts as recovered, in units of the features
     share: float  # Share of values recovered, over records and columns
-    # low, high: ends of its 95 % interval over groups; None where all records were attacked
-    low: float | None
-    high: float | None
+    interval: tuple[float, float] | tuple[None, None]  # Of it, 95 % over groups; none where all records were attacked
     # elsewhere, from_mean: the same share in another group (NaN for one group, or where none is tried), and of the mean
     # of the released records, or of the own group where all others are known
     elsewhere: float
@@ -75,7 +73,6 @@ class RecoveredValues:
     # records, of: records attacked, and that there are
     records: int
     of: int
-    median_error: float = math.nan  # Of a recovered value, in units of the features
 
     @property
     def baseline(self) -> float:
@@ -88,27 +85,18 @@ class RecoveredValues:
             self.share,
             self.records,
             self.of,
-            interval=_ends(self.low, self.high),
+            interval=self.interval,
             baseline=self.baseline,
             note=self.figure.note.format(tolerance=self.tolerance),
             parts=self.parts,
             curves=(self.curve,),
         )
 
-    @property
-    def gain(self) -> tuple[float, Ends]:
-        """What is recovered beyond the baseline, of what that leaves, with its interval."""
-        return beyond(self.share, self.low, self.high, self.baseline)
-
-    def gained(self, figure: Figure, note: str) -> Measurement:
-        """The gain as a figure."""
-        value, interval = self.gain
+    def gained(self, figure: Figure, note: str = "") -> Measurement:
+        """What is recovered beyond the baseline, of what that leaves, as a figure."""
+        value, interval = beyond(self.share, self.interval, self.baseline)
         note = f"{note}The baseline is taken as it was measured."
-        return figure.measured(value, self.records, self.of, interval=_ends(*interval), baseline=0.0, note=note)
-
-
-def _ends(low: float | None, high: float | None) -> tuple[float, float] | tuple[None, None]:
-    return (None, None) if low is None or high is None else (low, high)
+        return figure.measured(value, self.records, self.of, interval=interval, baseline=0.0, note=note)
 
 
 _GAIN = "own attack; (share - baseline) / (1 - baseline), as of attribute inference"
@@ -145,14 +133,12 @@ def known_attribute(
 
     - `original`, `released`: finite features of the synthesized columns, shape (n_rows, width), width of 2 or more, on
       one scale.
-    - `labels`: group of row i of both, whole numbers, shape (n_rows,). The order of rows inside a group does not
-      matter.
+    - `labels`: group of row i of both. The order of rows inside a group does not matter.
     - `rng`: picks the other group of the baseline.
     - `guess`: `closest`: the released record of the group that is closest in the known attribute (equally close: the
       lower row). `moments`: see Notes. `mean`: the mean of the group's released records, which is the best of the three
       where noise is laid over true group means.
     - `tolerance`: largest error of a recovered value, in units of the features.
-    - `names`: of the columns.
     - `of`: records in the release, of which these are whole groups; None for all.
 
     Notes
@@ -179,7 +165,7 @@ def known_attribute(
     n_groups = len(given.sizes)
     guesser = {"closest": _by_closest, "moments": _by_moments, "mean": _by_mean}[guess](given)
     other = others(n_groups, rng)[given.group]
-    own, elsewhere, mean = (_RecoveryTally(given.group, n_groups, tolerance) for _ in range(3))
+    own, elsewhere, mean = (given.tally() for _ in range(3))
     of_mean = np.abs(given.released.mean(axis=0) - given.original)
     by_known = []
     for known in range(width):
@@ -187,56 +173,31 @@ def known_attribute(
         by_known.append((given.names[known], own.add(guesser(known, given.group)[:, rest])))
         elsewhere.add(guesser(known, other)[:, rest])
         mean.add(of_mean[:, rest])
-    share, low, high = grouped_share(own.hits, own.trials)
-    better = elsewhere if n_groups > 1 and elsewhere.share > mean.share else mean
-    return RecoveredValues(
-        figure=_RECOVERED[guess],
-        tolerance=tolerance,
-        share=share,
-        low=low if given.sampled else None,
-        high=high if given.sampled else None,
-        elsewhere=elsewhere.share if n_groups > 1 else math.nan,
-        from_mean=mean.share,
-        parts=tuple(by_known),
-        curve=Curve("Values recovered", "error, sd", "share", STEPS, own.curve, better.curve),
-        records=len(given.group),
-        of=given.of,
-    )
-
-
-GUESSES: tuple[Guess, ...] = get_args(Guess)
+    return given.recovered(_RECOVERED[guess], own, mean, by_known, elsewhere if n_groups > 1 else None)
 
 
 def _of_groups(data: AttackData) -> Measured | Reason:
     if data.grouped and len(data.features) < 2:
         return Reason.ONE_COLUMN
-    groups = data.groups
-    if isinstance(groups, Reason):
-        return groups
+    groups = there(data.groups)
     if len(np.unique(groups.labels)) < 2:
         return Reason.ONE_GROUP_SAMPLED
+    given = groups.original, groups.released, groups.labels
     found = [
-        known_attribute(
-            groups.original,
-            groups.released,
-            groups.labels,
-            rng=data.rng(guess),
-            guess=guess,
-            names=data.features,
-            of=data.rows,
-        )
-        for guess in GUESSES
+        known_attribute(*given, rng=data.rng(guess), guess=guess, names=data.features, of=data.rows)
+        for guess in get_args(Guess)
     ]
-    best = max(found, key=lambda one: -1.0 if math.isnan(one.gain[0]) else one.gain[0])
+    gains = [(one.gained(_GAINED).value, one) for one in found]
+    best = max(gains, key=lambda gain: -1.0 if math.isnan(gain[0]) else gain[0])[1]
     note = f"By the guess that gains most ({best.figure.key.rpartition('.')[2]}). "
     return [*(one.measurement() for one in found), best.gained(_GAINED, note)]
 
 
 MEASURE = RiskMeasure(
-    key="known_attribute",
-    title="attack through a known attribute",
-    figures=(*(figure.key for figure in _RECOVERED.values()), _GAINED.key),
-    function=_of_groups,
+    "known_attribute",
+    "attack through a known attribute",
+    (*(figure.key for figure in _RECOVERED.values()), _GAINED.key),
+    _of_groups,
     counts_units=True,
 )
 
@@ -255,7 +216,7 @@ def collusion(
 ) -> RecoveredValues:
     """Guess every record of whole groups from the sum of the released ones and the records of all other members.
 
-    - `original`, `released`, `labels`, `tolerance`, `names`, `of`: as for `known_attribute`; one column will do.
+    `original`, `released`, `labels`, `tolerance`, `names` and `of` are as for `known_attribute`; one column will do.
 
     Notes
     -----
@@ -266,41 +227,21 @@ def collusion(
     """
     given = attacked(original, released, labels, tolerance, names, of)
     changed = np.abs(given.sums(given.released) - given.sums(given.original))[given.group]
-    from_mean = np.abs(given.means(given.released)[given.group] - given.original)
-    pooled, alone = (_RecoveryTally(given.group, len(given.sizes), tolerance) for _ in range(2))
+    pooled, alone = given.tally(), given.tally()
     pooled.add(changed)
-    alone.add(from_mean)
-    share, low, high = grouped_share(pooled.hits, pooled.trials)
-    by_column = (changed <= tolerance).mean(axis=0)
-    return RecoveredValues(
-        figure=_POOLED,
-        tolerance=tolerance,
-        share=share,
-        low=low if given.sampled else None,
-        high=high if given.sampled else None,
-        elsewhere=math.nan,
-        from_mean=alone.share,
-        parts=tuple((name, float(part)) for name, part in zip(given.names, by_column, strict=True)),
-        curve=Curve("Values recovered", "error, sd", "share", STEPS, pooled.curve, alone.curve),
-        records=len(given.group),
-        of=given.of,
-        median_error=float(np.median(changed)),
-    )
+    alone.add(np.abs(given.means(given.released)[given.group] - given.original))
+    by_column = (changed <= tolerance).mean(axis=0).tolist()
+    return given.recovered(_POOLED, pooled, alone, zip(given.names, by_column, strict=True))
 
 
-def _by_collusion(data: AttackData) -> Measured | Reason:
-    groups = data.groups
-    if isinstance(groups, Reason):
-        return groups
+def _by_collusion(data: AttackData) -> Measured:
+    groups = there(data.groups)
     pooled = collusion(groups.original, groups.released, groups.labels, names=data.features, of=data.rows)
-    return [pooled.measurement(), pooled.gained(_GAINED_TOGETHER, "")]
+    return [pooled.measurement(), pooled.gained(_GAINED_TOGETHER)]
 
 
 COLLUSION = RiskMeasure(
-    key="collusion",
-    title="collusion of a group's members",
-    figures=(_POOLED.key, _GAINED_TOGETHER.key),
-    function=_by_collusion,
+    "collusion", "collusion of a group's members", (_POOLED.key, _GAINED_TOGETHER.key), _by_collusion
 )
 
 
@@ -447,17 +388,13 @@ class _Attacked:
     order: IntArray
     starts: IntArray
     names: tuple[str, ...]  # Of the columns
+    tolerance: float  # Largest error of a recovered value
     of: int  # Records that there are, of which these are some or all
 
     @property
     def sizes(self) -> IntArray:
         """Records of each group, shape (n_groups,)."""
         return np.diff(self.starts)
-
-    @property
-    def sampled(self) -> bool:
-        """Whether there are more records than these."""
-        return len(self.group) < self.of
 
     def sums(self, features: FloatArray) -> FloatArray:
         """Sum of the features of each group, shape (n_groups, width)."""
@@ -466,6 +403,34 @@ class _Attacked:
     def means(self, features: FloatArray) -> FloatArray:
         """Mean of the features of each group, shape (n_groups, width)."""
         return self.sums(features) / self.sizes[:, None]
+
+    def tally(self) -> _RecoveryTally:
+        """Nothing counted yet."""
+        return _RecoveryTally(self.group, len(self.sizes), self.tolerance)
+
+    def recovered(
+        self,
+        figure: Figure,
+        own: _RecoveryTally,
+        mean: _RecoveryTally,
+        parts: Iterable[tuple[str, float]],
+        elsewhere: _RecoveryTally | None = None,
+    ) -> RecoveredValues:
+        """What was counted of the attack, of the mean of released records, and in another group."""
+        share, *ends = grouped_share(own.hits, own.trials)
+        better = mean if elsewhere is None or elsewhere.share <= mean.share else elsewhere
+        return RecoveredValues(
+            figure=figure,
+            tolerance=self.tolerance,
+            share=share,
+            interval=(ends[0], ends[1]) if len(self.group) < self.of else (None, None),
+            elsewhere=math.nan if elsewhere is None else elsewhere.share,
+            from_mean=mean.share,
+            parts=tuple(parts),
+            curve=Curve("Values recovered", "error, sd", "share", STEPS, own.curve, better.curve),
+            records=len(self.group),
+            of=self.of,
+        )
 
 
 def attacked(
@@ -489,9 +454,8 @@ def attacked(
         raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number, in units of the features")
     group = np.unique(given, return_inverse=True)[1].reshape(-1).astype(np.int64)
     order, starts = sort_groups(group)
-    return _Attacked(
-        old, new, group, order, starts, column_names(names, old.shape[1]), records_of(of, len(old), "records attacked")
-    )
+    titles, total = column_names(names, old.shape[1]), records_of(of, len(old), "records attacked")
+    return _Attacked(old, new, group, order, starts, titles, tolerance, total)
 
 
 def others(n_groups: int, rng: np.random.Generator) -> IntArray:

@@ -19,19 +19,20 @@ from anonpipe.types import BoolArray, FloatArray
 
 _FEWEST = 10  # Right and wrong matches from which on all three measures together can be judged
 
-MEASURES = ("distance", "ambiguity", "uncertainty")
-_WORDS = {
-    "distance": "Prediction distance",
-    "ambiguity": "Prediction ambiguity",
-    "uncertainty": "Prediction uncertainty",
+_WORDS = {  # Of each measure what it is, and its axis
+    "distance": (
+        "Prediction distance",
+        "distance to the closest released record, in standard deviations a column",
+    ),
+    "ambiguity": ("Prediction ambiguity", "distance to the closest over distance to the k-th closest"),
+    "uncertainty": (
+        "Prediction uncertainty",
+        "variance among the k closest, in squared standard deviations",
+    ),
 }
-_AXES = {
-    "distance": "distance to the closest released record, in standard deviations a column",
-    "ambiguity": "distance to the closest over distance to the k-th closest",
-    "uncertainty": "variance among the k closest, in squared standard deviations",
-}
+MEASURES = tuple(_WORDS)
 _PAPER = "Lasko & Vinterbo 2010, doi:10.1109/TKDE.2009.88, section "
-_TOLD_APART = "1: who sees the measure knows which matches are right; 0.5: no better than a coin."
+_TELLS = "1: who sees the measure knows which matches are right; 0.5: no better than a coin."
 
 _EXCESSES = {
     name: Figure(
@@ -41,7 +42,7 @@ _EXCESSES = {
         f"{_PAPER}II.A",
         Audience.ENOUGH,
     )
-    for name, words in _WORDS.items()
+    for name, (words, _) in _WORDS.items()
 }
 _MATCH_RATE = Figure(
     "lasko.match_rate",
@@ -59,10 +60,9 @@ _AREAS = {
         f"{_PAPER}IV.C",
         Audience.ENOUGH,
         baseline_is="a coin",
-        note=_TOLD_APART
-        + (" Logistic regression, each record judged by a model of others." if name == "together" else ""),
+        note=_TELLS + (" Logistic regression, each record judged by a model of others." if name == "together" else ""),
     )
-    for name, words in (_WORDS | {"together": "All three measures"}).items()
+    for name, (words, _) in (_WORDS | {"together": ("All three measures", "")}).items()
 }
 
 
@@ -75,25 +75,14 @@ class Predictions(NamedTuple):
 
 
 def predictions(found: Nearest, k: int = 5) -> Predictions:
-    """How well the nearest of some other records predict each record.
+    """How well the k nearest of some other records, with their values, predict each record; the authors take k = 5.
 
-    - `found`: the k or more nearest records and their values.
-    - `k`: matches between which the intruder wavers, 2 or more; the authors take 5.
-
-    Returns
-    -------
-    Predictions
-        Distance: to the nearest, over the root of the number of columns (eq. 1).
-        Ambiguity: distance of the nearest over that of the k-th. Uncertainty:
-        variance of each column among the k nearest, averaged over columns.
-
-    Notes
-    -----
-    *Ambiguity of 0 / 0.* Where k records equal the query, 0 ("an exact match to some record") and 1 ("a tie among k
-    records") both apply. It is 1 here: it "represents the difficulty in selecting the best match", and uncertainty and
-    distance, both 0, tell the rest.
-
-    *Variance* is over k: the k nearest are all there is, no sample.
+    - Distance: to the nearest, over the root of the number of columns (eq. 1).
+    - Ambiguity: distance of the nearest over that of the k-th. Where k records equal the query, 0 ("an exact match to
+      some record") and 1 ("a tie among k records") both apply. It is 1 here: it "represents the difficulty in selecting
+      the best match", and uncertainty and distance, both 0, tell the rest.
+    - Uncertainty: variance of each column among the k nearest, averaged over columns; over k, as these are all there
+      is, no sample.
     """
     if k < 2:
         raise JobError(f"k is {k}; give 2 or more")
@@ -125,7 +114,6 @@ class LaskoMeasures:
     # k, margin: as given
     k: int
     margin: float
-    reference_is: str  # What the release was held against
 
     @property
     def sufficient(self) -> bool:
@@ -134,41 +122,31 @@ class LaskoMeasures:
 
     def measurements(self) -> tuple[Measurement, ...]:
         """The excess of each measure with its curves, the match rate, and the areas under the curve."""
-        found = [self._excess(name, excess) for name, excess in zip(MEASURES, self.excesses, strict=True)]
-        if self.right is not None:
-            found.append(self._match_rate(self.right))
-            found += [self._area(figure, area) for figure, area in zip(_AREAS.values(), self.telling, strict=True)]
-        return tuple(found)
-
-    def _excess(self, name: str, excess: Excess) -> Measurement:
-        verdict = "within" if excess.value <= self.margin else "beyond"
-        note = (
-            f"Largest excess of the cumulative share over that of the reference ({self.reference_is}); {verdict} the "
-            f"margin of {self.margin:g} that is tolerated (p = {excess.p:.2g} for no more than it). Median "
-            f"{excess.median:.3g}, of the reference {excess.reference_median:.3g}; k = {self.k}."
-        )
-        interval = (excess.low, excess.high) if self.queries < self.records else (None, None)
-        return _EXCESSES[name].measured(
-            excess.value, self.queries, self.records, interval=interval, note=note, curves=(excess.curve,)
-        )
-
-    def _match_rate(self, right: int) -> Measurement:
+        sizes, sampled = (self.queries, self.records), self.queries < self.records
+        found = []
+        for name, excess in zip(MEASURES, self.excesses, strict=True):
+            verdict = "within" if excess.value <= self.margin else "beyond"
+            note = (
+                "Largest excess of the cumulative share over that of the reference (the original without the record "
+                f"itself); {verdict} the margin of {self.margin:g} that is tolerated (p = {excess.p:.2g} for no more "
+                f"than it). Median {excess.median:.3g}, of the reference {excess.reference_median:.3g}; k = {self.k}."
+            )
+            interval = (excess.low, excess.high) if sampled else (None, None)
+            figure, curves = _EXCESSES[name], (excess.curve,)
+            found.append(figure.measured(excess.value, *sizes, interval=interval, note=note, curves=curves))
+        if self.right is None:
+            return tuple(found)
         what = "comes from their own group" if self.by_group else "is their own"
         figure = replace(_MATCH_RATE, title=f"{_MATCH_RATE.title} {what}")
-        interval = wilson(right, self.queries) if self.queries < self.records else (None, None)
-        return figure.measured(right / self.queries, self.queries, self.records, interval=interval)
-
-    def _area(self, figure: Figure, area: Auc) -> Measurement:
-        defined = np.isfinite(area.value)
-        note = f"Not defined: {self.right} of {self.queries} matches are right, and some of both kinds are needed."
-        return figure.measured(
-            area.value,
-            self.queries,
-            self.records,
-            interval=(area.low, area.high) if defined else (None, None),
-            baseline=0.5,
-            note=None if defined else note,
-        )
+        interval = wilson(self.right, self.queries) if sampled else (None, None)
+        found.append(figure.measured(self.right / self.queries, *sizes, interval=interval))
+        unknown = f"Not defined: {self.right} of {self.queries} matches are right, and some of both kinds are needed."
+        for figure, area in zip(_AREAS.values(), self.telling, strict=True):
+            defined = np.isfinite(area.value)
+            interval = (area.low, area.high) if defined else (None, None)
+            told = None if defined else unknown
+            found.append(figure.measured(area.value, *sizes, interval=interval, baseline=0.5, note=told))
+        return tuple(found)
 
 
 def lasko_measures(
@@ -181,7 +159,6 @@ def lasko_measures(
     group_of_found: npt.ArrayLike | None = None,
     k: int = 5,
     margin: float = 0.05,
-    reference_is: str = "the original without the record itself",
 ) -> LaskoMeasures:
     """The authors' measures of what a release tells of its own records.
 
@@ -189,27 +166,20 @@ def lasko_measures(
       standardised columns.
     - `reference`: the k or more nearest of the same records among the originals, each without itself; or those of these
       records in a table of other persons of the same number of records as the release.
-    - `records`: number of original records; if more than were looked for, these must be a random sample.
+    - `records`: number of original records, of which those looked for are a random sample.
     - `own_row`, `own_group`, `group_of_found`: as in `score_linkage`; the group is used where `own_row` is not given.
       Without both there are no matches to be right.
     - `k`: matches between which the intruder wavers, 2 or more.
     - `margin`: excess of a cumulative share that counts as equal, 0 to 1.
-    - `reference_is`: what the reference is, for the reader.
 
     Notes
     -----
     Where all three distributions are no smaller than those of the reference, the release seems to tell no more of its
     subjects than a table of others would: evidence, not proof. Centroids have an uncertainty of 0 by design and never
-    meet it there.
-
-    A smaller reference table lies further off by itself, and flatters the release.
+    meet it there. A smaller reference table lies further off by itself, and flatters the release.
 
     *All three together* is what the authors suspect to be better but did not try: a logistic regression of right on the
     three, by ranks, in five folds.
-
-    References
-    ----------
-    Lasko & Vinterbo (2010), IEEE TKDE 22(3):437-446, doi:10.1109/TKDE.2009.88, sections II.A, IV.C and V.
     """
     if not 0 <= margin <= 1:
         raise JobError(f"margin is {margin}; give a share from 0 to 1")
@@ -219,31 +189,18 @@ def lasko_measures(
             f"{queries} records of {records} are held against {len(reference.rows)}; give one or more, of all there are"
         )
     ours, theirs = predictions(found, k), predictions(reference, k)
-    excesses = tuple(
-        excess(a, b, margin, _WORDS[name], _AXES[name]) for name, a, b in zip(MEASURES, ours, theirs, strict=True)
-    )
+    sides = zip(ours, theirs, _WORDS.values(), strict=True)
+    excesses = tuple(excess(values, others, margin, *words) for values, others, words in sides)
     matched = _matched(found, own_row, own_group, group_of_found)
     telling: tuple[Auc, ...] = ()
     if matched is not None:
         telling = (*(_telling_apart(-values, matched) for values in ours), _together(ours, matched))
-    return LaskoMeasures(
-        excesses=excesses,
-        right=None if matched is None else int(matched.sum()),
-        by_group=own_row is None,
-        telling=telling,
-        queries=queries,
-        records=records,
-        k=k,
-        margin=margin,
-        reference_is=reference_is,
-    )
+    right = None if matched is None else int(matched.sum())
+    return LaskoMeasures(excesses, right, own_row is None, telling, queries, records, k, margin)
 
 
 def _matched(
-    found: Nearest,
-    own_row: npt.ArrayLike | None,
-    own_group: npt.ArrayLike | None,
-    group_of_found: npt.ArrayLike | None,
+    found: Nearest, own_row: npt.ArrayLike | None, own_group: npt.ArrayLike | None, group_of_found: npt.ArrayLike | None
 ) -> BoolArray | None:
     """Whether the nearest released record is right, where something says so."""
     if own_row is None and own_group is None:
@@ -332,9 +289,7 @@ class Excess:
 
 
 def excess(values: FloatArray, reference: FloatArray, margin: float, title: str = "", axis: str = "") -> Excess:
-    """One-sided test that a measure is no smaller than its reference, but for a margin.
-
-    Shapes: values, reference (n,).
+    """One-sided test that a measure is no smaller than its reference, shapes (n,) and (m,), but for a margin.
 
     Notes
     -----
@@ -358,13 +313,7 @@ def excess(values: FloatArray, reference: FloatArray, margin: float, title: str 
     band = float(sum((np.log(4.0 / 0.05) / (2.0 * size)) ** 0.5 for size in (n, m)))
     end = max(float(np.quantile(values, 0.99)), float(np.quantile(reference, 0.99)))
     x = np.linspace(0.0, end, _POINTS)
-    curve = Curve(
-        title=title,
-        x_title=axis,
-        y_title="cumulative share of records",
-        x=tuple(x.tolist()),
-        y=tuple(ecdf(values).cdf.evaluate(x).tolist()),
-        baseline=tuple(ecdf(reference).cdf.evaluate(x).tolist()),
-    )
+    before, after = (tuple(ecdf(side).cdf.evaluate(x).tolist()) for side in (reference, values))
+    curve = Curve(title, axis, "cumulative share of records", tuple(x.tolist()), after, before)
     middle, their_middle = float(np.median(values)), float(np.median(reference))
     return Excess(value, p, max(0.0, value - band), min(1.0, value + band), middle, their_middle, curve)

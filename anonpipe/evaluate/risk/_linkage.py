@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +15,15 @@ from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import FEWEST, SHARES, by_sureness, surest
 from anonpipe.evaluate.risk._interval import beyond_control, exact_share, grouped_share, wilson
-from anonpipe.evaluate.risk._measure import AttackData, EquivalenceClasses, Measured, NearestMatches, RiskMeasure
+from anonpipe.evaluate.risk._measure import (
+    AttackData,
+    EquivalenceClasses,
+    Measured,
+    NearestMatches,
+    RiskMeasure,
+    records_of,
+    there,
+)
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -25,64 +33,16 @@ Basis = Literal["distances", "ranks", "Mahalanobis distances"]
 # has one of the two, and the gate of this name judges it.
 RATE = "reidentification_rate"
 
-_NAMES: dict[Basis, str] = {
-    "distances": "linkage",
-    "ranks": "rank_linkage",
-    "Mahalanobis distances": "mahalanobis_linkage",
-}
-
-_SOURCES = {
-    "distances": "Pagliuca & Seri 1999; Domingo-Ferrer & Torra 2001; Li & Sarkar 2013, section 6.1",
-    "ranks": "Muralidhar & Domingo-Ferrer 2016, doi:10.1007/978-3-319-45381-1_17",
-    "Mahalanobis distances": "Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20",
+# By what records were compared: the family of its figures, and where it is published
+_FAMILIES: dict[Basis, tuple[str, str]] = {
+    "distances": ("linkage", "Pagliuca & Seri 1999; Domingo-Ferrer & Torra 2001; Li & Sarkar 2013, section 6.1"),
+    "ranks": ("rank_linkage", "Muralidhar & Domingo-Ferrer 2016, doi:10.1007/978-3-319-45381-1_17"),
+    "Mahalanobis distances": (
+        "mahalanobis_linkage",
+        "Torra, Abowd & Domingo-Ferrer 2006, doi:10.1007/11930242_20",
+    ),
 }
 _KNOWS = "The intruder is taken to know all released columns of the original record exactly"
-
-
-@dataclass(frozen=True)
-class Linkage:
-    """How many records are found again among the released ones."""
-
-    # first, either: queries whose own released record is the nearest one, and the nearest or second nearest one; None
-    # where records have no released record of their own
-    first: int | None
-    either: int | None
-    # Queries whose nearest released record was made from their own group; None where there are no groups
-    group: int | None
-    group_chance: float | None  # Share of `group` that a blind guess would reach; None without groups
-    # queries, records, released: records looked for, records there are, released records
-    queries: int
-    records: int
-    released: int
-    basis: Basis  # Whether values, ranks or whitened values were compared
-
-    def measurements(self) -> tuple[Measurement, ...]:
-        """What is known of: own record first, own record first or second, own group."""
-        how = f"by {self.basis}"
-        found = []
-        if self.first is not None and self.either is not None:
-            found.append(self._share("first", f"Records linked to their own released record ({how})", self.first, 1))
-            title = f"Records whose own released record is the nearest or second nearest ({how})"
-            found.append(self._share("first_or_second", title, self.either, 2))
-        if self.group is not None and self.group_chance is not None:
-            title = f"Records linked to a released record of their own group ({how})"
-            note = ""
-            if self.first is None:
-                note = ". Released records have no single source each, so that only the group can be found"
-            found.append(self._measurement("group", title, self.group, self.group_chance, note))
-        return tuple(found)
-
-    def _share(self, name: str, title: str, linked: int, guesses: int) -> Measurement:
-        return self._measurement(name, title, linked, min(1.0, guesses / self.released), "")
-
-    def _measurement(self, name: str, title: str, linked: int, chance: float, note: str) -> Measurement:
-        key = RATE if (self.basis, name) == ("distances", "first") else f"{_NAMES[self.basis]}.{name}"
-        figure = Figure(key, title, "share", _SOURCES[self.basis], Audience.ENOUGH, baseline_is="a blind guess")
-        interval = (None, None) if self.queries >= self.records else wilson(linked, self.queries)
-        value = linked / self.queries
-        return figure.measured(
-            value, self.queries, self.records, interval=interval, baseline=chance, note=f"{_KNOWS}{note}."
-        )
 
 
 def score_linkage(
@@ -95,19 +55,15 @@ def score_linkage(
     group_sizes: npt.ArrayLike | None = None,
     records: int | None = None,
     basis: Basis = "distances",
-) -> Linkage:
-    """Score what a search of the release has found for some records.
+) -> list[Measurement]:
+    """Score what a search of a release of so many records has found: own record first, first or second, own group.
 
-    - `found`: the two or more nearest released records of each record looked for, from `nearest` and `merge_nearest`:
-      on columns that were masked, each in its own standard deviations, or as `Ranks`.
-    - `own_row`: number of the released record that was made from the record, -1 where none was released, shape
-      (n_queries,). None where released records have no single source each, as those that are drawn for a group.
-    - `own_group`: group of each record, shape (n_queries,); None without groups.
+    - `found`: the two or more nearest released records of each record looked for.
+    - `own_row`: number of the released record that was made from the record, -1 where none was released. None where
+      released records have no single source each, as those that are drawn for a group.
+    - `own_group`, `group_sizes`: group of each record, and number of released records in it.
     - `group_of_found`: group of the found records, shape (n_queries, 1 or more).
-    - `released`: number of released records.
-    - `group_sizes`: number of released records in the group of each record.
-    - `records`: number of original records, if only some were looked for; these must be a random sample.
-    - `basis`: whether values, ranks or whitened values were compared.
+    - `records`: number of original records, of which those looked for are a random sample; None for all.
 
     Notes
     -----
@@ -122,33 +78,45 @@ def score_linkage(
     References
     ----------
     Pagliuca & Seri (1999), Some results of individual ranking method on the system of enterprise accounts annual
-    survey, Esprit SDC project; Domingo-Ferrer & Torra (2001), in Confidentiality, Disclosure and Data Access, ch. 6;
-    Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 6.1.
+    survey, Esprit SDC project; others: see `_FAMILIES`.
     """
-    queries = len(found.rows)
+    queries, (family, source) = len(found.rows), _FAMILIES[basis]
     if queries == 0 or released < 1:
         raise JobError(f"{queries} records are looked for among {released}; give one or more of both")
     if own_row is None and own_group is None:
         raise JobError("neither own_row nor own_group was given, so that nothing can be scored; give one or both")
-    first = either = group = chance = None
+    total = records_of(records, queries, "records looked for")
+
+    def measured(name: str, title: str, linked: int, chance: float, note: str = "") -> Measurement:
+        key = RATE if (basis, name) == ("distances", "first") else f"{family}.{name}"
+        title = f"Records {title} (by {basis})"
+        figure = Figure(key, title, "share", source, Audience.ENOUGH, baseline_is="a blind guess")
+        interval = (None, None) if queries >= total else wilson(linked, queries)
+        note = f"{_KNOWS}{note}."
+        return figure.measured(linked / queries, queries, total, interval=interval, baseline=chance, note=note)
+
+    scored = []
     if own_row is not None:
         if found.rows.shape[1] < 2:
             raise JobError("only the nearest record of each was searched; search two or more")
         own = _numbers(own_row, queries, "own_row")
         hits = (found.rows[:, :2] == own[:, None]) & (own >= 0)[:, None]
         first, either = int(hits[:, 0].sum()), int(hits.any(axis=1).sum())
+        scored.append(measured("first", "linked to their own released record", first, 1.0 / released))
+        title = "whose own released record is the nearest or second nearest"
+        scored.append(measured("first_or_second", title, either, min(1.0, 2.0 / released)))
     if own_group is not None:
         if group_of_found is None or group_sizes is None:
             raise JobError("own_group was given without group_of_found or group_sizes; give all three")
         groups = np.asarray(group_of_found, dtype=np.int64)
         if groups.ndim != 2 or len(groups) != queries or groups.shape[1] < 1:
             raise JobError(f"group_of_found has shape {groups.shape}; give a group for each record that was found")
-        group = int((groups[:, 0] == _numbers(own_group, queries, "own_group")).sum())
+        linked = int((groups[:, 0] == _numbers(own_group, queries, "own_group")).sum())
         chance = float(_numbers(group_sizes, queries, "group_sizes").mean()) / released
-    total = queries if records is None else records
-    if total < queries:
-        raise JobError(f"{queries} records are looked for of {total}; give the number of all original records")
-    return Linkage(first, either, group, chance, queries, total, released, basis)
+        note = ". Released records have no single source each, so that only the group can be found"
+        title = "linked to a released record of their own group"
+        scored.append(measured("group", title, linked, chance, "" if own_row is not None else note))
+    return scored
 
 
 def _numbers(values: npt.ArrayLike, count: int, name: str) -> IntArray:
@@ -161,18 +129,15 @@ def _numbers(values: npt.ArrayLike, count: int, name: str) -> IntArray:
 def _by_distances(data: AttackData) -> Measured | Reason:
     if data.own_row is None and data.own_group is None:
         return data.unlinked
-    expected = [expected_links(data.alike, records=data.rows)] if data.alike is not None else []
-    return [*_scored(data, data.released, "distances"), *expected, *_surest(data, data.alike)]
-
-
-def _surest(data: AttackData, alike: EquivalenceClasses | None) -> Measured:
-    near = data.released.nearest
+    near, alike = data.released.nearest, data.alike
+    scored = _scored(data, data.released, "distances")
+    if alike is not None:
+        scored.append(expected_links(alike, records=data.rows))
     if alike is not None and alike.found.groups is not None:
-        chances = (alike.found.groups[:, 0] == alike.own) / alike.sizes
-        return surest_links(chances, near.distances, data.released.groups, of=data.rows)
+        return [*scored, *surest_links(alike.chances, near.distances, data.released.groups, of=data.rows)]
     if data.own_row is None:
-        return ()
-    return surest_links(near.rows[:, 0] == data.own_row, near.distances, None, of=data.rows)
+        return scored
+    return [*scored, *surest_links(near.rows[:, 0] == data.own_row, near.distances, None, of=data.rows)]
 
 
 _SUREST = {
@@ -207,9 +172,9 @@ def surest_links(
         if share * len(hits) < FEWEST:
             continue
         chosen = hits[surest(ordered, share)]
-        low, high = wilson(float(chosen.sum()), len(chosen))
-        figure = _SUREST[share]
-        found.append(figure.measured(float(chosen.mean()), len(chosen), of, interval=(low, high), baseline=everyone))
+        ends = wilson(float(chosen.sum()), len(chosen))
+        value = float(chosen.mean())
+        found.append(_SUREST[share].measured(value, len(chosen), of, interval=ends, baseline=everyone))
     return tuple(found)
 
 
@@ -225,48 +190,32 @@ def _whitened(data: AttackData) -> Measured | Reason:
     return _scored(data, data.whitened, "Mahalanobis distances")
 
 
-def _scored(data: AttackData, found: NearestMatches, basis: Basis) -> Measured:
-    scored = score_linkage(
+def _scored(data: AttackData, found: NearestMatches, basis: Basis) -> list[Measurement]:
+    groups, sizes = (found.groups, data.own_size) if data.grouped else (None, None)
+    return score_linkage(
         found.nearest,
         data.own_row,
         data.own_group,
-        found.groups if data.grouped else None,
+        groups,
         released=data.rows,
-        group_sizes=data.own_size if data.grouped else None,
-        records=data.rows,
+        group_sizes=sizes,
         basis=basis,
+        records=data.rows,
     )
-    return scored.measurements()
 
 
-MEASURE = RiskMeasure(
-    key="linkage",
-    title="record linkage by distances",
-    figures=(
-        RATE,
-        "linkage.first_or_second",
-        "linkage.group",
-        *(f"linkage.surest_{100 * share:g}" for share in SHARES),
-    ),
-    function=_by_distances,
-    counts_units=True,
-)
+def _measure(
+    key: str, title: str, figures: Sequence[str], function: Callable[[AttackData], Measured | Reason]
+) -> RiskMeasure:
+    return RiskMeasure(key, f"record linkage by {title}", tuple(figures), function, counts_units=True)
 
-RANKS = RiskMeasure(
-    key="rank_linkage",
-    title="record linkage by ranks",
-    figures=("rank_linkage.first", "rank_linkage.first_or_second", "rank_linkage.group"),
-    function=_by_ranks,
-    counts_units=True,
-)
 
-WHITENED = RiskMeasure(
-    key="mahalanobis_linkage",
-    title="record linkage by Mahalanobis distances",
-    figures=("mahalanobis_linkage.first", "mahalanobis_linkage.first_or_second"),
-    function=_whitened,
-    counts_units=True,
-)
+_OF_DISTANCES = (RATE, "linkage.first_or_second", "linkage.group", *(figure.key for figure in _SUREST.values()))
+MEASURE = _measure("linkage", "distances", _OF_DISTANCES, _by_distances)
+_OF_RANKS = ("rank_linkage.first", "rank_linkage.first_or_second", "rank_linkage.group")
+RANKS = _measure("rank_linkage", "ranks", _OF_RANKS, _by_ranks)
+_OF_WHITENED = ("mahalanobis_linkage.first", "mahalanobis_linkage.first_or_second")
+WHITENED = _measure("mahalanobis_linkage", "Mahalanobis distances", _OF_WHITENED, _whitened)
 
 
 # --- Links to persons where an intruder can find a group, but no released record has a single source in it ------------
@@ -286,22 +235,11 @@ _EXPECTED = Figure(
 def expected_links(alike: EquivalenceClasses, *, records: int) -> Measurement:
     """The share of records, of so many, that are linked correctly if links inside a group are a draw.
 
-    A record whose nearest released record lies in its own group of n counts as 1/n: each of the n stands for it with
-    the same probability. Records of a group that differ in an unchanged column make groups of their own, as a reader
-    sees the difference. It is what the literature's shares of correct links measure where released records are drawn
-    again in each group.
-
-    Notes
-    -----
-    The interval is the normal one of a mean, but not below 0 nor above 1.
-
-    References
-    ----------
-    Li and Sarkar (2013), Manage. Sci. 59:796-812, doi:10.1287/mnsc.1120.1584, section 6.1; Oganian and Domingo-Ferrer
-    (2017), Definition 1.
+    Records of a group that differ in an unchanged column make groups of their own, as a reader sees the difference. It
+    is what the literature's shares of correct links measure where released records are drawn again in each group. The
+    interval is the normal one of a mean, but not below 0 nor above 1.
     """
-    assert alike.found.groups is not None
-    hits = (alike.found.groups[:, 0] == alike.own) / alike.sizes
+    hits = alike.chances
     value, queries = float(hits.mean()), len(hits)
     reach = 1.96 * float(hits.std()) / np.sqrt(queries)
     interval = (max(0.0, value - reach), min(1.0, value + reach)) if queries < records else (None, None)
@@ -411,19 +349,12 @@ def assigned_cells(
     sizes: IntArray,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Expected right links of each cell: by assignment, by the nearest of the cell, and records looked for.
+    """Expected right links of each cell: by assignment, by the nearest of it, and records looked for; (n_cells, 3).
 
-    - `original`, `released`: features, shapes (n, width) and (m, width).
-    - `cells`: of rows of these.
-    - `own`, `owners`: of each original its own number, or that of its group, and of each released record the same;
-      shapes (n,), (m,).
+    - `original`, `released`: features, shapes (n, width) and (m, width); `cells` are of rows of these.
+    - `own`, `owners`: of each original its own number, or that of its group, and of each released record the same.
     - `sizes`: records that are alike to each original, shape (n,).
     - `rng`: draws the order of the released records, in which equal distances are told apart.
-
-    Returns
-    -------
-    FloatArray
-        Shape (n_cells, 3).
 
     Notes
     -----
@@ -467,17 +398,11 @@ def assignment(cells: npt.ArrayLike, *, of: int) -> Measurement:
     )
 
 
-def _by_assignment(data: AttackData) -> Measured | Reason:
-    cells = data.assigned
-    return cells if isinstance(cells, Reason) else [assignment(cells, of=data.rows)]
+def _by_assignment(data: AttackData) -> Measured:
+    return [assignment(there(data.assigned), of=data.rows)]
 
 
-ASSIGNMENT = RiskMeasure(
-    key="assignment",
-    title="record linkage by assignment",
-    figures=("linkage.assigned",),
-    function=_by_assignment,
-)
+ASSIGNMENT = RiskMeasure("assignment", "record linkage by assignment", (_ASSIGNED.key,), _by_assignment)
 
 
 # --- Attack: two tables that have different columns of the same persons are joined by way of the release --------------
@@ -499,13 +424,7 @@ def joined(one: IntArray, other: IntArray) -> BoolArray:
 
 
 def linkability(members: BoolArray, controls: BoolArray, *, of: int) -> Measurement:
-    """Hold joined members, of so many that there are, against joined held-out records.
-
-    The figure is (members - controls) / (1 - controls); NaN where all held-out records are joined.
-
-    References
-    ----------
-    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 4.2.
+    """Hold joined members, of so many that there are, against joined held-out records: see `beyond_control`.
 
     Examples
     --------
@@ -532,15 +451,8 @@ def linkability(members: BoolArray, controls: BoolArray, *, of: int) -> Measurem
     )
 
 
-def _by_halves(data: AttackData) -> Measured | Reason:
-    halves = data.halves
-    return halves if isinstance(halves, Reason) else [linkability(*halves, of=data.rows)]
+def _by_halves(data: AttackData) -> Measured:
+    return [linkability(*there(data.halves), of=data.rows)]
 
 
-LINKABILITY = RiskMeasure(
-    key="linkability",
-    title="linkability",
-    figures=("linkability",),
-    function=_by_halves,
-    counts_units=True,  # of each person one row
-)
+LINKABILITY = RiskMeasure("linkability", "linkability", (_LINKABILITY.key,), _by_halves, counts_units=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -18,35 +18,46 @@ from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Measured = Sequence[Measurement]
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
 class RiskMeasure:
-    """An attack, or a measure of disclosure.
-
-    Direction, unit, source and audience stand in each `Measurement`.
-    """
+    """An attack, or a measure of disclosure; direction, unit, source and audience stand in each `Measurement`."""
 
     key: str  # Its own name; `unmeasured.KEY` is the check where it was not measured
     title: str  # What it is, in words for that check
     # Names of its figures; `*` stands for the name of a class column. Not every release has all of them.
     figures: tuple[str, ...]
-    function: Callable[
-        [AttackData], Measured | Reason
-    ]  # `function(data)`: its figures of a release, or why there are none
-    # Whether it still says what it means where persons have several rows, of which it is given one; others are then not
-    # measured
+    # `function(data)`: its figures of a release, or why there are none
+    function: Callable[[AttackData], Measured | Reason]
+    # Whether it still means what it says where persons have several rows, of which it is given one; else not measured
     counts_units: bool = False
 
     def of(self, data: AttackData) -> Measured | Reason:
         """The figures of a release, or why there are none."""
-        found = self.function(data)
-        if not isinstance(found, Reason) and any(not self._names(one.name) for one in found):
+        try:
+            found = self.function(data)
+        except MissingError as missing:
+            found = missing.reason
+        names = [] if isinstance(found, Reason) else [one.name for one in found]
+        if any(not any(fnmatchcase(name, known) for known in self.figures) for name in names):
             raise AnonpipeError(f"{self.key} gave other figures than {', '.join(self.figures)}; please report this")
         return found
 
-    def _names(self, figure: str) -> bool:
-        return any(fnmatchcase(figure, known) for known in self.figures)
+
+class MissingError(Exception):
+    """What a measure needs is not there."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+
+
+def there(part: Given | Reason) -> Given:
+    """A part of what attacks are given; where it is not there, the measure has no figures for this reason."""
+    if isinstance(part, Reason):
+        raise MissingError(part)
+    return part
 
 
 def column_names(names: Sequence[str] | None, width: int) -> tuple[str, ...]:
@@ -85,18 +96,21 @@ class EquivalenceClasses:
     """Records that a reader cannot tell apart: of one group, and equal in the unchanged columns."""
 
     found: NearestMatches  # The nearest released records, with the number of what each is alike to
-    # own, sizes: that number for each record looked for, and how many are alike to it; of units with several rows, how
-    # many a row of the unit
-    own: IntArray
-    sizes: IntArray | FloatArray
+    own: IntArray  # That number for each record looked for
+    sizes: IntArray | FloatArray  # How many are alike to it; of units with several rows, how many a row of the unit
+
+    @property
+    def chances(self) -> FloatArray:
+        """With what chance the link of each is right: in its own group of n each of the n stands for it, 1/n."""
+        assert self.found.groups is not None
+        return np.asarray((self.found.groups[:, 0] == self.own) / self.sizes)
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Released rows and the original rows that they replace, row for row."""
 
-    # original, released: values of the masked columns, shapes (n_rows, n_columns)
-    original: FloatArray
+    original: FloatArray  # Values of the masked columns, shape (n_rows, n_columns)
     released: FloatArray
     names: Sequence[str]  # Of the columns
     categories: Sequence[int]  # Places of those that have no order
@@ -125,15 +139,12 @@ class InferenceTask:
     """Records whose columns are guessed from the release."""
 
     released: FloatArray  # Values of some released records, which the scale is taken of
-    # members, controls: values of original records that are looked for, and of held-out ones
-    members: FloatArray
-    controls: FloatArray
+    members: FloatArray  # Values of original records that are looked for
+    controls: FloatArray  # Those of held-out ones
     found: Guesses  # What the closest of all released records say of each column
-    # names, columns, categories: of all columns their names; places of those that are guessed, and of those without
-    # order
-    names: Sequence[str]
-    columns: Sequence[int]
-    categories: Sequence[int]
+    names: Sequence[str]  # Of all columns
+    columns: Sequence[int]  # Places of those that are guessed
+    categories: Sequence[int]  # Places of those without order
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,11 +152,9 @@ class StratumGuesses:
     """Guesses of a column that makes the strata, by the closest record in all columns but those of the strata."""
 
     members: BoolArray  # Whether the closest released record has the value of each record looked for
-    # The same of held-out records; without them, whether the closest other original record has the value of each record
-    # looked for
+    # The same of held-out records; without them, of the closest other original record of each record looked for
     controls: BoolArray
-    # Whether the closest released record is of its own group, or its own; None where none stands for a group or a
-    # record
+    # Whether the closest released record is of its own group, or its own; None where none stands for either
     linked: BoolArray | None
     commonest: float  # Share of the commonest value among the records looked for
     held: bool  # Whether the controls were held out
@@ -156,8 +165,7 @@ class AttackScenario:
     """What comes of looking for persons by a few columns."""
 
     knows: Sequence[str]  # Names of these columns
-    # Persons (or other units) of each class of the original, of those that are alike in these columns; of large tables
-    # a random choice of the classes
+    # Persons or other units of each class of the original: alike in these columns. Of large tables some of the classes
     sizes: IntArray
     persons: IntArray | None  # For how many persons each size counts; None for those of the class
     own: IntArray  # Size of the class of each record looked for; 0 where it is not among them
@@ -170,10 +178,8 @@ class AttackScenario:
 class Matches:
     """What meets each of some predicates."""
 
-    # counts, rows: how many records do, and the sum of their numbers, so that of one it is its number; shape
-    # (n_predicates,)
-    counts: IntArray
-    rows: IntArray
+    counts: IntArray  # How many records do, shape (n_predicates,)
+    rows: IntArray  # The sum of their numbers, so that of one it is its number
 
     def __add__(self, other: Self) -> Self:
         """What is in either of two parts."""
@@ -184,13 +190,11 @@ class Matches:
 class PredicateMatches:
     """What meets each predicate."""
 
-    # released, original, controls: in the release, in the original, and of records that were held out
-    released: Matches
+    released: Matches  # In the release
     original: Matches
-    controls: Matches
-    # rows, held: records of the original, and held out: no more
-    rows: int
-    held: int
+    controls: Matches  # Of records that were held out
+    rows: int  # Records of the original
+    held: int  # Records held out: no more
     wanted: int  # Attacks, at most
 
 
@@ -229,9 +233,8 @@ class AttackData:
     classes: Mapping[str, ClassShares] | Reason  # What groups tell of the class columns
     strata: Mapping[str, StratumGuesses] | Reason  # Guesses of the columns that make the strata
     scenarios: Mapping[str, AttackScenario] | Reason
-    moments: (
-        tuple[int, EffectiveDimension] | Reason
-    )  # Records whose moments are kept, of the smallest such part, and their columns
+    # Records whose moments are kept, of the smallest such part, and their columns
+    moments: tuple[int, EffectiveDimension] | Reason
     smallest_group: int | Reason | None  # Its records; None where the whole table is one group
     link: Link  # What ties a released record to one person; see `link_by`
     exact_moments: bool = False  # Whether mean and scatter of every group are kept exactly
@@ -258,7 +261,5 @@ def effective_dimension(numbers: int, attributes: Iterable[FloatArray]) -> Effec
     1 / s - 1 for who is in a category of share s: q - 1 on average, with a variance of the sum of 1 / s less q².
     """
     there = [shares[shares > 0] for shares in attributes]
-    columns = numbers + sum(len(shares) - 1 for shares in there)
-    return EffectiveDimension(
-        columns, 2.0 * numbers + sum(float((1.0 / shares).sum()) - len(shares) ** 2 for shares in there)
-    )
+    spread = 2.0 * numbers + sum(float((1.0 / shares).sum()) - len(shares) ** 2 for shares in there)
+    return EffectiveDimension(numbers + sum(len(shares) - 1 for shares in there), spread)

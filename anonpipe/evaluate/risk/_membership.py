@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._interval import difference, wilson
-from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measured, RiskMeasure, records_of
+from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measured, RiskMeasure, records_of, there
 from anonpipe.evaluate.utility import Auc, auc
 from anonpipe.types import FloatArray
 
@@ -28,60 +29,47 @@ _NOTE = (
 )
 
 
-_SOURCE = "Yeom et al. (2018), doi:10.1109/CSF.2018.00027; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649"
-
 _AUC = Figure(
     "membership.auc",
     "Chance that a person of the table is closer to the release than one who is not in it",
     "probability",
-    _SOURCE,
+    "Yeom et al. (2018), doi:10.1109/CSF.2018.00027; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
     Audience.ENOUGH,
     better="near baseline",
     baseline_is="guessing",
 )
-_ADVANTAGE = Figure(
-    "membership.advantage",
-    "Share of members recognised, less the share of others taken for members",
-    "share",
-    _SOURCE,
-    Audience.ENOUGH,
-    baseline_is="guessing",
+_ADVANTAGE = replace(
+    _AUC,
+    key="membership.advantage",
+    title="Share of members recognised, less the share of others taken for members",
+    unit="share",
+    better="lower",
     note=f"Threshold learnt on one half of the persons and used on the other, both ways. {_NOTE}",
 )
-_AT_FEW_ALARMS = Figure(
-    "membership.found_at_1_percent",
-    "Share of members recognised by an attacker who is wrong about 1 % of the others",
-    "share",
-    _SOURCE,
-    Audience.ENOUGH,
-    baseline_is="guessing",
+_AT_FEW_ALARMS = replace(
+    _ADVANTAGE,
+    key="membership.found_at_1_percent",
+    title="Share of members recognised by an attacker who is wrong about 1 % of the others",
     note=_NOTE,
 )
-_TRAINED = Figure(
-    "membership.trained_auc",
-    "Chance that a trained classifier ranks a person of the table above one who is not in it",
-    "probability",
-    "Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
-    Audience.ENOUGH,
-    better="near baseline",
-    baseline_is="guessing",
+_TRAINED = replace(
+    _AUC,
+    key="membership.trained_auc",
+    title="Chance that a trained classifier ranks a person of the table above one who is not in it",
+    source="Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
 )
-_EXPECTED = Figure(
-    "membership.expected",
-    "Chance that a person of the table is nearer to its mean, in its covariance, than one who is not",
-    "probability",
-    "Hotelling 1931; Tracy, Young & Mason 1992",
-    Audience.ENOUGH,
-    better="near baseline",
-    baseline_is="guessing",
+_EXPECTED = replace(
+    _AUC,
+    key="membership.expected",
+    title="Chance that a person of the table is nearer to its mean, in its covariance, than one who is not",
+    source="Hotelling 1931; Tracy, Young & Mason 1992",
 )
 
 
 def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | None = None) -> tuple[Measurement, ...]:
     """Attack by distance to the closest released record.
 
-    - `members`: that distance of records that the release was made from, shape (n,), in an order that means nothing; n
-      of 2 or more.
+    - `members`: that distance of records that the release was made from, shape (n,), in an order that means nothing.
     - `held_out`: that of records of the same population that it was not made from, shape (m,), likewise.
     - `of`: members that there are, of which these are a sample; None for all.
 
@@ -141,19 +129,16 @@ def _best_threshold(inside: FloatArray, outside: FloatArray) -> float:
     return float(tried[best : best + 2].mean())
 
 
-def _of_release(data: AttackData) -> Measured | Reason:
-    held = data.held
-    if isinstance(held, Reason):
-        return held
-    members, others = (found.nearest.distances[:, 0] for found in (data.released, held))
+def _of_release(data: AttackData) -> Measured:
+    members, others = (found.nearest.distances[:, 0] for found in (data.released, there(data.held)))
     return (*membership(members, others, of=data.rows), *trained_on(data))
 
 
 MEASURE = RiskMeasure(
-    key="membership",
-    title="membership inference",
-    figures=("membership.auc", "membership.advantage", "membership.found_at_1_percent", "membership.trained_auc"),
-    function=_of_release,
+    "membership",
+    "membership inference",
+    tuple(figure.key for figure in (_AUC, _ADVANTAGE, _AT_FEW_ALARMS, _TRAINED)),
+    _of_release,
     counts_units=True,
 )
 
@@ -204,8 +189,7 @@ def trained_membership(
     - `members`, `controls`: cells of records that the release was made from, and of held-out ones; five or more each.
     - `found`: what the closest released records say of each column of members, then of controls.
     - `categories`: numbers of the columns that hold codes.
-    - `of`: members that there are, of which these are a sample; None for all.
-    - `seed`: of the folds and the trees.
+    - `of`, `seed`: members that there are, of which these are a sample; of the folds and the trees.
 
     Notes
     -----
@@ -215,9 +199,8 @@ def trained_membership(
 
     References
     ----------
-    Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649 (why single
-    distances are no measure); Nadeau & Bengio (2003), doi:10.1023/A:1024068626366 (folds); Geurts et al. (2006),
-    doi:10.1007/s10994-006-6226-1 (the trees).
+    Nadeau & Bengio (2003), doi:10.1023/A:1024068626366 (folds); Geurts et al. (2006), doi:10.1007/s10994-006-6226-1
+    (the trees).
     """
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -268,13 +251,8 @@ _GRID = 2_000  # Quantiles of the members' distances over which their chance is 
 def membership_from_moments(rows: int, width: EffectiveDimension) -> float:
     """Chance that a member is nearer to the mean of the table, in its covariance, than a person who is not in it.
 
-    - `rows`: records that the moments are of, 2 or more.
-    - `width`: of their columns, 1 or more.
-
-    Returns
-    -------
-    float
-        Area under the curve, 0.5 to 1; 1 where so few records determine the columns.
+    Of 2 or more records, whose moments these are, in one column or more: the area under the curve, 0.5 to 1; 1 where so
+    few records determine the columns.
 
     Notes
     -----
@@ -333,9 +311,7 @@ def rows_for_membership(width: EffectiveDimension, most: float) -> int:
 
 
 def _from_moments(data: AttackData) -> Measured | Reason:
-    if isinstance(data.moments, Reason):
-        return data.moments
-    rows, width = data.moments
+    rows, width = there(data.moments)
     if width.columns < 1:
         return Reason.ONE_COLUMN
     note = (
@@ -346,9 +322,9 @@ def _from_moments(data: AttackData) -> Measured | Reason:
 
 
 MOMENTS = RiskMeasure(
-    key="moments",
-    title="membership told by means and covariances that are kept",
-    figures=("membership.expected",),
-    function=_from_moments,
+    "moments",
+    "membership told by means and covariances that are kept",
+    (_EXPECTED.key,),
+    _from_moments,
     counts_units=True,  # of as many independent records
 )

@@ -48,18 +48,11 @@ def nearest(
 ) -> Nearest:
     """The `count` records of `features` that are nearest to each query, by Euclidean distance.
 
-    - `features`: finite numbers, shape (n_rows, width): all records or a part of them.
-    - `queries`: finite numbers, shape (n_queries, width).
+    - `features`, `queries`: finite numbers, shapes (n_rows, width), of all records or a part, and (n_queries, width).
     - `count`: how many to find, 1 or more.
     - `offset`: number of the first row of `features` in the whole; it is added to the row numbers.
-    - `without`: for each query the number in the whole of one row that it must not find, such as itself, or -1; shape
-      (n_queries,).
+    - `without`: for each query the number in the whole of one row that it must not find, such as itself, or -1.
     - `values`: whether to keep the found records too.
-
-    Returns
-    -------
-    Nearest
-        To put parts together, see `merge_nearest`.
 
     Notes
     -----
@@ -86,21 +79,17 @@ def nearest(
         answered = search_nearest(features, queries, here, rows, squared, _TRIAL, _USEFUL)
     rest = slice(answered, None)
     scan_nearest(features, queries[rest], here[rest], rows[rest], squared[rest])
-    kept = _values(features, rows) if values else None
+    kept = None
+    if values:
+        some = features if len(features) else np.empty((1, features.shape[1]))
+        kept = np.where(rows[..., None] >= 0, some[rows], np.nan)
     return Nearest(squared, np.where(rows >= 0, rows + offset, -1), kept)
 
 
-def _values(features: FloatArray, rows: IntArray) -> FloatArray:
-    if not len(features):
-        return np.full((*rows.shape, features.shape[1]), np.nan)
-    return np.where(rows[..., None] >= 0, features[rows], np.nan)
-
-
 def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest:
-    """The nearest records of the whole from those of its parts; the order of the parts does not matter.
+    """The nearest records of the whole, `count` or as many as the longest part has, from those of its parts.
 
-    - `parts`: results for the same queries, found with offsets so that no row number is in two of them.
-    - `count`: how many to keep; as many as the longest part has where not given.
+    The parts, in any order, are of the same queries, found with offsets so that no row number is in two of them.
     """
     if not parts:
         raise JobError("no parts were given to merge; give one or more")
@@ -170,19 +159,9 @@ def scan_nearest(
         tile = ((features[first : first + _TILE] - centre) / unit).astype(np.float32)
         norms = np.einsum("ij,ij->i", tile, tile, dtype=np.float64).astype(np.float32)
         for part in parts:
-            _keep_nearer(
-                features,
-                first,
-                queries[part],
-                without[part],
-                tile @ turned[:, part],
-                norms,
-                slope,
-                shift[part],
-                limits[part],
-                rows[part],
-                squared[part],
-            )
+            estimates = tile @ turned[:, part], norms, slope, shift[part]
+            kept = limits[part], rows[part], squared[part]
+            _keep_nearer(features, first, queries[part], without[part], *estimates, *kept)
 
 
 # --- The nearest points of other points: what a scan of all keeps, and a search of a tree -----------------------------

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._measure import AttackData, Link, Measured, RiskMeasure
+from anonpipe.evaluate.risk._measure import AttackData, Link, Measured, RiskMeasure, there
 from anonpipe.methods.record import Masker, Synthesizer
 
 Answer = Literal["holds", "does not hold", "cannot be said"]
@@ -49,8 +48,8 @@ class ProbabilisticBound:
 def link_by(record: Synthesizer | Masker) -> Link:
     """What ties a released record to one person, by the record of a synthesizer or masker.
 
-    `none`: it is made from its group (or the whole table) and from draws. `own`: it is made from one record.
-    `unknown`: neither can be said.
+    `none`: it is made from its group (or the whole table) and from draws. `own`: it is made from one record. `unknown`:
+    neither can be said.
     """
     masker = record if isinstance(record, Masker) else None
     # Records that are alike cannot be told apart, whoever they were made from.
@@ -90,21 +89,15 @@ def probabilistic_bound(
     width: int | None = None,
     own_columns: int = 0,
     fewest_alike: int | None = None,
-    shuffled: bool = True,
-    secret: bool = True,
 ) -> ProbabilisticBound:
-    """Judge Definition 1 by how the release was made.
+    """Judge Definition 1 by how the release of so many records was made, in an order that tells nothing.
 
     - `k`: links may be right with a probability of 1/k.
     - `smallest_group`: records of the smallest group that records were made from; None for the whole table.
     - `link`: what ties a released record to one person; see `link_by`.
-    - `records`: records of the release.
-    - `exact_moments`: whether mean and scatter of every group were kept exactly.
-    - `width`: columns that were synthesized together; needed with exact moments.
-    - `own_columns`: columns of which each released record keeps one person's values.
-    - `fewest_alike`: fewest records of a group that are alike in them; None for unknown.
-    - `shuffled`: whether the order of rows tells nothing.
-    - `secret`: whether nobody else can redraw the random numbers.
+    - `exact_moments`, `width`: whether mean and scatter of every group were kept exactly, and of how many columns.
+    - `own_columns`, `fewest_alike`: columns of which each released record keeps one person's values, and fewest records
+      of a group that are alike in them; None for unknown.
 
     Notes
     -----
@@ -120,11 +113,6 @@ def probabilistic_bound(
 
     *The definition is about links,* not about what is learnt of a person: a group whose members are all ill tells on
     each.
-
-    References
-    ----------
-    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81, Definition 1 and sections 2 and 7;
-    Soria-Comas & Domingo-Ferrer (2012), FUZZ-IEEE.
 
     Examples
     --------
@@ -143,7 +131,8 @@ def probabilistic_bound(
     if exact_moments and width is None:
         raise JobError("exact moments were given without width; give the number of columns synthesized together")
     alike = group if not own_columns else fewest_alike
-    broken, open_ = _ties(link, shuffled, secret)
+    broken = ["each released record is made from one person's record"] if link == "own" else []
+    open_ = ["what a released record owes to one person's is not known for this method"] if link == "unknown" else []
     if own_columns and alike is None:
         open_.append(f"records keep {own_columns} columns of their own, and how many are alike in them is not known")
     elif own_columns and alike is not None and alike < k:
@@ -157,7 +146,7 @@ def probabilistic_bound(
             open_.append(
                 f"exact mean and scatter leave a group of {group} in the span of its originals, with {width} columns"
             )
-    tied = bool(open_) or link != "none" or not shuffled or not secret or (exact_moments and group == 2)
+    tied = bool(open_) or link != "none" or (exact_moments and group == 2)
     answer: Answer = "does not hold" if broken else "cannot be said" if open_ else "holds"
     return ProbabilisticBound(
         k=k,
@@ -175,27 +164,10 @@ def probabilistic_bound(
     )
 
 
-def _ties(link: Link, shuffled: bool, secret: bool) -> tuple[list[str], list[str]]:
-    """What ties records to persons whatever the groups are: surely, and possibly."""
-    broken, open_ = [], []
-    if link == "own":
-        broken.append("each released record is made from one person's record")
-    if link == "unknown":
-        open_.append("what a released record owes to one person's is not known for this method")
-    if not shuffled:
-        broken.append("rows stand in an order that tells whose they are")
-    if not secret:
-        broken.append("the random draws can be repeated")
-    return broken, open_
-
-
-def _of_release(data: AttackData) -> Measured | Reason:
-    smallest = data.smallest_group
-    if isinstance(smallest, Reason):
-        return smallest
+def _of_release(data: AttackData) -> Measured:
     found = probabilistic_bound(
         data.k,
-        smallest,
+        there(data.smallest_group),
         link=data.link,
         records=data.rows,
         exact_moments=data.exact_moments,
@@ -206,9 +178,4 @@ def _of_release(data: AttackData) -> Measured | Reason:
     return found.measurements()
 
 
-MEASURE = RiskMeasure(
-    key="probabilistic",
-    title="probabilistic k-anonymity",
-    figures=(_BOUND.key,),
-    function=_of_release,
-)
+MEASURE = RiskMeasure("probabilistic", "probabilistic k-anonymity", (_BOUND.key,), _of_release)

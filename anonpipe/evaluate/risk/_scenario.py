@@ -1,7 +1,7 @@
 """Attack: somebody knows a few columns of a person, such as age, sex and region, and looks the person up by these.
 
-What such a scenario makes of the *original* is the field's risk of key variables: who is single in them, and how
-likely a link is right. What it makes of the *release* is that link, tried.
+What such a scenario makes of the *original* is the field's risk of key variables: who is single in them, and how likely
+a link is right. What it makes of the *release* is that link, tried.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numba as nb
 import numpy as np
@@ -19,10 +19,10 @@ from scipy.special import hyp2f1
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Better, Figure, Measurement
+from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, there
 from anonpipe.evaluate.risk._singling_out import Predicates
 from anonpipe.types import FloatArray, IntArray
 
@@ -61,40 +61,35 @@ def around(values: FloatArray, places: Sequence[int], tolerances: Tolerances) ->
     return Predicates(columns, filled - far, filled + far)
 
 
-def _original(
-    name: str, title: str, source: str = _KEYS, unit: str = "share", better: Better = "lower", baseline_is: str = ""
-) -> Figure:
-    return Figure(f"scenarios.*.{name}", title, unit, source, Audience.STEWARD, better, baseline_is)
+_ORIGINAL = Figure("scenarios.*.", "", "share", _KEYS, Audience.STEWARD)
+_LIMITED = replace(_ORIGINAL, baseline_is="the European Medicines Agency's threshold")
+_JOURNALIST = replace(_LIMITED, source=_POPULATION)
+_LINK = replace(_ORIGINAL, source=_LINKS, baseline_is="the original itself, released as it is")
 
 
-def _limited(name: str, title: str, source: str = _KEYS) -> Figure:
-    return _original(name, title, source, baseline_is="the European Medicines Agency's threshold")
-
-
-def _link(name: str, title: str) -> Figure:
-    return _original(name, title, _LINKS, baseline_is="the original itself, released as it is")
+def _named(sort: Figure, name: str, title: str, **other: Any) -> Figure:
+    return replace(sort, key=f"{sort.key}{name}", title=title, **other)
 
 
 # `*` stands for the scenario, `{who}` for its name and `{k}` for the smallest permissible group
 _OF_CLASSES = (
-    _original("original_uniques", "Persons of the original who are single {who}"),
-    _original("original_below_3", "Persons in classes of fewer than 3 {who}"),
-    _original("original_below_k", "Persons in classes of fewer than k = {k} {who}"),
-    _original("original_smallest", "Persons of the smallest class {who}", unit="persons", better="higher"),
-    _limited("prosecutor_max", "Prosecutor risk of the original {who}, maximum"),
-    _limited("marketer", "Prosecutor risk of the original {who}, mean (the marketer's risk)"),
+    _named(_ORIGINAL, "original_uniques", "Persons of the original who are single {who}"),
+    _named(_ORIGINAL, "original_below_3", "Persons in classes of fewer than 3 {who}"),
+    _named(_ORIGINAL, "original_below_k", "Persons in classes of fewer than k = {k} {who}"),
+    _named(_ORIGINAL, "original_smallest", "Persons of the smallest class {who}", unit="persons", better="higher"),
+    _named(_LIMITED, "prosecutor_max", "Prosecutor risk of the original {who}, maximum"),
+    _named(_LIMITED, "marketer", "Prosecutor risk of the original {who}, mean (the marketer's risk)"),
 )
+_UNIQUES = "Persons who are single in the original and in the population {who}, expected"
 _OF_POPULATION = (
-    _limited("journalist_max", "Journalist risk of the original {who}, maximum", _POPULATION),
-    _limited("journalist_mean", "Journalist risk of the original {who}, mean", _POPULATION),
-    _original(
-        "population_uniques",
-        "Persons who are single in the original and in the population {who}, expected",
-        _POPULATION,
-    ),
+    _named(_JOURNALIST, "journalist_max", "Journalist risk of the original {who}, maximum"),
+    _named(_JOURNALIST, "journalist_mean", "Journalist risk of the original {who}, mean"),
+    _named(_ORIGINAL, "population_uniques", _UNIQUES, source=_POPULATION),
 )
-_LINKED = _link("linked", "Persons linked rightly {who}")
-_LINKED_UNIQUES = _link("linked_uniques", "Of the persons who are single in the original, linked rightly {who}")
+_LINKED = (
+    _named(_LINK, "linked", "Persons linked rightly {who}"),
+    _named(_LINK, "linked_uniques", "Of the persons who are single in the original, linked rightly {who}"),
+)
 
 
 def individual_risk(sizes: npt.ArrayLike, fraction: float) -> FloatArray:
@@ -133,8 +128,7 @@ class ScenarioRisk:
     name: str
     knows: tuple[str, ...]
     k: int  # Smallest permissible group
-    # uniques, below_3, below_k: share of the persons of the original whose class has one, fewer than 3, and fewer than
-    # k
+    # uniques, below_3, below_k: share of the persons of the original whose class has one, fewer than 3, fewer than k
     uniques: float
     below_3: float
     below_k: float
@@ -144,13 +138,9 @@ class ScenarioRisk:
     # share of the population is not declared
     journalist: tuple[float, float, float] | None
     persons: int  # Persons counted: all, or those of a share of the classes
-    # linked, looked: expected right links, and persons looked for; 0 where no released record stands for a person or a
-    # group
-    linked: float
-    looked: int
-    # linked_uniques, uniques_looked: the same of those that are single in the original
-    linked_uniques: float
-    uniques_looked: int
+    # Expected right links and persons looked for, of all and of those that are single in the original; 0 where no
+    # released record stands for a person or a group
+    links: tuple[tuple[float, int], tuple[float, int]]
     of: int  # Persons or records that there are
 
     def measurements(self) -> tuple[Measurement, ...]:
@@ -160,34 +150,24 @@ class ScenarioRisk:
         note = f"{knows} Of the original, not of the release." + (f" {sample}" if self.persons < self.of else "")
         values = (self.uniques, self.below_3, self.below_k, self.smallest, 1.0 / self.smallest, self.average)
         pairs = [*zip(_OF_CLASSES, values, strict=True), *zip(_OF_POPULATION, self.journalist or (), strict=False)]
-        found = [
-            self._named(figure).measured(
-                value, self.persons, self.of, baseline=ALLOWED if figure.baseline_is else None, note=note
-            )
-            for figure, value in pairs
-        ]
-        links = (
-            (_LINKED, self.linked, self.looked, self.average),
-            (_LINKED_UNIQUES, self.linked_uniques, self.uniques_looked, 1.0),
+        found = []
+        for figure, value in pairs:
+            threshold = ALLOWED if figure.baseline_is else None
+            found.append(self._of(figure).measured(value, self.persons, self.of, baseline=threshold, note=note))
+        note = (
+            f"{knows} Of the released records that are nearest in these columns (equal in those that are released "
+            f"unchanged) one is drawn; in the person's group of n it counts 1/n. {ALLOWED} is the European Medicines "
+            "Agency's threshold for what is published."
         )
-        for figure, hits, count, baseline in links:
-            if not count:
-                continue
-            found.append(
-                self._named(figure).measured(
-                    hits / count,
-                    count,
-                    self.of,
-                    interval=(None, None) if self.looked >= self.of else wilson(hits, count),
-                    baseline=baseline,
-                    note=f"{knows} Of the released records that are nearest in these columns (equal in those that are "
-                    f"released unchanged) one is drawn; in the person's group of n it counts 1/n. {ALLOWED} is the "
-                    "European Medicines Agency's threshold for what is published.",
-                )
-            )
+        whole = self.links[0][1] >= self.of
+        for figure, (hits, count), baseline in zip(_LINKED, self.links, (self.average, 1.0), strict=True):
+            if count:
+                share, ends = hits / count, (None, None) if whole else wilson(hits, count)
+                link = self._of(figure).measured(share, count, self.of, interval=ends, baseline=baseline, note=note)
+                found.append(link)
         return tuple(found)
 
-    def _named(self, figure: Figure) -> Figure:
+    def _of(self, figure: Figure) -> Figure:
         title = figure.title.format(who=f"in scenario {self.name!r}", k=self.k)
         return replace(figure, key=figure.key.replace("*", self.name), title=title)
 
@@ -206,20 +186,15 @@ def scenario_risk(
 ) -> ScenarioRisk:
     """Risk of the original by its classes, and of the release by links.
 
-    - `name`, `knows`: of the scenario, and of the columns known.
     - `sizes`: persons (or other units; records where each is one) of each class of the original: of those who are alike
       in the columns known. All classes, or a random choice of them.
-    - `k`: smallest permissible group.
     - `persons`: for how many persons each size counts; None for those of the class. One each where values are known
       within limits: then each person has a class of its own, of all who are near enough.
-    - `own`: size of the class of each record looked for; 0 where it is not among `sizes`.
-    - `chances`: with what chance the link of each is right; None where no link is right or wrong.
+    - `own`, `chances`: size of the class of each record looked for, 0 where it is not among `sizes`, and with what
+      chance its link is right; None where no link is right or wrong.
     - `sampling_fraction`: share of the population that is in the original; None for not declared.
-    - `of`: persons that there are; None for those of `sizes`.
-
-    Notes
-    -----
-    A person with several rows counts once in each class that has one of them.
+    - `of`: persons that there are; None for those of `sizes`. A person with several rows counts once in each class that
+      has one of them.
     """
     classes, of_asked = np.asarray(sizes, dtype=np.int64), np.asarray(own, dtype=np.int64)
     hits = None if chances is None else np.asarray(chances, dtype=np.float64)
@@ -234,28 +209,22 @@ def scenario_risk(
         risks = individual_risk(classes, sampling_fraction)
         singles = float(each[classes == 1].sum()) * sampling_fraction / counted
         journalist = float(risks.max()), math.fsum(risks * each) / counted, singles
-    single = of_asked == 1
+    everyone, single = (np.empty(0), np.empty(0)) if hits is None else (hits, hits[of_asked == 1])
+    uniques, below_3, below_k = (float(each[classes < size].sum() / counted) for size in (2, 3, k))
     return ScenarioRisk(
         name=name,
         knows=tuple(knows),
         k=k,
-        uniques=_share_below(classes, each, 2),
-        below_3=_share_below(classes, each, 3),
-        below_k=_share_below(classes, each, k),
+        uniques=uniques,
+        below_3=below_3,
+        below_k=below_k,
         smallest=int(classes.min()),
         average=math.fsum(each / classes) / counted,
         journalist=journalist,
         persons=counted,
-        linked=0.0 if hits is None else math.fsum(hits),
-        looked=0 if hits is None else len(hits),
-        linked_uniques=0.0 if hits is None else math.fsum(hits[single]),
-        uniques_looked=0 if hits is None else int(single.sum()),
+        links=((math.fsum(everyone), len(everyone)), (math.fsum(single), len(single))),
         of=max(counted, of or 0),
     )
-
-
-def _share_below(classes: IntArray, persons: IntArray, size: int) -> float:
-    return float(persons[classes < size].sum() / persons.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,9 +263,8 @@ def key_matches(
     """Look for records by the columns of a scenario in a part of the release.
 
     - `points`, `queries`: features of the masked columns known, shapes (n, width) and (m, width).
-    - `blocks`, `own_blocks`: a number of what the unchanged columns known hold, equal where these are; shapes (n,) and
-      (m,).
-    - `owners`: what is told of each released record: its own number, or one of its group, shape (n,).
+    - `blocks`, `own_blocks`: a number of what the unchanged columns known hold, equal where these are.
+    - `owners`: what is told of each released record: its own number, or one of its group.
     - `own`: starts, places and weights as of `_nearest_of_block`: what counts as the own record of each.
     """
     order = np.argsort(blocks, kind="stable")
@@ -308,12 +276,9 @@ def key_matches(
     return KeyMatches(*found)
 
 
-def _of_release(data: AttackData) -> Measured | Reason:
-    scenarios = data.scenarios
-    if isinstance(scenarios, Reason):
-        return scenarios
+def _of_release(data: AttackData) -> Measured:
     found: list[Measurement] = []
-    for name, one in scenarios.items():
+    for name, one in there(data.scenarios).items():
         risk = scenario_risk(
             name,
             one.knows,
@@ -330,10 +295,10 @@ def _of_release(data: AttackData) -> Measured | Reason:
 
 
 MEASURE = RiskMeasure(
-    key="scenarios",
-    title="disclosure scenarios on key variables",
-    figures=tuple(figure.key for figure in (*_OF_CLASSES, *_OF_POPULATION, _LINKED, _LINKED_UNIQUES)),
-    function=_of_release,
+    "scenarios",
+    "disclosure scenarios on key variables",
+    tuple(figure.key for figure in (*_OF_CLASSES, *_OF_POPULATION, *_LINKED)),
+    _of_release,
     counts_units=True,
 )
 

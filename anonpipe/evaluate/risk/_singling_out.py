@@ -14,9 +14,8 @@ import numpy as np
 
 from anonpipe.audience import Audience
 from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import Share, beyond_control, exact, weighted_share
-from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure
+from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure, there
 from anonpipe.types import FloatArray, IntArray
 
 SEVERAL = 4  # Columns of a predicate on several
@@ -176,28 +175,22 @@ class SinglingOut:
 
     attack: Share  # Share of the attacks that single out one record of the original, with its 95 % interval
     control: Share  # The same of a record that was held out, in an original in which it had been in another's place
-    # risk, low, high: what (attack - control) / (1 - control) is, and its 95 % interval
-    risk: float
-    low: float
-    high: float
+    risk: Share  # (attack - control) / (1 - control), with its 95 % interval
     attacks: int  # Predicates that single out a released record
-    # rows, held: records of the original, and held out
-    rows: int
-    held: int
 
-    def measurement(self, name: str) -> Measurement:
+    def measurement(self, name: str, met: PredicateMatches) -> Measurement:
         """What the release gives away, of predicates on `one` or on `several` columns."""
         few = f" Fewer than {FEWEST} are found: those wanting count as failed." if self.attacks < FEWEST else ""
+        note = (
+            f"Of {self.attacks} predicates that one released record alone meets {100 * self.attack.value:.1f} % "
+            f"are met by one record of the original alone, and by one of the {met.held} held out in an original's "
+            f"place {100 * self.control.value:.1f} %: chance alone leads to as much as 37 %.{few}"
+        )
+        parts = (("members", self.attack.value), ("hold-out", self.control.value))
+        value, *ends = self.risk
+        interval = (ends[0], ends[1])
         return _FIGURES[name].measured(
-            self.risk,
-            self.attacks,
-            self.rows,
-            interval=(self.low, self.high),
-            baseline=0.0,
-            note=f"Of {self.attacks} predicates that one released record alone meets {100 * self.attack.value:.1f} % "
-            f"are met by one record of the original alone, and by one of the {self.held} held out in an original's "
-            f"place {100 * self.control.value:.1f} %: chance alone leads to as much as 37 %.{few}",
-            parts=(("members", self.attack.value), ("hold-out", self.control.value)),
+            value, self.attacks, met.rows, interval=interval, baseline=0.0, note=note, parts=parts
         )
 
 
@@ -221,11 +214,6 @@ def singling_out(met: PredicateMatches) -> SinglingOut:
 
     *The interval.* One predicate is taken of each released record, the first: what singles out the same outlier is
     nearly one attack. Those that single out the same person count together, in the control by Fay and Feuer's interval.
-
-    References
-    ----------
-    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055; Cohen & Nissim (2020),
-    doi:10.1073/pnas.1914598117.
     """
     from scipy.stats import hypergeom
 
@@ -241,8 +229,7 @@ def singling_out(met: PredicateMatches) -> SinglingOut:
     persons = np.unique(met.controls.rows[alone], return_inverse=True)[1].reshape(-1)
     of_person = np.bincount(persons, weights).astype(np.float64)  # of none numpy counts in whole numbers
     control = weighted_share(of_person, n / m, attacks).at_most((1.0 - 1.0 / n) ** (n - 1))
-    risk, low, high = beyond_control(attack, control)
-    return SinglingOut(attack, control, risk, low, high, len(chosen), n, m)
+    return SinglingOut(attack, control, Share(*beyond_control(attack, control)), len(chosen))
 
 
 def _one_of_each(met: PredicateMatches) -> IntArray:
@@ -259,11 +246,8 @@ def _clustered(counts: IntArray, trials: int) -> Share:
     return Share(total / trials, *exact(total / each, trials / each))
 
 
-def _of_release(data: AttackData) -> Measured | Reason:
-    singled = data.singled
-    if isinstance(singled, Reason):
-        return singled
-    return [singling_out(met).measurement(name) for name, met in singled.items()]
+def _of_release(data: AttackData) -> Measured:
+    return [singling_out(met).measurement(name, met) for name, met in there(data.singled).items()]
 
 
 MEASURE = RiskMeasure(

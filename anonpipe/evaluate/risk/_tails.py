@@ -1,7 +1,7 @@
 """Attack: the largest and the smallest values of a column, and who is far from everyone, are recognised.
 
-A share over all records hides them: they lie alone, a group takes its own values and no others from
-near by, and what stands out before stands out after. So they are counted by themselves.
+A share over all records hides them: they lie alone, a group takes its own values and no others from near by, and what
+stands out before stands out after. So they are counted by themselves.
 """
 
 from __future__ import annotations
@@ -66,29 +66,22 @@ class TailLinkage:
         """Of each share that has records: in one column or more, and in all columns together."""
         found = []
         for tail in self.tails:
-            columns, together = FIGURES[tail.share]
-            if tail.any_column[1]:
-                parts = tuple((name, hits / count) for name, hits, count in tail.columns if count)
-                found.append(self._measured(columns, tail.any_column, tail.led[0], parts))
-            if tail.together[1]:
-                found.append(self._measured(together, tail.together, tail.led[1], ()))
+            parts = tuple((name, hits / count) for name, hits, count in tail.columns if count)
+            sides = zip(FIGURES[tail.share], (tail.any_column, tail.together), tail.led, (parts, ()), strict=True)
+            for figure, (hits, count), led, named in sides:
+                if not count:
+                    continue
+                note = (
+                    f"{count} such records among {self.records} that were looked for by all columns; where a record is "
+                    f"led to its group of n, it counts 1/n. {100 * led:.1f} % of them are led to their own group or "
+                    f"record, of all records {100 * self.led:.1f} %."
+                )
+                interval = (None, None) if self.records >= self.of else wilson(hits, count)
+                share, baseline = hits / count, self.everyone
+                found.append(
+                    figure.measured(share, count, self.of, interval=interval, baseline=baseline, note=note, parts=named)
+                )
         return tuple(found)
-
-    def _measured(
-        self, figure: Figure, counts: tuple[float, int], led: float, parts: tuple[tuple[str, float], ...]
-    ) -> Measurement:
-        hits, count = counts
-        return figure.measured(
-            hits / count,
-            count,
-            self.of,
-            interval=(None, None) if self.records >= self.of else wilson(hits, count),
-            baseline=self.everyone,
-            note=f"{count} such records among {self.records} that were looked for by all columns; where a record is "
-            f"led to its group of n, it counts 1/n. {100 * led:.1f} % of them are led to their own group or record, of "
-            f"all records {100 * self.led:.1f} %.",
-            parts=parts,
-        )
 
 
 def tail_linkage(

@@ -1,15 +1,14 @@
 """Columns of a table as formulas and conditions take them: what a column is follows from its type, as for a recipient.
 
-For measures the job says what a column is; they take numbers, days and codes
-that both tables share (`_tables`). A model of a recipient knows nothing of the
-job, and codes each table by the levels that the original has.
+For measures the job says what a column is; they take numbers, days and codes that both tables share (`_tables`). A
+model of a recipient knows nothing of the job, and codes each table by the levels that the original has.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ from anonpipe.evaluate.utility._formula import (
     condition_of,
     environment,
     evaluate,
-    factor_columns,
     factors_of,
     most_columns,
     patsy_module,
@@ -88,10 +86,8 @@ def coded(part: pd.DataFrame, levels: Mapping[str, pd.Index[Any]]) -> pd.DataFra
     new = {}
     for name, categories in levels.items():
         column = None
-        try:
+        with suppress(Exception):  # values that cannot be compared
             column = part[name].astype("category").cat.remove_unused_categories()
-        except Exception:  # values that cannot be compared
-            pass
         if column is None or not column.cat.categories.isin(categories).all():
             raise recoded(name)
         new[name] = column.cat.set_categories(categories)
@@ -126,10 +122,8 @@ def condition(part: pd.DataFrame, analysis: Analysis, what: str) -> FloatArray:
     named = [name for name in part.columns if name in columns_in(tree)]
     complete = part[named].notna().all(axis=1).to_numpy()
     is_met = None
-    try:
+    with suppress(Exception):  # values that cannot be compared; the library's text quotes them
         is_met = evaluate(tree, part[complete])
-    except Exception:  # values that cannot be compared; the library's text quotes them
-        pass
     if is_met is None:
         raise JobError(
             f"analysis {analysis.name!r}: {text!r} is no condition on these columns; compare columns with values of "
@@ -192,16 +186,16 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> FormulaCoding:
     codes = factors_of(analysis)
     names = [str(name) for name in original.columns]
     columns = columns_used(analysis, names)
-    predicting = factor_columns(analysis, codes, names)
+    predicting = columns_used(analysis, names, conditions=False)
     _refuse_dates(original, analysis, predicting)
     part = met(plain(original, columns), analysis)
-    patsy, culprit, levels, sides = patsy_module(), None, {}, None
+    culprit, levels, sides = None, {}, None
     try:
         with _quiet():
             levels = {name: categories for name in predicting if (categories := _levels_of(part[name])) is not None}
             part = coded(part, levels)
             _refuse_too_wide(analysis, {name: len(categories) for name, categories in levels.items()})
-            sides = patsy.incr_dbuilders(analysis.formula, lambda: iter([part]), eval_env=environment())
+            sides = patsy_module().incr_dbuilders(analysis.formula, lambda: iter([part]), eval_env=environment())
     except JobError:
         raise
     except Exception:  # patsy quotes values, and functions of the formula may raise anything
@@ -217,7 +211,7 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> FormulaCoding:
 
 def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
     """The numbers of a table, coded as `learn` found."""
-    patsy, analysis = patsy_module(), coding.analysis
+    analysis = coding.analysis
     if missing := [name for name in coding.columns if list(frame.columns).count(name) != 1]:
         raise JobError(
             f"analysis {analysis.name!r} needs the column {', '.join(missing)} once in every table that is compared; "
@@ -229,7 +223,9 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
     used, culprit, matrices = coded(part[usable].reset_index(drop=True), coding.levels), None, None
     try:
         with _quiet():
-            matrices = patsy.build_design_matrices(coding.sides, used, NA_action="drop", return_type="dataframe")
+            matrices = patsy_module().build_design_matrices(
+                coding.sides, used, NA_action="drop", return_type="dataframe"
+            )
     except Exception:
         culprit = _failing_term(used, coding.sides)
     if matrices is None:

@@ -79,10 +79,9 @@ def total_variation(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
 def hellinger_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
     """Hellinger distance of two columns of codes: √(1 - Σ √(p q)) of the shares p and q, 0 to 1.
 
-    It lies between the square of the total variation distance and itself, to a
-    factor: H² <= TV <= √2 H. Unlike that it weighs what becomes of rare
-    categories: one of share p that is lost makes it √p, and TV p. Gomatam, Karr &
-    Sanil (2005), Data swapping as a decision problem, J. Off. Stat. 21:635-655.
+    It lies between the square of the total variation distance and itself, to a factor: H² <= TV <= √2 H. Unlike that it
+    weighs what becomes of rare categories: one of share p that is lost makes it √p, and TV p. Gomatam, Karr & Sanil
+    (2005), Data swapping as a decision problem, J. Off. Stat. 21:635-655.
 
     Examples
     --------
@@ -123,20 +122,18 @@ _KS = Figure(
     Audience.STEWARD,
     undefined=NO_NUMBERS,
 )
-_WASSERSTEIN = Figure(
-    "distance.wasserstein",
-    "How far values must move to give the same distribution (Wasserstein)",
-    "sd",
-    "Vallender (1974), Theory Probab. Appl. 18:784-786",
-    Audience.STEWARD,
-    undefined=NO_NUMBERS,
+_WASSERSTEIN = replace(
+    _KS,
+    key="distance.wasserstein",
+    title="How far values must move to give the same distribution (Wasserstein)",
+    unit="sd",
+    source="Vallender (1974), Theory Probab. Appl. 18:784-786",
 )
-_VARIATION = Figure(
-    "distance.variation",
-    "Records in another category (total variation)",
-    "share",
-    "half the sum of the differences of the shares",
-    Audience.STEWARD,
+_VARIATION = replace(
+    _KS,
+    key="distance.variation",
+    title="Records in another category (total variation)",
+    source="half the sum of the differences of the shares",
     undefined="there is no categorical column",
 )
 _HELLINGER = Figure(
@@ -176,11 +173,7 @@ COLUMN_DISTANCES = UtilityMeasure((_KS, _WASSERSTEIN, _VARIATION, _HELLINGER), _
 # --- Nulls: their shares by column, and which columns are null together -----------------------------------------------
 
 _NULL_SHARES = Figure(
-    "missing.shares",
-    "Change of the null shares",
-    "share",
-    "difference of the shares, by column",
-    Audience.STEWARD,
+    "missing.shares", "Change of the null shares", "share", "difference of the shares, by column", Audience.STEWARD
 )
 _NULL_PAIRS = Figure(
     "missing.pairs",
@@ -219,9 +212,8 @@ Side = tuple[FloatArray, FloatArray]
 def subgroup_changes(original: Side, released: Side, least: int) -> list[tuple[FloatArray, FloatArray]]:
     """Change of the mean of each number in every category with `least` original values or more, shapes (n_categories,).
 
-    First in standard deviations of the whole column, then in standard errors of
-    the category's mean. NaN where the original has none (a constant column or
-    category), infinite where the release has no such value. For two independent
+    First in standard deviations of the whole column, then in standard errors of the category's mean. NaN where the
+    original has none (a constant column or category), infinite where the release has no such value. For two independent
     samples of equal size the second is √2 · √(2/π) = 1.13 on average.
 
     Examples
@@ -242,28 +234,22 @@ def subgroup_changes(original: Side, released: Side, least: int) -> list[tuple[F
     for at, values in enumerate(original[1].T):
         kept, used = counts[:, at] >= least, values[~(np.isnan(original[0]) | np.isnan(values))]
         whole = 0.0 if len(used) == 0 or (used == used[0]).all() else float(used.std(ddof=1))
-        scales = (np.full(np.count_nonzero(kept), whole), errors[kept, at])
-        deviations, in_errors = (_in_units(change[kept, at], scale) for scale in scales)
+        scales = np.full(np.count_nonzero(kept), whole), errors[kept, at]
+        deviations, in_errors = (
+            np.divide(change[kept, at], scale, out=np.full(len(scale), np.nan), where=scale > 0) for scale in scales
+        )
         changes.append((deviations, in_errors))
     return changes
-
-
-def _in_units(change: FloatArray, scale: FloatArray) -> FloatArray:
-    out = np.full(len(change), np.nan)
-    np.divide(change, scale, out=out, where=scale > 0)
-    return out
 
 
 def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int, share: float = 0.05) -> FloatArray:
     """Change of the mass beyond the original's outer quantiles, and of how far it reaches beyond them, shape (2, 2).
 
-    Rows: below, above. Columns: the size of the change of the share of records
-    strictly beyond the quantile, and that of the mean excess over it (Davison &
-    Smith 1990, J. R. Stat. Soc. B 52:393-442), in standard deviations of the
-    original. NaN for tails of fewer than `least` original records, as every figure
-    of them tells of a few persons; infinite for an excess where the release has no
-    record there. Ties at a quantile lie inside, so that a tail may hold less than
-    `share`; the release is compared with what it does hold.
+    Rows: below, above. Columns: the size of the change of the share of records strictly beyond the quantile, and that
+    of the mean excess over it (Davison & Smith 1990, J. R. Stat. Soc. B 52:393-442), in standard deviations of the
+    original. NaN for tails of fewer than `least` original records, as every figure of them tells of a few persons;
+    infinite for an excess where the release has no record there. Ties at a quantile lie inside, so that a tail may hold
+    less than `share`; the release is compared with what it does hold.
 
     Examples
     --------
@@ -289,35 +275,27 @@ def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int
     return changes
 
 
-_GROUPS_SD, _GROUPS_ERRORS = (
-    Figure(
-        f"subgroups.{key}",
-        f"Change of the means inside categories, in {unit}",
-        short,
-        "mean of |difference|",
-        Audience.STEWARD,
-        undefined=NO_MIX,
-    )
-    for key, unit, short in (
-        ("sd", "standard deviations", "sd"),
-        ("standard_errors", "standard errors", "standard errors"),
-    )
+_GROUPS_SD = Figure(
+    "subgroups.sd",
+    "Change of the means inside categories, in standard deviations",
+    "sd",
+    "mean of |difference|",
+    Audience.STEWARD,
+    undefined=NO_MIX,
 )
-_TAILS = tuple(
-    Figure(
-        key,
-        title,
-        unit,
-        "Davison & Smith (1990), J. R. Stat. Soc. B 52:393-442 (mean excess)",
-        Audience.STEWARD,
-        note="Strictly beyond the original's 5 % and 95 % quantiles.",
-        undefined=NO_NUMBERS,
-    )
-    for key, title, unit in (
-        ("tails.mass", "Change of the share of values in the outer 5 % on each side", "share"),
-        ("tails.excess", "Change of how far the outer 5 % on each side reach", "sd"),
-    )
+_IN_ERRORS = "Change of the means inside categories, in standard errors"
+_GROUPS_ERRORS = replace(_GROUPS_SD, key="subgroups.standard_errors", title=_IN_ERRORS, unit="standard errors")
+_MASS = Figure(
+    "tails.mass",
+    "Change of the share of values in the outer 5 % on each side",
+    "share",
+    "Davison & Smith (1990), J. R. Stat. Soc. B 52:393-442 (mean excess)",
+    Audience.STEWARD,
+    note="Strictly beyond the original's 5 % and 95 % quantiles.",
+    undefined=NO_NUMBERS,
 )
+_REACH = "Change of how far the outer 5 % on each side reach"
+_TAILS = (_MASS, replace(_MASS, key="tails.excess", title=_REACH, unit="sd"))
 
 
 def _subgroups_and_tails(tables: TypedTables) -> list[Measurement]:
@@ -333,17 +311,11 @@ def _subgroups_and_tails(tables: TypedTables) -> list[Measurement]:
         if lost := sum(int(np.isinf(both[at]).sum()) for _, _, both in pairs):
             note += f" {lost} means of the original have no record in the release, and are not in the figure."
         measurements.append(mean_of_terms(figure, terms, tables.rows, note if terms else ""))
-    tails = [
-        (number.name, tail_changes(*number.known, least=enough))
-        for number in tables.numbers
-        if min(map(len, number.known))
-    ]
+    known = [number for number in tables.numbers if min(map(len, number.known))]
+    tails = [(number.name, tail_changes(*number.known, least=enough)) for number in known]
     for at, figure in enumerate(_TAILS):
-        terms = [
-            (f"{name}, {side}", float(changes[place, at]))
-            for name, changes in tails
-            for place, side in enumerate(("below", "above"))
-        ]
+        ends = [(name, end, changes) for name, changes in tails for end in enumerate(("below", "above"))]
+        terms = [(f"{name}, {side}", float(changes[place, at])) for name, (place, side), changes in ends]
         measurements.append(mean_of_terms(figure, terms, tables.rows))
     return measurements
 

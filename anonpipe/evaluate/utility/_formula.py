@@ -1,9 +1,8 @@
 """What recipients may write in a formula or condition: a short list, and nothing else is ever evaluated.
 
-Formulas come from recipients and are fitted by the steward, who has the
-original rows. Python's syntax tree of every piece is held against the list
-before a row is read: no attribute, no subscript, no call but those listed, and
-bounds on length, depth, exponents and the number of terms.
+Formulas come from recipients and are fitted by the steward, who has the original rows. Python's syntax tree of every
+piece is held against the list before a row is read: no attribute, no subscript, no call but those listed, and bounds on
+length, depth, exponents and the number of terms.
 """
 
 from __future__ import annotations
@@ -12,8 +11,10 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, reduce
+from importlib import import_module
 from math import comb, isfinite, prod
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -36,12 +37,8 @@ _SPLINES = {
     "cc": ("df", "knots", "lower_bound", "upper_bound", "constraints"),
 }
 
-_MOST_CHARACTERS = 4_000
-_MOST_TERMS = 500
-_DEEPEST = 100
-_LARGEST_POWER = 10
-_WIDEST_SPLINE = 50
-_MOST_LISTED = 1_000
+_MOST_CHARACTERS, _MOST_TERMS, _MOST_LISTED = 4_000, 500, 1_000
+_DEEPEST, _LARGEST_POWER, _WIDEST_SPLINE = 100, 10, 50
 
 _IN_FORMULAS = (
     "columns (those that are no words as Q('their name')), numbers, + - * / : ** between terms, in I(...) also "
@@ -112,23 +109,17 @@ def columns_in(tree: ast.expr) -> set[str]:
 
 def _columns_calculated(tree: ast.expr) -> set[str]:
     """Columns that arithmetic or a function is applied to: text times a number would be repeated text."""
-    if isinstance(tree, ast.BinOp) and not isinstance(tree.op, _BITWISE):
+    is_calculated = isinstance(tree, ast.BinOp) and not isinstance(tree.op, _BITWISE)
+    if is_calculated or (isinstance(tree, ast.Call) and _called(tree) != "Q"):
         return columns_in(tree)
-    if isinstance(tree, ast.Call) and _called(tree) != "Q":
-        return columns_in(tree)
-    columns = set[str]()
-    for child in ast.iter_child_nodes(tree):
-        if isinstance(child, ast.expr):
-            columns |= _columns_calculated(child)
-    return columns
+    children = (child for child in ast.iter_child_nodes(tree) if isinstance(child, ast.expr))
+    return set[str]().union(*map(_columns_calculated, children))
 
 
 def most_columns(tree: ast.expr, categories: Mapping[str, int]) -> int:
     """The most columns of numbers that a factor can become, given the categories of each column that has some."""
-    if isinstance(tree, ast.Call):
-        name = _called(tree)
-        if name in _SPLINES or name == "te":
-            return _width(tree)
+    if isinstance(tree, ast.Call) and _called(tree) in (*_SPLINES, "te"):
+        return _width(tree)
     return prod(categories.get(name, 1) for name in columns_in(tree))
 
 
@@ -378,19 +369,10 @@ _CONDITION = _Rules(_IN_CONDITIONS, True, _OF_BOTH)
 # --- Conditions on columns, evaluated piece by piece: nothing of the text is ever run as Python -----------------------
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv},
+    **{ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow},
+    **{ast.Eq: operator.eq, ast.NotEq: operator.ne},
+    **{ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge},
 }
 
 
@@ -463,16 +445,13 @@ def _truth(value: Any) -> BoolArray:
 
 
 # --- What a recipient's analysis is, and the names in it --------------------------------------------------------------
-# Formulas are patsy's. Its maintainers only keep it working, and send all who
-# can go to formulaic, so formulaic 1.2.2 was tried on all that `_permitted`
-# allows. It gives the same columns, those of released tables with the original's
-# knots and scales too, and wide interactions of categories fifteen times faster.
-# But it has no `te`, divides by n - 1 in `scale`, orders terms and names
-# coefficients differently, so that figures of two releases would not be
-# comparable - and it evaluates code in functions of a module, with all of
-# Python's built-in functions at hand, where patsy has an object whose
-# evaluation can be replaced (`_sealed`). Formulas come from anybody: that second
-# wall stays. statsmodels needs patsy as well.
+# Formulas are patsy's. Its maintainers only keep it working, and send all who can go to formulaic, so formulaic 1.2.2
+# was tried on all that `_permitted` allows. It gives the same columns, those of released tables with the original's
+# knots and scales too, and wide interactions of categories fifteen times faster. But it has no `te`, divides by n - 1
+# in `scale`, orders terms and names coefficients differently, so that figures of two releases would not be comparable -
+# and it evaluates code in functions of a module, with all of Python's built-in functions at hand, where patsy has an
+# object whose evaluation can be replaced (`_sealed`). Formulas come from anybody: that second wall stays. statsmodels
+# needs patsy as well.
 
 Model = Literal["linear", "logistic", "cox"]
 
@@ -483,10 +462,9 @@ class Analysis:
 
     Notes
     -----
-    A condition is not met where a column that it names is null. Formula and
-    conditions hold columns, numbers, texts, operators and a few functions,
-    and nothing else: they are checked before any is evaluated, so that they
-    may come from anybody.
+    A condition is not met where a column that it names is null. Formula and conditions hold columns, numbers, texts,
+    operators and a few functions, and nothing else: they are checked before any is evaluated, so that they may come
+    from anybody.
 
     Examples
     --------
@@ -523,15 +501,17 @@ class NoFitError(AnonpipeError):
     """These records do not allow the model; the text tells why, without their values."""
 
 
+def library(name: str, what: str) -> Any:
+    """A library or a module of it, imported where it is needed."""
+    package = name.partition(".")[0]
+    with suppress(ImportError):
+        return import_module(name)
+    raise JobError(f"{what} by {package}, which is not installed; install it with: pip install {package}")
+
+
 def patsy_module() -> Any:
     """The formula library."""
-    try:
-        import patsy
-    except ImportError:
-        pass
-    else:
-        return patsy
-    raise JobError("formulas are read by patsy, which is not installed; install it with: pip install patsy")
+    return library("patsy", "formulas are read")
 
 
 def environment() -> Any:
@@ -543,10 +523,8 @@ def environment() -> Any:
 @cache
 def _sealed() -> Any:
     """Patsy's evaluation without the built-in functions, which Python otherwise adds to every evaluation."""
-    patsy = patsy_module()
+    base: Any = patsy_module().EvalEnvironment
     from patsy.eval import VarLookupDict
-
-    base: Any = patsy.EvalEnvironment
 
     class Sealed(base):  # type: ignore[misc]
         def eval(self, expr: str, source_name: str = "<formula>", inner_namespace: Any = None) -> Any:
@@ -562,29 +540,27 @@ def _sealed() -> Any:
 @cache
 def factors_of(analysis: Analysis) -> tuple[str, ...]:
     """The parts of the formula that are evaluated, as code, the response first; all of it is permitted."""
-    description = _described(analysis)
+    description, problem = _described(analysis), ""
     if description is None:
-        problem: str | None = "is no formula"
+        problem = "is no formula"
     elif len(description.lhs_termlist) != 1 or len(description.lhs_termlist[0].factors) != 1:
         problem = "needs one response"
     elif not any(term.factors for term in description.rhs_termlist):
         problem = "has no predictor"
-    elif analysis.model == "cox" and all(term.factors for term in description.rhs_termlist):
+    if problem:
+        raise JobError(
+            f"analysis {analysis.name!r}: {analysis.formula!r} {problem}; write response ~ predictor + predictor"
+        )
+    if analysis.model == "cox" and all(term.factors for term in description.rhs_termlist):
         raise JobError(
             f"analysis {analysis.name!r}: a cox model has no intercept that {analysis.formula!r} could take out; "
             "leave out - 1 or 0 +"
         )
-    else:
-        problem = None
-    if problem is not None:
-        raise JobError(
-            f"analysis {analysis.name!r}: {analysis.formula!r} {problem}; write response ~ predictor + predictor"
-        )
-    codes = [factor.code for term in [*description.lhs_termlist, *description.rhs_termlist] for factor in term.factors]
-    codes = list(dict.fromkeys(codes))
+    terms = [*description.lhs_termlist, *description.rhs_termlist]
+    codes = tuple(dict.fromkeys(factor.code for term in terms for factor in term.factors))
     for code in codes:
         _permitted(analysis, "formula", read_factor, code)
-    return tuple(codes)
+    return codes
 
 
 def _described(analysis: Analysis) -> Any:
@@ -632,11 +608,6 @@ def check_analysis(analysis: Analysis) -> None:
 def _conditions_of(analysis: Analysis) -> tuple[tuple[str, str], ...]:
     """`event` and `subset` with their texts, where given."""
     return tuple((what, text) for what in ("event", "subset") if (text := getattr(analysis, what)) is not None)
-
-
-def factor_columns(analysis: Analysis, codes: Iterable[str], columns: Sequence[str]) -> tuple[str, ...]:
-    """Columns that factors of the formula name, in the table's order."""
-    return _known(analysis, set[str]().union(*(columns_in(read_factor(code)) for code in codes)), columns)
 
 
 def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = True) -> tuple[str, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from scipy.linalg import qr, solve_triangular
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._design import INTERCEPT, Design, FormulaCoding, apply, learn
-from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError
+from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError, library
 from anonpipe.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -26,9 +27,8 @@ _SIGNIFICANT = 0.05  # p below which a coefficient is significant; intervals are
 class Estimate:
     """A coefficient: its value, the ends of its 95 % interval, and p of the test that it is 0.
 
-    Intervals are of Student's distribution for linear models, and of the
-    normal one (Wald) for logistic and Cox models, whose values are logarithms
-    of odds and hazard ratios.
+    Intervals are of Student's distribution for linear models, and of the normal one (Wald) for logistic and Cox models,
+    whose values are logarithms of odds and hazard ratios.
     """
 
     value: float
@@ -46,8 +46,10 @@ class Estimate:
 class ModelFit:
     """A model of one table."""
 
-    rows: int  # Records that it was fitted to; 0 where there is no fit
-    left_out: int  # Records of the subset with a null in a column that it needs
+    # rows, left_out: records that it was fitted to, 0 where there is no fit, and those of the subset with a null in a
+    # column that it needs
+    rows: int
+    left_out: int
     # By name of the coefficient; None for one that the records do not determine (a category without records, a constant
     # column, columns that add up). Names hold categories of the original.
     estimates: Mapping[str, Estimate | None]
@@ -91,8 +93,7 @@ class CoefficientChange:
     def overlap(self) -> float:
         """What the two intervals share, as the mean of its parts of either; 0 where they are apart or one is lost.
 
-        J of Karr et al. (2006). An interval without width counts as wholly
-        shared where it lies in the other.
+        J of Karr et al. (2006). An interval without width counts as wholly shared where it lies in the other.
         """
         if self.released is None:
             return 0.0
@@ -107,14 +108,15 @@ class CoefficientChange:
 class CoefficientShares:
     """How many of the coefficients changed; intercepts are not among them."""
 
-    # coefficients, significant: coefficients of the originals, and those of them that are significant
+    # coefficients, significant: of the originals, and those of them that are significant
     coefficients: int
     significant: int
-    # changed_significance, outside: shares of the coefficients, 0 to 1; NaN where there are none
+    # Shares of the coefficients (of direction: of the significant ones) and mean overlap of intervals; NaN where there
+    # are none
     changed_significance: float
-    changed_direction: float  # Share of the significant ones; NaN where there are none
+    changed_direction: float
     outside: float
-    overlap: float  # Mean of the overlaps of intervals, 0 to 1
+    overlap: float
     lost: int  # Coefficients that the release does not determine; in the shares they count as changed
 
 
@@ -149,28 +151,23 @@ class FittedModel:
             after = ModelFit(0, 0, {}, "the original has no fit to compare with")
         else:
             after = _fit(self.coding, released, "released")
-        changes = (
-            CoefficientChange(name, before, after.estimates.get(name))
-            for name, before in self.fit.estimates.items()
-            if before is not None
-        )
-        return ModelComparison(self.analysis, self.fit, after, tuple(changes))
+        known = ((name, before) for name, before in self.fit.estimates.items() if before is not None)
+        changes = tuple(CoefficientChange(name, before, after.estimates.get(name)) for name, before in known)
+        return ModelComparison(self.analysis, self.fit, after, changes)
 
 
 def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[FittedModel, ...]:
     """Fit the recipient's models to the original once, so that any number of releases can be compared with it.
 
-    A release is coded as the original is: with its levels, knots and scales. So
-    equal names mean the same, and a level that the release has lost is seen as
-    such. A model that has no fit says why in its `ModelFit` and does not stop the others.
-    No error quotes values of the data.
+    A release is coded as the original is: with its levels, knots and scales. So equal names mean the same, and a level
+    that the release has lost is seen as such. A model that has no fit says why in its `ModelFit` and does not stop the
+    others. No error quotes values of the data.
 
     References
     ----------
-    Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45,
-    doi:10.1016/j.jbi.2014.01.001, section 3, metrics. Karr, Kohnen, Oganian,
-    Reiter and Sanil (2006), Am. Stat. 60:224-232,
-    doi:10.1198/000313006X124640 (overlap).
+    Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3,
+    metrics. Karr, Kohnen, Oganian, Reiter and Sanil (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640
+    (overlap).
 
     Examples
     --------
@@ -193,25 +190,25 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
 def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
     """How many of the coefficients of several models changed, each coefficient counting the same.
 
-    Gal et al. count coefficients outside of the interval over all coefficients in
-    their list of measures, and over significant ones in their requirements; the
-    first is done here. They do not say whether intercepts count: here they do not.
+    Gal et al. count coefficients outside of the interval over all coefficients in their list of measures, and over
+    significant ones in their requirements; the first is done here. They do not say whether intercepts count: here they
+    do not.
     """
     changes = [change for comparison in comparisons for change in comparison.coefficients if change.name != INTERCEPT]
     significant = [change for change in changes if change.original.significant]
+
+    def mean(what: str, some: Sequence[CoefficientChange]) -> float:
+        return float(np.mean([getattr(change, what) for change in some])) if some else float("nan")
+
     return CoefficientShares(
-        coefficients=len(changes),
-        significant=len(significant),
-        changed_significance=_mean([change.changed_significance for change in changes]),
-        changed_direction=_mean([change.changed_direction for change in significant]),
-        outside=_mean([change.outside for change in changes]),
-        overlap=_mean([change.overlap for change in changes]),
+        len(changes),
+        len(significant),
+        mean("changed_significance", changes),
+        mean("changed_direction", significant),
+        mean("outside", changes),
+        mean("overlap", changes),
         lost=sum(change.released is None for change in changes),
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else float("nan")
 
 
 def _fit_original(original: pd.DataFrame, analysis: Analysis) -> FittedModel:
@@ -249,8 +246,7 @@ def _estimates(names: Sequence[str], solution: Solution) -> dict[str, Estimate |
 
 # --- Cox's model of survival times, with Efron's terms for ties -------------------------------------------------------
 
-_MOST_STEPS = 50
-_MOST_HALVINGS = 40
+_MOST_STEPS, _MOST_HALVINGS = 50, 40
 
 # Log-likelihood that a further step could gain; in standard errors a distance of 1e-4, of which a step leaves 1e-8
 _REACHED = 1e-8
@@ -282,23 +278,19 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
 
     Notes
     -----
-    The logarithm of the partial likelihood is concave, so that steps that are
-    halved until it grows reach its maximum from anywhere. Whole Newton steps,
-    as statsmodels takes them, overshoot where few records carry a large
-    hazard. Where no maximum exists - some direction orders every event before
-    all records that are still at risk, such as a category without events - it
-    grows towards a limit, and steps gain less and less while they move on as
-    far. Only that is reported as monotone, after the direction was checked
-    against the order of the records.
+    The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum
+    from anywhere. Whole Newton steps, as statsmodels takes them, overshoot where few records carry a large hazard.
+    Where no maximum exists - some direction orders every event before all records that are still at risk, such as a
+    category without events - it grows towards a limit, and steps gain less and less while they move on as far. Only
+    that is reported as monotone, after the direction was checked against the order of the records.
 
-    One step costs O(rows * columns²) and as much memory as the predictors
-    twice; statsmodels takes the distinct times of events one by one.
+    One step costs O(rows * columns²) and as much memory as the predictors twice; statsmodels takes the distinct times
+    of events one by one.
 
     References
     ----------
-    Cox (1972), J. R. Stat. Soc. B 34:187-220. Efron (1977), J. Am. Stat.
-    Assoc. 72:557-565, doi:10.1080/01621459.1977.10480613 (ties). Bryson and
-    Johnson (1981), Technometrics 23:381-383,
+    Cox (1972), J. R. Stat. Soc. B 34:187-220. Efron (1977), J. Am. Stat. Assoc. 72:557-565,
+    doi:10.1080/01621459.1977.10480613 (ties). Bryson and Johnson (1981), Technometrics 23:381-383,
     doi:10.1080/00401706.1981.10487683 (monotone likelihood).
     """
     risks = _Risks.of(times, events, columns)
@@ -314,7 +306,8 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
         values, here, grown = _onward(risks, values, step, here)
         if not grown:
             return CoxFit(values, _inverse(information), here, taken, None, gain < np.sqrt(_REACHED))
-    return CoxFit(values, _inverse(risks.derivatives(values)[1]), here, _MOST_STEPS, _monotone(risks, step), False)
+    monotone = step if risks.orders(step) else None
+    return CoxFit(values, _inverse(risks.derivatives(values)[1]), here, _MOST_STEPS, monotone, False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,7 +377,7 @@ class _Risks:
     def _denominators(self, hazards: FloatArray) -> tuple[FloatArray, int]:
         """Of each event the hazards at risk, less what Efron takes for gone; and the number of event times."""
         n_times = int(self.tie[-1]) + 1
-        at_risk = _from_the_end(_binned(self.last, hazards, n_times))
+        at_risk = _binned(self.last, hazards, n_times)[::-1].cumsum()[::-1]
         dead = _binned(self.last, hazards * self.died, n_times)
         return at_risk[self.tie] - self.gone * dead[self.tie], n_times
 
@@ -393,17 +386,13 @@ class _Risks:
         at_risk, dead = np.empty((2, n_times, self.columns.shape[1]))
         for place, column in enumerate(self.columns.T):
             weighted = hazards * column
-            at_risk[:, place] = _from_the_end(_binned(self.last, weighted, n_times))
+            at_risk[:, place] = _binned(self.last, weighted, n_times)[::-1].cumsum()[::-1]
             dead[:, place] = _binned(self.last, weighted * self.died, n_times)
         return at_risk, dead
 
 
 def _binned(places: IntArray, weights: FloatArray, n_places: int) -> FloatArray:
     return np.bincount(places, weights, minlength=n_places).astype(np.float64, copy=False)
-
-
-def _from_the_end(sums: FloatArray) -> FloatArray:
-    return np.cumsum(sums[::-1])[::-1]
 
 
 def _onward(risks: _Risks, values: FloatArray, step: FloatArray, here: float) -> tuple[FloatArray, float, bool]:
@@ -420,15 +409,11 @@ def _finished(risks: _Risks, values: FloatArray, step: FloatArray, taken: int) -
     """The last step, unless it leads on for ever."""
     monotone = None
     if float(np.abs(risks.columns @ step).max()) > _STILL_MOVING:
-        monotone = _monotone(risks, step)
+        monotone = step if risks.orders(step) else None
     else:
         values = values + step
     covariance = _inverse(risks.derivatives(values)[1])
     return CoxFit(values, covariance, risks.likelihood(values), taken, monotone, monotone is None)
-
-
-def _monotone(risks: _Risks, step: FloatArray) -> FloatArray | None:
-    return step if risks.orders(step) else None
 
 
 def _inverse(information: FloatArray) -> FloatArray:
@@ -444,8 +429,7 @@ _LARGE = 10.0  # A logistic coefficient, times its predictor's root mean square,
 _MOVING = 0.05  # Part of the largest change that a coefficient has in a direction to infinity, to be named
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
+class Solution(NamedTuple):
     """A fitted model."""
 
     # coefficients, errors: estimates and standard errors, shape (n_coefficients,); NaN for a coefficient that the
@@ -553,25 +537,16 @@ def _cox(times: FloatArray, events: npt.NDArray[np.bool_], basis: _Basis, terms:
 
 def _fitted(model: Model, response: FloatArray, columns: FloatArray) -> tuple[Any, bool]:
     """What statsmodels found, None where it gave up, and whether it reached the maximum."""
-    try:
-        from statsmodels.discrete.discrete_model import Logit
-        from statsmodels.regression.linear_model import OLS
-    except ImportError:
-        Logit = OLS = None
-    if OLS is None:
-        raise JobError(
-            "models are fitted by statsmodels, which is not installed; install it with: pip install statsmodels"
-        )
+    logit = library("statsmodels.discrete.discrete_model", "models are fitted").Logit
+    ordinary = library("statsmodels.regression.linear_model", "models are fitted").OLS
     fitted = None
     with warnings.catch_warnings(record=True) as warned, np.errstate(all="ignore"):
         warnings.simplefilter("always")
-        try:
+        with contextlib.suppress(Exception):  # what the library says may quote values
             if model == "linear":
-                fitted = OLS(response, columns).fit()
+                fitted = ordinary(response, columns).fit()
             else:
-                fitted = Logit(response, columns).fit(method="newton", maxiter=_MOST_STEPS, disp=False)
-        except Exception:  # what the library says may quote values
-            fitted = None
+                fitted = logit(response, columns).fit(method="newton", maxiter=_MOST_STEPS, disp=False)
     failures = ("ConvergenceWarning", "PerfectSeparationWarning", "HessianInversionWarning")
     return fitted, not any(item.category.__name__ in failures for item in warned)
 

@@ -68,24 +68,16 @@ def moment_changes(
 ) -> ChangeSummary:
     """Average relative change in per cent of the moments of one order: E[x_a x_b ... ] over every choice of columns.
 
-    The same column may be chosen more than once: of five columns there are 35
-    moments of the third order and 70 of the fourth. With `central` each table's
-    own means are taken off first. Moments smaller than `least` times the product
-    of the root mean squares of their columns are left out. Shapes: (n_rows,
-    width) and (n_released, width).
+    The same column may be chosen more than once: of five columns there are 35 moments of the third order and 70 of the
+    fourth. With `central` each table's own means are taken off first. Moments smaller than `least` times the product of
+    the root mean squares of their columns are left out. Shapes: (n_rows, width) and (n_released, width).
 
     Notes
     -----
-    The paper speaks of "the third and fourth order moments" and leaves open
-    whether about zero or about the means; its section 4 is on central ones.
-    On its THYROID columns normal synthetic records change raw moments much
-    less than central ones, third central moments of the normal distribution
-    being zero: its printed 17 % and 33.7 % can only be raw moments, and so
-    raw ones are the default. They depend on where zero lies.
-
-    References
-    ----------
-    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81, section 5, Table 3.
+    The paper speaks of "the third and fourth order moments" and leaves open whether about zero or about the means; its
+    section 4 is on central ones. On its THYROID columns normal synthetic records change raw moments much less than
+    central ones, third central moments of the normal distribution being zero: its printed 17 % and 33.7 % can only be
+    raw moments, and so raw ones are the default. They depend on where zero lies.
 
     Examples
     --------
@@ -118,8 +110,8 @@ def moment_changes(
 def moments(table: FloatArray, order: int) -> FloatArray:
     """Raw moments of every choice of `order` columns with repetition, in lexicographic order.
 
-    They are entries of one matrix product, that of the products of half of
-    the columns with those of the other half, summed over pieces of the rows.
+    They are entries of one matrix product, that of the products of half of the columns with those of the other half,
+    summed over pieces of the rows.
     """
     n, width = table.shape
     half = order // 2
@@ -208,11 +200,10 @@ MOMENT_CHANGES = UtilityMeasure(_HIGHER, _higher_moments, without_interval=_HIGH
 def abim(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEAST) -> ChangeSummary:
     """Average absolute bias in mean, in per cent: 100 · |ȳ_j - x̄_j| / |x̄_j| over the columns.
 
-    Columns whose mean is smaller than `least` standard deviations are left out, as
-    the ratio says nothing there; 0 leaves out means of 0 only, which is the
-    published form: Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 14. The
-    figure depends on where zero lies: of z-scores there is none, of years of birth
-    it is always small. Shapes: (n_rows, width) and (n_released, width).
+    Columns whose mean is smaller than `least` standard deviations are left out, as the ratio says nothing there; 0
+    leaves out means of 0 only, which is the published form: Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 14. The
+    figure depends on where zero lies: of z-scores there is none, of years of birth it is always small. Shapes: (n_rows,
+    width) and (n_released, width).
 
     Examples
     --------
@@ -263,14 +254,10 @@ _MEANS, _SUMS, _MEDIANS, _ABIM, _ABISD = (
 def _basic_statistics(tables: TypedTables) -> list[Measurement]:
     """Means, sums and medians of every number; ABIM and ABISD of Li & Sarkar.
 
-    Nulls are left out of means, medians and deviations. A sum counts them as
-    nothing, and is taken per record of its table, so that tables of different
-    lengths compare: it notices values lost to nulls, and the mean does not.
+    Nulls are left out of means, medians and deviations. A sum counts them as nothing, and is taken per record of its
+    table, so that tables of different lengths compare: it notices values lost to nulls, and the mean does not.
 
-    References
-    ----------
-    Gal et al. (2014): "basic statistics (average, sum, median) should not
-    differ significantly"; Li & Sarkar (2013), eq. 14 and 15.
+    Gal et al. (2014): "basic statistics (average, sum, median) should not differ significantly".
     """
 
     def sums(old: FloatArray, new: FloatArray) -> float:

@@ -97,29 +97,29 @@ def contingency_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> fl
     return float(np.abs(shares[0] - shares[1]).sum() / 2)
 
 
-_LASKO = "Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section IV"
-_ONE_NUMBER = "there are not two columns of numbers or dates"
-
-_RELATIVE = Figure(
-    "bias.correlations",
-    "Relative change of the correlations (ABICO)",
-    "%",
-    "Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 16",
+_PLAIN = Figure(
+    "pairs.correlation",
+    "Change of the correlations",
+    "",
+    "Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section IV",
     Audience.STEWARD,
+    undefined="there are not two columns of numbers or dates",
+)
+_BY_RANK = replace(_PLAIN, key="pairs.rank_correlation", title="Change of the rank correlations")
+_RELATIVE = replace(
+    _PLAIN,
+    key="bias.correlations",
+    title="Relative change of the correlations (ABICO)",
+    unit="%",
+    source="Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 16",
     note=f"Pairs with an original correlation below {LEAST:g} are left out; a few near zero decide the mean: "
     "read the median.",
-    undefined=_ONE_NUMBER,
 )
-_PLAIN = Figure("pairs.correlation", "Change of the correlations", "", _LASKO, Audience.STEWARD, undefined=_ONE_NUMBER)
-_BY_RANK = Figure(
-    "pairs.rank_correlation", "Change of the rank correlations", "", _LASKO, Audience.STEWARD, undefined=_ONE_NUMBER
-)
-_RATIO = Figure(
-    "pairs.correlation_ratio",
-    "Change of how categories and numbers go together (correlation ratio)",
-    "",
-    "Fisher (1925), Statistical Methods for Research Workers, section 45",
-    Audience.STEWARD,
+_RATIO = replace(
+    _PLAIN,
+    key="pairs.correlation_ratio",
+    title="Change of how categories and numbers go together (correlation ratio)",
+    source="Fisher (1925), Statistical Methods for Research Workers, section 45",
     undefined=NO_MIX,
 )
 _CONTINGENCY = Figure(
@@ -138,16 +138,12 @@ def _pair_trends(tables: TypedTables) -> list[Measurement]:
     sides = tables.number_arrays() if names else (np.empty((0, 0)),) * 2
     plain = [pairwise_correlations(side) for side in sides]
     by_rank = [pairwise_correlations(ranked(side)) for side in sides]
-    mixed = [
-        (
-            f"{category.name} x {number.name}",
-            _change(correlation_ratio(category.old, number.old), correlation_ratio(category.new, number.new)),
-        )
-        for category, number in product(tables.categories, tables.numbers)
-    ]
-    crossed = [
-        (f"{left.name} x {right.name}", _contingency(left, right)) for left, right in combinations(tables.categories, 2)
-    ]
+    mixed = []
+    for category, number in product(tables.categories, tables.numbers):
+        before, after = correlation_ratio(category.old, number.old), correlation_ratio(category.new, number.new)
+        mixed.append((f"{category.name} x {number.name}", _change(before, after)))
+    pairs = combinations(tables.categories, 2)
+    crossed = [(f"{left.name} x {right.name}", _contingency(left, right)) for left, right in pairs]
     terms = {
         _RELATIVE: _pair_terms(names, *plain, relative=True),
         _PLAIN: _pair_terms(names, *plain),
@@ -195,22 +191,17 @@ _SMALLEST = 1e-9
 def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
     """Mean distance of a released value from the one that it replaces, in √2 standard deviations, by column.
 
-    NaN for columns that are constant in the original, or have no record with a
-    value on both sides. Shapes: (n_rows, width) twice, NaN for nulls; result (width,).
+    NaN for columns that are constant in the original, or have no record with a value on both sides. Shapes: (n_rows,
+    width) twice, NaN for nulls; result (width,).
 
     Notes
     -----
-    Of one name, three figures are in use: the mean over all cells, published
-    as IL1s, which is here; their sum, which sdcMicro's ``dUtility(method =
-    "IL1s")`` gives in its later versions, that is records times columns times
-    this; and its "IL1", of relative differences, which has no value where the
-    original is zero. √2 s is the spread of a difference of two values that
-    have nothing to do with each other: 2 / √π / √2 = 0.80 is what shuffling a
-    normal column comes to.
+    Of one name, three figures are in use: the mean over all cells, published as IL1s, which is here; their sum, which
+    sdcMicro's ``dUtility(method = "IL1s")`` gives in its later versions, that is records times columns times this; and
+    its "IL1", of relative differences, which has no value where the original is zero. √2 s is the spread of a
+    difference of two values that have nothing to do with each other: 2 / √π / √2 = 0.80 is what shuffling a normal
+    column comes to.
 
-    References
-    ----------
-    Mateo-Sanz, Sebé & Domingo-Ferrer (2004), doi:10.1007/978-3-540-25955-8_16;
     Templ & Meindl (2008), LNCS 5262:113-126; sdcMicro, dUtility.
 
     Examples
@@ -222,12 +213,9 @@ def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
     if old.ndim != 2 or old.shape != new.shape:
         raise InputError(f"tables of shapes {old.shape} and {new.shape} cannot be paired; give equal ones")
     distances = np.full(old.shape[1], np.nan)
-    for place in range(old.shape[1]):
-        values = old[~np.isnan(old[:, place]), place]
-        moved = np.abs(new[:, place] - old[:, place])
-        moved = moved[~np.isnan(moved)]
-        varies = len(values) > 1 and bool((values != values[0]).any())
-        spread = float(values.std(ddof=1)) if varies else 0.0
+    for place, (before, after) in enumerate(zip(old.T, new.T, strict=True)):
+        values, moved = (side[~np.isnan(side)] for side in (before, np.abs(after - before)))
+        spread = float(values.std(ddof=1)) if len(values) > 1 and (values != values[0]).any() else 0.0
         if len(moved) and spread > 0:  # 0 also of differences so small that their squares vanish
             distances[place] = moved.mean() / (math.sqrt(2) * spread)
     return distances
@@ -236,12 +224,10 @@ def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
 def eigenvalue_change(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
     """Sum of the relative changes of the eigenvalues of the correlation matrix, in descending order: Σ |e' - e| / e.
 
-    Columns that are constant in either table, or have a pair without a
-    correlation, are left out, as are eigenvalues below 1e-9; NaN where no column is
-    left. Each table is standardised by its own means and deviations, as sdcMicro
-    does (``dUtility(method = "eigen")``; Templ & Meindl 2008, LNCS 5262:113-126).
-    The figure sees neither location nor scale, nor a rotation that keeps the
-    eigenvalues. It grows with the number of columns.
+    Columns that are constant in either table, or have a pair without a correlation, are left out, as are eigenvalues
+    below 1e-9; NaN where no column is left. Each table is standardised by its own means and deviations, as sdcMicro
+    does (``dUtility(method = "eigen")``; Templ & Meindl 2008, LNCS 5262:113-126). The figure sees neither location nor
+    scale, nor a rotation that keeps the eigenvalues. It grows with the number of columns.
 
     Examples
     --------
@@ -295,12 +281,8 @@ def _losses(tables: TypedTables) -> list[Measurement]:
     note = f"Not defined: {'no numbers vary on both sides' if names else NO_NUMBERS}."
     return [
         mean_of_terms(_IL1S if tables.paired else _IL1S_UNPAIRED, terms, tables.rows),
-        _EIGENVALUES.measured(
-            change,
-            tables.rows,
-            note="" if math.isfinite(change) else note,
-            columns=len(names),  # of two it gives their correlation
-        ),
+        # of two columns it gives their correlation
+        _EIGENVALUES.measured(change, tables.rows, note="" if math.isfinite(change) else note, columns=len(names)),
     ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +22,6 @@ from anonpipe.evaluate.utility._survival import (
 )
 from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    pass
 
 _MOST_BINS = 40
 
@@ -67,7 +63,6 @@ class Binning:
 class Distribution:
     """Counts of one column by bin or category."""
 
-    # name, kind: of the column
     name: str
     kind: Kind
     # Numbers and dates (days since 1970-01-01): one more than bins, a bin being [edge, next edge); the first and the
@@ -99,18 +94,20 @@ class Distribution:
         note: str,
     ) -> Distribution:
         """Original counts as they are shown; shapes: counts (2, n_bins), records and nulls (2,)."""
-        original_nulls = int(nulls[0])
+        before, after = counts.tolist()
+        (all_before, all_after), (nulls_before, nulls_after) = records.tolist(), nulls.tolist()
+        hidden = 0 < nulls_before < binning.least
         return cls(
-            name=name,
-            kind=kind,
-            edges=edges,
-            labels=labels,
-            original=tuple(binning.shown_count(int(count)) for count in counts[0]),
-            released=tuple(int(count) for count in counts[1]),
-            original_records=binning.shown_count(int(records[0])),
-            released_records=int(records[1]),
-            original_nulls=None if 0 < original_nulls < binning.least else binning.shown_count(original_nulls),
-            released_nulls=int(nulls[1]),
+            name,
+            kind,
+            edges,
+            labels,
+            original=tuple(map(binning.shown_count, before)),
+            released=tuple(after),
+            original_records=binning.shown_count(all_before),
+            released_records=all_after,
+            original_nulls=None if hidden else binning.shown_count(nulls_before),
+            released_nulls=nulls_after,
             note=note,
         )
 
@@ -120,9 +117,8 @@ def distributions(tables: TypedTables, binning: Binning) -> tuple[Distribution, 
 
     Notes
     -----
-    Edges are multiples of a round step, never values of the data, and no version shows extremes: outer
-    bins begin near the 1 % and 99 % quantiles. Bins differ in width once
-    joined: draw counts per width.
+    Edges are multiples of a round step, never values of the data, and no version shows extremes: outer bins begin near
+    the 1 % and 99 % quantiles. Bins differ in width once joined: draw counts per width.
 
     Examples
     --------
@@ -233,15 +229,12 @@ def _by_category(
         other = other + counts[:, shown.pop()]
     if kind in (Kind.ORDINAL, Kind.BINARY):
         shown.sort()
-    labels = tuple(_label(levels[place]) for place in shown)
+    # of a code that is a whole number without the point that the table's type may add
+    named = (levels[place] for place in shown)
+    labels = tuple(f"{one:.0f}" if isinstance(one, float) and one.is_integer() else str(one) for one in named)
     if other.any() and (join or binning.enough(other)):
         return (*labels, _OTHER), np.column_stack([counts[:, shown], other])
     return labels, counts[:, shown]
-
-
-def _label(level: object) -> str:
-    """A category as text; of a code that is a whole number without the point that the table's type may add."""
-    return f"{level:.0f}" if isinstance(level, float) and level.is_integer() else str(level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,13 +304,11 @@ def survival_pictures(
 
     Notes
     -----
-    A curve of the original at every event would tell the time of each; here
-    it is shown at round times only, between any two of which k events or more lie, and
-    after the last of them k events or more.
+    A curve of the original at every event would tell the time of each; here it is shown at round times only, between
+    any two of which k events or more lie, and after the last of them k events or more.
 
-    A group is drawn where it has 10 k original records and k events. Those of a column
-    that are not drawn (nulls are one) have as many together, or one more is left out: all
-    records less those that are drawn would tell of them.
+    A group is drawn where it has 10 k original records and k events. Those of a column that are not drawn (nulls are
+    one) have as many together, or one more is left out: all records less those that are drawn would tell of them.
 
     Examples
     --------
@@ -341,10 +332,9 @@ def _picture(tables: TypedTables, endpoint: Endpoint, binning: Binning) -> Survi
         drawn = range(len(labels)) if not column else _not_by_difference(old, groups, len(labels), tables.least)
         for at in drawn:
             sides = _part(old, groups == at), _part(new, others == at)
-            panel = _panel(column, labels[at] if column else "", *sides, binning, whole)
-            if panel is not None:
-                panels.append(panel)
-    return SurvivalPicture(endpoint, tuple(panels[: _MOST_PANELS + 1]), max(0, len(panels) - _MOST_PANELS - 1))
+            panels.append(_panel(column, labels[at] if column else "", *sides, binning, whole))
+    kept = [panel for panel in panels if panel is not None]
+    return SurvivalPicture(endpoint, tuple(kept[: _MOST_PANELS + 1]), max(0, len(kept) - _MOST_PANELS - 1))
 
 
 def _not_by_difference(old: Followed, groups: IntArray, count: int, least: int) -> list[int]:
@@ -381,14 +371,8 @@ def _panel(
     shares = _alive_before(old, times)
     grain = binning.rounded / len(old.times)
     shown = np.clip(np.rint(shares / grain) * grain, 0.0, 1.0) if binning.rounded > 1 else shares
-    return SurvivalPanel(
-        column,
-        group,
-        tuple(times.tolist()),
-        tuple(shown.tolist()),
-        tuple(_alive_before(new, times).tolist()),
-        binning.shown_count(len(old.times)),
-    )
+    at, before, after = (tuple(points.tolist()) for points in (times, shown, _alive_before(new, times)))
+    return SurvivalPanel(column, group, at, before, after, binning.shown_count(len(old.times)))
 
 
 def _alive_before(side: Followed, times: FloatArray) -> FloatArray:

@@ -1,56 +1,49 @@
 """What chance makes of differences of two tables: the same differences between random halves of the original.
 
-Derivation. Let D be a difference of two samples of a and b records of one
-population: the largest difference of two distribution functions, half the sum
-of the differences of two shares, the difference of two correlations or of two
-survival curves. Each is a norm of the difference of two empirical measures (or
-of a smooth function of them), so that D / sqrt(1/a + 1/b) has the same limiting
-distribution whatever a and b are (van der Vaart & Wellner 1996, section 3.7;
-for the distribution functions Smirnov 1948). Two halves of n records, drawn
-without replacement, are F1 and F2 = 2F - F1, so that F1 - F2 = 2 (F1 - F), and
-the variance of a share in F1 is p(1 - p) / (n / 2) · (n / 2) / (n - 1): that of
-F1 - F2 is p(1 - p) · 4 / (n - 1), which is that of independent samples of n / 2
-and n / 2 but for n / (n - 1). A difference between halves of h1 and h2 records
-is therefore inflated (here: deflated, as both tables are larger than the halves) by
+Derivation. Let D be a difference of two samples of a and b records of one population: the largest difference of two
+distribution functions, half the sum of the differences of two shares, the difference of two correlations or of two
+survival curves. Each is a norm of the difference of two empirical measures (or of a smooth function of them), so that D
+/ sqrt(1/a + 1/b) has the same limiting distribution whatever a and b are (van der Vaart & Wellner 1996, section 3.7;
+for the distribution functions Smirnov 1948). Two halves of n records, drawn without replacement, are F1 and F2 = 2F -
+F1, so that F1 - F2 = 2 (F1 - F), and the variance of a share in F1 is p(1 - p) / (n / 2) · (n / 2) / (n - 1): that of
+F1 - F2 is p(1 - p) · 4 / (n - 1), which is that of independent samples of n / 2 and n / 2 but for n / (n - 1). A
+difference between halves of h1 and h2 records is therefore inflated (here: deflated, as both tables are larger than the
+halves) by
 
     sqrt((1/a + 1/b) / (1/h1 + 1/h2))
 
-to the tables compared. The law is one for large counts: categories that
-fewer than a handful of records hold are counted as one (`pooled`).
+to the tables compared. The law is one for large counts: categories that fewer than a handful of records hold are
+counted as one (`pooled`).
 
-A release that is another sample of the population is as far from the original
-as that. One that is made from the original itself has its own draws only, half of
-that variance, and one that keeps distributions exactly has none.
+A release that is another sample of the population is as far from the original as that. One that is made from the
+original itself has its own draws only, half of that variance, and one that keeps distributions exactly has none.
 
-One figure for many differences. Each is divided by its own root mean square over the
-splits; the largest quotient T is what is judged. Over the splits (each divided by the root
-mean square of the others, as the release is) its square has a mean and a standard deviation.
-All these differences have tails like exp(-x²) or lighter ones (normal variables, suprema of
-Gaussian processes: Borell's inequality), so that squares have exponential tails, and the
-largest of several is near Gumbel's law. The limit of T² is
+One figure for many differences. Each is divided by its own root mean square over the splits; the largest quotient T is
+what is judged. Over the splits (each divided by the root mean square of the others, as the release is) its square has a
+mean and a standard deviation. All these differences have tails like exp(-x²) or lighter ones (normal variables, suprema
+of Gaussian processes: Borell's inequality), so that squares have exponential tails, and the largest of several is near
+Gumbel's law. The limit of T² is
 
     mean + sd · sqrt(6) / pi · (-ln(-ln(1 - _CHANCE)) - 0.5772)
 
-and the figure is T over the root of it. Another sample of the population is above 1 once in
-1,600 (three correlations) to 5,000 times (twenty distribution functions), with the upper end
-of its interval once in 400 to 900; of a single difference, whose square has one degree of
-freedom, once in 550 and 220. Of releases with half that variance none in 30,000 is, of a single
-difference one. (Counted with the laws of each, 30,000 times; the tests repeat a part.) In tables
-these laws are mixed, those of two categories having the longest tails: of 300 second samples of
-2,000 records the upper end was above 1 of four (columns), one (pairs) and four (survival curves). Of 360
-releases with normal scores (150 to 3,000 records) it was at most 0.50 of columns and 0.40 of curves
-(`python -m tests.benchmarks.beside_chance`).
+and the figure is T over the root of it. Another sample of the population is above 1 once in 1,600 (three correlations)
+to 5,000 times (twenty distribution functions), with the upper end of its interval once in 400 to 900; of a single
+difference, whose square has one degree of freedom, once in 550 and 220. Of releases with half that variance none in
+30,000 is, of a single difference one. (Counted with the laws of each, 30,000 times; the tests repeat a part.) In tables
+these laws are mixed, those of two categories having the longest tails: of 300 second samples of 2,000 records the upper
+end was above 1 of four (columns), one (pairs) and four (survival curves). Of 360 releases with normal scores (150 to
+3,000 records) it was at most 0.50 of columns and 0.40 of curves (`python -m tests.benchmarks.beside_chance`).
 
-With S splits the limit of T² has the variance sd² / S · (1 + 1.14 c + c²·(5.4 - 1) / 4), c
-being the factor of sd, 1.14 and 5.4 Gumbel's skewness and kurtosis (delta method for mean and
-standard deviation), which gives the figure its interval.
+With S splits the limit of T² has the variance sd² / S · (1 + 1.14 c + c²·(5.4 - 1) / 4), c being the factor of sd, 1.14
+and 5.4 Gumbel's skewness and kurtosis (delta method for mean and standard deviation), which gives the figure its
+interval.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -203,11 +196,7 @@ def _similarity(
 
 
 def ratio_measured(
-    figure: Figure,
-    ratio: SplitHalfRatio,
-    names: Sequence[tuple[str, ...]],
-    records: int,
-    undefined: str | None = None,
+    figure: Figure, ratio: SplitHalfRatio, names: Sequence[tuple[str, ...]], records: int, undefined: str | None = None
 ) -> Measurement:
     """The largest ratio as a figure, of which up to 1 is what chance makes; `names` are the columns of each."""
     defined = int(np.isfinite(ratio.each).sum() + np.isinf(ratio.each).sum())
@@ -244,20 +233,6 @@ def ratio_figure(key: str, title: str, *, note: str = "", undefined: str = "") -
     )
 
 
-def _similarity_figure(key: str, title: str, metric: str, *, note: str = "", undefined: str) -> Figure:
-    return Figure(
-        key,
-        title,
-        "share",
-        f"sdmetrics, {metric}",
-        Audience.SEVERAL,
-        better="higher",
-        baseline_is="another sample of the population, from halves of the original",
-        note=note,
-        undefined=undefined,
-    )
-
-
 def _quotients(differences: FloatArray, chance: FloatArray) -> FloatArray:
     """Differences in units of chance: 0 for none, infinite where chance makes none."""
     quotients = np.where(differences > 0, np.inf, 0.0)
@@ -269,10 +244,14 @@ def _quotients(differences: FloatArray, chance: FloatArray) -> FloatArray:
 
 _NO_VALUES = "there is no column with values, or there are fewer than 4 records"
 
-_SIMILAR_COLUMNS = _similarity_figure(
+_SIMILAR_COLUMNS = Figure(
     "shapes.similarity",
     "Similarity of the columns' distributions (1 less Kolmogorov-Smirnov distance or total variation)",
-    "Column Shapes: mean of KSComplement and TVComplement",
+    "share",
+    "sdmetrics, Column Shapes: mean of KSComplement and TVComplement",
+    Audience.SEVERAL,
+    better="higher",
+    baseline_is="another sample of the population, from halves of the original",
     note="Mean over columns; nulls are left out.",
     undefined=_NO_VALUES,
 )
@@ -284,9 +263,8 @@ _WORST_COLUMN = ratio_figure(
 def _column_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
     """Similarity of the columns as sdmetrics has it, and the column furthest from the original relative to chance.
 
-    Kolmogorov-Smirnov distance of numbers and dates, total variation of
-    categories, nulls left out; on at most 20,000 records of either table. For the
-    ratio to chance, categories of fewer than k original records count as one.
+    Kolmogorov-Smirnov distance of numbers and dates, total variation of categories, nulls left out; on at most 20,000
+    records of either table. For the ratio to chance, categories of fewer than k original records count as one.
     """
     part = tables.sample(MOST_ROWS, rng)
     columns = [places_of(column) for column in part.columns]
@@ -327,10 +305,12 @@ MOST_TABLES = 200  # Cross tables that are counted; of more columns a keyed choi
 
 _NO_PAIR = "there are not two columns that vary, or there are fewer than 4 records"
 
-_SIMILAR_PAIRS = _similarity_figure(
-    "pairs.similarity",
-    "Similarity of pairs of columns (correlations, cross tables)",
-    "Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity",
+_SIMILAR_PAIRS = replace(
+    _SIMILAR_COLUMNS,
+    key="pairs.similarity",
+    title="Similarity of pairs of columns (correlations, cross tables)",
+    source="sdmetrics, Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity",
+    note="",
     undefined=_NO_PAIR,
 )
 _WORST_PAIR = ratio_figure(
@@ -344,13 +324,11 @@ _WORST_PAIR = ratio_figure(
 def _pair_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
     """Similarity of the pairs as sdmetrics has it, and the pair furthest from the original relative to chance.
 
-    Two numbers: 1 - |difference of their correlations| / 2. Others: 1 less the
-    total variation of their cross tables, a number in ten bins of equal width,
-    nulls a category of their own. On at most 20,000 records of either table and
-    200 cross tables. For the ratio to chance, cells of fewer than k original records count
-    as one, and a number is its place among the original's (`grades`): of a column
-    with long tails the ordinary correlation has no law that two halves would
-    show, as a few records make it up, and the gate on covariances holds it.
+    Two numbers: 1 - |difference of their correlations| / 2. Others: 1 less the total variation of their cross tables, a
+    number in ten bins of equal width, nulls a category of their own. On at most 20,000 records of either table and 200
+    cross tables. For the ratio to chance, cells of fewer than k original records count as one, and a number is its
+    place among the original's (`grades`): of a column with long tails the ordinary correlation has no law that two
+    halves would show, as a few records make it up, and the gate on covariances holds it.
     """
     part = tables.sample(MOST_ROWS, rng)
     crossed = _chosen(part, rng)
@@ -362,24 +340,15 @@ def _pair_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurem
     differences = np.concatenate([plain / 2, [table.distance() for table in cells]])
     halves = [graded_halves, *(table.between_halves(splits.first)[:, None] for table in pooled)]
     ratio = split_half_ratio(
-        np.concatenate([graded, [table.distance() for table in pooled]]),
-        np.concatenate(halves, axis=1),
-        splits.scale,
+        np.concatenate([graded, [table.distance() for table in pooled]]), np.concatenate(halves, axis=1), splits.scale
     )
     chance = ratio.chance.copy()
     chance[: len(plain)] = split_half_ratio(plain, plain_halves, splits.scale).chance / 2
     names = [(left.name, right.name) for left, right in [*combinations(part.numbers, 2), *crossed]]
     records = min(part.rows, part.released)
+    note, width = f"Mean over {int(np.isfinite(differences).sum())} pairs.", len(part.columns)
     return [
-        _similarity(
-            _SIMILAR_PAIRS,
-            differences,
-            chance,
-            splits,
-            records=records,
-            columns=len(part.columns),
-            note=f"Mean over {int(np.isfinite(differences).sum())} pairs.",
-        ),
+        _similarity(_SIMILAR_PAIRS, differences, chance, splits, records=records, columns=width, note=note),
         ratio_measured(_WORST_PAIR, ratio, names, records),
     ]
 

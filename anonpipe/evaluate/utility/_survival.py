@@ -22,11 +22,7 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 @nb.njit(cache=True, nogil=True)
 def curves_apart(
-    times: FloatArray,
-    events: BoolArray,
-    sides: IntArray,
-    groups: IntArray,
-    last: FloatArray,
+    times: FloatArray, events: BoolArray, sides: IntArray, groups: IntArray, last: FloatArray
 ) -> FloatArray:
     """Largest difference of both curves up to each group's last time."""
     count, rows = len(last), len(times)
@@ -119,8 +115,8 @@ def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike) -> tuple[FloatArra
 def _survival_curves(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
     """Largest difference of a Kaplan-Meier curve, overall and of every group, and the furthest relative to chance.
 
-    For each endpoint: all records, and each value of each category that 10 k original
-    records and k events have; up to the time at which a tenth of the group (and k records) is at risk.
+    For each endpoint: all records, and each value of each category that 10 k original records and k events have; up to
+    the time at which a tenth of the group (and k records) is at risk.
     """
     part = tables.sample(MOST_ROWS, rng)
     splits = Splits.draw(part.rows, part.released, rng)
@@ -148,15 +144,10 @@ def _survival_curves(tables: TypedTables, rng: np.random.Generator) -> list[Meas
             f"Groups of {RECORDS_OF_K * part.least} records and {EVENTS_OF_K * part.least} events or more, up to the "
             "time at which a tenth of the group is at risk."
         )
-    parts = sorted(zip(titles, differences.tolist(), strict=True), key=lambda part: -part[1])
+    pairs = sorted(zip(titles, differences.tolist(), strict=True), key=lambda part: -part[1])
+    parts = tuple((title, one) for title, one in pairs if not math.isnan(one))[:MOST_PARTS]
     return [
-        _DIFFERENCE.measured(
-            value,
-            records,
-            baseline=baseline,
-            note=note,
-            parts=tuple((title, value) for title, value in parts if not math.isnan(value))[:MOST_PARTS],
-        ),
+        _DIFFERENCE.measured(value, records, baseline=baseline, note=note, parts=parts),
         ratio_measured(_WORST_CURVE, ratio, names, records, undefined),
     ]
 
@@ -166,11 +157,12 @@ def followed(tables: TypedTables, endpoint: Endpoint) -> tuple[Followed, Followe
     columns = {column.name: column for column in tables.columns}
     time, status = columns[endpoint.time], columns[endpoint.status]
     happened = _event_codes(status, endpoint.event)
-    sides = []
-    for times, codes in ((time.old, status.old), (time.new, status.new)):
+
+    def side(times: FloatArray, codes: FloatArray) -> Followed:
         complete = ~(np.isnan(times) | np.isnan(codes))
-        sides.append(Followed(np.where(complete, times, np.nan), np.isin(codes, happened) & complete))
-    return sides[0], sides[1]
+        return Followed(np.where(complete, times, np.nan), np.isin(codes, happened) & complete)
+
+    return side(time.old, status.old), side(time.new, status.new)
 
 
 def _event_codes(status: BothColumns, event: Sequence[Scalar]) -> list[float]:
@@ -200,14 +192,12 @@ def grouped(
         if column.name == endpoint.status:
             continue
         codes, new = (np.where(np.isnan(side), -1, side).astype(np.int64) for side in (column.old, column.new))
-        codes = np.where(old.known, codes, -1)
-        records, events = (
-            np.bincount(codes[which] + 1, minlength=len(column.levels) + 1)[1:] for which in (slice(None), old.events)
-        )
+        codes, size = np.where(old.known, codes, -1), len(column.levels) + 1
+        records, events = (np.bincount(some + 1, minlength=size)[1:] for some in (codes, codes[old.events]))
         kept = np.flatnonzero((records >= RECORDS_OF_K * tables.least) & (events >= max(1, EVENTS_OF_K * tables.least)))
         if not len(kept):
             continue
-        place = np.full(len(column.levels) + 1, -1)
+        place = np.full(size, -1)
         place[kept] = np.arange(len(kept))
         labels = tuple(str(column.levels[at]) for at in kept)
         groupings.append((column.name, labels, place[codes], place[new]))
@@ -215,13 +205,7 @@ def grouped(
 
 
 def _apart(
-    old: Followed,
-    new: Followed,
-    groups: IntArray,
-    others: IntArray,
-    count: int,
-    least: int,
-    splits: Splits,
+    old: Followed, new: Followed, groups: IntArray, others: IntArray, count: int, least: int, splits: Splits
 ) -> tuple[FloatArray, FloatArray]:
     """Differences of the curves of some groups, shape (n_groups,), and between halves, (n_splits, n_groups)."""
     last = _last_times(old.times, groups, count, least)

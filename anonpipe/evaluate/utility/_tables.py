@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -67,8 +68,7 @@ def spreads(table: FloatArray) -> FloatArray:
 
 
 # --- Two typed tables as arrays: numbers as they are, dates in days, categories as codes of one common list -----------
-# What a column is, the job says. Formulas, whose columns are what their types
-# say, are read by `_design`.
+# What a column is, the job says. Formulas, whose columns are what their types say, are read by `_design`.
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,17 +128,15 @@ class TypedTables:
         """One random half of the original as original, the other as release."""
         order = rng.permutation(self.rows)
         low, high = np.sort(order[: self.rows // 2]), np.sort(order[self.rows // 2 :])
-        columns = tuple(replace(column, old=column.old[low], new=column.old[high]) for column in self.columns)
-        return replace(self, columns=columns, rows=len(low), released=len(high), paired=False)
+        originals = tuple(replace(column, new=column.old) for column in self.columns)
+        return replace(replace(self, columns=originals).take(low, high), paired=False)
 
     def blocks(self, count: int, rng: np.random.Generator) -> list[TypedTables]:
         """Disjoint random parts of both tables, pairs kept together."""
         order = rng.permutation(self.rows)
         other = order if self.paired else rng.permutation(self.released)
         parts = zip(np.array_split(order, count), np.array_split(other, count), strict=True)
-        return [
-            self.take(old if self.paired else np.sort(old), new if self.paired else np.sort(new)) for old, new in parts
-        ]
+        return [self.take(old, new) if self.paired else self.take(np.sort(old), np.sort(new)) for old, new in parts]
 
     def sample(self, most: int, rng: np.random.Generator) -> TypedTables:
         """At most so many rows of either table, pairs kept together."""
@@ -150,12 +148,7 @@ class TypedTables:
 
 
 def typed_tables(
-    original: pd.DataFrame,
-    released: pd.DataFrame,
-    columns: Mapping[str, Kind],
-    *,
-    paired: bool = False,
-    least: int = 1,
+    original: pd.DataFrame, released: pd.DataFrame, columns: Mapping[str, Kind], *, paired: bool = False, least: int = 1
 ) -> TypedTables:
     """Columns of both tables as arrays."""
     if not columns:
@@ -182,10 +175,8 @@ def _column(name: str, kind: Kind, old: pd.Series[Any], new: pd.Series[Any]) -> 
     sides: list[FloatArray] = []
     for what, column in (("original", old), ("released", new)):
         values = None
-        try:
+        with suppress(TypeError, ValueError, OverflowError):  # its text quotes values
             values = _days(column) if kind is Kind.DATE else column.to_numpy(dtype=np.float64, na_value=np.nan)
-        except (TypeError, ValueError, OverflowError):  # its text quotes values
-            pass
         if values is None:
             raise InputError(f"column {name!r} of the {what} table does not hold values of kind {kind.value}")
         if np.isinf(values).any():
@@ -240,13 +231,11 @@ def _codes(old: pd.Series[Any], new: pd.Series[Any]) -> tuple[FloatArray, tuple[
 _MOST_LEVELS = 10
 
 
-@dataclass(frozen=True, eq=False)
-class Encoded:
+class Encoded(NamedTuple):
     """Both tables without nulls."""
 
-    # old, new: shapes (n_rows, width) and (n_released, width)
-    old: FloatArray
-    new: FloatArray
+    old: FloatArray  # Shape (n_rows, width)
+    new: FloatArray  # Shape (n_released, width)
     # Places of the columns that are codes: categories, nulls being one, and whether a number is null
     categories: tuple[int, ...]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, pairwise, product
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +37,13 @@ class Auc:
 def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
     """Area under the ROC curve of finite scores, with a 95 % interval that is symmetric on the logit scale.
 
-    The variance is DeLong's. Where it is 0 (scores without overlap, or all equal)
-    the interval is extended by 3 / n of the smaller group, the rule of three.
+    The variance is DeLong's. Where it is 0 (scores without overlap, or all equal) the interval is extended by 3 / n of
+    the smaller group, the rule of three.
 
     References
     ----------
-    DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44:837-845; by ranks as
-    in Sun & Xu (2014), IEEE Signal Processing Letters 21:1389-1393.
+    DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44:837-845; by ranks as in Sun & Xu (2014), IEEE Signal
+    Processing Letters 21:1389-1393.
 
     Examples
     --------
@@ -72,13 +73,11 @@ def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
 
 
 # --- Logistic regression of two outcomes to its maximum, on an orthonormal basis of the design ------------------------
-# scikit-learn and statsmodels were tried on this basis, with normal, heavy-tailed
-# and separated tables of 400 to 100,000 records. For the samples that are
-# measured nearly all of the time is that of the basis, in all libraries.
-# scikit-learn (`newton-cholesky`) stops with probabilities that are off by up to
-# 2e-6, and `lbfgs` by 0.7 for heavy tails; statsmodels agrees to 3e-10, takes a
-# third longer or more, and warns at every step of a separated table. Neither
-# tells quasi-separation, which a reader of the measure must know of.
+# scikit-learn and statsmodels were tried on this basis, with normal, heavy-tailed and separated tables of 400 to
+# 100,000 records. For the samples that are measured nearly all of the time is that of the basis, in all libraries.
+# scikit-learn (`newton-cholesky`) stops with probabilities that are off by up to 2e-6, and `lbfgs` by 0.7 for heavy
+# tails; statsmodels agrees to 3e-10, takes a third longer or more, and warns at every step of a separated table.
+# Neither tells quasi-separation, which a reader of the measure must know of.
 
 _RANK = 1e-9  # A column of the design is dependent where less than this share of its length is not in the others
 
@@ -93,17 +92,14 @@ _SHORTEST = 1e-6  # Steps are not halved below this share
 _MOST_PASSES = 100
 
 
-@dataclass(frozen=True, eq=False)
-class LogisticFit:
+class LogisticFit(NamedTuple):
     """Fitted probabilities."""
 
     probabilities: FloatArray  # Shape (n_rows,)
     rank: int  # Independent columns of the design, the constant included
-    # Whether the likelihood has no maximum, because the design tells some records of the two kinds apart without error.
-    # Coefficients then grow for ever and mean nothing; the probabilities have limits all the same, 0 and 1 for the
-    # separated records, and are given to about 1e-9.
+    # Whether the likelihood has no maximum, as some records are told apart without error. Coefficients then grow for
+    # ever; the probabilities have limits all the same, 0 and 1 for these records, and are given to about 1e-9.
     separated: bool
-    passes: int  # Newton steps taken
 
 
 def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
@@ -115,11 +111,11 @@ def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
     predictor = np.full(len(ones), np.log(ones.sum() / (~ones).sum()))
     chances = expit(predictor)
     loss = _loss(predictor, sign)
-    for passes in range(1, _MOST_PASSES + 1):
+    for _ in range(_MOST_PASSES):
         move = basis @ _newton(basis, ones - chances, chances * expit(-predictor))
         new = expit(predictor + move)
         if np.abs(new - chances).max() <= _SETTLED:
-            return LogisticFit(new, basis.shape[1], bool(np.abs(move).max() > _GROWING), passes)
+            return LogisticFit(new, basis.shape[1], bool(np.abs(move).max() > _GROWING))
         worst, part = loss + _ROUNDING * len(ones), 1.0
         while (loss := _loss(predictor + part * move, sign)) > worst and part > _SHORTEST:
             part /= 2
@@ -188,21 +184,6 @@ def interaction_terms(columns: Sequence[int], order: int, *, powers: Sequence[in
     )
 
 
-def _checked_terms(
-    terms: Sequence[Sequence[int]], width: int, categories: Sequence[int]
-) -> tuple[tuple[int, ...], ...]:
-    """The same terms, if each is a choice of columns that exist, and categories are in it once."""
-    checked = tuple(tuple(int(column) for column in term) for term in terms)
-    for term in checked:
-        if not term or not all(0 <= column < width for column in term):
-            raise JobError(f"a term names {len(term)} columns, not all known; give numbers from 0 to {width - 1}")
-        if any(term.count(column) > 1 for column in categories):
-            raise JobError("a term names a categorical column twice; name it once, as it has no powers")
-    if not checked:
-        raise JobError("no terms were given; give one or more, such as interaction_terms(range(width), 2)")
-    return checked
-
-
 def _column_codes(table: FloatArray, categories: Sequence[int]) -> list[FloatArray]:
     """For each column the numbers that stand for it: a z-score, or a dummy for each category but the commonest."""
     coded = []
@@ -251,105 +232,68 @@ _MOST_NUMBERS = 50_000_000  # Numbers in the regression's table (400 MB)
 class Propensity:
     """The propensity measure of a release."""
 
-    # U_p: mean squared difference of the fitted probability and the share of released records; 0 (nothing tells them
-    # apart) to c (1 - c), which is 1/4 for tables of equal size
+    # U_p: mean squared difference of the fitted probability and the share c of released records; 0 (nothing tells them
+    # apart) to c (1 - c), 1/4 for tables of equal size
     value: float
     scaled: float  # 2N · U_p, N being the records of both tables: what the authors print
-    # U_p to expect of records drawn again from the original's own distribution: (rank - 1) (1 - c)² c / N
+    # Of records drawn again from the original's own distribution: (rank - 1) (1 - c)² c / N
     expected: float
     # value / expected, the pMSE ratio: about 1 for such records, 2 for a second sample of the population, 0 for a copy;
     # NaN where no column varies
     ratio: float
     records: int  # N
     rank: int  # Independent columns of the regression, the constant included
-    dropped: int  # Columns of the regression that follow from the others, constant ones included, and that add nothing
-    # Whether some records are distinguished without error, so that the likelihood has no maximum. `value` is then its
-    # limit.
-    separated: bool
+    dropped: int  # Columns of the regression that follow from the others, constant ones included
+    separated: bool  # Whether some records are distinguished without error: `value` is then a limit
 
 
 def propensity(
     original: npt.ArrayLike,
     released: npt.ArrayLike,
+    terms: Sequence[Sequence[int]],
     *,
-    order: int = 3,
-    powers: bool = True,
     categories: Sequence[int] = (),
-    terms: Sequence[Sequence[int]] | None = None,
 ) -> Propensity:
     """Propensity score measure: both tables are stacked, and which is which is regressed on the columns.
 
-    `order` is the most columns in a product, 1 for main effects alone; with
-    `powers` a number may be in a product more than once, and a category (of
-    `categories`) never is. `terms` are the main effects and interactions
-    themselves, as `interaction_terms` gives them. Shapes: (n_rows, width) and
-    (n_released, width), finite.
+    `terms` are main effects and interactions of columns, as `interaction_terms` gives them, `categories` those of which
+    none has powers. Shapes: (n_rows, width) and (n_released, width), finite.
 
     Notes
     -----
-    *Equation 11* takes 1/2 off the fitted probability, for tables of equal
-    size. In general it is the share c of released records, with which it was
-    first published.
+    *Equation 11* takes 1/2 off the fitted probability, for tables of equal size. In general it is the share c of
+    released records, with which it was first published.
 
-    *N* is "the total number of records in the merged data set". Twice N in
-    the table of the authors is therefore four times the records of a table.
+    *N* is "the total number of records in the merged data set". Twice N in the table of the authors is therefore four
+    times the records of a table.
 
-    *"Interactions from first to the third order among all the variables"* may
-    mean products of up to three or of up to four columns, different ones or
-    with powers, and no reading gives all figures of their table. Without
-    powers a column that differs in its spread or skewness only is not
-    noticed: noise as in eq. 10 comes to 5 on the five THYROID columns, a fresh
-    draw from the original to 6, printed is 301. With powers, products of three
-    give local synthesis 28 for k = 60 and 78 for k = 200, printed 23 and 77,
-    and noise 22; products of four give 92, 143 and 297. So powers are on, and
-    `order` is the number of columns in a product.
+    *"Interactions from first to the third order"* of the authors have several readings, of which none gives all their
+    figures (`python -m tests.benchmarks.local_synthesis`). Without powers a column that differs in its spread or
+    skewness only is not noticed. A release with exact means and covariances has a value of 0 up to products of two.
 
-    *A release with exact means and covariances* has a value of 0 up to
-    `order` 2, whatever else it lost.
+    *Separation.* The likelihood is maximised without a penalty. Where records are distinguished without error it has no
+    maximum, but fitted probabilities still converge, and so does U_p; the iteration ends when they have, and
+    `separated` is set. Dependent columns are left out, which changes no probability; so scale and origin of a column do
+    not matter as long as the main effects of an interaction are terms too.
 
-    *Separation.* The likelihood is maximised without a penalty. Where records
-    are distinguished without error it has no maximum, but fitted probabilities
-    still converge, and so does U_p; the iteration ends when they have, and
-    `separated` is set. Dependent columns are left out, which changes no
-    probability; so scale and origin of a column do not matter as long as the
-    main effects of an interaction are terms too.
+    *The ratio.* With p̂ from a regression of the right size, N·U_p of two independent samples is χ² / 4 with rank - 1
+    degrees of freedom if c = 1/2. A release made from the original itself differs from it by its own sampling error
+    only, which is half of that variance: hence `expected`. A release that copies records, or keeps moments exactly, may
+    well stay below 1.
 
-    *The ratio.* With p̂ from a regression of the right size, N·U_p of two
-    independent samples is χ² / 4 with rank - 1 degrees of freedom if c = 1/2.
-    A release made from the original itself differs from it by its own
-    sampling error only, which is half of that variance: hence `expected`. A
-    release that copies records, or keeps moments exactly, may well stay
-    below 1.
-
-    Memory: the records of both tables times the columns of the regression,
-    three times.
-
-    References
-    ----------
-    Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81,
-    section 5, eq. 11; Woo, Reiter, Oganian & Karr (2009), Journal of Privacy
-    and Confidentiality 1(1):111-124; expectation: Snoke, Raab, Nowok, Dibben
-    & Slavkovic (2018), J. R. Stat. Soc. A 181:663-688, doi:10.1111/rssa.12358.
+    Memory: the records of both tables times the columns of the regression, three times.
 
     Examples
     --------
     >>> old = np.array([[0.0], [0.0], [0.0], [1.0]])
-    >>> found = propensity(old, 1 - old)
+    >>> found = propensity(old, 1 - old, [(0,)])
     >>> round(found.value, 9), round(found.scaled, 9), found.records
     (0.0625, 1.0, 8)
     """
     old, new = checked_tables(original, released, least_rows=1)
-    width = old.shape[1]
-    if any(not 0 <= column < width for column in categories):
-        raise JobError(f"categories name columns that do not exist; there are {width}, counted from 0")
-    if terms is None:
-        numbers = [column for column in range(width) if column not in categories]
-        chosen = interaction_terms(range(width), order, powers=numbers if powers else ())
-    else:
-        chosen = _checked_terms(terms, width, categories)
     both = np.concatenate([old, new])
     coded = _column_codes(both, categories)
-    total, wide = len(both), _numbers_of(chosen, coded)
+    total, wide = len(both), _numbers_of(terms, coded)
     if wide + 1 >= total:
         raise InputError(
             f"the terms come to {wide} columns for {total} records of both tables, which would all be told apart; "
@@ -361,12 +305,12 @@ def propensity(
             "give a lower order, fewer terms, or a sample of both tables"
         )
     ones = np.arange(total) >= len(old)
-    fit = fit_logistic(design(chosen, coded), ones)
+    fit = fit_logistic(design(terms, coded), ones)
     share = len(new) / total
     value = float(np.mean((fit.probabilities - share) ** 2))
     expected = (fit.rank - 1) * (1 - share) ** 2 * share / total
     return Propensity(
-        value=value,
+        value,
         scaled=2 * total * value,
         expected=expected,
         ratio=value / expected if expected > 0 else float("nan"),
@@ -384,11 +328,8 @@ def propensity(
 class TreePropensity:
     """The propensity measure with a tree."""
 
-    # pMSE: mean squared difference of the share of released records in the leaf of a record and that of all records; 0
-    # (nothing tells them apart) to c (1 - c), which is 1/4 for tables of equal size
-    value: float
-    # Its mean with the labels of the records permuted: what the tree finds where there is nothing to find
-    expected: float
+    value: float  # pMSE: as of `Propensity`, with the share of released records in a record's leaf
+    expected: float  # Its mean with the labels permuted: what the tree finds where there is nothing to find
     ratio: float  # value / expected; about 1 where nothing tells the tables apart. NaN where no column varies.
     # low, high: ends of the 95 % interval of the ratio that the number of permutations leaves; `high` is infinite where
     # even no chance finding is possible
@@ -409,27 +350,18 @@ def tree_propensity(
 ) -> TreePropensity:
     """Propensity score mean squared error by CART, against its expectation by permutation.
 
-    A tree has at most `most_leaves` leaves, the most useful splits first, of
-    `leaf` records or more. Codes of categories will do: two splits take out any
-    one. Shapes: (n_rows, width) and (n_released, width), finite.
+    A tree has at most `most_leaves` leaves, the most useful splits first, of `leaf` records or more. Codes of
+    categories will do: two splits take out any one. Shapes: (n_rows, width) and (n_released, width), finite.
 
     Notes
     -----
-    A tree finds what a logistic regression with interactions does not: gaps,
-    repeated values and cut-off tails. It also finds structure in noise, the
-    more the larger it is, and no formula says how much; so its size is
-    limited, and its ratio is to the same tree on permuted labels. A release
-    that repeats each value k times, as centroids do, is easily distinguished.
+    A tree finds what a logistic regression with interactions does not: gaps, repeated values and cut-off tails. It also
+    finds structure in noise, the more the larger it is, and no formula says how much; so its size is limited, and its
+    ratio is to the same tree on permuted labels. A release that repeats each value k times, as centroids do, is easily
+    distinguished.
 
-    Value and expectation are of the records that the tree was grown on, in
-    both cases, as published. The expectation holds for two independent samples:
-    a release made from these very records may have a ratio below 1, a copy 0.
-
-    References
-    ----------
-    Snoke, Raab, Nowok, Dibben & Slavkovic (2018), J. R. Stat. Soc. A
-    181:663-688, doi:10.1111/rssa.12358, section 3; trees: Breiman, Friedman,
-    Olshen & Stone (1984), Classification and Regression Trees.
+    Value and expectation are of the records that the tree was grown on, in both cases, as published. The expectation
+    holds for two independent samples: a release made from these very records may have a ratio below 1, a copy 0.
 
     Examples
     --------
@@ -497,26 +429,18 @@ def discriminator(
 ) -> Auc:
     """Area under the ROC curve of boosted trees on records that they have not seen: 0.5 is chance, 1 certainty.
 
-    `categories` are places of the columns that are codes from 0 to 249; there are
-    `rounds` trees, of at most 31 leaves each. With `paired`, row i of the release
-    replaces row i of the original, and both are in the same half: apart, a value
-    that the release keeps would be learned as the original's and judged as the
-    release's, and a copy would come out below chance. DeLong's interval takes the
-    judged records as independent. Shapes: (n_rows, width) and (n_released, width),
-    20 rows or more each, finite.
+    `categories` are places of the columns that are codes from 0 to 249; there are `rounds` trees, of at most 31 leaves
+    each. With `paired`, row i of the release replaces row i of the original, and both are in the same half: apart, a
+    value that the release keeps would be learned as the original's and judged as the release's, and a copy would come
+    out below chance. DeLong's interval takes the judged records as independent. Shapes: (n_rows, width) and
+    (n_released, width), 20 rows or more each, finite.
 
     Notes
     -----
     Below 0.5 is chance, or a value that is unique in either table.
 
-    The measure is of the release and of this classifier: a better one may
-    find more. Rounding, repeated records and values that cannot be are found
-    at once, though most analyses do not mind them.
-
-    References
-    ----------
-    Lopez-Paz & Oquab (2017), Revisiting classifier two-sample tests, ICLR;
-    gradient boosting: Friedman (2001), Ann. Stat. 29:1189-1232.
+    The measure is of the release and of this classifier: a better one may find more. Rounding, repeated records and
+    values that cannot be are found at once, though most analyses do not mind them.
 
     Examples
     --------
@@ -574,9 +498,6 @@ _CODING = (
     "Nulls at the mean, with a column that tells them; all but the ten most frequent categories of a column are one."
 )
 
-_SNOKE = "Snoke, Raab, Nowok, Dibben & Slavkovic (2018), doi:10.1111/rssa.12358"
-_PERMUTED = "the same tree with labels permuted"
-
 _LOGISTIC = Figure(
     "propensity.logistic",
     "How well a logistic regression tells released records from original ones (U_p)",
@@ -585,29 +506,23 @@ _LOGISTIC = Figure(
     Audience.SEVERAL,
     baseline_is="expected of records drawn again from the original",
 )
-_LOGISTIC_RATIO = Figure(
-    "propensity.logistic_ratio",
-    "How well a logistic regression tells released records from original ones, as a multiple of chance",
-    "",
-    _SNOKE,
-    Audience.SEVERAL,
+_LOGISTIC_RATIO = replace(
+    _LOGISTIC,
+    key="propensity.logistic_ratio",
+    title="How well a logistic regression tells released records from original ones, as a multiple of chance",
+    source="Snoke, Raab, Nowok, Dibben & Slavkovic (2018), doi:10.1111/rssa.12358",
     baseline_is="records drawn again from the original; another sample of the population has 2",
 )
-_TREE = Figure(
-    "propensity.tree",
-    "How well a classification tree tells released records from original ones (pMSE, CART)",
-    "",
-    _SNOKE,
-    Audience.SEVERAL,
-    baseline_is=_PERMUTED,
+_TREE = replace(
+    _LOGISTIC_RATIO,
+    key="propensity.tree",
+    title="How well a classification tree tells released records from original ones (pMSE, CART)",
+    baseline_is="the same tree with labels permuted",
 )
-_TREE_RATIO = Figure(
-    "propensity.tree_ratio",
-    "How well a classification tree tells released records from original ones, as a multiple of chance",
-    "",
-    _SNOKE,
-    Audience.SEVERAL,
-    baseline_is=_PERMUTED,
+_TREE_RATIO = replace(
+    _TREE,
+    key="propensity.tree_ratio",
+    title="How well a classification tree tells released records from original ones, as a multiple of chance",
 )
 _BOOSTED = Figure(
     "distinguishability",
@@ -645,18 +560,12 @@ def _classifiers(tables: TypedTables, rng: np.random.Generator) -> list[Measurem
     note = f"{tree.leaves} leaves of 20 records or more; expectation of {tree.permutations} permutations."
     if not defined:
         note = f"No ratio: too few records for a leaf of 20, or no column varies. {note}"
+    interval = (tree.low, tree.high) if defined else (None, None)
+    told = f"The interval is that of the permutations. {note}"
+    note = f"{range_note} {note} {_CODING}"
     measurements += [
-        _TREE.measured(
-            tree.value, records, baseline=tree.expected, note=f"{range_note} {note} {_CODING}", columns=columns
-        ),
-        _TREE_RATIO.measured(
-            tree.ratio,
-            records,
-            interval=(tree.low, tree.high) if defined else (None, None),
-            baseline=1.0,
-            note=f"The interval is that of the permutations. {note}",
-            columns=columns,
-        ),
+        _TREE.measured(tree.value, records, baseline=tree.expected, note=note, columns=columns),
+        _TREE_RATIO.measured(tree.ratio, records, interval=interval, baseline=1.0, note=told, columns=columns),
     ]
 
     if records < _LEAST_RECORDS:
@@ -685,7 +594,7 @@ def _fitted(both: Encoded) -> tuple[Propensity | None, str]:
         if wide * _RECORDS_A_TERM > len(stacked) or (wide > _MOST_REGRESSION_TERMS and terms is not mains):
             continue
         try:
-            fit = propensity(both.old, both.new, terms=terms, categories=both.categories)
+            fit = propensity(both.old, both.new, terms, categories=both.categories)
         except InputError:  # it does not settle
             continue
         apart = " Some records are told apart without error." if fit.separated else ""

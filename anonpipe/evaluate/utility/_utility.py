@@ -60,24 +60,18 @@ def utility(
 ) -> tuple[Measurement, ...]:
     """What a release keeps of its original, by every measure that needs no question of the recipient's.
 
-    Always the same measurements in the same order; NaN with the reason in `note`
-    where a table has no columns for one. `columns` are names and kinds of those to
-    compare, `least` is k (smaller subgroups and tails are passed over), `of` the
-    records of the whole table, of which `original` may be a sample, and `paired`
-    whether row i of `released` replaces row i of `original`. Endpoints whose columns
-    are not among `columns` are left out.
+    Always the same measurements in the same order; NaN with the reason in `note` where a table has no columns for one.
+    `columns` are names and kinds of those to compare, `least` is k (smaller subgroups and tails are passed over), `of`
+    the records of the whole table, of which `original` may be a sample, and `paired` whether row i of `released`
+    replaces row i of `original`. Endpoints whose columns are not among `columns` are left out.
 
-    *Baseline* is the same figure between two random halves of the
-    original: what chance does to tables of half the size. Classifiers
-    have their own, and so have ratios to chance (`_shapes`).
+    *Baseline* is the same figure between two random halves of the original: what chance does to tables of half the
+    size. Classifiers have their own, and so have ratios to chance (`_shapes`).
 
-    *Interval*, where `of` is more than the rows given: Student's, from
-    the figures of ten disjoint random parts, and reduced by the share of
-    the table that was measured (Politis, Romano & Wolf 1999, Subsampling, chapter
-    2). Sizes of differences are larger in
-    smaller samples; by how much is seen in the parts too, and the lower
-    end allows for it. Higher moments and changes in standard errors have
-    none. Where all records are measured, the figures are exact.
+    *Interval*, where `of` is more than the rows given: Student's, from the figures of ten disjoint random parts, and
+    reduced by the share of the table that was measured (Politis, Romano & Wolf 1999, Subsampling, chapter 2). Sizes of
+    differences are larger in smaller samples; by how much is seen in the parts too, and the lower end allows for it.
+    Higher moments and changes in standard errors have none. Where all records are measured, the figures are exact.
 
     Examples
     --------

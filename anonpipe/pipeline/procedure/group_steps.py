@@ -32,15 +32,7 @@ from anonpipe.methods.grouping import (
 from anonpipe.methods.record import Guarantee, Synthesizer
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.methods.synthesis import centroid, noise_scatter, synthesize
-from anonpipe.moments import (
-    GroupedMoments,
-    GroupSpread,
-    Moments,
-    NoiseScatter,
-    merge_all,
-    noise_scopes,
-    together,
-)
+from anonpipe.moments import GroupedMoments, GroupSpread, Moments, NoiseScatter, merge_all, noise_scopes, together
 from anonpipe.types import FloatArray, IntArray
 
 

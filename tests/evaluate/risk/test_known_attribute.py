@@ -55,7 +55,7 @@ def test_exact_moments_of_two_are_the_records():
     released = exact(original, labels)
     for guess in ("closest", "moments"):
         found = known_attribute(original, released, labels, guess=guess, tolerance=1e-9, rng=rng)
-        assert found.share == 1.0 and found.low is None and found.high is None
+        assert found.share == 1.0 and found.interval == (None, None)
 
 
 def test_larger_groups_give_less_away():
@@ -175,11 +175,12 @@ def test_a_sample_has_an_interval_and_the_whole_none():
     released = original + 0.1 * rng.normal(size=original.shape)
     whole = known_attribute(original, released, labels, rng=np.random.default_rng(0), names=["a", "b"])
     sample = known_attribute(original, released, labels, rng=np.random.default_rng(0), of=600)
-    assert whole.low is None and sample.share == whole.share
-    assert 0 <= sample.low < sample.share < sample.high <= 1
+    assert whole.interval == (None, None) and sample.share == whole.share
+    low, high = sample.interval
+    assert 0 <= low < sample.share < high <= 1
     assert whole.parts[0][0] == "a"
-    assert collusion(original, released, labels).low is None
-    assert collusion(original, released, labels, of=61).low is not None
+    assert collusion(original, released, labels).measurement().low is None
+    assert collusion(original, released, labels, of=61).measurement().low is not None
 
 
 def test_intervals_hold_the_share_of_all_groups():
@@ -192,7 +193,7 @@ def test_intervals_hold_the_share_of_all_groups():
     for _ in range(60):
         rows = np.isin(labels, rng.choice(1000, 50, replace=False))
         found = known_attribute(original[rows], released[rows], labels[rows], rng=rng, of=3000)
-        inside += found.low <= true <= found.high
+        inside += found.interval[0] <= true <= found.interval[1]
     assert inside >= 52
 
 

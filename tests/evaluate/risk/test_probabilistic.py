@@ -36,8 +36,6 @@ def test_made_from_groups_of_k():
         ({"group": 4}, "does not hold", "smallest group has 4"),
         ({"link": "own"}, "does not hold", "made from one person"),
         ({"link": "unknown"}, "cannot be said", "not known for this method"),
-        ({"shuffled": False}, "does not hold", "order"),
-        ({"secret": False}, "does not hold", "repeated"),
         ({"own_columns": 2}, "cannot be said", "2 columns of their own"),
         ({"own_columns": 2, "fewest_alike": 4}, "does not hold", "only 4"),
         ({"exact_moments": True, "width": 4}, "cannot be said", "span of its originals"),

@@ -76,7 +76,7 @@ def test_the_control_is_the_mean_over_all_whom_held_out_records_could_replace(ro
     assert told.control.value == pytest.approx(min(most, naive.control_of(rows, held, loops(each))))
     alone = [len(naive.met_by(rows, one)) == 1 for one in loops(each)]
     assert told.attack.value == pytest.approx(np.mean(alone))
-    assert told.low <= told.risk <= told.high
+    assert told.risk.low <= told.risk.value <= told.risk.high
 
 
 def people(rng, n):
@@ -103,7 +103,7 @@ def test_who_knows_nobody_singles_out_no_more_than_of_others_however_few_are_hel
         each = tried(rng, people(rng, rows), people(rng, rows), people(rng, held))["several"]
         attack.append(each.attack.value)
         control.append(each.control.value)
-        false += each.low > 0
+        false += each.risk.low > 0
     gain = np.array(attack) - np.array(control)
     # anonymeter's own correction found 0.17 to 0.20 here.
     assert abs(gain.mean()) < 3 * gain.std() / math.sqrt(40) + 1e-3 and gain.std() < 0.12
@@ -114,7 +114,7 @@ def test_a_copy_singles_out_everybody():
     rng = np.random.default_rng(3)
     original = people(rng, 600)
     for each in tried(rng, original, original, people(rng, 200)).values():
-        assert each.attack.value == 1.0 == each.risk and each.low > 0.9
+        assert each.attack.value == 1.0 == each.risk.value and each.risk.low > 0.9
 
 
 def test_the_outermost_values_are_tried_wherever_they_are():
@@ -130,10 +130,11 @@ def test_the_outermost_values_are_tried_wherever_they_are():
 def test_few_predicates_are_no_proof():
     """Where but three released records can be singled out, three successes are three of `FEWEST` attacks."""
     three, none = (Matches(np.full(3, met), np.arange(3)) for met in (1, 0))
-    few = singling_out(PredicateMatches(three, three, none, 100, 50, 500))
-    assert few.attack.value == 3 / FEWEST and "those wanting count as failed" in few.measurement("one").note
+    met = PredicateMatches(three, three, none, 100, 50, 500)
+    few = singling_out(met)
+    assert few.attack.value == 3 / FEWEST and "those wanting count as failed" in few.measurement("one", met).note
     nobody = singling_out(PredicateMatches(none, three, none, 100, 50, 500))
-    assert (nobody.risk, nobody.high) == (0.0, 0.0)
+    assert (nobody.risk.value, nobody.risk.high) == (0.0, 0.0)
 
 
 @given(st.integers(0, 30), st.integers(31, 300))

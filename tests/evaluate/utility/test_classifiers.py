@@ -9,7 +9,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.tree import DecisionTreeClassifier
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.utility import auc, discriminator, tree_propensity
+from anonpipe.evaluate.utility import auc
+from anonpipe.evaluate.utility._two_sample import discriminator, tree_propensity
 from tests.naive import utility as naive
 
 scores = st.lists(st.integers(0, 6), min_size=2, max_size=9)

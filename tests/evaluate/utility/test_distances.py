@@ -9,8 +9,13 @@ from scipy import stats
 
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility import hellinger_distance, ks_distance, total_variation, wasserstein_distance
-from anonpipe.evaluate.utility._distances import COLUMN_DISTANCES
+from anonpipe.evaluate.utility._distances import (
+    COLUMN_DISTANCES,
+    hellinger_distance,
+    ks_distance,
+    total_variation,
+    wasserstein_distance,
+)
 from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import utility as naive
 

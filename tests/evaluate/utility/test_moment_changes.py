@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility import _moments, moment_changes
+from anonpipe.evaluate.utility import _moments
+from anonpipe.evaluate.utility._moments import moment_changes
 from tests.evaluate.utility.tables import pairs
 from tests.naive import measure as naive
 

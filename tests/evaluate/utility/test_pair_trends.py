@@ -7,8 +7,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility import contingency_distance, correlation_ratio, pairwise_correlations
-from anonpipe.evaluate.utility._pair_trends import ranked
+from anonpipe.evaluate.utility._pair_trends import (
+    contingency_distance,
+    correlation_ratio,
+    pairwise_correlations,
+    ranked,
+)
 from tests.naive import utility as naive
 
 cells = st.one_of(st.none(), st.integers(0, 3))

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.utility import tail_changes
-from anonpipe.evaluate.utility._distances import SUBGROUPS, subgroup_changes
+from anonpipe.evaluate.utility._distances import SUBGROUPS, subgroup_changes, tail_changes
 from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import utility as naive
 

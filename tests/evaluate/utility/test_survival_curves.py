@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility import Endpoint, kaplan_meier, utility
-from anonpipe.evaluate.utility._survival import SURVIVAL, compared_endpoints, curves_apart
+from anonpipe.evaluate.utility import Endpoint, utility
+from anonpipe.evaluate.utility._survival import SURVIVAL, compared_endpoints, curves_apart, kaplan_meier
 from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import shapes as naive
 

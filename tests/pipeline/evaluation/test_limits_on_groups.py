@@ -102,5 +102,5 @@ def test_what_was_not_measured_fails_its_limit(tmp_path):
 
 
 def test_what_a_baseline_gives_is_nothing_gained():
-    assert beyond(0.4, 0.3, 0.6, 0.4) == (0.0, (pytest.approx(-1 / 6), pytest.approx(1 / 3)))
-    assert np.isnan(beyond(1.0, None, None, 1.0)[0])
+    assert beyond(0.4, (0.3, 0.6), 0.4) == (0.0, (pytest.approx(-1 / 6), pytest.approx(1 / 3)))
+    assert np.isnan(beyond(1.0, (None, None), 1.0)[0])
