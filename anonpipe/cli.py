@@ -185,8 +185,7 @@ def run(
 def compare(
     job: JobFile,
     methods: Annotated[
-        str | None,
-        typer.Option(help="grouping+synthesizer[:form] or mask:method, by commas: mdav+centroid,mask:noise"),
+        str | None, typer.Option(help="grouping+synthesizer[:form] or mask:method, by commas: mdav+centroid,mask:noise")
     ] = None,
     k: Annotated[str, typer.Option(help="Group sizes to try, by commas")] = "3,5,10,20",
     draws: Annotated[int, typer.Option(min=1, help="Trials of each setting, with other random numbers")] = 1,

@@ -384,10 +384,7 @@ def show_evaluated(found: Evaluated, form: Form) -> None:
     from anonpipe.report.build import analysis_part, figure
 
     assessed = found.assessment
-    figures = {
-        "utility": [figure(one) for one in assessed.utility],
-        "risk": [figure(one) for one in assessed.risk],
-    }
+    figures = {"utility": [figure(one) for one in assessed.utility], "risk": [figure(one) for one in assessed.risk]}
     analyses = [analysis_part(one) for one in assessed.analyses]
     if form is Form.JSON:
         content = {"rows": dict(zip(("original", "release"), found.rows, strict=True)), "columns": found.columns}
@@ -452,13 +449,7 @@ def method_table(title: str, record: Any) -> Table:
     return table
 
 
-_HEADINGS = {
-    "published": "published as",
-    "reference": "source",
-    "cost": "cost",
-    "sizes": "sizes",
-    "keeps": "keeps",
-}
+_HEADINGS = {"published": "published as", "reference": "source", "cost": "cost", "sizes": "sizes", "keeps": "keeps"}
 
 
 def method_content(title: str, record: Any) -> dict[str, Any]:

@@ -27,11 +27,7 @@ def write_atomic(path: Path, content: bytes | memoryview, private: bool = True) 
 
 @contextlib.contextmanager
 def drafted(
-    path: Path,
-    private: bool = True,
-    *,
-    place: Callable[[Path, Path], object] | None = None,
-    sync: bool = True,
+    path: Path, private: bool = True, *, place: Callable[[Path, Path], object] | None = None, sync: bool = True
 ) -> Iterator[Path]:
     """A synced draft in the same folder that is renamed to `path` at the end."""
     if path.exists() and not path.is_file():  # a device or a pipe, which must not be replaced

@@ -177,13 +177,7 @@ def _guesses(work: Work, fitted: Fitted, released: FloatArray) -> dict[str, Floa
 
 
 def _by_keys(
-    work: Work,
-    fitted: Fitted,
-    queries: Queries,
-    cells: FloatArray,
-    released: FloatArray,
-    alike: IntArray,
-    begin: int,
+    work: Work, fitted: Fitted, queries: Queries, cells: FloatArray, released: FloatArray, alike: IntArray, begin: int
 ) -> dict[str, npt.NDArray[Any]]:
     """What a partition has for those who are looked for by the columns of each scenario."""
     scenarios = key_columns(fitted)
@@ -196,12 +190,7 @@ def _by_keys(
     known = np.split(queries.own_known, begins, axis=1)
     for at, columns in enumerate(scenarios):
         found = key_matches(
-            released[:, columns.masked],
-            columns.blocks(cells),
-            owners,
-            known[at],
-            queries.own_blocks[:, at],
-            own,
+            released[:, columns.masked], columns.blocks(cells), owners, known[at], queries.own_blocks[:, at], own
         )
         arrays |= {f"scenario_{at}.{name}": array for name, array in vars(found).items()}
     return arrays
