@@ -87,10 +87,9 @@ def check_start(root: Path, start: str | None) -> None:
     """Refuse to write for a start that is over."""
     if start is None:
         return
-    try:
+    current = None
+    with contextlib.suppress(FileNotFoundError):
         current = (root / START).read_text(errors="replace")
-    except FileNotFoundError:
-        current = ""
     if current != start:
         raise EngineError("the run was started again, or its staging removed: this start writes nothing more")
 
@@ -104,9 +103,9 @@ def _read(root: Path, name: str) -> tuple[memoryview, str]:
     try:
         raw = memoryview((root / name).read_bytes())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raw = None
-    if raw is None:
-        raise DamagedError(f"the staging is damaged: {name} is missing; run again, and the run starts from the input")
+        raise DamagedError(
+            f"the staging is damaged: {name} is missing; run again, and the run starts from the input"
+        ) from None
     content, trailer = raw[:-_TRAILER], bytes(raw[-_TRAILER:])
     digest = _digest(root, name, content)
     if len(trailer) != _TRAILER or not hmac.compare_digest(trailer, b"\n" + digest.encode()):
@@ -128,8 +127,7 @@ def _key(root: Path) -> bytes:
     try:
         return (root / KEY).read_bytes()
     except FileNotFoundError:
-        pass
-    raise EngineError("the staging of the run was removed: this start writes nothing more")
+        raise EngineError("the staging of the run was removed: this start writes nothing more") from None
 
 
 def sync_folders(root: Path, names: Iterable[str]) -> None:

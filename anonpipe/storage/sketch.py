@@ -53,12 +53,12 @@ class Sketch:
         (1, True, [1, 2])
         """
         level = max(level, self.level)
-        weights = np.ones(len(numbers), dtype=np.int64) if counts is None else counts
+        added = np.ones(len(numbers), dtype=np.int64) if counts is None else counts
+        numbers, weights = np.concatenate([self.numbers, numbers]), np.concatenate([self.counts, added])
         inside = numbers <= border_of(level)
-        numbers_all = np.concatenate([self.numbers[self.numbers <= border_of(level)], numbers[inside]])
-        distinct, which = np.unique(numbers_all, return_inverse=True)
+        distinct, which = np.unique(numbers[inside], return_inverse=True)
         sums = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(sums, which, np.concatenate([self.counts[self.numbers <= border_of(level)], weights[inside]]))
+        np.add.at(sums, which, weights[inside])
         while len(distinct) > self.most:
             level += 1
             inside_border = distinct <= border_of(level)
@@ -167,14 +167,12 @@ def _log_laplace(total: int, share: float, powers: FloatArray) -> FloatArray:
 
 _NORMAL_FROM = 400
 
-
 # --- Keyed sums of units
 #
 # Every unit has one of few buckets, and adds a keyed number of what a column says of it to the bucket's sum. Where two
 # sums of a bucket differ, at least one of its units joined, left or changed; so the buckets that differ are at most as
 # many as the units that do, whatever else the tables hold. There is a row of buckets for each column among the records
 # of each combination of the columns that are released unchanged: recipients can subtract these distributions.
-
 
 MarkArray = npt.NDArray[np.uint64]
 SumArray = npt.NDArray[np.uint32]

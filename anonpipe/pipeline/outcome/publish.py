@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from anonpipe import interrupts
 from anonpipe.errors import OutputError
-from anonpipe.files import why, write_atomic
+from anonpipe.files import why
 from anonpipe.pipeline.arrays import FILES
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.outcome.evidence import release_warnings
@@ -188,11 +187,7 @@ def keep_verdict(verdict: Verdict, where: versions.OutputPlace) -> None:
     content = json.dumps(verdict.in_words(), indent=2).encode()
     folder = where.failures
     folder.filesystem.makedirs(folder.root, exist_ok=True)
-    path = folder.path(versions.FAILED)
-    if folder.local:
-        write_atomic(Path(path), content)  # counts under k are the steward's business
-    else:
-        folder.filesystem.pipe_file(path, content)
+    versions.put(folder, content, versions.FAILED)  # private: counts under k are the steward's business
 
 
 # --- Earlier releases
