@@ -138,8 +138,7 @@ _COLOURS = {"RELEASED": "bold green", "NOT": "bold red", "failed:": "bold red", 
 
 def _short(path: str) -> str:
     """A path relative to this folder, if it lies below."""
-    here = f"{os.getcwd()}/"
-    return path.removeprefix(here)
+    return path.removeprefix(f"{os.getcwd()}/")
 
 
 def outcome_content(outcome: RunOutcome, pruned: Iterable[str]) -> dict[str, Any]:
@@ -195,25 +194,12 @@ class progress_display:
         self._silent, self._pieces = silent, pieces
 
     def __enter__(self) -> Callable[[Any], None]:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress as rich
 
-        self._bars = Progress(
-            TextColumn("{task.description:<11}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[speed]:>16}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=err,
-            disable=self._silent or not err.is_terminal,
-        )
+        texts = rich.TextColumn("{task.description:<11}"), rich.TextColumn("{task.fields[speed]:>16}")
+        shown = texts[0], rich.BarColumn(bar_width=30), rich.MofNCompleteColumn(), texts[1]
+        times = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
+        self._bars = rich.Progress(*shown, *times, console=err, disable=self._silent or not err.is_terminal)
         self._known: dict[str, Any] = {}
         self._bars.start()
         lines = self._pieces and not self._silent and not err.is_terminal
@@ -245,12 +231,12 @@ class _Lines:
             err.print(done, markup=False, soft_wrap=True)
 
 
-def show_log() -> None:
-    """Print what the library logs on standard error, above the live display."""
+def show_log(verbose: bool) -> None:
+    """Print what the library logs on standard error, above the live display, where that is asked for."""
     logger = logging.getLogger("anonpipe")
-    if not any(isinstance(handler, _Printed) for handler in logger.handlers):
+    if verbose and not any(isinstance(handler, _Printed) for handler in logger.handlers):
         logger.addHandler(_Printed())
-    logger.setLevel(logging.INFO)
+        logger.setLevel(logging.INFO)
 
 
 class _Printed(logging.Handler):
@@ -307,9 +293,8 @@ def _show_tables(found: Compared, chance: dict[str, MeasureLine], most_pairs: in
 def _split_half_ratios(report: Report) -> dict[str, MeasureLine]:
     """What is held against two random halves of the original, where it was measured."""
     titles = {"column_shapes": "columns", "pair_shapes": "pairs of columns", "survival_curves": "survival curves"}
-    found = {one.name: one for one in report.utility}
-    named = {title: found.get(name) for name, title in titles.items()}
-    return {title: one for title, one in named.items() if one is not None and one.value is not None}
+    found = {one.name: one for one in report.utility if one.value is not None}
+    return {title: found[name] for name, title in titles.items() if name in found}
 
 
 def _largest(found: Compared, chance: dict[str, MeasureLine]) -> list[str]:
@@ -457,11 +442,8 @@ def method_content(title: str, record: Any) -> dict[str, Any]:
     told = {"key": title, "name": record.name}
     told |= {name: getattr(record, name) for name in ("published", "reference", "cost")}
     if title == "cluster.method":
-        return told | {
-            "sizes": record.sizes,
-            "needs": ["a sensitive column"] if record.classes else [],
-            "options": dict(record.about),
-        }
+        needs = ["a sensitive column"] if record.classes else []
+        return told | {"sizes": record.sizes, "needs": needs, "options": dict(record.about)}
     options = {} if record.name == "histogram" else dict(record.about)  # a job has this rule in one form
     return told | {"keeps": record.keeps, "options": options}
 
@@ -487,25 +469,19 @@ def show_study(study: Study, job: str, settings: Iterable[str]) -> None:
     """The table of a comparison, why settings failed, and the setting to take."""
     from anonpipe.compare import cells, legend, reasons
 
-    table = plain_table("settings")
+    table, front = plain_table("settings"), study.front
     table.add_column("method", overflow="fold")
     table.add_column("k", justify="right")
     table.add_column("gates", no_wrap=True)
     for axis in study.axes:
         table.add_column(_heading(axis.name), overflow="fold")
-    front = study.front
     for row in study.rows:
         style = "bold green" if row is study.choice else "bold" if any(row is one for one in front) else None
         table.add_row(*map(escape, cells(study, row)), style=style)
     out.print(table)
-    for text in legend(study):
+    labels, notes = (f"{axis.name}: {axis.label}" for axis in study.axes), (f"note: {note}" for note in study.notes)
+    for text in (*legend(study), *labels, *reasons(study), *notes):
         line(text)
-    for axis in study.axes:
-        line(f"{axis.name}: {axis.label}")
-    for reason in reasons(study):
-        line(reason)
-    for note in study.notes:
-        line(f"note: {note}")
     if study.choice is None:
         line("no setting passes all gates")
         return

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from anonpipe import interrupts
+from anonpipe import errors, interrupts
 from anonpipe.environment import differences, one_thread, package_versions
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
 from anonpipe.files import FULL, disk_error, system_code
@@ -60,9 +60,7 @@ class Failure:
 
     def raise_it(self) -> NoReturn:
         """Raise the error that the account describes."""
-        import anonpipe.errors
-
-        raise getattr(anonpipe.errors, self.kind)(self.message)
+        raise getattr(errors, self.kind)(self.message)
 
 
 @dataclass(frozen=True)
@@ -145,8 +143,7 @@ def in_process() -> Iterator[Executor]:
             outcome = _Guarded(work)(task)
             if isinstance(outcome, Failure):
                 outcome.raise_it()
-            else:
-                on_done(outcome)
+            on_done(outcome)
 
     with one_thread():
         yield run
@@ -210,11 +207,13 @@ def _start_cluster(
     opened: contextlib.ExitStack, count: int, memory: int, scratch: Path, timeouts: Timeouts, preload: Sequence[str]
 ) -> Any:
     """A client of a new cluster; the name of an error where it does not start."""
+    import dask
     from distributed import Client, LocalCluster
 
     try:
         with _interrupts_held():
-            opened.enter_context(_forked_from_one(preload))
+            method = "forkserver" if opened.enter_context(_fork_server(preload)) else "spawn"
+            opened.enter_context(dask.config.set({"distributed.worker.multiprocessing-method": method}))
             cluster = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
@@ -233,27 +232,14 @@ def _start_cluster(
 
 
 @contextlib.contextmanager
-def _forked_from_one(preload: Sequence[str]) -> Iterator[None]:
-    """Fork workers from one process that has loaded the modules; it ends with the block.
+def _fork_server(preload: Sequence[str]) -> Iterator[bool]:
+    """Whether a process runs that has loaded the modules, and of which workers are forked; it ends with the block.
 
     A worker that is spawned loads them by itself, and again when it has died:
-    2 s of computing and 150 MiB each. They are spawned all the same where
-    there can be no such process.
-    """
-    import dask
-
-    with _fork_server(preload) as runs:
-        method = "forkserver" if runs else "spawn"
-        with dask.config.set({"distributed.worker.multiprocessing-method": method}):
-            yield
-
-
-@contextlib.contextmanager
-def _fork_server(preload: Sequence[str]) -> Iterator[bool]:
-    """Whether the process runs: not where a fork is not safe (elsewhere than on Linux), not without a socket.
-
-    The path of the folder of temporary files may be too long for one. And a
-    server that this program already has knows another environment.
+    2 s of computing and 150 MiB each. There is none elsewhere than on Linux,
+    where a fork is not safe, and without a socket, for which the path of the
+    folder of temporary files may be too long. And a server that this program
+    already has knows another environment.
     """
     import distributed.utils
 
@@ -296,8 +282,7 @@ def _enough(memory: str) -> int:
     """The bytes of a worker, in Dask's notation."""
     from dask.utils import parse_bytes
 
-    n_bytes = int(parse_bytes(memory))
-    if n_bytes >= MINIMUM_MEMORY:
+    if (n_bytes := int(parse_bytes(memory))) >= MINIMUM_MEMORY:
         return n_bytes
     raise JobError(
         f"run.memory_per_worker is {memory}: a worker needs {MINIMUM_MEMORY >> 20} MiB before it has read a row; "
@@ -315,16 +300,13 @@ def remote_cluster(address: str, retries: int = 2, timeouts: Timeouts = _TIMEOUT
     import dask
     from distributed import Client
 
-    failed = False
     with dask.config.set(_CLIENT_SETTINGS), _quiet_logs():
         try:
             client = Client(address, timeout="15s")
         except Exception:  # of many types, from a bad address to a refused certificate
-            failed = True
-        if failed:
             raise EngineError(
                 f"no Dask scheduler answers at {address}; check the address, TLS settings and the network"
-            )
+            ) from None
         wait = float(dask.config.get("anonpipe.worker-wait", timeouts.silence))
         with client:
             if (problem := _unequal(client, timeouts)) is not None:
@@ -341,9 +323,8 @@ def _unequal(client: Any, timeouts: Timeouts) -> str | None:
     if lacking := sum(isinstance(installed, BaseException) for installed in answers.values()):
         return _LACKING.format(workers=_counted(lacking, len(answers)))
     others = [other for installed in answers.values() if (other := differences(package_versions(), installed))]
-    if not others:
-        return None
-    return _OTHER_VERSIONS.format(workers=_counted(len(others), len(answers)), other=sorted(others)[0])
+    workers = _counted(len(others), len(answers))
+    return _OTHER_VERSIONS.format(workers=workers, other=min(others)) if others else None
 
 
 def _counted(some: int, of: int) -> str:
@@ -413,8 +394,7 @@ def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, timeouts: Tim
     watch, left = _Heartbeats(client, timeouts), len(tasks)
     while left:
         interrupts.safe_point()
-        problem = watch.look()
-        if problem is not None:
+        if (problem := watch.look()) is not None:
             return Failure(problem, "EngineError")
         try:
             future = finished.get(timeout=_POLL)

@@ -102,10 +102,7 @@ def disk_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        explained = disk_error(error, what)
-    else:
-        return
-    raise explained
+        raise disk_error(error, what) from None
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)

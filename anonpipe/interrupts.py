@@ -33,10 +33,7 @@ def stoppable() -> Iterator[None]:
     Nothing changes either outside the main thread, or where somebody else
     handles the signal or ignores it.
     """
-    if _watch is not None or not _usual():
-        yield
-        return
-    with _watching(_Interrupts()):
+    with _watching(_Interrupts()) if _watch is None and _usual() else contextlib.nullcontext():
         yield
 
 
@@ -45,12 +42,8 @@ def held() -> Iterator[None]:
     """Only remember Ctrl-C until the end of the block or of the surrounding `stoppable`."""
     if _watch is not None:
         _watch.held = True
+    with _watching(_Interrupts(held=True)) if _watch is None and _usual() else contextlib.nullcontext():
         yield
-    elif not _usual():
-        yield
-    else:
-        with _watching(_Interrupts(held=True)):
-            yield
 
 
 def asked_to_stop() -> bool:

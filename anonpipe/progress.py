@@ -42,23 +42,13 @@ def logged(on_progress: OnProgress) -> OnProgress:
             begun[news.stage] = time.perf_counter()
             LOG.debug("%s begins: %d of %d tasks are done", news.stage, news.done, news.total)
         if news.done == news.total:
-            _log_end(news, time.perf_counter() - begun.pop(news.stage))
+            seconds, many = time.perf_counter() - begun.pop(news.stage), "" if news.total == 1 else "s"
+            extra = {"stage": news.stage, "pieces": news.total, "rows": news.rows, "seconds": seconds}
+            told = news.stage, news.rows, news.total, many, seconds
+            LOG.info("%s: %d rows, %d task%s, %.2f s", *told, extra=extra)
         on_progress(news)
 
     return listen
-
-
-def _log_end(news: Progress, seconds: float) -> None:
-    figures = {"stage": news.stage, "pieces": news.total, "rows": news.rows, "seconds": seconds}
-    LOG.info(
-        "%s: %d rows, %d task%s, %.2f s",
-        news.stage,
-        news.rows,
-        news.total,
-        "" if news.total == 1 else "s",
-        seconds,
-        extra=figures,
-    )
 
 
 def log_verdict(verdict: Verdict, rows: int) -> None:
