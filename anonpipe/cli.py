@@ -49,6 +49,13 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Processes of the own l
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs")]
 Details = Annotated[bool, typer.Option("--details", help="Print every check, reason and note")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log stages, rows and seconds on standard error")]
+_NOT_LOOKED_AT = "who published it was not looked at; with the steward's public key: --key steward.pub"
+_MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
+COLD = "compiling for this machine, two to four minutes; later runs start at once"
+COLD_AGAIN = (
+    "compiling for this machine, two to four minutes, in every run: no private folder for compiled code can be "
+    "written; set NUMBA_CACHE_DIR to one"
+)
 
 
 def main() -> None:
@@ -358,10 +365,6 @@ def _refuse(release: str, found: Checked) -> None:
         raise InputError(f"the release at {release} {what}{whole}:{lines}{mend}")
 
 
-_NOT_LOOKED_AT = "who published it was not looked at; with the steward's public key: --key steward.pub"
-_MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
-
-
 @app.command()
 def verify(
     release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
@@ -610,13 +613,6 @@ def _tell_if_cold(job: Job) -> None:
         from anonpipe.kernels.compiled import lasting
 
         display.err.print(COLD if lasting() is not None else COLD_AGAIN, soft_wrap=True)
-
-
-COLD = "compiling for this machine, two to four minutes; later runs start at once"
-COLD_AGAIN = (
-    "compiling for this machine, two to four minutes, in every run: no private folder for compiled code can be "
-    "written; set NUMBA_CACHE_DIR to one"
-)
 
 
 def _compiled() -> bool:

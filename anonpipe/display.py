@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from anonpipe.two_tables import Evaluated
     from anonpipe.verify.verdict import Verdict
 
+_COLOURS = {"RELEASED": "bold green", "NOT": "bold red", "failed:": "bold red", "remedy:": "cyan"}
+_HEADINGS = {"published": "published as", "reference": "source", "cost": "cost", "sizes": "sizes", "keeps": "keeps"}
+_LONG_HEADING = 16
+
 
 class Form(Enum):
     """How a command tells its result."""
@@ -131,9 +135,6 @@ def show_summary(lines: Sequence[str]) -> None:
         colour = _COLOURS.get(first)
         out.print(f"[{colour}]{first}[/] " if colour else f"{first} ", end="")
         line(rest)
-
-
-_COLOURS = {"RELEASED": "bold green", "NOT": "bold red", "failed:": "bold red", "remedy:": "cyan"}
 
 
 def _short(path: str) -> str:
@@ -434,9 +435,6 @@ def method_table(title: str, record: Any) -> Table:
     return table
 
 
-_HEADINGS = {"published": "published as", "reference": "source", "cost": "cost", "sizes": "sizes", "keeps": "keeps"}
-
-
 def method_content(title: str, record: Any) -> dict[str, Any]:
     """All that is known of a method, for programs."""
     told = {"key": title, "name": record.name}
@@ -460,9 +458,6 @@ def _heading(name: str) -> str:
     ('reidentification_\nrate', 'k')
     """
     return escape(re.sub(r"(?<=[._])(?=.)", "\n", name) if len(name) > _LONG_HEADING else name)
-
-
-_LONG_HEADING = 16
 
 
 def show_study(study: Study, job: str, settings: Iterable[str]) -> None:

@@ -36,6 +36,59 @@ from anonpipe.storage.staging import make_private
 
 TaskResult = dict[str, Any]
 
+# Bytes for a worker that has imported all stages and holds no data: measured 311 MiB, and it may use 95 %
+MINIMUM_MEMORY = 400 << 20
+_FINAL = (InputError, JobError, OutputError, DamagedError)  # trying again cannot help
+
+# Dask sets it once it has chosen the modules that the server loads, which would not be ours
+_LOADS_ITS_OWN = "_forkserver_preload_set"
+_CLIENT_SETTINGS: dict[str, Any] = {"logging": {"distributed": "critical"}}
+_WORKER_ENVIRONMENT = {
+    "DASK_LOGGING__DISTRIBUTED": "critical",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+}
+
+# Spilling would write raw rows to disk; spilling off with pausing on hangs for ever.
+_DASK_SETTINGS: dict[str, Any] = {
+    **_CLIENT_SETTINGS,
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": 0.95,
+    "distributed.scheduler.allowed-failures": 2,
+    "distributed.comm.require-encryption": True,
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.worker.profile.enabled": False,
+    "distributed.nanny.pre-spawn-environ": _WORKER_ENVIRONMENT,
+}
+_POLL = 0.2
+_GO_ON = "see to the workers (memory, machine, network, packages), then go on with --resume"
+_NOT_STARTED = (
+    "the {count} own workers could not be started ({error}); give run.workers fewer or run.memory_per_worker more, "
+    "then run again with --resume"
+)
+_OTHER_VERSIONS = (
+    "other versions on {workers} than in this process would give other bytes: {other}; install the same ones "
+    "everywhere (pip install -c deploy/constraints.txt), then go on with --resume"
+)
+_LACKING = (
+    "anonpipe as it is here cannot be loaded on {workers}; install it and its packages there as here "
+    "(pip install -c deploy/constraints.txt), then go on with --resume"
+)
+_LOST = "the Dask scheduler has lost the tasks of this run; see to it, then go on with --resume"
+_KILLED = (
+    "stage {task.stage}, partition {task.index}: its worker died three times, most likely out of memory (or, on a "
+    "cluster of yours, without the packages of this process); lower partition.rows or give run.memory_per_worker more, "
+    "then run again with --resume"
+)
+
 
 @dataclass(frozen=True)
 class Task:
@@ -73,13 +126,10 @@ class Timeouts:
 
 
 _TIMEOUTS = Timeouts()
-# Bytes for a worker that has imported all stages and holds no data: measured 311 MiB, and it may use 95 %
-MINIMUM_MEMORY = 400 << 20
 
 Work = Callable[[Task], TaskResult]
 OnDone = Callable[[TaskResult], None]
 Executor = Callable[[Work, Sequence[Task], OnDone], None]
-_FINAL = (InputError, JobError, OutputError, DamagedError)  # trying again cannot help
 
 
 def describe(error: BaseException, task: Task) -> Failure:
@@ -262,10 +312,6 @@ def _fork_server(preload: Sequence[str]) -> Iterator[bool]:
             server._stop()
 
 
-# Dask sets it once it has chosen the modules that the server loads, which would not be ours
-_LOADS_ITS_OWN = "_forkserver_preload_set"
-
-
 @contextlib.contextmanager
 def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
     """For processes that are started inside: variables with these values, unless they are set."""
@@ -329,35 +375,6 @@ def _unequal(client: Any, timeouts: Timeouts) -> str | None:
 
 def _counted(some: int, of: int) -> str:
     return f"{some} of {of} worker{'s' * (of != 1)}"
-
-
-_CLIENT_SETTINGS: dict[str, Any] = {"logging": {"distributed": "critical"}}
-
-_WORKER_ENVIRONMENT = {
-    "DASK_LOGGING__DISTRIBUTED": "critical",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "MALLOC_TRIM_THRESHOLD_": "65536",
-}
-
-# Spilling would write raw rows to disk; spilling off with pausing on hangs for ever.
-_DASK_SETTINGS: dict[str, Any] = {
-    **_CLIENT_SETTINGS,
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": 0.95,
-    "distributed.scheduler.allowed-failures": 2,
-    "distributed.comm.require-encryption": True,
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-    "distributed.admin.system-monitor.gil.enabled": False,
-    "distributed.worker.profile.enabled": False,
-    "distributed.nanny.pre-spawn-environ": _WORKER_ENVIRONMENT,
-}
 
 
 def _dask_executor(client: Any, retries: int, timeouts: Timeouts, versions: dict[str, str] | None = None) -> Executor:
@@ -461,28 +478,6 @@ class _Heartbeats:
         except Exception:  # no answer in time, or no connection
             return None
         return {address: worker["last_seen"] for address, worker in identity["workers"].items()}
-
-
-_POLL = 0.2
-_GO_ON = "see to the workers (memory, machine, network, packages), then go on with --resume"
-_NOT_STARTED = (
-    "the {count} own workers could not be started ({error}); give run.workers fewer or run.memory_per_worker more, "
-    "then run again with --resume"
-)
-_OTHER_VERSIONS = (
-    "other versions on {workers} than in this process would give other bytes: {other}; install the same ones "
-    "everywhere (pip install -c deploy/constraints.txt), then go on with --resume"
-)
-_LACKING = (
-    "anonpipe as it is here cannot be loaded on {workers}; install it and its packages there as here "
-    "(pip install -c deploy/constraints.txt), then go on with --resume"
-)
-_LOST = "the Dask scheduler has lost the tasks of this run; see to it, then go on with --resume"
-_KILLED = (
-    "stage {task.stage}, partition {task.index}: its worker died three times, most likely out of memory (or, on a "
-    "cluster of yours, without the packages of this process); lower partition.rows or give run.memory_per_worker more, "
-    "then run again with --resume"
-)
 
 
 def _opaque(task: Task) -> str:

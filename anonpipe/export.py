@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ROWS = 65_536
+LABELLED = (".dta", ".sav")
+_NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", re.compile(r"[^\W\d_][\w.@#$]{0,63}"))}
+
+# Most values of an export: pyreadstat needs the table in memory (about 3 GB with texts)
+_MOST_VALUES = 100_000_000
+_SMALL = 2**31 - 101  # largest integer of Stata's type long
 
 
 @dataclass(frozen=True)
@@ -233,11 +239,6 @@ def _sizes(where: OutputPlace, manifest: dict[str, Any], by: Sequence[str]) -> C
 
 # --- A release as one file of Stata or SPSS, with the labels of columns and values that the original had --------------
 
-LABELLED = (".dta", ".sav")
-_NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", re.compile(r"[^\W\d_][\w.@#$]{0,63}"))}
-# Most values of an export: pyreadstat needs the table in memory (about 3 GB with texts)
-_MOST_VALUES = 100_000_000
-_SMALL = 2**31 - 101  # largest integer of Stata's type long
 
 Codes = dict[str, float | str]
 

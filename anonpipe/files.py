@@ -14,6 +14,11 @@ from typing import IO
 
 from anonpipe.errors import AnonpipeError, EngineError, InputError, OutputError
 
+# What a file system without locks answers
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
+FULL = (errno.ENOSPC, errno.EDQUOT)
+_KINDS = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}
+
 
 class StorageError(OSError):
     """An error of a remote storage in words without data; it has no errno."""
@@ -73,10 +78,6 @@ def sync_path(path: Path) -> None:
         os.close(handle)
 
 
-# What a file system without locks answers
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
-
-
 def try_lock(path: Path) -> IO[bytes] | None:
     """The lock file, held until it is closed; None where another process holds it."""
     while True:
@@ -103,9 +104,6 @@ def disk_errors(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise disk_error(error, what) from None
-
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def disk_error(error: BaseException, what: str) -> AnonpipeError:
@@ -141,6 +139,3 @@ def system_code(error: BaseException) -> int | None:
             return int(code)
         link = link.__cause__ or link.__context__
     return None
-
-
-_KINDS = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}

@@ -16,14 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 
+_watch: _Interrupts | None = None  # signals and their handlers belong to the process
+
 
 @dataclass
 class _Interrupts:
     heard: int = 0
     held: bool = False
-
-
-_watch: _Interrupts | None = None  # signals and their handlers belong to the process
 
 
 @contextlib.contextmanager

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from anonpipe.verify.verdict import Verdict
 
+LOG = logging.getLogger("anonpipe")
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -29,7 +31,6 @@ class Progress:
 
 OnProgress = Callable[[Progress], None]
 
-LOG = logging.getLogger("anonpipe")
 LOG.addHandler(logging.NullHandler())
 
 

@@ -41,6 +41,8 @@ from anonpipe.storage.versions import MANIFEST, POINTER, SIGNATURE, VERSIONS, Ou
 
 FAILED_RUN = "failed"  # Prefix of internal documents of a failed run; others begin with their version
 _BLOCK = 2**22
+_NOT_ALL = "not all of {root} leads to the new release yet: {reason}; the next run sets it right"
+MAX_MANIFEST_BYTES = 2**28  # Of a hundred thousand files it has some 30 million
 
 
 def sha256(path: str | Path, filesystem: Any = None) -> str:
@@ -178,9 +180,6 @@ def late_interrupt_warning() -> tuple[str, ...]:
     return ("Ctrl-C came when the release was out already",) if interrupts.asked_to_stop() else ()
 
 
-_NOT_ALL = "not all of {root} leads to the new release yet: {reason}; the next run sets it right"
-
-
 def _entry(name: str, content: bytes) -> dict[str, Any]:
     return {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
@@ -295,9 +294,6 @@ def _refuse_strays(where: OutputPlace) -> None:
             f"{stray} does not lead to a version of this output and is not followed; "
             "give the folder of a version, or publish again"
         )
-
-
-MAX_MANIFEST_BYTES = 2**28  # Of a hundred thousand files it has some 30 million
 
 
 def _is_regular(where: OutputPlace, name: str) -> bool:

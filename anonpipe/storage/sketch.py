@@ -20,6 +20,8 @@ import numpy.typing as npt
 from anonpipe.types import FloatArray, IntArray
 
 HashArray = npt.NDArray[np.uint64]
+_NORMAL_FROM = 400
+MAX_UNIT_SUMS = 2**22  # Sums that are kept: buckets, times columns, times combinations of those released unchanged
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +167,6 @@ def _log_laplace(total: int, share: float, powers: FloatArray) -> FloatArray:
     return np.asarray(top + np.log(np.exp(terms - top).sum(axis=0)))
 
 
-_NORMAL_FROM = 400
-
 # --- Keyed sums of units
 #
 # Every unit has one of few buckets, and adds a keyed number of what a column says of it to the bucket's sum. Where two
@@ -176,8 +176,6 @@ _NORMAL_FROM = 400
 
 MarkArray = npt.NDArray[np.uint64]
 SumArray = npt.NDArray[np.uint32]
-
-MAX_UNIT_SUMS = 2**22  # Sums that are kept: buckets, times columns, times combinations of those released unchanged
 
 
 def buckets_for(units: int) -> int:

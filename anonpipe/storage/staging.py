@@ -46,6 +46,9 @@ _CHUNK_ROWS_MIN, _CHUNK_ROWS_MAX = 1_024, 65_536
 
 zarr.config.set({"array.write_empty_chunks": True})  # so that a missing chunk is an error
 
+_GONE = ".gone"
+_NAMED = re.compile(r"([0-9a-f]{16}|(memory|compare|plan|query)-[0-9a-f]{16})(\.[0-9a-f]+)*(\.gone)?")
+
 
 def staging_root(chosen: str | None) -> Path:
     """The folder that holds all runs' stagings: the job's, `ANONPIPE_STAGING`, or the user's cache folder."""
@@ -391,9 +394,6 @@ def roots_of(folder: Path, job: str) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and _job_of(path) == job)
 
 
-_GONE = ".gone"
-
-
 def is_gone(root: Path) -> bool:
     """Whether a folder is half removed."""
     return root.name.endswith(_GONE)
@@ -441,9 +441,6 @@ def _idle_for(folder: Path, days: float) -> bool:
     except OSError:
         return False
     return time.time() - newest >= days * 86_400
-
-
-_NAMED = re.compile(r"([0-9a-f]{16}|(memory|compare|plan|query)-[0-9a-f]{16})(\.[0-9a-f]+)*(\.gone)?")
 
 
 def _is_staging(folder: Path) -> bool:

@@ -56,6 +56,17 @@ PATIENCE = 600.0  # Seconds to wait for another run that publishes to the same o
 # On an object store: seconds between heartbeats, and without one until a run counts as dead
 BEAT, SILENCE = 10.0, 60.0
 
+# Errors that mean a missing file; other errors of a remote storage do not
+_ABSENT: dict[bool, type[OSError]] = {True: OSError, False: FileNotFoundError}
+
+# Locked outputs by URL: the owner of the lease, or None for a lock of the kernel
+_HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", default=MappingProxyType({}))
+
+# Protocols of stores without folders, where makedirs would create a bucket from a typing error
+_BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "obs", "r2"}
+_UNDERSTOOD = (AnonpipeError, StorageError, TypeError, ValueError, NotImplementedError)
+_PASSED_ON = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+
 
 @dataclass(frozen=True)
 class OutputPlace:
@@ -88,10 +99,6 @@ class OutputPlace:
         """The path for messages, with the protocol unless it is local."""
         path = self.path(*parts)
         return path if self.local else str(self.filesystem.unstrip_protocol(path))
-
-
-# Errors that mean a missing file; other errors of a remote storage do not
-_ABSENT: dict[bool, type[OSError]] = {True: OSError, False: FileNotFoundError}
 
 
 def exists(where: OutputPlace, *parts: str) -> bool:
@@ -265,10 +272,6 @@ def _clean(where: OutputPlace) -> None:
                 folder.filesystem.rm_file(folder.path(name))
 
 
-# Locked outputs by URL: the owner of the lease, or None for a lock of the kernel
-_HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", default=MappingProxyType({}))
-
-
 @contextlib.contextmanager
 def exclusive_lock(where: OutputPlace, patience: float = PATIENCE) -> Iterator[None]:
     """Lock an output against all other processes, and clean it up; nested calls count as one.
@@ -437,12 +440,6 @@ def _beat(where: OutputPlace, path: str, owner: str, over: threading.Event) -> N
 #
 # Their libraries often raise no OSError (botocore on connections or missing credentials), and the text of an error may
 # hold addresses with keys. So only its type is shown.
-
-# Protocols of stores without folders, where makedirs would create a bucket from a typing error
-_BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "obs", "r2"}
-
-_UNDERSTOOD = (AnonpipeError, StorageError, TypeError, ValueError, NotImplementedError)
-_PASSED_ON = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 @contextlib.contextmanager

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _WHOLE = "assessment.npz"
+UNORDERED = (Kind.CATEGORICAL, Kind.BINARY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +155,6 @@ def load_assessment(work: Work) -> Assessment:
 
 def _file(index: int) -> str:
     return f"{FOLDER}/measured-{index}.npz"
-
-
-UNORDERED = (Kind.CATEGORICAL, Kind.BINARY)
 
 
 class RunReader:

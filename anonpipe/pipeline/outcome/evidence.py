@@ -28,6 +28,10 @@ from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, Mask
 TaskResults = list[dict[str, Any]]
 
 COUNTED = (Moments, PairwiseMoments, Tally)  # The records that task results hold
+_MOST_NAMED = 10  # Columns that warnings on values outside the original range name
+
+# Share of rows in groups of repeated rows, and of one unit in a group, from which on the steward is warned
+REPEATED = 0.5
 
 
 def by_stratum(fitted: Fitted, results: TaskResults, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
@@ -230,12 +234,6 @@ def group_sizes(work: Work, fitted: Fitted, cut: Cut) -> Counter[int] | None:
         table = groups.whole
         return Counter(dict(zip(table.sizes.tolist(), table.groups.tolist(), strict=True)))
     return Counter(_kept_groups(work, cut).sizes) if fitted.procedure.recounts_group_moments else None
-
-
-_MOST_NAMED = 10  # Columns that warnings on values outside the original range name
-
-# Share of rows in groups of repeated rows, and of one unit in a group, from which on the steward is warned
-REPEATED = 0.5
 
 
 def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:

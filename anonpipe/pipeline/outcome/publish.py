@@ -24,6 +24,9 @@ from anonpipe.storage.staging import remove
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import RunFacts, remedies, summary_lines
 
+_NO_REPORT = "the internal report could not be written into the output"
+_FILE = "repeats.npz"
+
 
 @dataclass(frozen=True)
 class RunOutcome:
@@ -155,9 +158,6 @@ def _missing(report: str | None) -> list[str]:
     return [] if report else [_NO_REPORT]
 
 
-_NO_REPORT = "the internal report could not be written into the output"
-
-
 def _keep_report(where: versions.OutputPlace, name: str, files: dict[str, bytes]) -> str | None:
     """Write the steward's report; returns its place, or None where it cannot be written."""
     try:
@@ -175,8 +175,6 @@ def keep_verdict(verdict: Verdict, where: versions.OutputPlace) -> None:
 
 
 # --- Earlier releases
-
-_FILE = "repeats.npz"
 
 
 def check_overlaps(run: Run) -> None:
