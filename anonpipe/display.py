@@ -1,7 +1,6 @@
 """What the commands print: tables for a terminal, one JSON object for programs, one line for scripts.
 
-rich is the only library of weight that is imported here, so that `--help`
-answers at once.
+rich is the only library of weight that is imported here, so that `--help` answers at once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Map a stage over partitions: in this process, on an own local cluster, or on a given one.
 
-The only module that knows Dask. A task is an importable function of one small
-`Task`; it writes whole files and a task result, so that it can run twice, and its
-return value is only the news for the progress display. Exceptions leave a
-worker without any text of a library, because such texts quote rows and Dask
-and Prefect store them.
+The only module that knows Dask. A task is an importable function of one small `Task`; it writes whole files and a task
+result, so that it can run twice, and its return value is only the news for the progress display. Exceptions leave a
+worker without any text of a library, because such texts quote rows and Dask and Prefect store them.
 """
 
 from __future__ import annotations
@@ -285,11 +283,9 @@ def _start_cluster(
 def _fork_server(preload: Sequence[str]) -> Iterator[bool]:
     """Whether a process runs that has loaded the modules, and of which workers are forked; it ends with the block.
 
-    A worker that is spawned loads them by itself, and again when it has died:
-    2 s of computing and 150 MiB each. There is none elsewhere than on Linux,
-    where a fork is not safe, and without a socket, for which the path of the
-    folder of temporary files may be too long. And a server that this program
-    already has knows another environment.
+    A worker that is spawned loads them by itself, and again when it has died: 2 s of computing and 150 MiB each. There
+    is none elsewhere than on Linux, where a fork is not safe, and without a socket, for which the path of the folder of
+    temporary files may be too long. And a server that this program already has knows another environment.
     """
     import distributed.utils
 
@@ -399,8 +395,7 @@ def _dask_executor(client: Any, retries: int, timeouts: Timeouts, versions: dict
 def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, timeouts: Timeouts) -> Failure | None:
     """Wait for all futures, in the order in which they finish; the first failure ends it.
 
-    Nothing here waits for long: that is where Ctrl-C is heard, and where it
-    is noticed that nobody works any more.
+    Nothing here waits for long: that is where Ctrl-C is heard, and where it is noticed that nobody works any more.
     """
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
@@ -513,10 +508,9 @@ def _quiet_logs() -> Iterator[None]:
 def _interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C until the end; threads and processes started in the block never receive it.
 
-    It is for the driver, which stops the workers: so the signal is blocked,
-    which they inherit, also those started by such a thread later on. Threads
-    that were there before can still be handed it, and would have it raised in
-    the midst of the block: so the handler only remembers it.
+    It is for the driver, which stops the workers: so the signal is blocked, which they inherit, also those started by
+    such a thread later on. Threads that were there before can still be handed it, and would have it raised in the midst
+    of the block: so the handler only remembers it.
     """
     resource_tracker.ensure_running()  # started inside, it would unblock the signal
     main = threading.current_thread() is threading.main_thread()

@@ -1,9 +1,8 @@
 """Ctrl-C, raised at safe points, and held where it would hide that a release is out.
 
-Python raises a KeyboardInterrupt wherever the main thread happens to be. In a
-callback of the garbage collector (Dask has one) or in a `__del__` it is
-printed and lost. So a run remembers the first Ctrl-C and raises it at its next
-safe point; a second one is raised at once.
+Python raises a KeyboardInterrupt wherever the main thread happens to be. In a callback of the garbage collector (Dask
+has one) or in a `__del__` it is printed and lost. So a run remembers the first Ctrl-C and raises it at its next safe
+point; a second one is raised at once.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ class _Interrupts:
 def stoppable() -> Iterator[None]:
     """Raise a first Ctrl-C at the next `safe_point` only, a second at once; inside another one it changes nothing.
 
-    Nothing changes either outside the main thread, or where somebody else
-    handles the signal or ignores it.
+    Nothing changes either outside the main thread, or where somebody else handles the signal or ignores it.
     """
     with _watching(_Interrupts()) if _watch is None and _usual() else contextlib.nullcontext():
         yield

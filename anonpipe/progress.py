@@ -2,9 +2,8 @@
 
     logging.getLogger("anonpipe").setLevel(logging.INFO)
 
-The log tells stages, pieces, rows and seconds: never a value, a name or a
-path of the data. Each line has its figures as attributes of the record, too:
-`stage`, `pieces`, `rows`, `seconds`.
+The log tells stages, pieces, rows and seconds: never a value, a name or a path of the data. Each line has its figures
+as attributes of the record, too: `stage`, `pieces`, `rows`, `seconds`.
 """
 
 from __future__ import annotations

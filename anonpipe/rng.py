@@ -1,8 +1,7 @@
 """Keyed randomness: every draw is a function of (secret, input, job, stage, partition).
 
-The steward's secret never leaves this module's callers' memory except into a
-private file of the run. A published or short seed would let anyone draw the
-same noise and subtract it, so less than 128 bits are refused.
+The steward's secret never leaves this module's callers' memory except into a private file of the run. A published or
+short seed would let anyone draw the same noise and subtract it, so less than 128 bits are refused.
 """
 
 from __future__ import annotations

@@ -180,11 +180,10 @@ class Job(Options):
     def default_limits(self) -> dict[str, float]:
         """Of each measure that has one the limit where a job says nothing and has what the measure needs.
 
-        No more than 0.09 linked is the European Medicines Agency's threshold
-        for published records (Policy 0070); where records are replaced in
-        groups of k, which stand for 1 / k and whose k has been chosen, it is
-        that if it is more. A membership AUC of 0.6 is for masks, with or
-        without a hold-out: what means and covariances tell is expected of any table.
+        No more than 0.09 linked is the European Medicines Agency's threshold for published records (Policy 0070); where
+        records are replaced in groups of k, which stand for 1 / k and whose k has been chosen, it is that if it is
+        more. A membership AUC of 0.6 is for masks, with or without a hold-out: what means and covariances tell is
+        expected of any table.
         """
         measure = self.measure
         there = {"risk": measure.risk, "scenarios": bool(measure.scenarios), "strata": bool(self.strata.by)}
@@ -404,9 +403,8 @@ class Job(Options):
     def digest(self) -> str:
         """SHA-256 of all that decides the released values: columns, k and methods.
 
-        Not of paths, gates, measures and file sizes: a looser gate must not
-        draw new noise for the same data; nor of what k is said to count. The share that is held out does
-        decide.
+        Not of paths, gates, measures and file sizes: a looser gate must not draw new noise for the same data; nor of
+        what k is said to count. The share that is held out does decide.
         """
         held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.held_out else ()
         rounded = () if self.fewest_changed is None else (f"counts rounded to {self.fewest_changed}",)

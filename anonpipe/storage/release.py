@@ -6,9 +6,8 @@
     output/steward/         reports for the steward alone, one a version and one of a run that failed;
                             outside, where the job names a place for them
 
-A reader follows the pointer and sees the old release or the new one, whole.
-The version folder is complete, under its final name, before a pointer moves.
-`anonpipe.storage.versions` knows the order of versions, the pointers and the lock.
+A reader follows the pointer and sees the old release or the new one, whole. The version folder is complete, under its
+final name, before a pointer moves. `anonpipe.storage.versions` knows the order of versions, the pointers and the lock.
 """
 
 from __future__ import annotations

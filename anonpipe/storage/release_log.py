@@ -1,10 +1,8 @@
 """The release logs: earlier releases, so that no later one discloses the difference.
 
-Two releases that differ by a few persons disclose these, and noise drawn twice
-for the same persons can be averaged out. So each release adds a line to a log
-in the output (`steward/releases.jsonl`) and to one in the steward's home; the
-next run is compared with both. A line holds only keyed digests and numbers of
-records, and is never part of a release.
+Two releases that differ by a few persons disclose these, and noise drawn twice for the same persons can be averaged
+out. So each release adds a line to a log in the output (`steward/releases.jsonl`) and to one in the steward's home; the
+next run is compared with both. A line holds only keyed digests and numbers of records, and is never part of a release.
 """
 
 from __future__ import annotations

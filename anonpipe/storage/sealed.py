@@ -1,15 +1,12 @@
 """Sealed files of a staging: whole, in their place, and written by the current start of the run.
 
-A sealed file ends with a keyed digest (HMAC-SHA256) of its name and its
-content. The key follows from the steward's secret and the name of the folder,
-which is new for every run. So a reader notices a changed byte, a file
-in the place of another, and a file of another run. A missing file is an error,
-never an empty value.
+A sealed file ends with a keyed digest (HMAC-SHA256) of its name and its content. The key follows from the steward's
+secret and the name of the folder, which is new for every run. So a reader notices a changed byte, a file in the place
+of another, and a file of another run. A missing file is an error, never an empty value.
 
-Only one start of a run may write. A task of an earlier start, whose driver was
-killed, may still be at work: each write first looks whether the folder is
-there and names the start that the task belongs to. Nothing here makes the
-folder again.
+Only one start of a run may write. A task of an earlier start, whose driver was killed, may still be at work: each write
+first looks whether the folder is there and names the start that the task belongs to. Nothing here makes the folder
+again.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Which records a table shares with another one, and how many units differ, from small keyed digests of both.
 
-A sketch holds the distinct contents whose keyed number begins with so many
-zero bits, and how many records have each (adaptive sampling: Flajolet 1990,
-"On adaptive sampling", Computing 43). Sketches of parts merge into that of
-the whole, and those of two tables hold the same contents, where both have
-them. There is one of the records as a whole, one without each column in turn
-(a column that is updated for everybody does not hide that the rest is equal),
-and one of each identifier.
+A sketch holds the distinct contents whose keyed number begins with so many zero bits, and how many records have each
+(adaptive sampling: Flajolet 1990, "On adaptive sampling", Computing 43). Sketches of parts merge into that of the
+whole, and those of two tables hold the same contents, where both have them. There is one of the records as a whole, one
+without each column in turn (a column that is updated for everybody does not hide that the rest is equal), and one of
+each identifier.
 """
 
 from __future__ import annotations

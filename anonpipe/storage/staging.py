@@ -1,11 +1,9 @@
 """The private staging of one run: arrays in zarr, task results in JSON, nothing readable by others.
 
-Every file is sealed (see `anonpipe.storage.sealed`): what is damaged, missing or of
-another run is an error when it is read. A `StagedArray` is one zarr array of rows,
-divided into regions; one task writes one region, once. Regions start at chunk
-borders, because two writers in one chunk lose rows silently. A task result says
-that a task has finished, and tells the digests of all that it wrote; it is
-written when that has reached the disk.
+Every file is sealed (see `anonpipe.storage.sealed`): what is damaged, missing or of another run is an error when it is
+read. A `StagedArray` is one zarr array of rows, divided into regions; one task writes one region, once. Regions start
+at chunk borders, because two writers in one chunk lose rows silently. A task result says that a task has finished, and
+tells the digests of all that it wrote; it is written when that has reached the disk.
 """
 
 from __future__ import annotations

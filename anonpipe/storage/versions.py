@@ -6,11 +6,10 @@
     output/CURRENT, output/release      the pointers
     output/.lock                        exists while a process publishes or prunes
 
-With the lock held exclusively, any draft, pending version or probe that is
-present belongs to a run that died, and is deleted. A version is deleted under a
-hidden name, and never while a pointer leads to it. So readers see whole
-versions only, and a death at any step leaves nothing that the next run does
-not clean up. Object stores and their errors are at the end.
+With the lock held exclusively, any draft, pending version or probe that is present belongs to a run that died, and is
+deleted. A version is deleted under a hidden name, and never while a pointer leads to it. So readers see whole versions
+only, and a death at any step leaves nothing that the next run does not clean up. Object stores and their errors are at
+the end.
 """
 
 from __future__ import annotations

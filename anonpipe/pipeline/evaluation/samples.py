@@ -1,8 +1,7 @@
 """Samples of a run's records, original and released beside each other, kept privately for what measures them.
 
-Which records are drawn follows from the run's key and the number of records
-alone. Each partition leaves the part of every sample that lies in it, before
-its released rows are shuffled.
+Which records are drawn follows from the run's key and the number of records alone. Each partition leaves the part of
+every sample that lies in it, before its released rows are shuffled.
 """
 
 from __future__ import annotations
