@@ -1,7 +1,6 @@
 """anonpipe: anonymise large microdata - group, synthesise, verify, publish, or publish nothing.
 
-The public names; each is imported when it is first used, so that `import
-anonpipe` costs nothing.
+The public names; each is imported when it is first used, so that `import anonpipe` costs nothing.
 """
 
 from __future__ import annotations

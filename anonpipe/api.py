@@ -29,8 +29,7 @@ from anonpipe.verify.verdict import Verdict
 class Anonymized:
     """What `anonymize` gives; in a notebook it shows itself.
 
-    Up to the next version it can also be unpacked as before, into table,
-    verdict and warnings.
+    Up to the next version it can also be unpacked as before, into table, verdict and warnings.
 
     Attributes
     ----------
@@ -112,8 +111,7 @@ def anonymize(
 ) -> Anonymized:
     """Anonymise a table in memory by the same stages as `anonpipe run`.
 
-    Nothing is published: what is handed back is no release, is entered in no
-    release log, and leaves no file.
+    Nothing is published: what is handed back is no release, is entered in no release log, and leaves no file.
 
     Parameters
     ----------

@@ -49,6 +49,13 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Processes of the own l
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs")]
 Details = Annotated[bool, typer.Option("--details", help="Print every check, reason and note")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log stages, rows and seconds on standard error")]
+_NOT_LOOKED_AT = "who published it was not looked at; with the steward's public key: --key steward.pub"
+_MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
+COLD = "compiling for this machine, two to four minutes; later runs start at once"
+COLD_AGAIN = (
+    "compiling for this machine, two to four minutes, in every run: no private folder for compiled code can be "
+    "written; set NUMBA_CACHE_DIR to one"
+)
 
 
 def main() -> None:
@@ -123,13 +130,10 @@ def init(
 
     It holds column names and no value of the data, but the levels that a file declares of an ordered column.
     """
+    from anonpipe.job.analyses import read_analyses
     from anonpipe.propose.propose import default_output, propose_job
 
-    wanted: tuple[Any, ...] = ()
-    if analyses is not None:
-        from anonpipe.job.analyses import read_analyses
-
-        wanted = read_analyses(analyses)
+    wanted = () if analyses is None else read_analyses(analyses)
     sys.stdout.write(propose_job(source, output or default_output(source), k, wanted))
     sys.stdout.flush()
 
@@ -149,7 +153,7 @@ def plan(
     from anonpipe.pipeline.preview import preview
 
     form = _form(as_json, quiet)
-    content = preview(_load(job, settings, {"run.workers": workers}))
+    content = preview(_load(job, settings, workers))
     if form is Form.JSON:
         display.as_json(content.to_dict())
     else:
@@ -174,9 +178,8 @@ def run(
 ) -> None:
     """Anonymise: publish a verified release, or nothing."""
     form = _form(as_json, quiet)
-    loaded = _load(job, settings, {"run.workers": workers, "run.scheduler": scheduler})
-    if verbose:
-        display.show_log()
+    loaded = _load(job, settings, workers, scheduler)
+    display.show_log(verbose)
     with interrupts.stoppable():
         _finish(loaded, _execute(loaded, resume, form), prune, form, details)
 
@@ -185,8 +188,7 @@ def run(
 def compare(
     job: JobFile,
     methods: Annotated[
-        str | None,
-        typer.Option(help="grouping+synthesizer[:form] or mask:method, by commas: mdav+centroid,mask:noise"),
+        str | None, typer.Option(help="grouping+synthesizer[:form] or mask:method, by commas: mdav+centroid,mask:noise")
     ] = None,
     k: Annotated[str, typer.Option(help="Group sizes to try, by commas")] = "3,5,10,20",
     draws: Annotated[int, typer.Option(min=1, help="Trials of each setting, with other random numbers")] = 1,
@@ -202,11 +204,10 @@ def compare(
     """Try methods and group sizes on the job's input: a table and a risk-utility map; nothing is released."""
     from anonpipe import compare as comparing
 
-    loaded = _load(job, settings, {"run.workers": workers, "run.scheduler": scheduler})
+    loaded = _load(job, settings, workers, scheduler)
     ks = [int(part) if part.strip().isdecimal() else 0 for part in k.split(",")]
     _tell_if_cold(loaded)
-    if verbose:
-        display.show_log()
+    display.show_log(verbose)
     asked = comparing.DEFAULT_METHODS if methods is None else [part.strip() for part in methods.split(",")]
     try:
         pieces = "settings" if draws == 1 else "trials"
@@ -215,10 +216,8 @@ def compare(
                 loaded, asked, ks, draws=draws, utility=utility, risk=risk, refresh=refresh, on_progress=on_progress
             )
     except KeyboardInterrupt:
-        study = None
-    if study is None:
         display.err.print("stopped; what was measured is kept: give the same command to go on", soft_wrap=True)
-        raise typer.Exit(130)
+        raise typer.Exit(130) from None
     paths = comparing.write_study(study, folder)
     display.show_study(study, str(job), settings or [])
     display.line("internal, for the data steward only: " + ", ".join(map(str, paths)))
@@ -241,9 +240,8 @@ def demo(
     write_registry(data, rows)
     job_file.write_text(demo_job(str(data), str(folder / "release-folder"), k, drawn=True))
     display.line(f"{data}: {rows:,} simulated cancer patients, 12 columns")
-    loaded = _load(job_file, None, {"run.workers": workers})
-    if verbose:
-        display.show_log()
+    loaded = _load(job_file, None, workers)
+    display.show_log(verbose)
     with interrupts.stoppable():
         # The persons are invented: a second demonstration is no second release of a register
         _finish(loaded, _execute(loaded, resume=False, repeats="ignore"), None, details=details)
@@ -276,12 +274,10 @@ def summary(
         )
     if settings and (source.suffix == ".json" or source.is_dir()):
         raise JobError(f"--set changes keys of a job, and {source} is none; give the job file, or leave --set out")
-    if source.suffix == ".json":
-        made = _compared(source)
-    elif source.is_dir():
-        made = _compared(str(source))
+    if source.suffix == ".json" or source.is_dir():
+        made = _compared(source if source.suffix == ".json" else str(source))
     else:
-        job = _load(source, settings, {})
+        job = _load(source, settings)
         made = _compared(job.output, job.report.internal)
         if other := _of_other_job(made, job):
             display.warn(f"the release at {job.output} was not made by this job as it stands: {other}")
@@ -358,13 +354,7 @@ def _draw(made: Report, page: Path, silent: bool = False) -> None:
 
 
 def _refuse(release: str, found: Checked) -> None:
-    """Refuse a release that is not what was published, or not the one that was asked for.
-
-    Raises
-    ------
-    InputError
-        What is the case, and each finding.
-    """
+    """Refuse a release that is not what was published, or not the one that was asked for."""
     said = {
         "is damaged, it does not match its manifest": found.damage,
         "is not shown to be signed by the owner of the key": found.origin,
@@ -376,10 +366,6 @@ def _refuse(release: str, found: Checked) -> None:
         lines = "".join(f"\n  {problem}" for problem in found.problems)
         mend = f"\n{_MEND}" if found.damage else ""
         raise InputError(f"the release at {release} {what}{whole}:{lines}{mend}")
-
-
-_NOT_LOOKED_AT = "who published it was not looked at; with the steward's public key: --key steward.pub"
-_MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
 
 
 @app.command()
@@ -409,10 +395,7 @@ def verify(
     if form is Form.TABLES:
         files = counted(len(manifest["files"]), "file")
         display.line(f"{files}, {counted(manifest['rows'], 'row')}: checksums and schema are those of the manifest")
-        if key is not None:
-            display.line(f"signed by the owner of {key}")
-        else:
-            display.line(_NOT_LOOKED_AT)
+        display.line(_NOT_LOOKED_AT if key is None else f"signed by the owner of {key}")
 
 
 @app.command()
@@ -440,7 +423,7 @@ def evaluate(
     form = _form(as_json, quiet)
     if settings and job is None:
         raise JobError("--set overrides keys of a job, and none is given; give --job")
-    loaded = None if job is None else _load(job, settings, {})
+    loaded = None if job is None else _load(job, settings)
     with display.err.status("measuring"):
         found = evaluate_release(original, release, loaded, hold_out=hold_out, paired=paired, k=k)
     display.show_evaluated(found, form)
@@ -477,9 +460,8 @@ def export(
     found = checked(release, None if key is None else read_public_key(key))
     _refuse(release, found)
     given = found.where, found.manifest, target
-    names = [] if by is None else [name.strip() for name in by.split(",") if name.strip()]
     if by is not None:
-        made = export_folders(*given, names)
+        made = export_folders(*given, [name.strip() for name in by.split(",") if name.strip()])
     elif target.suffix.lower() in LABELLED:
         made = export_labelled(*given)
     else:
@@ -513,15 +495,11 @@ def methods(
     """List the methods of grouping, synthesis and masking; with a name, all that is known of that method."""
     form = _form(as_json, quiet)
     registries = _registries()
-    found = [
-        (key, record)
-        for key, records in registries.items()
-        for known, record in records.items()
-        if name in (None, known)
-    ]
+    every = [(key, known, record) for key, records in registries.items() for known, record in records.items()]
+    found = [(key, record) for key, known, record in every if name in (None, known)]
     if not found:
-        known = ", ".join(dict.fromkeys(name for records in registries.values() for name in records))
-        raise InputError(f"there is no method {name!r}; known are: {known}")
+        names = ", ".join(dict.fromkeys(known for _, known, _ in every))
+        raise InputError(f"there is no method {name!r}; known are: {names}")
     if form is Form.JSON:
         display.as_json([display.method_content(key, record) for key, record in found])
     elif form is Form.QUIET:
@@ -545,11 +523,11 @@ def _registries() -> dict[str, dict[str, Any]]:
     from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 
     chosen = in_jobs(SYNTHESIZERS)
+    decoders = {name: record for name, record in SYNTHESIZERS.items() if name not in chosen}
     return {
         "cluster.method": dict(CLUSTERERS),
-        "synthesize.method": {name: SYNTHESIZERS[name] for name in SYNTHESIZERS if name in chosen},
-        "decode.categories": {name: SYNTHESIZERS[name] for name in SYNTHESIZERS if name not in chosen}
-        | {PROBABILITIES.name: PROBABILITIES},
+        "synthesize.method": {name: record for name, record in SYNTHESIZERS.items() if name in chosen},
+        "decode.categories": {**decoders, PROBABILITIES.name: PROBABILITIES},
         "mask.method": dict(MASKERS),
     }
 
@@ -605,10 +583,11 @@ def _outputs(stagings: list[Path]) -> list[tuple[str, str | None]]:
     return found
 
 
-def _load(path: Path, settings: list[str] | None, options: dict[str, Any]) -> Job:
+def _load(path: Path, settings: list[str] | None, workers: int | None = None, scheduler: str | None = None) -> Job:
     from anonpipe.job.model import load_job
     from anonpipe.job.overrides import parse_setting
 
+    options = {"run.workers": workers, "run.scheduler": scheduler}
     overrides = {key: value for key, value in options.items() if value is not None}
     return load_job(path, overrides | dict(parse_setting(setting) for setting in settings or []))
 
@@ -627,36 +606,25 @@ def _execute(
         with display.progress_display(silent=form is Form.QUIET) as on_progress:
             return execute(job, resume, on_progress=on_progress, repeats=repeats)
     except KeyboardInterrupt:
-        pass
-    display.err.print(
-        "stopped; finished partitions are kept: go on with --resume, or delete them with anonpipe purge", soft_wrap=True
-    )
-    raise typer.Exit(130)
+        display.err.print(
+            "stopped; finished partitions are kept: go on with --resume, or delete them with anonpipe purge",
+            soft_wrap=True,
+        )
+        raise typer.Exit(130) from None
 
 
 def _tell_if_cold(job: Job) -> None:
     """One line where a run is going to be silent for long; a given scheduler's workers compile elsewhere."""
     if job.run.scheduler is None and not _compiled():
-        display.err.print(COLD if _lasting() else COLD_AGAIN, soft_wrap=True)
+        from anonpipe.kernels.compiled import lasting
 
-
-COLD = "compiling for this machine, two to four minutes; later runs start at once"
-COLD_AGAIN = (
-    "compiling for this machine, two to four minutes, in every run: no private folder for compiled code can be "
-    "written; set NUMBA_CACHE_DIR to one"
-)
+        display.err.print(COLD if lasting() is not None else COLD_AGAIN, soft_wrap=True)
 
 
 def _compiled() -> bool:
     from anonpipe.kernels.compiled import any_kept
 
     return any_kept()
-
-
-def _lasting() -> bool:
-    from anonpipe.kernels.compiled import lasting
-
-    return lasting() is not None
 
 
 def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.TABLES, details: bool = False) -> None:
@@ -696,12 +664,11 @@ def _prune(job: Job, keep: int) -> list[str]:
     """Delete old versions; the release is out, so that what fails is a warning."""
     from anonpipe.storage.release import prune
 
-    problem, gone = "Ctrl-C came" if interrupts.asked_to_stop() else None, []
-    if problem is None:
+    problem = "Ctrl-C came"
+    if not interrupts.asked_to_stop():
         try:
-            gone = prune(job.output, keep, job.report.internal)
+            return prune(job.output, keep, job.report.internal)
         except AnonpipeError as error:
             problem = str(error)
-    if problem is not None:
-        display.warn(f"old versions were not pruned: {problem}; the next run with --prune deletes them")
-    return gone
+    display.warn(f"old versions were not pruned: {problem}; the next run with --prune deletes them")
+    return []

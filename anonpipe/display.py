@@ -1,7 +1,6 @@
 """What the commands print: tables for a terminal, one JSON object for programs, one line for scripts.
 
-rich is the only library of weight that is imported here, so that `--help`
-answers at once.
+rich is the only library of weight that is imported here, so that `--help` answers at once.
 """
 
 from __future__ import annotations
@@ -34,6 +33,10 @@ if TYPE_CHECKING:
     from anonpipe.report.content import Compared, MeasureLine
     from anonpipe.two_tables import Evaluated
     from anonpipe.verify.verdict import Verdict
+
+_COLOURS = {"RELEASED": "bold green", "NOT": "bold red", "failed:": "bold red", "remedy:": "cyan"}
+_HEADINGS = {"published": "published as", "reference": "source", "cost": "cost", "sizes": "sizes", "keeps": "keeps"}
+_LONG_HEADING = 16
 
 
 class Form(Enum):
@@ -133,13 +136,9 @@ def show_summary(lines: Sequence[str]) -> None:
         line(rest)
 
 
-_COLOURS = {"RELEASED": "bold green", "NOT": "bold red", "failed:": "bold red", "remedy:": "cyan"}
-
-
 def _short(path: str) -> str:
     """A path relative to this folder, if it lies below."""
-    here = f"{os.getcwd()}/"
-    return path.removeprefix(here)
+    return path.removeprefix(f"{os.getcwd()}/")
 
 
 def outcome_content(outcome: RunOutcome, pruned: Iterable[str]) -> dict[str, Any]:
@@ -196,25 +195,12 @@ class progress_display:
         self._silent, self._pieces = silent, pieces
 
     def __enter__(self) -> Callable[[Any], None]:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress as rich
 
-        self._bars = Progress(
-            TextColumn("{task.description:<11}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[speed]:>16}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=err,
-            disable=self._silent or not err.is_terminal,
-        )
+        texts = rich.TextColumn("{task.description:<11}"), rich.TextColumn("{task.fields[speed]:>16}")
+        shown = texts[0], rich.BarColumn(bar_width=30), rich.MofNCompleteColumn(), texts[1]
+        times = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
+        self._bars = rich.Progress(*shown, *times, console=err, disable=self._silent or not err.is_terminal)
         self._known: dict[str, Any] = {}
         self._bars.start()
         lines = self._pieces and not self._silent and not err.is_terminal
@@ -246,12 +232,12 @@ class _Lines:
             err.print(done, markup=False, soft_wrap=True)
 
 
-def show_log() -> None:
-    """Print what the library logs on standard error, above the live display."""
+def show_log(verbose: bool) -> None:
+    """Print what the library logs on standard error, above the live display, where that is asked for."""
     logger = logging.getLogger("anonpipe")
-    if not any(isinstance(handler, _Printed) for handler in logger.handlers):
+    if verbose and not any(isinstance(handler, _Printed) for handler in logger.handlers):
         logger.addHandler(_Printed())
-    logger.setLevel(logging.INFO)
+        logger.setLevel(logging.INFO)
 
 
 class _Printed(logging.Handler):
@@ -308,9 +294,8 @@ def _show_tables(found: Compared, chance: dict[str, MeasureLine], most_pairs: in
 def _split_half_ratios(report: Report) -> dict[str, MeasureLine]:
     """What is held against two random halves of the original, where it was measured."""
     titles = {"column_shapes": "columns", "pair_shapes": "pairs of columns", "survival_curves": "survival curves"}
-    found = {one.name: one for one in report.utility}
-    named = {title: found.get(name) for name, title in titles.items()}
-    return {title: one for title, one in named.items() if one is not None and one.value is not None}
+    found = {one.name: one for one in report.utility if one.value is not None}
+    return {title: found[name] for name, title in titles.items() if name in found}
 
 
 def _largest(found: Compared, chance: dict[str, MeasureLine]) -> list[str]:
@@ -385,10 +370,7 @@ def show_evaluated(found: Evaluated, form: Form) -> None:
     from anonpipe.report.build import analysis_part, figure
 
     assessed = found.assessment
-    figures = {
-        "utility": [figure(one) for one in assessed.utility],
-        "risk": [figure(one) for one in assessed.risk],
-    }
+    figures = {"utility": [figure(one) for one in assessed.utility], "risk": [figure(one) for one in assessed.risk]}
     analyses = [analysis_part(one) for one in assessed.analyses]
     if form is Form.JSON:
         content = {"rows": dict(zip(("original", "release"), found.rows, strict=True)), "columns": found.columns}
@@ -453,25 +435,13 @@ def method_table(title: str, record: Any) -> Table:
     return table
 
 
-_HEADINGS = {
-    "published": "published as",
-    "reference": "source",
-    "cost": "cost",
-    "sizes": "sizes",
-    "keeps": "keeps",
-}
-
-
 def method_content(title: str, record: Any) -> dict[str, Any]:
     """All that is known of a method, for programs."""
     told = {"key": title, "name": record.name}
     told |= {name: getattr(record, name) for name in ("published", "reference", "cost")}
     if title == "cluster.method":
-        return told | {
-            "sizes": record.sizes,
-            "needs": ["a sensitive column"] if record.classes else [],
-            "options": dict(record.about),
-        }
+        needs = ["a sensitive column"] if record.classes else []
+        return told | {"sizes": record.sizes, "needs": needs, "options": dict(record.about)}
     options = {} if record.name == "histogram" else dict(record.about)  # a job has this rule in one form
     return told | {"keeps": record.keeps, "options": options}
 
@@ -490,32 +460,23 @@ def _heading(name: str) -> str:
     return escape(re.sub(r"(?<=[._])(?=.)", "\n", name) if len(name) > _LONG_HEADING else name)
 
 
-_LONG_HEADING = 16
-
-
 def show_study(study: Study, job: str, settings: Iterable[str]) -> None:
     """The table of a comparison, why settings failed, and the setting to take."""
     from anonpipe.compare import cells, legend, reasons
 
-    table = plain_table("settings")
+    table, front = plain_table("settings"), study.front
     table.add_column("method", overflow="fold")
     table.add_column("k", justify="right")
     table.add_column("gates", no_wrap=True)
     for axis in study.axes:
         table.add_column(_heading(axis.name), overflow="fold")
-    front = study.front
     for row in study.rows:
         style = "bold green" if row is study.choice else "bold" if any(row is one for one in front) else None
         table.add_row(*map(escape, cells(study, row)), style=style)
     out.print(table)
-    for text in legend(study):
+    labels, notes = (f"{axis.name}: {axis.label}" for axis in study.axes), (f"note: {note}" for note in study.notes)
+    for text in (*legend(study), *labels, *reasons(study), *notes):
         line(text)
-    for axis in study.axes:
-        line(f"{axis.name}: {axis.label}")
-    for reason in reasons(study):
-        line(reason)
-    for note in study.notes:
-        line(f"note: {note}")
     if study.choice is None:
         line("no setting passes all gates")
         return

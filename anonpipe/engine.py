@@ -1,10 +1,8 @@
 """Map a stage over partitions: in this process, on an own local cluster, or on a given one.
 
-The only module that knows Dask. A task is an importable function of one small
-`Task`; it writes whole files and a task result, so that it can run twice, and its
-return value is only the news for the progress display. Exceptions leave a
-worker without any text of a library, because such texts quote rows and Dask
-and Prefect store them.
+The only module that knows Dask. A task is an importable function of one small `Task`; it writes whole files and a task
+result, so that it can run twice, and its return value is only the news for the progress display. Exceptions leave a
+worker without any text of a library, because such texts quote rows and Dask and Prefect store them.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from anonpipe import interrupts
+from anonpipe import errors, interrupts
 from anonpipe.environment import differences, one_thread, package_versions
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
 from anonpipe.files import FULL, disk_error, system_code
@@ -35,6 +33,59 @@ from anonpipe.rng import secret_withheld
 from anonpipe.storage.staging import make_private
 
 TaskResult = dict[str, Any]
+
+# Bytes for a worker that has imported all stages and holds no data: measured 311 MiB, and it may use 95 %
+MINIMUM_MEMORY = 400 << 20
+_FINAL = (InputError, JobError, OutputError, DamagedError)  # trying again cannot help
+
+# Dask sets it once it has chosen the modules that the server loads, which would not be ours
+_LOADS_ITS_OWN = "_forkserver_preload_set"
+_CLIENT_SETTINGS: dict[str, Any] = {"logging": {"distributed": "critical"}}
+_WORKER_ENVIRONMENT = {
+    "DASK_LOGGING__DISTRIBUTED": "critical",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+}
+
+# Spilling would write raw rows to disk; spilling off with pausing on hangs for ever.
+_DASK_SETTINGS: dict[str, Any] = {
+    **_CLIENT_SETTINGS,
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": 0.95,
+    "distributed.scheduler.allowed-failures": 2,
+    "distributed.comm.require-encryption": True,
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.worker.profile.enabled": False,
+    "distributed.nanny.pre-spawn-environ": _WORKER_ENVIRONMENT,
+}
+_POLL = 0.2
+_GO_ON = "see to the workers (memory, machine, network, packages), then go on with --resume"
+_NOT_STARTED = (
+    "the {count} own workers could not be started ({error}); give run.workers fewer or run.memory_per_worker more, "
+    "then run again with --resume"
+)
+_OTHER_VERSIONS = (
+    "other versions on {workers} than in this process would give other bytes: {other}; install the same ones "
+    "everywhere (pip install -c deploy/constraints.txt), then go on with --resume"
+)
+_LACKING = (
+    "anonpipe as it is here cannot be loaded on {workers}; install it and its packages there as here "
+    "(pip install -c deploy/constraints.txt), then go on with --resume"
+)
+_LOST = "the Dask scheduler has lost the tasks of this run; see to it, then go on with --resume"
+_KILLED = (
+    "stage {task.stage}, partition {task.index}: its worker died three times, most likely out of memory (or, on a "
+    "cluster of yours, without the packages of this process); lower partition.rows or give run.memory_per_worker more, "
+    "then run again with --resume"
+)
 
 
 @dataclass(frozen=True)
@@ -60,9 +111,7 @@ class Failure:
 
     def raise_it(self) -> NoReturn:
         """Raise the error that the account describes."""
-        import anonpipe.errors
-
-        raise getattr(anonpipe.errors, self.kind)(self.message)
+        raise getattr(errors, self.kind)(self.message)
 
 
 @dataclass(frozen=True)
@@ -75,13 +124,10 @@ class Timeouts:
 
 
 _TIMEOUTS = Timeouts()
-# Bytes for a worker that has imported all stages and holds no data: measured 311 MiB, and it may use 95 %
-MINIMUM_MEMORY = 400 << 20
 
 Work = Callable[[Task], TaskResult]
 OnDone = Callable[[TaskResult], None]
 Executor = Callable[[Work, Sequence[Task], OnDone], None]
-_FINAL = (InputError, JobError, OutputError, DamagedError)  # trying again cannot help
 
 
 def describe(error: BaseException, task: Task) -> Failure:
@@ -145,8 +191,7 @@ def in_process() -> Iterator[Executor]:
             outcome = _Guarded(work)(task)
             if isinstance(outcome, Failure):
                 outcome.raise_it()
-            else:
-                on_done(outcome)
+            on_done(outcome)
 
     with one_thread():
         yield run
@@ -210,11 +255,13 @@ def _start_cluster(
     opened: contextlib.ExitStack, count: int, memory: int, scratch: Path, timeouts: Timeouts, preload: Sequence[str]
 ) -> Any:
     """A client of a new cluster; the name of an error where it does not start."""
+    import dask
     from distributed import Client, LocalCluster
 
     try:
         with _interrupts_held():
-            opened.enter_context(_forked_from_one(preload))
+            method = "forkserver" if opened.enter_context(_fork_server(preload)) else "spawn"
+            opened.enter_context(dask.config.set({"distributed.worker.multiprocessing-method": method}))
             cluster = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
@@ -233,27 +280,12 @@ def _start_cluster(
 
 
 @contextlib.contextmanager
-def _forked_from_one(preload: Sequence[str]) -> Iterator[None]:
-    """Fork workers from one process that has loaded the modules; it ends with the block.
-
-    A worker that is spawned loads them by itself, and again when it has died:
-    2 s of computing and 150 MiB each. They are spawned all the same where
-    there can be no such process.
-    """
-    import dask
-
-    with _fork_server(preload) as runs:
-        method = "forkserver" if runs else "spawn"
-        with dask.config.set({"distributed.worker.multiprocessing-method": method}):
-            yield
-
-
-@contextlib.contextmanager
 def _fork_server(preload: Sequence[str]) -> Iterator[bool]:
-    """Whether the process runs: not where a fork is not safe (elsewhere than on Linux), not without a socket.
+    """Whether a process runs that has loaded the modules, and of which workers are forked; it ends with the block.
 
-    The path of the folder of temporary files may be too long for one. And a
-    server that this program already has knows another environment.
+    A worker that is spawned loads them by itself, and again when it has died: 2 s of computing and 150 MiB each. There
+    is none elsewhere than on Linux, where a fork is not safe, and without a socket, for which the path of the folder of
+    temporary files may be too long. And a server that this program already has knows another environment.
     """
     import distributed.utils
 
@@ -276,10 +308,6 @@ def _fork_server(preload: Sequence[str]) -> Iterator[bool]:
             server._stop()
 
 
-# Dask sets it once it has chosen the modules that the server loads, which would not be ours
-_LOADS_ITS_OWN = "_forkserver_preload_set"
-
-
 @contextlib.contextmanager
 def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
     """For processes that are started inside: variables with these values, unless they are set."""
@@ -296,8 +324,7 @@ def _enough(memory: str) -> int:
     """The bytes of a worker, in Dask's notation."""
     from dask.utils import parse_bytes
 
-    n_bytes = int(parse_bytes(memory))
-    if n_bytes >= MINIMUM_MEMORY:
+    if (n_bytes := int(parse_bytes(memory))) >= MINIMUM_MEMORY:
         return n_bytes
     raise JobError(
         f"run.memory_per_worker is {memory}: a worker needs {MINIMUM_MEMORY >> 20} MiB before it has read a row; "
@@ -315,16 +342,13 @@ def remote_cluster(address: str, retries: int = 2, timeouts: Timeouts = _TIMEOUT
     import dask
     from distributed import Client
 
-    failed = False
     with dask.config.set(_CLIENT_SETTINGS), _quiet_logs():
         try:
             client = Client(address, timeout="15s")
         except Exception:  # of many types, from a bad address to a refused certificate
-            failed = True
-        if failed:
             raise EngineError(
                 f"no Dask scheduler answers at {address}; check the address, TLS settings and the network"
-            )
+            ) from None
         wait = float(dask.config.get("anonpipe.worker-wait", timeouts.silence))
         with client:
             if (problem := _unequal(client, timeouts)) is not None:
@@ -341,42 +365,12 @@ def _unequal(client: Any, timeouts: Timeouts) -> str | None:
     if lacking := sum(isinstance(installed, BaseException) for installed in answers.values()):
         return _LACKING.format(workers=_counted(lacking, len(answers)))
     others = [other for installed in answers.values() if (other := differences(package_versions(), installed))]
-    if not others:
-        return None
-    return _OTHER_VERSIONS.format(workers=_counted(len(others), len(answers)), other=sorted(others)[0])
+    workers = _counted(len(others), len(answers))
+    return _OTHER_VERSIONS.format(workers=workers, other=min(others)) if others else None
 
 
 def _counted(some: int, of: int) -> str:
     return f"{some} of {of} worker{'s' * (of != 1)}"
-
-
-_CLIENT_SETTINGS: dict[str, Any] = {"logging": {"distributed": "critical"}}
-
-_WORKER_ENVIRONMENT = {
-    "DASK_LOGGING__DISTRIBUTED": "critical",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "MALLOC_TRIM_THRESHOLD_": "65536",
-}
-
-# Spilling would write raw rows to disk; spilling off with pausing on hangs for ever.
-_DASK_SETTINGS: dict[str, Any] = {
-    **_CLIENT_SETTINGS,
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": 0.95,
-    "distributed.scheduler.allowed-failures": 2,
-    "distributed.comm.require-encryption": True,
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-    "distributed.admin.system-monitor.gil.enabled": False,
-    "distributed.worker.profile.enabled": False,
-    "distributed.nanny.pre-spawn-environ": _WORKER_ENVIRONMENT,
-}
 
 
 def _dask_executor(client: Any, retries: int, timeouts: Timeouts, versions: dict[str, str] | None = None) -> Executor:
@@ -401,8 +395,7 @@ def _dask_executor(client: Any, retries: int, timeouts: Timeouts, versions: dict
 def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, timeouts: Timeouts) -> Failure | None:
     """Wait for all futures, in the order in which they finish; the first failure ends it.
 
-    Nothing here waits for long: that is where Ctrl-C is heard, and where it
-    is noticed that nobody works any more.
+    Nothing here waits for long: that is where Ctrl-C is heard, and where it is noticed that nobody works any more.
     """
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
@@ -413,8 +406,7 @@ def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, timeouts: Tim
     watch, left = _Heartbeats(client, timeouts), len(tasks)
     while left:
         interrupts.safe_point()
-        problem = watch.look()
-        if problem is not None:
+        if (problem := watch.look()) is not None:
             return Failure(problem, "EngineError")
         try:
             future = finished.get(timeout=_POLL)
@@ -483,28 +475,6 @@ class _Heartbeats:
         return {address: worker["last_seen"] for address, worker in identity["workers"].items()}
 
 
-_POLL = 0.2
-_GO_ON = "see to the workers (memory, machine, network, packages), then go on with --resume"
-_NOT_STARTED = (
-    "the {count} own workers could not be started ({error}); give run.workers fewer or run.memory_per_worker more, "
-    "then run again with --resume"
-)
-_OTHER_VERSIONS = (
-    "other versions on {workers} than in this process would give other bytes: {other}; install the same ones "
-    "everywhere (pip install -c deploy/constraints.txt), then go on with --resume"
-)
-_LACKING = (
-    "anonpipe as it is here cannot be loaded on {workers}; install it and its packages there as here "
-    "(pip install -c deploy/constraints.txt), then go on with --resume"
-)
-_LOST = "the Dask scheduler has lost the tasks of this run; see to it, then go on with --resume"
-_KILLED = (
-    "stage {task.stage}, partition {task.index}: its worker died three times, most likely out of memory (or, on a "
-    "cluster of yours, without the packages of this process); lower partition.rows or give run.memory_per_worker more, "
-    "then run again with --resume"
-)
-
-
 def _opaque(task: Task) -> str:
     """A key for logs and dashboards: stage and number, without paths."""
     digest = hashlib.sha256(f"{task.staging}|{task.token}".encode()).hexdigest()[:12]
@@ -538,10 +508,9 @@ def _quiet_logs() -> Iterator[None]:
 def _interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C until the end; threads and processes started in the block never receive it.
 
-    It is for the driver, which stops the workers: so the signal is blocked,
-    which they inherit, also those started by such a thread later on. Threads
-    that were there before can still be handed it, and would have it raised in
-    the midst of the block: so the handler only remembers it.
+    It is for the driver, which stops the workers: so the signal is blocked, which they inherit, also those started by
+    such a thread later on. Threads that were there before can still be handed it, and would have it raised in the midst
+    of the block: so the handler only remembers it.
     """
     resource_tracker.ensure_running()  # started inside, it would unblock the signal
     main = threading.current_thread() is threading.main_thread()

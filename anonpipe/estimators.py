@@ -18,8 +18,7 @@ from anonpipe.types import IntArray
 class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Groups of at least k near records.
 
-    Distances are Euclidean: scale the columns first, as by `StandardScaler`
-    in a pipeline.
+    Distances are Euclidean: scale the columns first, as by `StandardScaler` in a pipeline.
 
     Parameters
     ----------

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ROWS = 65_536
+LABELLED = (".dta", ".sav")
+_NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", re.compile(r"[^\W\d_][\w.@#$]{0,63}"))}
+
+# Most values of an export: pyreadstat needs the table in memory (about 3 GB with texts)
+_MOST_VALUES = 100_000_000
+_SMALL = 2**31 - 101  # largest integer of Stata's type long
 
 
 @dataclass(frozen=True)
@@ -94,21 +100,16 @@ def export_csv(where: OutputPlace, manifest: dict[str, Any], target: Path, quote
         ):
             for batch in batches(where, manifest):
                 rows += batch.num_rows
-                values = pa.record_batch(
-                    [plain(column).cast(field.type) for column, field in zip(batch.columns, schema, strict=True)],
-                    schema=schema,
-                )
+                columns = [plain(one).cast(field.type) for one, field in zip(batch.columns, schema, strict=True)]
+                values = pa.record_batch(columns, schema=schema)
                 if quote_formulas:
                     values = _with_quoted_formulas(values)
                 like_null |= {name for name in values.schema.names if _like_null(values.column(name))}
                 writer.write_batch(values)
     except OSError as error:
-        problem = why(error)
-    else:
-        names = ", ".join(map(repr, sorted(like_null)))
-        warning = f"{names}: many CSV readers take texts such as NA for missing values"
-        return Exported(str(target), rows, 1, (warning,) if like_null else ())
-    raise OutputError(f"{target} cannot be written: {problem}; give another place")
+        raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
+    warning = f"{', '.join(map(repr, sorted(like_null)))}: many CSV readers take texts such as NA for missing values"
+    return Exported(str(target), rows, 1, (warning,) if like_null else ())
 
 
 def _schema_of_csv(where: OutputPlace, manifest: dict[str, Any]) -> pa.Schema:
@@ -179,14 +180,14 @@ def export_folders(where: OutputPlace, manifest: dict[str, Any], target: Path, b
         )
     schema = schema_of(where, manifest)
     keys = pa.schema([pa.field(name, plain_type(schema.field(name).type)) for name in by])
-    rest = [field if field.name not in by else keys.field(field.name) for field in schema]
+    whole = pa.schema([field if field.name not in by else keys.field(field.name) for field in schema])
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.draft")
     try:
         draft.mkdir()
         ds.write_dataset(
-            (_with_plain(batch, by, pa.schema(rest)) for batch in batches(where, manifest)),
+            (_with_plain(batch, by, whole) for batch in batches(where, manifest)),
             draft,
-            schema=pa.schema(rest),
+            schema=whole,
             format="parquet",
             partitioning=ds.partitioning(keys, flavor="hive"),
             max_partitions=len(sizes) + 1,
@@ -194,17 +195,15 @@ def export_folders(where: OutputPlace, manifest: dict[str, Any], target: Path, b
             use_threads=False,
             file_options=ds.ParquetFileFormat().make_write_options(compression="zstd"),
         )
-        files = [path for path in draft.rglob("*.parquet")]
+        files = list(draft.rglob("*.parquet"))
         for path in files:
             sync_path(path)
         os.rename(draft, target)
     except OSError as error:
-        problem = why(error)
-    else:
-        return Exported(str(target), sum(sizes.values()), len(files))
+        raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    raise OutputError(f"{target} cannot be written: {problem}; give another place")
+    return Exported(str(target), sum(sizes.values()), len(files))
 
 
 def _check_keys(manifest: dict[str, Any], by: Sequence[str]) -> None:
@@ -231,20 +230,15 @@ def _sizes(where: OutputPlace, manifest: dict[str, Any], by: Sequence[str]) -> C
     """Records of each combination of the keys."""
     sizes: Counter[tuple[Any, ...]] = Counter()
     for batch in batches(where, manifest, by):
-        columns = [plain(batch.column(name)) for name in by]
-        counts = pa.table(columns, names=list(by)).group_by(list(by)).aggregate([([], "count_all")]).to_pydict()
-        for *key, count in zip(*(counts[name] for name in by), counts["count_all"], strict=True):
+        table = pa.table([plain(batch.column(name)) for name in by], names=list(by))
+        counts = table.group_by(list(by)).aggregate([([], "count_all")])
+        for *key, count in zip(*(counts[name].to_pylist() for name in (*by, "count_all")), strict=True):
             sizes[tuple(key)] += count
     return sizes
 
 
 # --- A release as one file of Stata or SPSS, with the labels of columns and values that the original had --------------
 
-LABELLED = (".dta", ".sav")
-_NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", re.compile(r"[^\W\d_][\w.@#$]{0,63}"))}
-# Most values of an export: pyreadstat needs the table in memory (about 3 GB with texts)
-_MOST_VALUES = 100_000_000
-_SMALL = 2**31 - 101  # largest integer of Stata's type long
 
 Codes = dict[str, float | str]
 
@@ -268,7 +262,7 @@ def export_labelled(where: OutputPlace, manifest: dict[str, Any], target: Path) 
                 _frame(table, codes),
                 str(draft),
                 column_labels={name: described[name].get("label") for name in table.column_names},
-                variable_value_labels={name: _inverted(labels) for name, labels in codes.items()},
+                variable_value_labels={name: {code: text for text, code in of.items()} for name, of in codes.items()},
             )
     except Exception:  # errors of the library may quote values
         pass
@@ -281,13 +275,12 @@ def _ordered(table: pa.Table) -> dict[str, Codes]:
     """Codes of ordered categories: their ranks."""
     kinds = {field.name: field.type for field in table.schema if pa.types.is_dictionary(field.type)}
     unified = table.unify_dictionaries()
-    return {
-        name: {
-            str(value): float(at) for at, value in enumerate(unified.column(name).chunk(0).dictionary.to_pylist(), 1)
-        }
+    levels = {
+        name: unified.column(name).chunk(0).dictionary.to_pylist()
         for name, kind in kinds.items()
         if kind.ordered and pa.types.is_string(kind.value_type) and table.num_rows
     }
+    return {name: {str(value): float(at) for at, value in enumerate(own, 1)} for name, own in levels.items()}
 
 
 def _check(schema: pa.Schema, manifest: dict[str, Any], target: Path) -> None:
@@ -309,16 +302,11 @@ def _writer(target: Path) -> Callable[..., None]:
     return write
 
 
-def _inverted(codes: Codes) -> dict[float | str, str]:
-    return {code: label for label, code in codes.items()}
-
-
 def _frame(table: pa.Table, codes: dict[str, Codes]) -> pd.DataFrame:
     """The table in types that Stata and SPSS both have."""
     import pandas as pd
 
-    columns = {name: _coded(table.column(name), codes.get(name)) for name in table.column_names}
-    return pd.DataFrame({name: _column(column) for name, column in columns.items()})
+    return pd.DataFrame({name: _column(_coded(table.column(name), codes.get(name))) for name in table.column_names})
 
 
 def _coded(column: pa.ChunkedArray, codes: Codes | None) -> pa.Array:

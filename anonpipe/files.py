@@ -14,6 +14,11 @@ from typing import IO
 
 from anonpipe.errors import AnonpipeError, EngineError, InputError, OutputError
 
+# What a file system without locks answers
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
+FULL = (errno.ENOSPC, errno.EDQUOT)
+_KINDS = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}
+
 
 class StorageError(OSError):
     """An error of a remote storage in words without data; it has no errno."""
@@ -27,11 +32,7 @@ def write_atomic(path: Path, content: bytes | memoryview, private: bool = True) 
 
 @contextlib.contextmanager
 def drafted(
-    path: Path,
-    private: bool = True,
-    *,
-    place: Callable[[Path, Path], object] | None = None,
-    sync: bool = True,
+    path: Path, private: bool = True, *, place: Callable[[Path, Path], object] | None = None, sync: bool = True
 ) -> Iterator[Path]:
     """A synced draft in the same folder that is renamed to `path` at the end."""
     if path.exists() and not path.is_file():  # a device or a pipe, which must not be replaced
@@ -77,10 +78,6 @@ def sync_path(path: Path) -> None:
         os.close(handle)
 
 
-# What a file system without locks answers
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
-
-
 def try_lock(path: Path) -> IO[bytes] | None:
     """The lock file, held until it is closed; None where another process holds it."""
     while True:
@@ -106,13 +103,7 @@ def disk_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        explained = disk_error(error, what)
-    else:
-        return
-    raise explained
-
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
+        raise disk_error(error, what) from None
 
 
 def disk_error(error: BaseException, what: str) -> AnonpipeError:
@@ -148,6 +139,3 @@ def system_code(error: BaseException) -> int | None:
             return int(code)
         link = link.__cause__ or link.__context__
     return None
-
-
-_KINDS = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES}

@@ -1,9 +1,8 @@
 """Ctrl-C, raised at safe points, and held where it would hide that a release is out.
 
-Python raises a KeyboardInterrupt wherever the main thread happens to be. In a
-callback of the garbage collector (Dask has one) or in a `__del__` it is
-printed and lost. So a run remembers the first Ctrl-C and raises it at its next
-safe point; a second one is raised at once.
+Python raises a KeyboardInterrupt wherever the main thread happens to be. In a callback of the garbage collector (Dask
+has one) or in a `__del__` it is printed and lost. So a run remembers the first Ctrl-C and raises it at its next safe
+point; a second one is raised at once.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 
+_watch: _Interrupts | None = None  # signals and their handlers belong to the process
+
 
 @dataclass
 class _Interrupts:
@@ -23,20 +24,13 @@ class _Interrupts:
     held: bool = False
 
 
-_watch: _Interrupts | None = None  # signals and their handlers belong to the process
-
-
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
     """Raise a first Ctrl-C at the next `safe_point` only, a second at once; inside another one it changes nothing.
 
-    Nothing changes either outside the main thread, or where somebody else
-    handles the signal or ignores it.
+    Nothing changes either outside the main thread, or where somebody else handles the signal or ignores it.
     """
-    if _watch is not None or not _usual():
-        yield
-        return
-    with _watching(_Interrupts()):
+    with _watching(_Interrupts()) if _watch is None and _usual() else contextlib.nullcontext():
         yield
 
 
@@ -45,12 +39,8 @@ def held() -> Iterator[None]:
     """Only remember Ctrl-C until the end of the block or of the surrounding `stoppable`."""
     if _watch is not None:
         _watch.held = True
+    with _watching(_Interrupts(held=True)) if _watch is None and _usual() else contextlib.nullcontext():
         yield
-    elif not _usual():
-        yield
-    else:
-        with _watching(_Interrupts(held=True)):
-            yield
 
 
 def asked_to_stop() -> bool:

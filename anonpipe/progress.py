@@ -2,9 +2,8 @@
 
     logging.getLogger("anonpipe").setLevel(logging.INFO)
 
-The log tells stages, pieces, rows and seconds: never a value, a name or a
-path of the data. Each line has its figures as attributes of the record, too:
-`stage`, `pieces`, `rows`, `seconds`.
+The log tells stages, pieces, rows and seconds: never a value, a name or a path of the data. Each line has its figures
+as attributes of the record, too: `stage`, `pieces`, `rows`, `seconds`.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anonpipe.verify.verdict import Verdict
+
+LOG = logging.getLogger("anonpipe")
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,6 @@ class Progress:
 
 OnProgress = Callable[[Progress], None]
 
-LOG = logging.getLogger("anonpipe")
 LOG.addHandler(logging.NullHandler())
 
 
@@ -42,23 +42,13 @@ def logged(on_progress: OnProgress) -> OnProgress:
             begun[news.stage] = time.perf_counter()
             LOG.debug("%s begins: %d of %d tasks are done", news.stage, news.done, news.total)
         if news.done == news.total:
-            _log_end(news, time.perf_counter() - begun.pop(news.stage))
+            seconds, many = time.perf_counter() - begun.pop(news.stage), "" if news.total == 1 else "s"
+            extra = {"stage": news.stage, "pieces": news.total, "rows": news.rows, "seconds": seconds}
+            told = news.stage, news.rows, news.total, many, seconds
+            LOG.info("%s: %d rows, %d task%s, %.2f s", *told, extra=extra)
         on_progress(news)
 
     return listen
-
-
-def _log_end(news: Progress, seconds: float) -> None:
-    figures = {"stage": news.stage, "pieces": news.total, "rows": news.rows, "seconds": seconds}
-    LOG.info(
-        "%s: %d rows, %d task%s, %.2f s",
-        news.stage,
-        news.rows,
-        news.total,
-        "" if news.total == 1 else "s",
-        seconds,
-        extra=figures,
-    )
 
 
 def log_verdict(verdict: Verdict, rows: int) -> None:

@@ -1,8 +1,7 @@
 """Keyed randomness: every draw is a function of (secret, input, job, stage, partition).
 
-The steward's secret never leaves this module's callers' memory except into a
-private file of the run. A published or short seed would let anyone draw the
-same noise and subtract it, so less than 128 bits are refused.
+The steward's secret never leaves this module's callers' memory except into a private file of the run. A published or
+short seed would let anyone draw the same noise and subtract it, so less than 128 bits are refused.
 """
 
 from __future__ import annotations
@@ -28,6 +27,8 @@ MINIMUM_SECRET_BITS = 128
 FEWEST_BYTES = 8  # Of 16 random bytes fewer are different once in some 10^11 secrets; of typed ones nearly always
 _MAKE_ONE = 'make one with: python -c "import secrets; print(secrets.token_hex(32))"'
 _TOO_SHORT = "the secret in {place} is shorter than 128 bits; give at least 32 hexadecimal digits, " + _MAKE_ONE
+_WITHHELD: dict[str, str] = {}
+_TRIAL: ContextVar[bytes | None] = ContextVar("trial secret", default=None)
 
 
 def private_home() -> Path:
@@ -42,9 +43,6 @@ def private_home() -> Path:
             f"the private folder {home} of secret and release log cannot be made; set ANONPIPE_HOME to another folder"
         ) from None
     return home
-
-
-_WITHHELD: dict[str, str] = {}
 
 
 def _setting(name: str) -> str | None:
@@ -76,9 +74,6 @@ def secret_withheld() -> Iterator[None]:
         os.environ.update(values)
         for name in values:
             _WITHHELD.pop(name, None)
-
-
-_TRIAL: ContextVar[bytes | None] = ContextVar("trial secret", default=None)
 
 
 @contextlib.contextmanager

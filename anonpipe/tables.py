@@ -42,8 +42,7 @@ def _from_pandas(frame: pd.DataFrame) -> pa.Table:
 
 def writable(table: pa.Table) -> pa.Table:
     """The same values in types that Parquet files can hold: no views, which polars hands on."""
-    columns = [_without_views(column) for column in table.columns]
-    return pa.table(columns, names=table.column_names)
+    return pa.table([_without_views(column) for column in table.columns], names=table.column_names)
 
 
 def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -53,11 +52,18 @@ def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
     value = _plain(kind.value_type)
     if value == kind.value_type:
         return column
+    return _dictionary(column, pa.dictionary(pa.int32(), value, kind.ordered))
+
+
+def _dictionary(column: pa.ChunkedArray, kind: pa.DictionaryType) -> pa.ChunkedArray:
+    """Cast indices and values; no cast leads from or to a dictionary of views."""
     parts = [
-        pa.DictionaryArray.from_arrays(part.indices.cast(pa.int32()), part.dictionary.cast(value), ordered=kind.ordered)
+        pa.DictionaryArray.from_arrays(
+            part.indices.cast(kind.index_type), part.dictionary.cast(kind.value_type), ordered=kind.ordered
+        )
         for part in column.chunks
     ]
-    return pa.chunked_array(parts, pa.dictionary(pa.int32(), value, kind.ordered))
+    return pa.chunked_array(parts, kind)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -80,13 +86,7 @@ def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         column = column.cast(_plain(kind.value_type)).dictionary_encode()
     if _plain(kind.value_type) == kind.value_type:
         return column.unify_dictionaries().cast(kind)
-    parts = [  # no cast leads to a dictionary of views
-        pa.DictionaryArray.from_arrays(
-            part.indices.cast(kind.index_type), part.dictionary.cast(kind.value_type), ordered=kind.ordered
-        )
-        for part in column.chunks
-    ]
-    return pa.chunked_array(parts, kind)
+    return _dictionary(column, kind)
 
 
 def like(released: pa.Table, given: Any) -> Any:

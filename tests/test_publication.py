@@ -400,7 +400,7 @@ def test_purge_removes_what_a_killed_run_left_in_its_output(tmp_path, monkeypatc
     given = small.job(tmp_path, small.plain_table(200), **report)
     reports = Path(release.place(given.output, given.report.internal).steward.root)
     with monkeypatch.context() as patch:
-        patch.setattr(release, "switch", lambda *_: os.kill(os.getpid(), 9))
+        patch.setattr(versions, "switch", lambda *_: os.kill(os.getpid(), 9))
         assert apart(lambda: str(small.run(given).version)) == "signal 9"
     assert "versions/.pending" in publishing.leftovers(tmp_path / "out") and len(publishing.versions(tmp_path / "out"))
     (reports / ".v1-report.json.77.draft").touch()

@@ -26,6 +26,10 @@ from anonpipe.job.plain_yaml import load_yaml
 DEFAULT_LIMITS = {"changed_significance": 0.2, "changed_direction": 0.0, "outside": 0.2, "overlap": 0.6}
 
 RESPONSE_WEIGHT = 0.5  # The share of distances that the authors gave the survival time
+_SHAPE = (
+    "give a list of {name, model, formula}, with event for model cox, such as: "
+    "- {name: survival, model: cox, formula: months ~ age, event: status == 'Dead'}"
+)
 
 
 @dataclass(frozen=True)
@@ -86,12 +90,6 @@ def read_analyses(path: str | Path) -> tuple[RecipientAnalysis, ...]:
     if problems:
         raise JobError("the analyses are not valid:\n" + "\n".join(f"  {line}" for line in problems))
     return tuple(found)
-
-
-_SHAPE = (
-    "give a list of {name, model, formula}, with event for model cox, such as: "
-    "- {name: survival, model: cox, formula: months ~ age, event: status == 'Dead'}"
-)
 
 
 def needs_of(analyses: Sequence[RecipientAnalysis], known: Sequence[str]) -> Needs:

@@ -51,6 +51,26 @@ if TYPE_CHECKING:
 else:
     Cluster, Synthesize, Mask = (union_of(known) for known in (GROUPINGS, SYNTHESIZERS, MASKERS))
 
+# Sections that decide no released value: where files lie, and what is asked of the release
+_PLACES = {"input", "output", "run", "release", "report"}
+_OF_NO_VALUE = _PLACES | {"gates", "measure", "analyses", "rows_per_unit", "repeat"}
+_DIGEST_ROLES = {"sensitive": "class", "key": "kept"}
+
+# Shares of records that are linked, of which groups of k stand for 1 / k
+_OF_GROUPS = ("reidentification_rate", "scenario_risk")
+_SCALARS = ("bool", "int", "float", "str")  # of these a message for each would come
+_PLAIN_WORDS = {
+    "extra_forbidden": "unknown key; remove it or correct its spelling",
+    "missing": "is missing; add it",
+    "tuple_type": "takes a list, as in [one, two]",
+    "too_long": "the list is too long",
+    "dict_type": "takes a mapping of keys to values",
+    "model_type": "takes a mapping of keys to values",
+    "model_attributes_type": "takes a mapping of keys to values",
+    "union_tag_not_found": "takes a mapping of keys to values",
+}
+_NO_JOB = "Give the job file, not the data; make one with: anonpipe init data.parquet > job.yaml"
+
 
 @dataclass(frozen=True)
 class ByGroups:
@@ -387,9 +407,8 @@ class Job(Options):
     def digest(self) -> str:
         """SHA-256 of all that decides the released values: columns, k and methods.
 
-        Not of paths, gates, measures and file sizes: a looser gate must not
-        draw new noise for the same data; nor of what k is said to count. The share that is held out does
-        decide.
+        Not of paths, gates, measures and file sizes: a looser gate must not draw new noise for the same data; nor of
+        what k is said to count. The share that is held out does decide.
         """
         held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.held_out else ()
         rounded = () if self.fewest_changed is None else (f"counts rounded to {self.fewest_changed}",)
@@ -429,16 +448,6 @@ class Job(Options):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-# Sections that decide no released value: where files lie, and what is asked of the release
-_PLACES = {"input", "output", "run", "release", "report"}
-_OF_NO_VALUE = _PLACES | {"gates", "measure", "analyses", "rows_per_unit", "repeat"}
-
-_DIGEST_ROLES = {"sensitive": "class", "key": "kept"}
-
-# Shares of records that are linked, of which groups of k stand for 1 / k
-_OF_GROUPS = ("reidentification_rate", "scenario_risk")
-
-
 def _open_side(low: float | None, high: float | None) -> str:
     """On which side there is no bound, where there is one on the other."""
     if low is None:
@@ -468,19 +477,6 @@ def parse_job(content: Any) -> Job:
             dict.fromkeys(_explain(item) for item in error.errors(include_url=False, include_context=False))
         )
     raise JobError("the job is not valid:\n" + "\n".join(f"  {line}" for line in problems))
-
-
-_SCALARS = ("bool", "int", "float", "str")  # of these a message for each would come
-_PLAIN_WORDS = {
-    "extra_forbidden": "unknown key; remove it or correct its spelling",
-    "missing": "is missing; add it",
-    "tuple_type": "takes a list, as in [one, two]",
-    "too_long": "the list is too long",
-    "dict_type": "takes a mapping of keys to values",
-    "model_type": "takes a mapping of keys to values",
-    "model_attributes_type": "takes a mapping of keys to values",
-    "union_tag_not_found": "takes a mapping of keys to values",
-}
 
 
 def _explain(item: Any) -> str:
@@ -534,4 +530,3 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
 
 _KEYS = frozenset(Job.model_fields)
 _JOB_KEY = re.compile(rf"^({'|'.join(sorted(_KEYS))})\s*:", re.MULTILINE)
-_NO_JOB = "Give the job file, not the data; make one with: anonpipe init data.parquet > job.yaml"

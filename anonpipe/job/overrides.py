@@ -12,6 +12,10 @@ from anonpipe.columns import NOT_RELEASED
 from anonpipe.errors import JobError
 from anonpipe.job.plain_yaml import load_yaml
 
+# A part of a dotted key: in quotes, where a quote of that kind is doubled, or without dots
+_PART = r"""(?:"(?:[^"]|"")+"|'(?:[^']|'')+'|[^.="'][^.=]*)"""
+_SETTING = re.compile(rf"(?P<key>{_PART}(?:\.{_PART})*)=(?P<value>.*)", re.DOTALL)
+
 
 def overridden(content: Any, overrides: dict[str, Any]) -> Any:
     """The content with other values."""
@@ -48,11 +52,6 @@ def parse_setting(setting: str) -> tuple[str, Any]:
             f"= in quotes, such as --set 'columns.\"blood.pressure\".step=5', not {setting!r}"
         )
     return found["key"], value
-
-
-# A part of a dotted key: in quotes, where a quote of that kind is doubled, or without dots
-_PART = r"""(?:"(?:[^"]|"")+"|'(?:[^']|'')+'|[^.="'][^.=]*)"""
-_SETTING = re.compile(rf"(?P<key>{_PART}(?:\.{_PART})*)=(?P<value>.*)", re.DOTALL)
 
 
 def _parts(dotted: str) -> list[str]:

@@ -69,7 +69,4 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_Loader.yaml_constructors = {
-    **_Loader.yaml_constructors,
-    "tag:yaml.org,2002:timestamp": _Loader.construct_yaml_str,
-}
+_Loader.yaml_constructors = {**_Loader.yaml_constructors, "tag:yaml.org,2002:timestamp": _Loader.construct_yaml_str}

@@ -9,6 +9,12 @@ from pydantic import Field, field_validator, model_validator
 
 from anonpipe.methods.options import Options
 
+_PROBABILITY_STEP = 0.001
+_ENCRYPTED = ("tls://", "wss://")
+_MEMORY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgtp]i?)b\s*", re.IGNORECASE)
+_LEAST_MEMORY = 400 * 2**20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
 
 class StrataSettings(Options):
     """Records of different strata are never in one group.
@@ -132,9 +138,6 @@ class Decode(Options):
         return self
 
 
-_PROBABILITY_STEP = 0.001
-
-
 class Release(Options):
     """The written files: rows per file (in expectation) and rows per row group."""
 
@@ -211,13 +214,7 @@ class RunSettings(Options):
         return given
 
 
-_ENCRYPTED = ("tls://", "wss://")
-
-
 _UNITS = {f"{prefix}{i}": (1024 if i else 1000) ** (at + 1) for at, prefix in enumerate("kmgtp") for i in ("", "i")}
-_MEMORY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgtp]i?)b\s*", re.IGNORECASE)
-_LEAST_MEMORY = 400 * 2**20
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def checked_path(given: str) -> str:

@@ -117,9 +117,10 @@ def odd_texts(texts: pa.Array) -> str:
     texts = texts.drop_null()
     for what, form in _PLAIN.items():
         have = pc.sum(pc.match_substring_regex(texts, form)).as_py() or 0
-        if len(texts) >= 10 and MOSTLY * len(texts) <= have < len(texts):
+        odd = len(texts) - have
+        if odd and len(texts) >= 10 and have >= MOSTLY * len(texts):
             return (
-                f"CHECK: {have:,} of its {len(texts):,} distinct texts are {what}. Make the other {len(texts) - have:,} "
-                "nulls in the input, and run init again; else all texts are categories"
+                f"CHECK: {have:,} of its {len(texts):,} distinct texts are {what}. Make the other {odd:,} nulls in the "
+                "input, and run init again; else all texts are categories"
             )
     return ""

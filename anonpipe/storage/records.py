@@ -25,11 +25,9 @@ _PLAIN = {type(None), bool, int, float, str}
 
 
 def to_bytes(value: Any) -> bytes:
-    """A value as an npz file: JSON, which keeps every bit of a float, then the arrays.
+    """A value as an npz file of one member: the length of the JSON, that, which keeps every bit of a float, the arrays.
 
-    A run reads thousands of small records. All is therefore one member of the
-    file, and begins with the length of the JSON: to open a member costs more
-    than to read what most records hold.
+    A run reads thousands of small records, and to open a member costs more than to read what most records hold.
 
     Examples
     --------
@@ -59,11 +57,9 @@ def _order(array: npt.NDArray[Any]) -> Literal["F", "C"]:
 
 def _below_each_other(arrays: Arrays) -> npt.NDArray[np.uint8]:
     """The bytes of all arrays, each at the next multiple of `_ALIGNED`."""
-    out = np.zeros(sum(_room(array.nbytes) for array in arrays), dtype=np.uint8)
-    at = 0
+    out, at = np.zeros(sum(_room(array.nbytes) for array in arrays), dtype=np.uint8), 0
     for array in arrays:
-        flat = array.ravel(_order(array))
-        out[at : at + array.nbytes] = flat.view(np.uint8)
+        out[at : at + array.nbytes] = array.ravel(_order(array)).view(np.uint8)
         at += _room(array.nbytes)
     return out
 
@@ -115,17 +111,13 @@ def _packed(value: Any, arrays: Arrays) -> Any:
     if isinstance(value, BaseModel):
         return {"record": type(value).__name__, "fields": value.model_dump(mode="json"), "built": "model"}
     if is_dataclass(value) or hasattr(value, "_fields"):
-        content = {name: _packed(getattr(value, name), arrays) for name in _names(value)}
+        names = value._fields if hasattr(value, "_fields") else [field.name for field in fields(value)]
+        content = {name: _packed(getattr(value, name), arrays) for name in names}
         return {"record": type(value).__name__, "fields": content}
     if isinstance(value, tuple | list):
         parts = value if _PLAIN.issuperset(map(type, value)) else [_packed(part, arrays) for part in value]
         return {"tuple" if isinstance(value, tuple) else "list": parts}
     raise TypeError(f"a {type(value).__name__} cannot be saved; give dataclasses, arrays, lists and plain values")
-
-
-def _names(record: Any) -> Iterable[str]:
-    """The fields of a dataclass or a named tuple."""
-    return tuple(field.name for field in fields(record)) if is_dataclass(record) else record._fields
 
 
 def _kept(array: npt.NDArray[Any], arrays: Arrays) -> int:

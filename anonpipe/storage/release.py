@@ -6,9 +6,8 @@
     output/steward/         reports for the steward alone, one a version and one of a run that failed;
                             outside, where the job names a place for them
 
-A reader follows the pointer and sees the old release or the new one, whole.
-The version folder is complete, under its final name, before a pointer moves.
-`anonpipe.storage.versions` knows the order of versions, the pointers and the lock.
+A reader follows the pointer and sees the old release or the new one, whole. The version folder is complete, under its
+final name, before a pointer moves. `anonpipe.storage.versions` knows the order of versions, the pointers and the lock.
 """
 
 from __future__ import annotations
@@ -34,39 +33,15 @@ from fsspec.implementations.local import LocalFileSystem
 
 from anonpipe import interrupts
 from anonpipe.errors import AnonpipeError, BusyError, InputError, OutputError
-from anonpipe.files import sync_path, why, write_atomic
+from anonpipe.files import sync_path, why
 from anonpipe.rng import keyed
-from anonpipe.storage.versions import (
-    FAILED,
-    LINK,
-    MANIFEST,
-    POINTER,
-    SIGNATURE,
-    STEWARD,
-    VERSIONS,
-    OutputPlace,
-    clear_pending,
-    current_version,
-    exclusive_lock,
-    exists,
-    forget_private,
-    is_plain_name,
-    is_version,
-    list_names,
-    list_versions,
-    missing_folders,
-    new_version,
-    note_pending,
-    pointers,
-    refuse_lost_lease,
-    remove_version,
-    switch,
-    version_order,
-    with_os_errors,
-)
+from anonpipe.storage import versions
+from anonpipe.storage.versions import MANIFEST, POINTER, SIGNATURE, VERSIONS, OutputPlace, exclusive_lock
 
 FAILED_RUN = "failed"  # Prefix of internal documents of a failed run; others begin with their version
 _BLOCK = 2**22
+_NOT_ALL = "not all of {root} leads to the new release yet: {reason}; the next run sets it right"
+MAX_MANIFEST_BYTES = 2**28  # Of a hundred thousand files it has some 30 million
 
 
 def sha256(path: str | Path, filesystem: Any = None) -> str:
@@ -78,52 +53,48 @@ def sha256(path: str | Path, filesystem: Any = None) -> str:
 def place(url: str, internal: str | None = None) -> OutputPlace:
     """Resolve an output path or fsspec URL, and the separate place of internal documents, if any."""
     if internal is not None:
-        outside = place(internal)
-        return replace(place(url), internal=outside)
+        return replace(place(url), internal=place(internal))
     filesystem, root = None, ""
     with contextlib.suppress(Exception):  # some drivers look for credentials here
         filesystem, root = fsspec.core.url_to_fs(url)
     if filesystem is None:
-        scheme = url.split("://", 1)[0]
         raise OutputError(
-            f"the output protocol {scheme!r} cannot be used; install its fsspec driver or give a local path"
+            f"the output protocol {url.split('://', 1)[0]!r} cannot be used; install its fsspec driver or give a local "
+            "path"
         )
-    return OutputPlace(with_os_errors(filesystem), root)
+    return OutputPlace(versions.with_os_errors(filesystem), root)
 
 
 def check_writable(where: OutputPlace) -> None:
-    """Write and remove a probe in the output folder, before any work starts.
-
-    The steward's own place is probed too, where there is one.
-    """
+    """Write and remove a probe in the output folder, and in the steward's own place, before any work starts."""
     present = _probed(where, "output")
     if where.internal is not None:
         _probed(where.internal, "place of internal reports")
     visible = {name for name in present if not name.startswith(".")}
-    if visible and not visible & {VERSIONS, POINTER, LINK, FAILED, STEWARD}:
+    if visible and not visible & {VERSIONS, POINTER, versions.LINK, versions.FAILED, versions.STEWARD}:
         raise OutputError(f"the output folder {where.url()} holds other files; give an empty or a new folder")
 
 
 def _probed(where: OutputPlace, what: str) -> set[str]:
     """The content of a folder, after a test that it can be written."""
-    reason, missing = None, missing_folders(where)
+    missing = versions.missing_folders(where)
     try:
         where.filesystem.makedirs(where.root, exist_ok=True)
-        present = list_names(where)
+        present = versions.list_names(where)
         probe = where.path(f".probe-{secrets.token_hex(8)}")
         with where.filesystem.open(probe, "wb") as out:
             out.write(b"")
         with contextlib.suppress(FileNotFoundError):  # a publishing run has cleaned it up
             where.filesystem.rm_file(probe)
     except OSError as error:
-        reason = why(error)
-    for folder in missing:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-    if reason is not None:
         raise OutputError(
-            f"the {what} {where.url()} cannot be written: {reason}; choose another folder or correct its permissions"
-        )
+            f"the {what} {where.url()} cannot be written: {why(error)}; choose another folder or correct its "
+            "permissions"
+        ) from None
+    finally:
+        for folder in missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
     return present
 
 
@@ -146,7 +117,7 @@ def publish(
 ) -> Published:
     """Copy verified files and their manifest into a new version, then switch the pointer."""
     with exclusive_lock(where), contextlib.ExitStack() as quiet:
-        name = version or new_version(where)
+        name = version or versions.new_version(where)
         return _publish(files, manifest, where, documents or {}, name, before_switch, signer, quiet)
 
 
@@ -166,12 +137,12 @@ def _publish(
         listed["signed_by"] = fingerprint(signer.public_key())
     reason, moving = None, False
     try:
-        note_pending(where, version)
+        versions.note_pending(where, version)
         _copy_version(files, listed, where, version, documents, signer)
         before_switch()
         quiet.enter_context(interrupts.held())
         moving = True
-        switch(where, version)
+        versions.switch(where, version)
     except OSError as error:
         reason = why(error)
     except BaseException:  # half a version is useless
@@ -184,10 +155,10 @@ def _publish(
             "its permissions, then --resume"
         )
     with contextlib.suppress(OSError):  # of an earlier run, and no longer true
-        forget_private(where, FAILED_RUN)
-        where.failures.filesystem.rm_file(where.failures.path(FAILED))
+        versions.forget_private(where, FAILED_RUN)
+        where.failures.filesystem.rm_file(where.failures.path(versions.FAILED))
     with contextlib.suppress(OSError):  # the next run sees that a pointer leads to it
-        clear_pending(where)
+        versions.clear_pending(where)
     warnings = [] if reason is None else [_NOT_ALL.format(root=where.url(), reason=reason)]
     return Published(where.url(VERSIONS, version), (*warnings, *late_interrupt_warning()))
 
@@ -195,21 +166,17 @@ def _publish(
 def _is_out(where: OutputPlace, version: str, reason: str) -> bool:
     """Whether a version is published in spite of an error: a pointer may move and its answer get lost."""
     try:
-        return current_version(where) == version
+        return versions.current_version(where) == version
     except OSError:
-        pass
-    raise OutputError(
-        f"{where.url()} failed while readers were being led to the new release: {reason}; whether {version} is out is "
-        f"not known: look into {where.url(POINTER)}, or run again, which sets it right"
-    )
+        raise OutputError(
+            f"{where.url()} failed while readers were being led to the new release: {reason}; whether {version} is out "
+            f"is not known: look into {where.url(POINTER)}, or run again, which sets it right"
+        ) from None
 
 
 def late_interrupt_warning() -> tuple[str, ...]:
     """The warning that Ctrl-C came after publication; nothing without one."""
     return ("Ctrl-C came when the release was out already",) if interrupts.asked_to_stop() else ()
-
-
-_NOT_ALL = "not all of {root} leads to the new release yet: {reason}; the next run sets it right"
 
 
 def _entry(name: str, content: bytes) -> dict[str, Any]:
@@ -225,13 +192,9 @@ def keep_private(where: OutputPlace, run: str, documents: Mapping[str, bytes]) -
             os.chmod(folder.root, 0o700)
     else:
         folder.filesystem.makedirs(folder.root, exist_ok=True)
-    named = {f"{run}-{name}": content for name, content in documents.items()}
-    for name, content in named.items():
-        if folder.local:
-            write_atomic(Path(folder.path(name)), content)
-        else:
-            folder.filesystem.pipe_file(folder.path(name), content)
-    return [folder.url(name) for name in named]
+    for name, content in documents.items():
+        versions.put(folder, content, f"{run}-{name}")
+    return [folder.url(f"{run}-{name}") for name in documents]
 
 
 def _copy_version(
@@ -279,30 +242,27 @@ def _open_to_readers(folder: Path) -> None:
 
 def _sync(handle: Any) -> None:
     handle.flush()
-    if hasattr(handle, "fileno"):
-        try:
-            os.fsync(handle.fileno())
-        except (OSError, ValueError):  # an object store has no file behind the handle
-            pass
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # an object store has no file behind the handle
+        os.fsync(handle.fileno())
 
 
 def _discard(where: OutputPlace, version: str) -> None:
     """Delete an unpublished version; the next run removes the rest."""
     with contextlib.suppress(OSError, BusyError):
-        refuse_lost_lease(where)
-        if current_version(where) != version:
-            remove_version(where, version)
-            clear_pending(where)
+        versions.refuse_lost_lease(where)
+        if versions.current_version(where) != version:
+            versions.remove_version(where, version)
+            versions.clear_pending(where)
 
 
 def resolve(url: str) -> OutputPlace:
     """The current version below an output path, or the version folder itself."""
     where = place(url)
     with _readable(where):
-        if exists(where, MANIFEST):
+        if versions.exists(where, MANIFEST):
             return where
         _refuse_strays(where)
-        version = current_version(where)
+        version = versions.current_version(where)
     if version is None:
         raise InputError(f"there is no release at {url}; give the output folder of a run, or a version folder")
     return OutputPlace(where.filesystem, where.path(VERSIONS, version))
@@ -311,24 +271,21 @@ def resolve(url: str) -> OutputPlace:
 @contextlib.contextmanager
 def _readable(where: OutputPlace) -> Iterator[None]:
     """Report a storage that does not answer as such, not as damage."""
-    reason = None
     try:
         yield
     except OSError as error:
-        reason = why(error)
-    if reason is not None:
-        raise InputError(f"{where.url()} cannot be read: {reason}; try again when it can")
+        raise InputError(f"{where.url()} cannot be read: {why(error)}; try again when it can") from None
 
 
 def _refuse_strays(where: OutputPlace) -> None:
     """Refuse links of pointers or versions that lead out of the versions of this output."""
     stray = None
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        if not is_plain_name(where.filesystem.cat_file(where.path(POINTER)).decode(errors="replace").strip()):
+        if not versions.is_plain_name(where.filesystem.cat_file(where.path(POINTER)).decode(errors="replace").strip()):
             stray = where.path(POINTER)
     if where.local:
         home = os.path.join(os.path.realpath(where.root), VERSIONS)
-        followed = [where.path(LINK), *(where.path(VERSIONS, name) for name in pointers(where))]
+        followed = [where.path(versions.LINK), *(where.path(VERSIONS, name) for name in versions.pointers(where))]
         outside = (path for path in followed if os.path.dirname(os.path.realpath(path)) != home)
         stray = stray or next((path for path in outside if os.path.lexists(path)), None)
     if stray is not None:
@@ -338,14 +295,6 @@ def _refuse_strays(where: OutputPlace) -> None:
         )
 
 
-def read_manifest(where: OutputPlace) -> dict[str, Any]:
-    """The manifest of a version."""
-    return _read_manifest(where)[1]
-
-
-MAX_MANIFEST_BYTES = 2**28  # Of a hundred thousand files it has some 30 million
-
-
 def _is_regular(where: OutputPlace, name: str) -> bool:
     """Whether a file of a release is one: a pipe or device would never end."""
     return not where.local or stat.S_ISREG(os.stat(where.path(name)).st_mode)
@@ -353,11 +302,14 @@ def _is_regular(where: OutputPlace, name: str) -> bool:
 
 def _read_small(where: OutputPlace, name: str) -> bytes:
     """A manifest or a signature; a ValueError for what is none by its kind or size."""
-    path = where.path(name)
-    if not _is_regular(where, name) or where.filesystem.size(path) > MAX_MANIFEST_BYTES:
+    if not _is_regular(where, name) or where.filesystem.size(where.path(name)) > MAX_MANIFEST_BYTES:
         raise ValueError
-    content: bytes = where.filesystem.cat_file(path)
-    return content
+    return bytes(where.filesystem.cat_file(where.path(name)))
+
+
+def read_manifest(where: OutputPlace) -> dict[str, Any]:
+    """The manifest of a version."""
+    return _read_manifest(where)[1]
 
 
 def _read_manifest(where: OutputPlace) -> tuple[bytes, dict[str, Any]]:
@@ -397,18 +349,13 @@ def check(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None
 
 def checked(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None) -> Checked:
     """Compare a published release with its manifest."""
-    if seen is not None and not is_version(seen):
+    if seen is not None and not versions.is_version(seen):
         raise InputError(f"{seen!r} is no name of a version, such as v000012-5d1c09aa")
     where = resolve(url)
     with _readable(where):
         written, manifest = _read_manifest(where)
-        return Checked(
-            where,
-            manifest,
-            origin=_check_origin(where, written, manifest, key),
-            order=_check_order(where, manifest, key, seen),
-            damage=_check_files(where, manifest),
-        )
+        origin, order = _check_origin(where, written, manifest, key), _check_order(where, manifest, key, seen)
+        return Checked(where, manifest, origin, order, _check_files(where, manifest))
 
 
 def _check_files(where: OutputPlace, manifest: dict[str, Any]) -> list[str]:
@@ -460,9 +407,9 @@ def _check_order(
     problems = []
     if named is None and key is not None:
         problems.append("the manifest does not name its version")
-    elif named is not None and is_version(name) and name != named:
+    elif named is not None and versions.is_version(name) and name != named:
         problems.append(f"the folder is called {name}, and the manifest is of {named}")
-    if seen is not None and version_order(str(named or name)) < version_order(seen):
+    if seen is not None and versions.version_order(str(named or name)) < versions.version_order(seen):
         problems.append(f"{named or name} is older than {seen}, which was there before")
     return problems
 
@@ -488,7 +435,7 @@ def clean_up(url: str, internal: str | None = None) -> None:
     """Clean up an output after dead runs, unless a live run publishes there."""
     where = place(url, internal)
     with contextlib.suppress(AnonpipeError, OSError):
-        if list_names(where):
+        if versions.list_names(where):
             with exclusive_lock(where, patience=0.0):
                 pass
 
@@ -496,32 +443,24 @@ def clean_up(url: str, internal: str | None = None) -> None:
 def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
     """Delete all but the newest `keep` of the versions up to the current one, and the steward's reports of them.
 
-    The current version always stays, and so does what was published after it
-    (where somebody led readers back to an older one). Waits for a run that is
-    publishing.
+    What was published after the current one (where somebody led readers back to an older one) stays, too.
     """
     where = place(url, internal)
     resolve(url)
-    reason, deleted = None, []
+    deleted = []
     with exclusive_lock(where):
-        current = current_version(where)
-        older = [
-            name
-            for name in list_versions(where)
-            if current is not None and version_order(name) < version_order(current)
-        ]
-        doomed = older[: max(0, len(older) - max(0, keep - 1))]
+        current, order = versions.current_version(where), versions.version_order
+        older = [name for name in versions.list_versions(where) if current and order(name) < order(current)]
         try:
-            for version in doomed:
-                if version not in pointers(where):
-                    remove_version(where, version)
+            for version in older[: max(0, len(older) - max(0, keep - 1))]:
+                if version not in versions.pointers(where):
+                    versions.remove_version(where, version)
                     deleted.append(version)
         except OSError as error:
-            reason = why(error)
-    if reason is not None:
-        raise OutputError(
-            f"old versions at {where.url()} cannot be deleted: {reason}; correct its permissions, then try again"
-        )
+            raise OutputError(
+                f"old versions at {where.url()} cannot be deleted: {why(error)}; correct its permissions, then try "
+                "again"
+            ) from None
     return deleted
 
 
@@ -529,8 +468,7 @@ def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
 #
 # A manifest lists its version and the checksums of all files, so one Ed25519 signature of its bytes (RFC 8032) binds
 # them all. The private key is derived from the steward's secret. Recipients must get the public key from the steward,
-# not from the place of the release. The
-# signature is 64 raw bytes, the key PEM: other tools check them, too:
+# not from the place of the release. The signature is 64 raw bytes, the key PEM: other tools check them, too:
 #
 #     openssl pkeyutl -verify -pubin -inkey steward.pub -rawin -in _manifest.json -sigfile _manifest.json.sig
 
@@ -562,10 +500,8 @@ def fingerprint(key: Ed25519PublicKey) -> str:
 def read_public_key(path: str | Path) -> Ed25519PublicKey:
     """A public key from a PEM file."""
     key = None
-    try:
+    with contextlib.suppress(OSError, ValueError):
         key = load_pem_public_key(Path(path).read_bytes())
-    except (OSError, ValueError):
-        pass
     if not isinstance(key, Ed25519PublicKey):
         raise InputError(f"{path} is no public key of a steward; ask the steward for the output of: anonpipe key")
     return key

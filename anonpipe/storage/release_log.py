@@ -1,10 +1,8 @@
 """The release logs: earlier releases, so that no later one discloses the difference.
 
-Two releases that differ by a few persons disclose these, and noise drawn twice
-for the same persons can be averaged out. So each release adds a line to a log
-in the output (`steward/releases.jsonl`) and to one in the steward's home; the
-next run is compared with both. A line holds only keyed digests and numbers of
-records, and is never part of a release.
+Two releases that differ by a few persons disclose these, and noise drawn twice for the same persons can be averaged
+out. So each release adds a line to a log in the output (`steward/releases.jsonl`) and to one in the steward's home; the
+next run is compared with both. A line holds only keyed digests and numbers of records, and is never part of a release.
 """
 
 from __future__ import annotations
@@ -15,12 +13,13 @@ import fcntl
 import json
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,6 @@ class Trace:
 
     def line(self, secret: bytes, name: str, accepted: Sequence[str] = ()) -> dict[str, Any]:
         """The log line of a release of this input; for `accepted` see `Overlaps.uncounted`."""
-        of_units = {} if self.counted is None else {"counted": asdict(_stored_sums(secret, self.counted))}
         return {
             "anonpipe_log": _FORM,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -79,7 +77,7 @@ class Trace:
             "rows": self.rows,
             "columns": [_hex(secret, "column", column) for column in self.columns],
             "sketches": [asdict(_stored_sketch(secret, subject, sketch)) for subject, sketch in self.sketches.items()],
-            **of_units,
+            **({} if self.counted is None else {"counted": asdict(_stored_sums(secret, self.counted))}),
             **({"accepted": list(accepted)} if accepted else {}),
         }
 
@@ -100,8 +98,7 @@ class StoredSketch:
     def contents(self) -> dict[bytes, tuple[int, int]]:
         """Depth and records of each content, by mark."""
         marks = base64.b64decode(self.marks)
-        depths = np.frombuffer(zlib.decompress(base64.b64decode(self.depths)), dtype=np.uint8).tolist()
-        counts = np.frombuffer(zlib.decompress(base64.b64decode(self.counts)), dtype="<u4").tolist()
+        depths, counts = _unpacked(self.depths, "u1").tolist(), _unpacked(self.counts, "<u4").tolist()
         keys = [marks[at : at + _MARK_BYTES] for at in range(0, len(marks), _MARK_BYTES)]
         return dict(zip(keys, zip(depths, counts, strict=True), strict=True))
 
@@ -119,20 +116,15 @@ class StoredSums:
     @cached_property
     def read(self) -> UnitSums:
         """The sums; columns are not kept."""
-        marks, sums = (zlib.decompress(base64.b64decode(packed)) for packed in (self.marks, self.sums))
-        numbers = np.frombuffer(marks, dtype="<u8").astype(np.uint64)
-        shaped = np.frombuffer(sums, dtype="<u4").astype(np.uint32).reshape(len(numbers), self.buckets)
-        return UnitSums(numbers, np.full(len(numbers), -1, dtype=np.int64), shaped)
+        marks = _unpacked(self.marks, "<u8").astype(np.uint64)
+        sums = _unpacked(self.sums, "<u4").astype(np.uint32).reshape(len(marks), self.buckets)
+        return UnitSums(marks, np.full(len(marks), -1, dtype=np.int64), sums)
 
 
 def _stored_sums(secret: bytes, counted: CountedUnits) -> StoredSums:
-    sums, buckets = counted.sums, counted.sums.sums.shape[1]
-    return StoredSums(
-        _hex(secret, "counted by", *counted.by),
-        buckets,
-        _packed(sums.marks.astype("<u8")),
-        _packed(sums.sums.astype("<u4")),
-    )
+    marks, sums = counted.sums.marks, counted.sums.sums
+    by = _hex(secret, "counted by", *counted.by)
+    return StoredSums(by, sums.shape[1], _packed(marks.astype("<u8")), _packed(sums.astype("<u4")))
 
 
 def _stored_sketch(secret: bytes, subject: str, sketch: Sketch) -> StoredSketch:
@@ -141,13 +133,8 @@ def _stored_sketch(secret: bytes, subject: str, sketch: Sketch) -> StoredSketch:
     order = sorted(range(len(marks)), key=marks.__getitem__)
     depths = np.array([64 - int(sketch.numbers[at]).bit_length() for at in order], dtype=np.uint8)
     counts = np.minimum(sketch.counts[order], 2**32 - 1).astype("<u4")
-    return StoredSketch(
-        _hex(secret, "subject", _comparable(subject)),
-        sketch.level,
-        _packed(depths),
-        base64.b64encode(b"".join(marks[at] for at in order)).decode(),
-        _packed(counts),
-    )
+    on, packed = _hex(secret, "subject", _comparable(subject)), base64.b64encode(b"".join(marks[at] for at in order))
+    return StoredSketch(on, sketch.level, _packed(depths), packed.decode(), _packed(counts))
 
 
 def _comparable(subject: str) -> str:
@@ -166,6 +153,10 @@ def _marks(key: bytes, numbers: bytes) -> tuple[bytes, ...]:
 
 def _packed(values: npt.NDArray[Any]) -> str:
     return base64.b64encode(zlib.compress(values.tobytes())).decode()
+
+
+def _unpacked(packed: str, kind: str) -> npt.NDArray[Any]:
+    return np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype=kind)
 
 
 def secret_mark(secret: bytes) -> str:
@@ -213,15 +204,13 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
         if log.foreign:
             counted = "1 line" if log.foreign == 1 else f"{log.foreign} lines"
             warnings.append(f"the release log {what} has {counted} that cannot be read")
-    releases = {
-        str(line["version"]): line for line in (*home.lines, *in_output.lines) if line["secret"] == secret_mark(secret)
-    }
+    own = secret_mark(secret)
+    releases = {str(line["version"]): line for line in (*home.lines, *in_output.lines) if line["secret"] == own}
     job, population = _job(secret, trace.job), _hex(secret, "population", trace.digest)
     if any((line["job"], line["population"]) == (job, population) for line in releases.values()):
         return Overlaps((), tuple(warnings))  # it comes out again as it was
     problems = [_OTHER_SECRET] if _has_other_secret(in_output, where, secret) else []
-    others = [line for line in home.lines if line["secret"] != secret_mark(secret)]
-    if others:
+    if others := [line for line in home.lines if line["secret"] != own]:
         everywhere = _anywhere(trace.digest)
         equal = [line for line in others if line.get("anywhere") == everywhere]
         problems += [_SAME_RECORDS.format(time=line["time"], what="secret") for line in equal[-1:]]
@@ -274,8 +263,6 @@ HELD = (
     "differ, or none, in every column. Twice as many differ in all, in every combination of the unchanged columns"
 )
 ALLOWED = "earlier releases that overlap with this one were allowed by the job: "
-
-
 _UNCOUNTED = (
     "repeat.growing counts units, but {count} of the earlier releases that overlap with this input did not: they "
     "counted none, or by another unit or in other columns: {names}"
@@ -301,20 +288,13 @@ def _too_few(counted: CountedUnits, lines: Sequence[dict[str, Any]]) -> list[str
     # Of whole records twice as many must differ as of one column, in every combination. Were as many enough, the
     # fact of a release would disclose that all who changed share one combination, or all have another value.
     names = [*map(repr, counted.names), "the records as a whole", "the records as a whole"]
-    n_columns = len(counted.names)
+    once, twice = counted.min_changed, 2 * counted.min_changed
     for line in reversed(lines):
         changed, columns = counted.sums.changed(StoredSums(**line["counted"]).read)
-        few = np.where(
-            columns < n_columns, (changed > 0) & (changed < counted.min_changed), changed < 2 * counted.min_changed
-        )
-        few &= columns >= 0
+        few = np.where(columns < len(counted.names), (changed > 0) & (changed < once), changed < twice) & (columns >= 0)
         if few.any():
-            where = ", ".join(sorted({names[at] for at in columns[few].tolist()}))
-            return [
-                _TOO_FEW.format(
-                    time=line["time"], at_least=counted.min_changed, twice=2 * counted.min_changed, what=where
-                )
-            ]
+            what = ", ".join(sorted({names[at] for at in columns[few].tolist()}))
+            return [_TOO_FEW.format(time=line["time"], at_least=once, twice=twice, what=what)]
     return []
 
 
@@ -325,15 +305,12 @@ def refusal_error(overlaps: Overlaps) -> InputError:
 
 def _has_other_secret(in_output: _Log, where: OutputPlace | None, secret: bytes) -> bool:
     """Whether the output has a release by another secret, by its log or its current manifest."""
-    if any(line["secret"] != secret_mark(secret) for line in in_output.lines):
-        return True
-    if where is None:
-        return False
-    try:
-        manifest = release.read_manifest(release.resolve(where.url()))
-    except (AnonpipeError, OSError):
-        return False
-    return bool(manifest.get("secret_mark", secret_mark(secret)) != secret_mark(secret))
+    marks = {line["secret"] for line in in_output.lines}
+    if where is not None and not marks - {secret_mark(secret)}:
+        with contextlib.suppress(AnonpipeError, OSError):
+            manifest = release.read_manifest(release.resolve(where.url()))
+            marks.add(str(manifest.get("secret_mark", secret_mark(secret))))
+    return bool(marks - {secret_mark(secret)})
 
 
 @dataclass(frozen=True)
@@ -379,9 +356,9 @@ def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> l
         limit = CHANCE / max(1, sum(map(len, pairs.values())))
         per_unit = max(_rows_per_unit(list(ours.values()), secret), _rows_per_unit(theirs, secret))
         shared = {
-            subject: _shared(ours[subject], _most_alike(ours[subject], others), rows)
-            for subject, others in pairs.items()
-            if others
+            subject: _shared(stored, _most_alike(stored, pairs[subject]), rows)
+            for subject, stored in ours.items()
+            if pairs[subject]
         }
         sure = {subject: common for subject, common in shared.items() if _is_sure(subject, common, limit, per_unit)}
         if sure:
@@ -439,9 +416,8 @@ def _overlap(
     same, changed, added, gone = _parts(equal, common, then, now)
     return (
         f"this input overlaps with the release of {line['time']}, so that their difference can disclose single "
-        f"persons: {then:,} rows then, {now:,} now; about {same:,} records are equal, "
-        f"{changed:,} changed, {added:,} added, {gone:,} gone"
-        f"{samples}; {_COLUMNS.format(**_columns_since(trace, secret, line))}, "
+        f"persons: {then:,} rows then, {now:,} now; about {same:,} records are equal, {changed:,} changed, "
+        f"{added:,} added, {gone:,} gone{samples}; {_COLUMNS.format(**_columns_since(trace, secret, line))}, "
         f"{len(updated)} with new values in many records{_by_identifiers_alone(sure)}"
     )
 
@@ -498,9 +474,8 @@ def note_release(trace: Trace, secret: bytes, where: OutputPlace, name: str, acc
 
 def _is_noted(where: OutputPlace, line: dict[str, Any]) -> bool:
     """Whether both logs have an equal release."""
-    same = ("secret", "job", "population")
-    logs = _read_output(where), _read_home()
-    return all(any(all(old[key] == line[key] for key in same) for old in log.lines) for log in logs)
+    same = itemgetter("secret", "job", "population")
+    return all(same(line) in map(same, log.lines) for log in (_read_output(where), _read_home()))
 
 
 def withdraw_note(where: OutputPlace, name: str) -> None:
@@ -517,20 +492,18 @@ def _anywhere(digest: str) -> str:
 
 
 def _read_output(where: OutputPlace) -> _Log:
-    steward = where.steward
-    path = steward.path(LOG)
-    try:
-        return _parsed(steward.filesystem.cat_file(path))
-    except FileNotFoundError:
-        return _Log()
-    except OSError:
-        return _Log(readable=False)
+    return _read(lambda: where.steward.filesystem.cat_file(where.steward.path(LOG)))
 
 
 def _read_home() -> _Log:
+    return _read(lambda: (private_home() / LOG).read_bytes())
+
+
+def _read(content: Callable[[], bytes]) -> _Log:
     try:
-        path = private_home() / LOG
-        return _parsed(path.read_bytes()) if path.exists() else _Log()
+        return _parsed(content())
+    except FileNotFoundError:
+        return _Log()
     except (AnonpipeError, OSError):
         return _Log(readable=False)
 
@@ -557,17 +530,12 @@ def _parsed(content: bytes) -> _Log:
 
 def _checked(line: dict[str, Any]) -> None:
     """Raise an error if a line cannot be read."""
-    if not all(isinstance(line[name], str) for name in ("time", "version", "secret", "job", "population")):
-        raise TypeError
+    texts = [line[name] for name in ("time", "version", "secret", "job", "population")] + line.get("accepted", [])
     int(line["rows"]), set(line["columns"])
-    for sketch in line["sketches"]:
-        if not isinstance(StoredSketch(**sketch).level, int):
-            raise TypeError
-        _ = StoredSketch(**sketch).contents
-    if "counted" in line:
-        _ = StoredSums(**line["counted"]).read
-    if not all(isinstance(name, str) for name in line.get("accepted", [])):
+    sketches = [StoredSketch(**sketch) for sketch in line["sketches"]]
+    if not (all(isinstance(text, str) for text in texts) and all(isinstance(each.level, int) for each in sketches)):
         raise TypeError
+    _ = [sketch.contents for sketch in sketches], "counted" in line and StoredSums(**line["counted"]).read
 
 
 def _append_to_output(where: OutputPlace, line: dict[str, Any]) -> None:

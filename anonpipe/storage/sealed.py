@@ -1,15 +1,12 @@
 """Sealed files of a staging: whole, in their place, and written by the current start of the run.
 
-A sealed file ends with a keyed digest (HMAC-SHA256) of its name and its
-content. The key follows from the steward's secret and the name of the folder,
-which is new for every run. So a reader notices a changed byte, a file
-in the place of another, and a file of another run. A missing file is an error,
-never an empty value.
+A sealed file ends with a keyed digest (HMAC-SHA256) of its name and its content. The key follows from the steward's
+secret and the name of the folder, which is new for every run. So a reader notices a changed byte, a file in the place
+of another, and a file of another run. A missing file is an error, never an empty value.
 
-Only one start of a run may write. A task of an earlier start, whose driver was
-killed, may still be at work: each write first looks whether the folder is
-there and names the start that the task belongs to. Nothing here makes the
-folder again.
+Only one start of a run may write. A task of an earlier start, whose driver was killed, may still be at work: each write
+first looks whether the folder is there and names the start that the task belongs to. Nothing here makes the folder
+again.
 """
 
 from __future__ import annotations
@@ -87,10 +84,9 @@ def check_start(root: Path, start: str | None) -> None:
     """Refuse to write for a start that is over."""
     if start is None:
         return
-    try:
+    current = None
+    with contextlib.suppress(FileNotFoundError):
         current = (root / START).read_text(errors="replace")
-    except FileNotFoundError:
-        current = ""
     if current != start:
         raise EngineError("the run was started again, or its staging removed: this start writes nothing more")
 
@@ -104,9 +100,9 @@ def _read(root: Path, name: str) -> tuple[memoryview, str]:
     try:
         raw = memoryview((root / name).read_bytes())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raw = None
-    if raw is None:
-        raise DamagedError(f"the staging is damaged: {name} is missing; run again, and the run starts from the input")
+        raise DamagedError(
+            f"the staging is damaged: {name} is missing; run again, and the run starts from the input"
+        ) from None
     content, trailer = raw[:-_TRAILER], bytes(raw[-_TRAILER:])
     digest = _digest(root, name, content)
     if len(trailer) != _TRAILER or not hmac.compare_digest(trailer, b"\n" + digest.encode()):
@@ -128,8 +124,7 @@ def _key(root: Path) -> bytes:
     try:
         return (root / KEY).read_bytes()
     except FileNotFoundError:
-        pass
-    raise EngineError("the staging of the run was removed: this start writes nothing more")
+        raise EngineError("the staging of the run was removed: this start writes nothing more") from None
 
 
 def sync_folders(root: Path, names: Iterable[str]) -> None:

@@ -1,12 +1,10 @@
 """Which records a table shares with another one, and how many units differ, from small keyed digests of both.
 
-A sketch holds the distinct contents whose keyed number begins with so many
-zero bits, and how many records have each (adaptive sampling: Flajolet 1990,
-"On adaptive sampling", Computing 43). Sketches of parts merge into that of
-the whole, and those of two tables hold the same contents, where both have
-them. There is one of the records as a whole, one without each column in turn
-(a column that is updated for everybody does not hide that the rest is equal),
-and one of each identifier.
+A sketch holds the distinct contents whose keyed number begins with so many zero bits, and how many records have each
+(adaptive sampling: Flajolet 1990, "On adaptive sampling", Computing 43). Sketches of parts merge into that of the
+whole, and those of two tables hold the same contents, where both have them. There is one of the records as a whole, one
+without each column in turn (a column that is updated for everybody does not hide that the rest is equal), and one of
+each identifier.
 """
 
 from __future__ import annotations
@@ -20,6 +18,8 @@ import numpy.typing as npt
 from anonpipe.types import FloatArray, IntArray
 
 HashArray = npt.NDArray[np.uint64]
+_NORMAL_FROM = 400
+MAX_UNIT_SUMS = 2**22  # Sums that are kept: buckets, times columns, times combinations of those released unchanged
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +53,12 @@ class Sketch:
         (1, True, [1, 2])
         """
         level = max(level, self.level)
-        weights = np.ones(len(numbers), dtype=np.int64) if counts is None else counts
+        added = np.ones(len(numbers), dtype=np.int64) if counts is None else counts
+        numbers, weights = np.concatenate([self.numbers, numbers]), np.concatenate([self.counts, added])
         inside = numbers <= border_of(level)
-        numbers_all = np.concatenate([self.numbers[self.numbers <= border_of(level)], numbers[inside]])
-        distinct, which = np.unique(numbers_all, return_inverse=True)
+        distinct, which = np.unique(numbers[inside], return_inverse=True)
         sums = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(sums, which, np.concatenate([self.counts[self.numbers <= border_of(level)], weights[inside]]))
+        np.add.at(sums, which, weights[inside])
         while len(distinct) > self.most:
             level += 1
             inside_border = distinct <= border_of(level)
@@ -165,9 +165,6 @@ def _log_laplace(total: int, share: float, powers: FloatArray) -> FloatArray:
     return np.asarray(top + np.log(np.exp(terms - top).sum(axis=0)))
 
 
-_NORMAL_FROM = 400
-
-
 # --- Keyed sums of units
 #
 # Every unit has one of few buckets, and adds a keyed number of what a column says of it to the bucket's sum. Where two
@@ -175,11 +172,8 @@ _NORMAL_FROM = 400
 # many as the units that do, whatever else the tables hold. There is a row of buckets for each column among the records
 # of each combination of the columns that are released unchanged: recipients can subtract these distributions.
 
-
 MarkArray = npt.NDArray[np.uint64]
 SumArray = npt.NDArray[np.uint32]
-
-MAX_UNIT_SUMS = 2**22  # Sums that are kept: buckets, times columns, times combinations of those released unchanged
 
 
 def buckets_for(units: int) -> int:

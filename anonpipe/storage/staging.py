@@ -1,11 +1,9 @@
 """The private staging of one run: arrays in zarr, task results in JSON, nothing readable by others.
 
-Every file is sealed (see `anonpipe.storage.sealed`): what is damaged, missing or of
-another run is an error when it is read. A `StagedArray` is one zarr array of rows,
-divided into regions; one task writes one region, once. Regions start at chunk
-borders, because two writers in one chunk lose rows silently. A task result says
-that a task has finished, and tells the digests of all that it wrote; it is
-written when that has reached the disk.
+Every file is sealed (see `anonpipe.storage.sealed`): what is damaged, missing or of another run is an error when it is
+read. A `StagedArray` is one zarr array of rows, divided into regions; one task writes one region, once. Regions start
+at chunk borders, because two writers in one chunk lose rows silently. A task result says that a task has finished, and
+tells the digests of all that it wrote; it is written when that has reached the disk.
 """
 
 from __future__ import annotations
@@ -46,6 +44,9 @@ _CHUNK_ROWS_MIN, _CHUNK_ROWS_MAX = 1_024, 65_536
 
 zarr.config.set({"array.write_empty_chunks": True})  # so that a missing chunk is an error
 
+_GONE = ".gone"
+_NAMED = re.compile(r"([0-9a-f]{16}|(memory|compare|plan|query)-[0-9a-f]{16})(\.[0-9a-f]+)*(\.gone)?")
+
 
 def staging_root(chosen: str | None) -> Path:
     """The folder that holds all runs' stagings: the job's, `ANONPIPE_STAGING`, or the user's cache folder."""
@@ -76,10 +77,10 @@ def make_private(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
     except OSError as error:
-        reason = why(error)
-    else:
-        return folder
-    raise OutputError(f"the staging folder {folder} cannot be made: {reason}; set run.staging or ANONPIPE_STAGING")
+        raise OutputError(
+            f"the staging folder {folder} cannot be made: {why(error)}; set run.staging or ANONPIPE_STAGING"
+        ) from None
+    return folder
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -152,8 +153,7 @@ class Staging:
 
     def read_array(self, name: str) -> npt.NDArray[Any]:
         """Read what `write_array` wrote."""
-        array: npt.NDArray[Any] = np.load(io.BytesIO(self.read(name)), allow_pickle=False)
-        return array
+        return np.asarray(np.load(io.BytesIO(self.read(name)), allow_pickle=False))
 
     @property
     def key(self) -> bytes:
@@ -264,8 +264,7 @@ class StagedArray:
         values = np.asarray(rows)
         if len(values) == 0:
             return
-        start = self.starts[region]
-        array = self._array()
+        start, array = self.starts[region], self._array()
         chunk = array.chunks[0]
         filled = len(values) - len(values) % chunk
         if filled:
@@ -277,15 +276,12 @@ class StagedArray:
 
     def read(self, region: int, begin: int, end: int) -> npt.NDArray[Any]:
         """Rows begin..end of a region."""
-        array = self._array()
         start = self.starts[region]
-        return np.asarray(array[start + begin : start + end])
+        return np.asarray(self._array()[start + begin : start + end])
 
     def read_column(self, place: int, region_rows: Sequence[int]) -> FloatArray:
         """One column of all rows, the regions of these lengths below each other, shape (n_rows,)."""
-        array = self._array()
-        out = np.empty(sum(region_rows))
-        at = 0
+        array, out, at = self._array(), np.empty(sum(region_rows)), 0
         for start, rows in zip(self.starts, region_rows, strict=True):
             out[at : at + rows] = array[start : start + rows, place]
             at += rows
@@ -293,10 +289,9 @@ class StagedArray:
 
     def write_column(self, place: int, region_rows: Sequence[int], values: FloatArray) -> None:
         """Write one column of all rows; for staged arrays made `by_column`, whose columns share no chunk."""
-        array = self._array()
+        array, at = self._array(), 0
         if array.chunks[1] != 1:
             raise ValueError("the columns of this staged array share chunks; make it with by_column=True")
-        at = 0
         for start, rows in zip(self.starts, region_rows, strict=True):
             padded = np.full(-(-rows // array.chunks[0]) * array.chunks[0], np.nan)
             padded[:rows] = values[at : at + rows]
@@ -305,10 +300,8 @@ class StagedArray:
 
     def gather(self, pieces: Sequence[tuple[int, int, int]]) -> npt.NDArray[Any]:
         """The rows of several (region, begin, end) below each other, in the order given."""
-        array = self._array()
-        total = sum(end - begin for _, begin, end in pieces)
-        rows = np.empty((total, *array.shape[1:]), dtype=array.dtype)
-        at = 0
+        array, at = self._array(), 0
+        rows = np.empty((sum(end - begin for _, begin, end in pieces), *array.shape[1:]), dtype=array.dtype)
         for region, begin, end in pieces:
             start = self.starts[region]
             rows[at : at + end - begin] = array[start + begin : start + end]
@@ -330,14 +323,13 @@ def create_staged_array(
     padded = [-(-rows // chunk) * chunk for rows in region_rows]
     starts = tuple(int(start) for start in np.concatenate([[0], np.cumsum(padded[:-1])]))
     total = max(chunk, sum(padded))
-    floating = np.issubdtype(np.dtype(dtype), np.floating)
     if not staging.has(f"{name}/zarr.json"):
         zarr.create_array(
             SealedChunks(staging, name),
             shape=(total,) if width is None else (total, width),
             chunks=(chunk,) if width is None else (chunk, 1 if by_column else width),
             dtype=dtype,
-            fill_value=np.nan if floating else -1,
+            fill_value=np.nan if np.issubdtype(np.dtype(dtype), np.floating) else -1,
             compressors=[BloscCodec(cname="lz4", shuffle="shuffle")],
         )
     return StagedArray(staging, name, starts)
@@ -371,14 +363,14 @@ def scratch(what: str, chosen: str | None) -> Iterator[Path]:
             remove(staging)
 
 
-def _lock_path(root: Path) -> Path:
-    """The lock file of a job, outside its folders: deleting a folder keeps the lock."""
-    return root.with_name(f"{_job_of(root)}.lock")
-
-
 def _job_of(root: Path) -> str:
     """The part of a folder's name that is the same for all runs of a job."""
     return root.name.partition(".")[0]
+
+
+def _lock_path(root: Path) -> Path:
+    """The lock file of a job, outside its folders: deleting a folder keeps the lock."""
+    return root.with_name(f"{_job_of(root)}.lock")
 
 
 def _try_lock(root: Path) -> IO[bytes] | None:
@@ -400,9 +392,6 @@ def roots_of(folder: Path, job: str) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and _job_of(path) == job)
 
 
-_GONE = ".gone"
-
-
 def is_gone(root: Path) -> bool:
     """Whether a folder is half removed."""
     return root.name.endswith(_GONE)
@@ -415,15 +404,10 @@ def remove(staging: Staging) -> None:
 
 
 def delete(root: Path) -> None:
-    """Delete the folder of a run.
-
-    It is renamed first: from then on it is no run's, if the removal is
-    interrupted, and tasks that are still at work no longer find it.
-    """
+    """Delete the folder of a run, renamed first, so that tasks that are still at work no longer find it."""
     if root.exists() and not is_gone(root):
-        marked = root.with_name(f"{root.name}.{secrets.token_hex(4)}{_GONE}")
         with contextlib.suppress(OSError):
-            root = root.rename(marked)
+            root = root.rename(root.with_name(f"{root.name}.{secrets.token_hex(4)}{_GONE}"))
     shutil.rmtree(root, ignore_errors=True)
     if root.exists():
         raise OutputError(f"the staging {root} could not be deleted whole; it holds raw data: delete it by hand")
@@ -435,17 +419,16 @@ def purge(root: Path, dry_run: bool = False, days: float = 0.0, but: str | None 
         return []
     gone = []
     for folder in sorted(path for path in root.iterdir() if path.is_dir() and _is_staging(path)):
-        if folder.name.partition(".")[0] == but or not _idle_for(folder, days):
-            continue
-        handle = _try_lock(folder)
-        if handle is None:
+        if _job_of(folder) == but or not _idle_for(folder, days) or (handle := _try_lock(folder)) is None:
             continue
         if not dry_run:
             remove(Staging(folder))
         gone.append(folder)
         handle.close()
-    if not dry_run:
-        _forget_locks(root)
+    for path in () if dry_run else root.glob("*.lock"):  # that no process holds and no folder needs
+        if not roots_of(root, path.stem) and (handle := _try_lock(root / path.stem)) is not None:
+            path.unlink(missing_ok=True)
+            handle.close()
     return gone
 
 
@@ -456,17 +439,6 @@ def _idle_for(folder: Path, days: float) -> bool:
     except OSError:
         return False
     return time.time() - newest >= days * 86_400
-
-
-def _forget_locks(root: Path) -> None:
-    """Delete the lock files that no process holds and no folder needs."""
-    for path in root.glob("*.lock"):
-        if not roots_of(root, path.stem) and (handle := _try_lock(root / path.stem)) is not None:
-            path.unlink(missing_ok=True)
-            handle.close()
-
-
-_NAMED = re.compile(r"([0-9a-f]{16}|(memory|compare|plan|query)-[0-9a-f]{16})(\.[0-9a-f]+)*(\.gone)?")
 
 
 def _is_staging(folder: Path) -> bool:

@@ -6,26 +6,25 @@
     output/CURRENT, output/release      the pointers
     output/.lock                        exists while a process publishes or prunes
 
-With the lock held exclusively, any draft, pending version or probe that is
-present belongs to a run that died, and is deleted. A version is deleted under a
-hidden name, and never while a pointer leads to it. So readers see whole
-versions only, and a death at any step leaves nothing that the next run does
-not _clean up. Object stores and their errors are at the end.
+With the lock held exclusively, any draft, pending version or probe that is present belongs to a run that died, and is
+deleted. A version is deleted under a hidden name, and never while a pointer leads to it. So readers see whole versions
+only, and a death at any step leaves nothing that the next run does not clean up. Object stores and their errors are at
+the end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
@@ -55,6 +54,17 @@ _STRAY_REPORT = re.compile(r"\..+\.[0-9a-f]+(\.draft)?")
 PATIENCE = 600.0  # Seconds to wait for another run that publishes to the same output
 # On an object store: seconds between heartbeats, and without one until a run counts as dead
 BEAT, SILENCE = 10.0, 60.0
+
+# Errors that mean a missing file; other errors of a remote storage do not
+_ABSENT: dict[bool, type[OSError]] = {True: OSError, False: FileNotFoundError}
+
+# Locked outputs by URL: the owner of the lease, or None for a lock of the kernel
+_HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", default=MappingProxyType({}))
+
+# Protocols of stores without folders, where makedirs would create a bucket from a typing error
+_BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "obs", "r2"}
+_UNDERSTOOD = (AnonpipeError, StorageError, TypeError, ValueError, NotImplementedError)
+_PASSED_ON = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 @dataclass(frozen=True)
@@ -90,10 +100,6 @@ class OutputPlace:
         return path if self.local else str(self.filesystem.unstrip_protocol(path))
 
 
-# Errors that mean a missing file; other errors of a remote storage do not
-_ABSENT: dict[bool, type[OSError]] = {True: OSError, False: FileNotFoundError}
-
-
 def exists(where: OutputPlace, *parts: str) -> bool:
     """Whether a file exists, without caches; a storage that does not answer is an error."""
     if where.local:
@@ -103,12 +109,11 @@ def exists(where: OutputPlace, *parts: str) -> bool:
 
 def list_names(where: OutputPlace, *folder: str) -> set[str]:
     """Names in a folder of the output; none if it does not exist."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         where.filesystem.invalidate_cache(where.path(*folder))
         listed = where.filesystem.ls(where.path(*folder), detail=False)
-    except FileNotFoundError:
-        return set()
-    return {path.rstrip("/").rsplit("/", 1)[-1] for path in listed}
+        return {path.rstrip("/").rsplit("/", 1)[-1] for path in listed}
+    return set()
 
 
 def version_order(version: str) -> tuple[int, str]:
@@ -138,8 +143,7 @@ def is_version(name: str) -> bool:
 
 def list_versions(where: OutputPlace) -> list[str]:
     """The versions of an output in the order of publication."""
-    versions = [name for name in list_names(where, VERSIONS) if is_version(name)]
-    return sorted(versions, key=version_order)
+    return sorted(filter(is_version, list_names(where, VERSIONS)), key=version_order)
 
 
 def new_version(where: OutputPlace) -> str:
@@ -155,21 +159,24 @@ def is_plain_name(name: str) -> bool:
 
 def pointers(where: OutputPlace) -> list[str]:
     """The versions that pointers name, the decisive pointer first; they may be missing."""
-    targets = []
+    linked = None
     if where.local:
         with contextlib.suppress(OSError):
-            targets.append(os.path.basename(os.readlink(where.path(LINK))))
+            linked = os.path.basename(os.readlink(where.path(LINK)))
+    return [name for name in (linked, _named(where, POINTER)) if name is not None and is_plain_name(name)]
+
+
+def _named(where: OutputPlace, *parts: str) -> str | None:
+    """The name that a file holds; None where it holds none."""
     with contextlib.suppress(_ABSENT[where.local], UnicodeDecodeError):
-        targets.append(where.filesystem.cat_file(where.path(POINTER)).decode().strip())
-    return [name for name in targets if is_plain_name(name)]
+        name = where.filesystem.cat_file(where.path(*parts)).decode().strip()
+        return name if is_plain_name(name) else None
+    return None
 
 
 def current_version(where: OutputPlace) -> str | None:
     """The version that readers find; None for none."""
-    for name in pointers(where):
-        if exists(where, VERSIONS, name, MANIFEST):
-            return name
-    return None
+    return next((name for name in pointers(where) if exists(where, VERSIONS, name, MANIFEST)), None)
 
 
 def switch(where: OutputPlace, version: str) -> None:
@@ -203,11 +210,15 @@ def clear_pending(where: OutputPlace) -> None:
 def note_pending(where: OutputPlace, version: str) -> None:
     """Note the version to be published, before anything of it is written."""
     where.filesystem.makedirs(where.path(VERSIONS), exist_ok=True)
-    path = where.path(VERSIONS, _PENDING)
+    put(where, version.encode(), VERSIONS, _PENDING)
+
+
+def put(where: OutputPlace, content: bytes, *parts: str) -> None:
+    """Write a small file whole; on a disk only its owner can read it."""
     if where.local:
-        write_atomic(Path(path), version.encode())
+        write_atomic(Path(where.path(*parts)), content)
     else:
-        where.filesystem.pipe_file(path, version.encode())
+        where.filesystem.pipe_file(where.path(*parts), content)
 
 
 def remove_version(where: OutputPlace, version: str) -> None:
@@ -243,7 +254,7 @@ def _clean(where: OutputPlace) -> None:
     if current is not None and where.local and pointers(where) != [current, current]:
         with contextlib.suppress(OSError):
             switch(where, current)
-    pending, keep = _pending(where), {*pointers(where), current}
+    pending, keep = _named(where, VERSIONS, _PENDING), {*pointers(where), current}
     with contextlib.suppress(OSError):
         if pending is not None and pending not in keep:
             remove_version(where, pending)
@@ -251,45 +262,22 @@ def _clean(where: OutputPlace) -> None:
     for name in list_names(where, VERSIONS) - {_PENDING}:
         if name.startswith("."):
             with contextlib.suppress(OSError):
-                _remove_hidden(where, name, keep)
-    strays = [where.path(name) for name in list_names(where) if _STRAY.fullmatch(name)]
-    for path in strays:
-        with contextlib.suppress(OSError):
-            where.filesystem.rm_file(path)
-    for name in list_names(where.steward):
-        if _STRAY_REPORT.fullmatch(name):
+                if is_plain_name(name[1:]) and name[1:] not in keep:
+                    forget_private(where, name[1:])
+                where.filesystem.rm(where.path(VERSIONS, name), recursive=True)
+    for folder, stray in ((where, _STRAY), (where.steward, _STRAY_REPORT)):
+        for name in filter(stray.fullmatch, list_names(folder)):
             with contextlib.suppress(OSError):
-                where.steward.filesystem.rm_file(where.steward.path(name))
-
-
-def _remove_hidden(where: OutputPlace, name: str, keep: Set[str | None]) -> None:
-    if is_plain_name(name[1:]) and name[1:] not in keep:
-        forget_private(where, name[1:])
-    where.filesystem.rm(where.path(VERSIONS, name), recursive=True)
-
-
-def _pending(where: OutputPlace) -> str | None:
-    try:
-        noted = where.filesystem.cat_file(where.path(VERSIONS, _PENDING)).decode().strip()
-    except (_ABSENT[where.local], UnicodeDecodeError):
-        return None
-    return noted if is_plain_name(noted) else None
-
-
-# Locked outputs by URL: the owner of the lease, or None for a lock of the kernel
-_HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", default=MappingProxyType({}))
+                folder.filesystem.rm_file(folder.path(name))
 
 
 @contextlib.contextmanager
 def exclusive_lock(where: OutputPlace, patience: float = PATIENCE) -> Iterator[None]:
-    """Lock an output against all other processes, and _clean it up; nested calls count as one.
+    """Lock an output against all other processes, and clean it up; nested calls count as one.
 
     The steward's own place, with the release log, may serve several outputs: it is locked after the output.
-    On a disk the kernel takes the lock from a process that dies. On an object
-    store, and on disks that know no locks, a lease object with signs of life
-    stands for it.
     """
-    reason, deadline = None, time.monotonic() + patience
+    deadline = time.monotonic() + patience
     if where.url() in _HELD.get():
         yield
         return
@@ -301,20 +289,18 @@ def exclusive_lock(where: OutputPlace, patience: float = PATIENCE) -> Iterator[N
                 owners[place.url()] = stack.enter_context(_locked(place, deadline))
             _clean(where)
         except OSError as error:
-            reason = why(error)
-        if reason is not None:
             raise OutputError(
-                f"the output {where.url()} cannot be written: {reason}; correct its permissions or free space"
-            )
+                f"the output {where.url()} cannot be written: {why(error)}; correct its permissions or free space"
+            ) from None
         token = _HELD.set({**_HELD.get(), **owners})
         try:
             yield
         except StorageError as error:  # of a storage elsewhere, which may fail at any question
-            reason = why(error)
+            raise OutputError(
+                f"the output {where.url()} cannot be used: {why(error)}; try again, with --resume"
+            ) from None
         finally:
             _HELD.reset(token)
-    if reason is not None:
-        raise OutputError(f"the output {where.url()} cannot be used: {reason}; try again, with --resume")
 
 
 def _places(where: OutputPlace) -> list[OutputPlace]:
@@ -344,14 +330,13 @@ def missing_folders(where: OutputPlace) -> list[Path]:
 
 @contextlib.contextmanager
 def _locked(where: OutputPlace, deadline: float) -> Iterator[str | None]:
-    """Hold the lock, or a lease in its place; yields the owner of the lease."""
-    if not where.local:
-        with _leased(where, deadline) as owner:
-            yield owner
-        return
+    """Hold the lock, or yield the owner of a lease: on an object store, and on disks that know no locks.
+
+    The kernel takes a lock from a process that dies; a lease has signs of life.
+    """
     path = Path(where.path(_LOCK))
     handle: IO[bytes] | None = None
-    while handle is None:
+    while where.local and handle is None:
         try:
             handle = try_lock(path)
         except OSError as error:
@@ -436,17 +421,15 @@ def _made_lease(where: OutputPlace, path: str, content: bytes) -> bool:
 
 
 def _content(where: OutputPlace, path: str) -> bytes | None:
-    try:
-        content: bytes = where.filesystem.cat_file(path)
-    except FileNotFoundError:
-        return None
-    return content
+    with contextlib.suppress(FileNotFoundError):
+        return bytes(where.filesystem.cat_file(path))
+    return None
 
 
 def _beat(where: OutputPlace, path: str, owner: str, over: threading.Event) -> None:
-    count = 0
-    while not over.wait(BEAT):
-        count += 1
+    for count in itertools.count(1):
+        if over.wait(BEAT):
+            return
         with contextlib.suppress(Exception):  # one heartbeat less
             if _is_owned(where, owner):
                 where.filesystem.pipe_file(path, f"{owner} {count}".encode())
@@ -456,13 +439,6 @@ def _beat(where: OutputPlace, path: str, owner: str, over: threading.Event) -> N
 #
 # Their libraries often raise no OSError (botocore on connections or missing credentials), and the text of an error may
 # hold addresses with keys. So only its type is shown.
-
-
-# Protocols of stores without folders, where makedirs would create a bucket from a typing error
-_BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "obs", "r2"}
-
-_UNDERSTOOD = (AnonpipeError, StorageError, TypeError, ValueError, NotImplementedError)
-_PASSED_ON = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 @contextlib.contextmanager
@@ -495,7 +471,7 @@ class _WithOsErrors:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._given, name)
-        return _with_os_errors(attribute) if callable(attribute) else attribute
+        return _as_os_errors()(attribute) if callable(attribute) else attribute
 
 
 class Remote(_WithOsErrors):
@@ -525,12 +501,3 @@ class _RemoteFile(_WithOsErrors):
     def __exit__(self, *_: object) -> None:
         with _as_os_errors():
             self._given.close()
-
-
-def _with_os_errors(function: Any) -> Any:
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with _as_os_errors():
-            return function(*args, **kwargs)
-
-    return call

@@ -24,7 +24,7 @@ from anonpipe.job.model import Job, parse_job
 from anonpipe.pipeline.run import execute
 from anonpipe.progress import Progress
 from anonpipe.propose.demo import write_registry
-from anonpipe.storage import release
+from anonpipe.storage import release, versions
 from tests.runs import registry_columns
 
 ROWS, FILES = 1_500, 3
@@ -111,7 +111,7 @@ class World:
 
     def current_version(self) -> str | None:
         """The name of the version that readers are led to; None for none."""
-        link = self.output / release.LINK
+        link = self.output / versions.LINK
         return os.readlink(link).rsplit("/", 1)[-1] if link.is_symlink() else None
 
     def hashes(self) -> frozenset[str] | None:
@@ -122,7 +122,7 @@ class World:
         BrokenError
             Readers are led to a release that is not whole.
         """
-        pointers = (self.output / release.LINK, self.output / release.POINTER)
+        pointers = (self.output / versions.LINK, self.output / release.POINTER)
         if not any(os.path.lexists(path) for path in pointers):
             return None
         problems: list[str]

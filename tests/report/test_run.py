@@ -13,7 +13,7 @@ from anonpipe.cli import main
 from anonpipe.errors import EngineError
 from anonpipe.pipeline.outcome import publish
 from anonpipe.report import read_report
-from anonpipe.storage import release
+from anonpipe.storage import release, versions
 from anonpipe.verify.verdict import Verdict
 from tests import small
 from tests.small import CANARY, CANARY_NUMBER
@@ -160,8 +160,8 @@ def test_an_object_store_keeps_reports_too(tmp_path):
     one, two = ({"report.json": b"1"}, {"report.json": b"2"})
     assert release.keep_private(where, "v1", one) == [where.url("steward", "v1-report.json")]
     release.keep_private(where, "v2", two)
-    release.forget_private(where, "v1")
-    release.forget_private(where, "v3")
+    versions.forget_private(where, "v1")
+    versions.forget_private(where, "v3")
     assert where.filesystem.ls(where.path("steward"), detail=False) == [where.path("steward", "v2-report.json")]
 
 

@@ -17,36 +17,10 @@ from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import Job
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
+from anonpipe.pipeline.evaluation import samples, search
 from anonpipe.pipeline.evaluation.known import coded_positions, feature_names, links_persons, stratum_numbers, typed
-from anonpipe.pipeline.evaluation.samples import (
-    FOLDER,
-    AskedUnits,
-    Queries,
-    can_be_assigned,
-    fewest_alike,
-    group_sizes,
-    masked_numbers,
-    model_columns,
-    one_of_each_unit,
-    read_class_counts,
-    read_groups,
-    read_guessed,
-    read_pairs,
-    read_predicates,
-    read_queries,
-    read_samples,
-    read_units,
-    spanning_disclosures,
-    wanted_rows,
-)
-from anonpipe.pipeline.evaluation.search import (
-    found_by_keys,
-    found_guesses,
-    found_in,
-    found_within,
-    matches_in,
-    own_alike,
-)
+from anonpipe.pipeline.evaluation.samples import FOLDER, AskedUnits, Queries, read_pairs, read_samples
+from anonpipe.pipeline.evaluation.search import found_in
 from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.tasks.passes import learnt_groups
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells
@@ -58,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _WHOLE = "assessment.npz"
+UNORDERED = (Kind.CATEGORICAL, Kind.BINARY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +51,7 @@ def sampled_tables(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None
 
     Columns in whose place probabilities are released are in neither table.
     """
-    if not wanted_rows(fitted.job, cut.rows):
+    if not samples.wanted_rows(fitted.job, cut.rows):
         return None
     every = zip(fitted.cells.names, fitted.cells.columns, strict=True)
     kinds = {name: column.kind for name, column in every if name not in fitted.job.as_probabilities}
@@ -110,10 +85,9 @@ def measure_piece(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str,
 def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
     from anonpipe.evaluate.utility import utility
 
-    tables = sampled_tables(work, fitted, cut)
-    if tables is None and fitted.job.as_probabilities:
-        return 0, Assessment()
-    if tables is None:
+    if (tables := sampled_tables(work, fitted, cut)) is None:
+        if fitted.job.as_probabilities:
+            return 0, Assessment()
         raise EngineError("utility is measured on a sample, and none was kept; go on with --resume")
     found = utility(
         tables.original,
@@ -129,7 +103,7 @@ def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
 
 
 def _risk(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
-    found, not_checked = measure_risk(attack_data(work, fitted, cut), fitted.unit is not None)
+    found, not_checked = measure_risk(RunReader(work, fitted, cut).attack_data(), fitted.unit is not None)
     return work.job.measure.queries, Assessment(risk=found, not_checked=not_checked)
 
 
@@ -138,7 +112,7 @@ def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, As
     from anonpipe.evaluate.utility import fit_models
 
     wanted = fitted.job.analyses[index]
-    names = model_columns(fitted)
+    names = samples.model_columns(fitted)
     before, after = read_samples(work, cut, "model_original", "model_released")
     (model,) = fit_models(typed(fitted.cells, before, names), [wanted.analysis])
     if model.fit.problem is not None:
@@ -183,40 +157,28 @@ def _file(index: int) -> str:
     return f"{FOLDER}/measured-{index}.npz"
 
 
-# --- What attacks are given of a run ----------------------------------------------------------------------------------
-
-
-def attack_data(work: Work, fitted: Fitted, cut: Cut) -> risk.AttackData:
-    """Read what attacks are given from the samples and searches of a run."""
-    return _RunReader(work, fitted, cut).attack_data()
-
-
-UNORDERED = (Kind.CATEGORICAL, Kind.BINARY)
-
-
-class _RunReader:
-    """Builds `AttackData` from the staging."""
+class RunReader:
+    """Reads what attacks are given from the samples and searches of a run."""
 
     def __init__(self, work: Work, fitted: Fitted, cut: Cut) -> None:
         self.work, self.fitted, self.cut = work, fitted, cut
-        self.queries: Queries = read_queries(work)
+        self.queries: Queries = samples.read_queries(work)
         # The units of the records looked for; None where each record is one
-        self.units: AskedUnits | None = None if fitted.unit is None else read_units(work)
+        self.units: AskedUnits | None = None if fitted.unit is None else samples.read_units(work)
         self.grouped, self.link = fitted.procedure.members is not None, risk.link_by(fitted.job.replacing)
         self.own_row = self.queries.own_row if self.link == "own" else None
         self.own_group = self.queries.own_group if self.grouped else None
         # What was counted of groups that lie in one partition each; None for others
         self.counted: TableGroups | None = learnt_groups(work, fitted, cut)
-        held = held_cells(work, fitted)
-        self.no_control = None if len(held) >= FEWEST_HELD else Reason.FEW_HELD
+        self.held_cells = held_cells(work, fitted)
+        self.no_control = None if len(self.held_cells) >= FEWEST_HELD else Reason.FEW_HELD
         if not fitted.job.measure.held_out:
             self.no_control = Reason.NO_HOLD_OUT
-        self.held_cells = held
 
     def attack_data(self) -> risk.AttackData:
         """Everything, read from the staging once."""
         work, fitted, cut = self.work, self.fitted, self.cut
-        numbers = tuple(fitted.cells.names[at] for at in masked_numbers(fitted)), self.queries.own_numbers
+        numbers = tuple(fitted.cells.names[at] for at in samples.masked_numbers(fitted)), self.queries.own_numbers
         return risk.AttackData(
             k=fitted.job.k,
             rows=cut.rows,
@@ -249,7 +211,7 @@ class _RunReader:
             link=self.link,
             exact_moments=self.grouped and fitted.procedure.exact_group_moments,
             own_columns=len(fitted.own_positions),
-            fewest_alike=fewest_alike(work, fitted, cut) if fitted.own_positions and self.grouped else None,
+            fewest_alike=samples.fewest_alike(work, fitted, cut) if fitted.own_positions and self.grouped else None,
         )
 
     def _moments(self) -> tuple[int, risk.EffectiveDimension] | Reason:
@@ -264,11 +226,9 @@ class _RunReader:
         """Where units have several rows a group with any of these counts as the one that is looked for."""
         if self.units is None or matches.groups is None or self.own_group is None:
             return matches
-        columns = [
-            np.where(self.units.groups.found(self.units.own, groups)[0] > 0, self.own_group, groups)
-            for groups in matches.groups.T
-        ]
-        return replace(matches, groups=np.stack(columns, axis=1))
+        found = (self.units.groups.found(self.units.own, groups)[0] for groups in matches.groups.T)
+        own = np.stack([rows > 0 for rows in found], axis=1)
+        return replace(matches, groups=np.where(own, self.own_group[:, None], matches.groups))
 
     def _alike(self) -> risk.EquivalenceClasses | None:
         if self.own_row is not None or not self.grouped:
@@ -276,7 +236,7 @@ class _RunReader:
         matches = found_in(self.work, self.cut, "release", "alike")
         assert matches.groups is not None  # as they were asked for
         if self.units is None:
-            return risk.EquivalenceClasses(matches, self.queries.own_alike, own_alike(self.work, self.cut))
+            return risk.EquivalenceClasses(matches, self.queries.own_alike, search.own_alike(self.work, self.cut))
         rows, sizes = self.units.alike.found(self.units.own, matches.groups[:, 0])
         own = np.where(rows > 0, matches.groups[:, 0], -1)  # of n alike r are of the unit: it is found with r / n
         return risk.EquivalenceClasses(matches, own, sizes / np.maximum(rows, 1))
@@ -284,31 +244,24 @@ class _RunReader:
     def _assigned(self) -> Any:
         if not links_persons(self.fitted):
             return self.fitted.procedure.no_link
-        if not can_be_assigned(self.fitted):
+        if not samples.can_be_assigned(self.fitted):
             return Reason.SPANNING
         (cells,) = read_samples(self.work, self.cut, "assigned")
         return cells if len(cells) else Reason.NO_CELL
 
     def _guessed(self) -> risk.InferenceTask:
-        fitted, cells = self.fitted, read_guessed(self.work)
+        fitted, cells = self.fitted, samples.read_guessed(self.work)
         if cells is None:
             raise EngineError("records to guess were not kept; go on with --resume")
-        return risk.InferenceTask(
-            cells.released,
-            cells.members,
-            cells.controls,
-            found_guesses(self.work, self.cut),
-            fitted.cells.names,
-            fitted.synthesized,
-            coded_positions(fitted),
-        )
+        tables, guesses = (cells.released, cells.members, cells.controls), search.found_guesses(self.work, self.cut)
+        return risk.InferenceTask(*tables, guesses, fitted.cells.names, fitted.synthesized, coded_positions(fitted))
 
     def _singled(self) -> dict[str, risk.PredicateMatches]:
         held = self.held_cells[: self.cut.rows]
         sizes = self.cut.rows, len(held), self.fitted.job.measure.queries
-        controls, matches = risk.Ordered.of(held), {}
-        for name, predicates in read_predicates(self.work).items():
-            released, original = (matches_in(self.work, self.cut, where, name) for where in ("release", "original"))
+        controls, matches, places = risk.Ordered.of(held), {}, ("release", "original")
+        for name, predicates in samples.read_predicates(self.work).items():
+            released, original = (search.matches_in(self.work, self.cut, where, name) for where in places)
             matches[name] = risk.PredicateMatches(released, original, predicates.matches(controls), *sizes)
         return matches
 
@@ -330,14 +283,14 @@ class _RunReader:
             return Reason.ONLY_PROBABILITIES
         names, sample = [encoder.names[place] for place in places], read_pairs(self.work, self.cut)
         if self.fitted.unit is not None:
-            sample = one_of_each_unit(self.work, self.cut, sample)
+            sample = samples.one_of_each_unit(self.work, self.cut, sample)
         categories = [at for at, place in enumerate(places) if encoder.columns[place].kind in UNORDERED]
         return risk.Pairs(sample.original[:, places], sample.released[:, places], names, categories)
 
     def _groups(self) -> risk.WholeGroups | Reason:
         if not self.grouped:
             return self.fitted.procedure.no_groups
-        sample, encode = read_groups(self.work, self.cut), self.fitted.encode
+        sample, encode = samples.read_groups(self.work, self.cut), self.fitted.encode
         if not len(sample.labels):
             return Reason.NO_GROUP_SAMPLED
         return risk.WholeGroups(encode(sample.original), encode(sample.released), sample.labels)
@@ -349,7 +302,7 @@ class _RunReader:
             return Reason.NO_CLASS
         shares = {column.name: np.asarray(column.shares) for column in self.fitted.classes}
         if self.counted is None:
-            disclosures = spanning_disclosures(self.work, self.fitted, self.cut)
+            disclosures = samples.spanning_disclosures(self.work, self.fitted, self.cut)
             return {name: risk.ClassShares(one, shares[name], sizes) for name, (one, sizes) in disclosures.items()}
         sizes = self.counted.tallied_sizes if self.grouped else None
         pairs = zip(shares.items(), self.counted.whole.classes, strict=True)
@@ -391,17 +344,17 @@ class _RunReader:
         for at, scenario in enumerate(fitted.job.measure.scenarios):
             persons = None
             if scenario.tolerance:
-                sizes = own = found_within(work, cut, at)
+                sizes = own = search.found_within(work, cut, at)
                 persons = np.ones_like(sizes)
             else:
-                classes, sizes = read_class_counts(work, fitted, cut, at)
+                classes, sizes = samples.read_class_counts(work, fitted, cut, at)
                 own = looked_up(classes, sizes, self.queries.own_classes[:, at])
             scenarios[scenario.name] = risk.AttackScenario(
                 scenario.described,
                 sizes,
                 persons,
                 own,
-                found_by_keys(work, fitted, cut, at) if links_persons(fitted) else fitted.procedure.no_link,
+                search.found_by_keys(work, fitted, cut, at) if links_persons(fitted) else fitted.procedure.no_link,
                 fitted.job.measure.sampling_fraction,
                 cut.rows if fitted.unit is None else fitted.unit.distinct,
             )
@@ -410,7 +363,7 @@ class _RunReader:
     def _smallest_group(self) -> int | Reason | None:
         if not self.grouped:
             return self.fitted.procedure.no_bound
-        return self.counted.smallest if self.counted else int(group_sizes(self.work, self.cut)[1].min())
+        return self.counted.smallest if self.counted else int(samples.group_sizes(self.work, self.cut)[1].min())
 
 
 def measure_risk(data: risk.AttackData, units: bool) -> tuple[tuple[Measurement, ...], tuple[NotChecked, ...]]:

@@ -1,12 +1,12 @@
 """Samples of a run's records, original and released beside each other, kept privately for what measures them.
 
-Which records are drawn follows from the run's key and the number of records
-alone. Each partition leaves the part of every sample that lies in it, before
-its released rows are shuffled.
+Which records are drawn follows from the run's key and the number of records alone. Each partition leaves the part of
+every sample that lies in it, before its released rows are shuffled.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,15 +20,8 @@ from anonpipe.job.model import Job
 from anonpipe.methods.grouping import ClassDisclosure, class_disclosure
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
-from anonpipe.pipeline.evaluation.known import (
-    coded_positions,
-    key_columns,
-    known_features,
-    known_unchanged,
-    links_own,
-    masked_features,
-    stratum_numbers,
-)
+from anonpipe.pipeline.evaluation import known
+from anonpipe.pipeline.evaluation.known import key_columns, known_features, links_own
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells
 from anonpipe.rng import keyed, number_keys
 from anonpipe.types import FloatArray, IntArray
@@ -126,8 +119,8 @@ class UnitRows:
 
         Examples
         --------
-        >>> known = UnitRows(*np.array([[7, 7, 9], [0, 3, 3], [2, 1, 1], [5, 6, 6]]))
-        >>> known.found(np.array([7, 9]), np.array([3, 0]))
+        >>> rows = UnitRows(*np.array([[7, 7, 9], [0, 3, 3], [2, 1, 1], [5, 6, 6]]))
+        >>> rows.found(np.array([7, 9]), np.array([3, 0]))
         (array([1, 0]), array([6, 1]))
         """
         pairs = np.stack([np.append(self.units, units), np.append(self.places, places)])
@@ -220,7 +213,7 @@ def queried(fitted: Fitted, rows: SampleRows, at: IntArray, rng: np.random.Gener
         "own_group": labels,
         "own_size": looked_up(*counted(rows.labels), labels),
         "own_alike": alike_numbers(fitted, own, labels),
-        "own_strata": np.column_stack([none, *stratum_numbers(fitted, own).values()]),
+        "own_strata": np.column_stack([none, *known.stratum_numbers(fitted, own).values()]),
         "own_numbers": own[:, masked_numbers(fitted)],
         "own_classes": np.column_stack([none, *(each.classes(own) for each in keys)]),
         "own_blocks": np.column_stack([none, *(each.blocks(own) for each in keys)]),
@@ -249,7 +242,7 @@ def _assigned(work: Work, fitted: Fitted, rows: SampleRows, index: int, of: int)
     else:
         alike = alike_numbers(fitted, rows.original, rows.labels)
         own, owners, sizes = alike[ours], alike[theirs], looked_up(*counted(alike), alike[ours])
-    original, released = (masked_features(fitted, part) for part in (rows.original[ours], rows.released[theirs]))
+    original, released = (known.masked_features(fitted, part) for part in (rows.original[ours], rows.released[theirs]))
     return assigned_cells(original, released, cells, own, owners, sizes, rng)
 
 
@@ -257,15 +250,12 @@ def _on_one_scale(fitted: Fitted, rows: SampleRows) -> tuple[FloatArray, FloatAr
     """Masked numbers of both tables (without any, codes) in deviations of the original, nulls at its mean."""
     places = masked_numbers(fitted) or list(fitted.synthesized)
     original = rows.original[:, places]
-    known = ~np.isnan(original)
-    counts = np.maximum(known.sum(axis=0), 1)
-    centre = np.where(known, original, 0.0).sum(axis=0) / counts
-    deviation = np.sqrt((np.where(known, original - centre, 0.0) ** 2).sum(axis=0) / counts)
-    scaled = (
-        np.nan_to_num((cells - centre) / np.where(deviation > 0, deviation, 1.0))
-        for cells in (original, rows.released[:, places])
-    )
-    return next(scaled), next(scaled)
+    present = ~np.isnan(original)
+    counts = np.maximum(present.sum(axis=0), 1)
+    centre = np.where(present, original, 0.0).sum(axis=0) / counts
+    deviation = np.sqrt((np.where(present, original - centre, 0.0) ** 2).sum(axis=0) / counts)
+    scale = np.where(deviation > 0, deviation, 1.0)
+    return np.nan_to_num((original - centre) / scale), np.nan_to_num((rows.released[:, places] - centre) / scale)
 
 
 def class_counts(fitted: Fitted, rows: SampleRows, of: int) -> dict[str, npt.NDArray[np.int64]]:
@@ -289,7 +279,7 @@ def class_counts(fitted: Fitted, rows: SampleRows, of: int) -> dict[str, npt.NDA
 
 def read_class_counts(work: Work, fitted: Fitted, cut: Cut, at: int) -> tuple[IntArray, IntArray]:
     """The classes of a scenario in the whole original, ascending, and persons or other units of each."""
-    parts = [work.staging.read_record(sample_file(index))[f"scenario_{at}"] for index in range(len(cut.partitions))]
+    parts = [file[f"scenario_{at}"] for file in _files(work, cut)]
     if fitted.unit is not None:
         return counted(np.unique(np.concatenate(parts, axis=1), axis=1)[0])
     return added([(part[0], part[1]) for part in parts])
@@ -305,7 +295,7 @@ def alike_numbers(fitted: Fitted, cells: FloatArray, labels: IntArray) -> IntArr
 
     Among such records nothing that is released tells who is who.
     """
-    return row_numbers(cells[:, [fitted.cells.names.index(name) for name in known_unchanged(fitted)]], labels)
+    return row_numbers(cells[:, [fitted.cells.names.index(name) for name in known.known_unchanged(fitted)]], labels)
 
 
 def spanning_counts(fitted: Fitted, rows: SampleRows) -> dict[str, npt.NDArray[Any]]:
@@ -391,12 +381,14 @@ def sample_file(index: int) -> str:
     return f"{FOLDER}/sample-{index}.npz"
 
 
+def _files(work: Work, cut: Cut) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """What each partition left."""
+    return (work.staging.read_record(sample_file(index)) for index in range(len(cut.partitions)))
+
+
 def read_samples(work: Work, cut: Cut, *names: str) -> list[npt.NDArray[Any]]:
     """Arrays of all partitions, each below each other in the order of the partitions."""
-    parts: list[list[npt.NDArray[Any]]] = []
-    for index in range(len(cut.partitions)):
-        file = work.staging.read_record(sample_file(index))
-        parts.append([file[name] for name in names])
+    parts = [[file[name] for name in names] for file in _files(work, cut)]
     return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
 
@@ -436,11 +428,7 @@ def spanning_disclosures(work: Work, fitted: Fitted, cut: Cut) -> dict[str, tupl
 
 def _added(work: Work, cut: Cut, *names: str) -> tuple[IntArray, IntArray]:
     """What all partitions counted under two names."""
-    parts = []
-    for index in range(len(cut.partitions)):
-        file = work.staging.read_record(sample_file(index))
-        parts.append((file[names[0]], file[names[1]]))
-    return added(parts)
+    return added([(file[names[0]], file[names[1]]) for file in _files(work, cut)])
 
 
 def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
@@ -467,17 +455,12 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
         members = own[:: -(-len(own) // wanted_queries(fitted.job, cut.rows))]
         guessed = {"released": released[::step, : len(fitted.cells.names)], "members": members, "controls": held}
         work.staging.write_record(_GUESSED, guessed)
-        _keep_predicates(work, fitted, np.concatenate([guessed["released"], *read_samples(work, cut, "outermost")]))
+        rng, some = work.rng("assess singling out", 0), [guessed["released"], *read_samples(work, cut, "outermost")]
+        may = np.concatenate(some), known.coded_positions(fitted), fitted.job.measure.queries, rng
+        work.staging.write_record(_PREDICATES, candidates(*may))
     ranked = {"ranked_original": known_features(fitted, original[::step])}
     ranked |= {"ranked_released": known_features(fitted, released[::step])}
     work.staging.write_record(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)
-
-
-def _keep_predicates(work: Work, fitted: Fitted, released: FloatArray) -> None:
-    """Leave predicates that may single out one of the released records, of which these are some."""
-    rng, wanted = work.rng("assess singling out", 0), fitted.job.measure.queries
-    found = candidates(released, coded_positions(fitted), wanted, rng)
-    work.staging.write_record(_PREDICATES, found)
 
 
 def read_predicates(work: Work) -> dict[str, Predicates]:

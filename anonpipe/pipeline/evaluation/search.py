@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -12,45 +12,14 @@ import numpy.typing as npt
 
 from anonpipe.encoding.row_hash import counted, looked_up
 from anonpipe.errors import EngineError
-from anonpipe.evaluate.risk import (
-    Coding,
-    Guesses,
-    KeyMatches,
-    Matches,
-    Nearest,
-    NearestMatches,
-    Ordered,
-    Predicates,
-    RankLinkage,
-    Whitened,
-    guess_nearest,
-    key_matches,
-    merge_nearest,
-    nearest,
-)
+from anonpipe.evaluate import risk
+from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, nearest
 from anonpipe.pipeline.arrays import partition_cells, released_labels, released_rows
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
-from anonpipe.pipeline.evaluation.known import (
-    coded_positions,
-    first_half,
-    key_columns,
-    known_features,
-    links_own,
-    links_persons,
-    stratum_numbers,
-    without_strata,
-)
-from anonpipe.pipeline.evaluation.samples import (
-    FOLDER,
-    GuessedCells,
-    Queries,
-    alike_numbers,
-    read_guessed,
-    read_predicates,
-    read_queries,
-    read_units,
-)
+from anonpipe.pipeline.evaluation import known, samples
+from anonpipe.pipeline.evaluation.known import key_columns, known_features, links_own, stratum_numbers
+from anonpipe.pipeline.evaluation.samples import Queries
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -64,9 +33,7 @@ class SearchTargets:
     features: FloatArray  # Of those looked for, shape (n_queries, width)
     control: FloatArray | None  # Of held-out ones, likewise; None where there are too few
     first_half: BoolArray | None  # Which features are of one half of the columns, shape (width,); None for one column
-    ranks: tuple[
-        RankLinkage, RankLinkage
-    ]  # Of the original and of the release: right where a method shifts or stretches a column
+    ranks: tuple[RankLinkage, RankLinkage]  # Of original and release: where a method shifts or stretches columns
     axes: Whitened | None  # Of both tables' pooled covariance; None where records are released in groups
 
 
@@ -89,16 +56,16 @@ def search_release(released: FloatArray, targets: SearchTargets, offset: int) ->
 
 def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Keep, for all that is looked for, the nearest records of one partition."""
-    begin, queries, control = cut.rows_before(index), read_queries(work), _control(work, fitted)
-    apart = without_strata(fitted) if fitted.job.strata.by else None
+    begin, queries, control = cut.rows_before(index), samples.read_queries(work), _control(work, fitted)
+    apart = known.without_strata(fitted) if fitted.job.strata.by else None
     cells, labels = released_rows(work, fitted, cut, index), released_labels(work, fitted, cut, index)
     groups = np.full(len(cells), -1) if labels is None else labels
-    alike = groups if labels is None else alike_numbers(fitted, cells, groups)
+    alike = groups if labels is None else samples.alike_numbers(fitted, cells, groups)
     released, of_groups = known_features(fitted, cells), {"groups": groups, "alike": alike}
     before, after = queries.ranked_original, queries.ranked_released
     axes = Whitened.of(before, after) if links_own(fitted) else None
     ranks = RankLinkage.of(before), RankLinkage.of(after)
-    targets = SearchTargets(queries.features, control, first_half(fitted), ranks, axes)
+    targets = SearchTargets(queries.features, control, known.first_half(fitted), ranks, axes)
     found = search_release(released, targets, begin)
     row_labels: RowLabels = {"release": of_groups, "ranks": of_groups}
     if apart is not None:
@@ -108,7 +75,7 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         row_labels |= {name: of_strata for name in by_strata}
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
     arrays |= _by_keys(work, fitted, queries, cells, released, alike, begin)
-    predicates = read_predicates(work)
+    predicates = samples.read_predicates(work)
     arrays |= _meeting(predicates, "release", cells[:, : len(fitted.cells.names)], begin)
     del cells, released
     cells = partition_cells(work, fitted, cut, index)
@@ -152,57 +119,42 @@ def _meeting(predicates: Mapping[str, Predicates], where: str, cells: FloatArray
     """Which of a partition's records meet predicates that may single out, where there are any."""
     if not predicates:
         return {}
-    arrays: dict[str, IntArray] = {}
-    records = Ordered.of(cells)
-    for name, each in predicates.items():
-        found = each.matches(records, offset=begin)
-        arrays |= {f"{where}.{name}.{what}": array for what, array in vars(found).items()}
-    return arrays
+    records = risk.Ordered.of(cells)
+    found = {name: each.matches(records, offset=begin) for name, each in predicates.items()}
+    return {f"{where}.{name}.{what}": array for name, one in found.items() for what, array in vars(one).items()}
 
 
-def matches_in(work: Work, cut: Cut, where: str, name: str) -> Matches:
+def matches_in(work: Work, cut: Cut, where: str, name: str) -> risk.Matches:
     """Which records of the `release`, or of the `original`, meet the predicates on `one` column or on `several`."""
-    files = (work.staging.read_record(_file(index)) for index in range(len(cut.partitions)))
-    parts = (Matches(*(file[f"{where}.{name}.{what}"] for what in ("counts", "rows"))) for file in files)
-    return reduce(Matches.__add__, parts)
+    parts = (risk.Matches(file[f"{where}.{name}.counts"], file[f"{where}.{name}.rows"]) for file in _files(work, cut))
+    return reduce(risk.Matches.__add__, parts)
 
 
 def _guesses(work: Work, fitted: Fitted, released: FloatArray) -> dict[str, FloatArray]:
     """What the closest released records of a partition say of each column of those that are guessed."""
-    if (given := read_guessed(work)) is None:
+    if (given := samples.read_guessed(work)) is None:
         return {}
     table = released[:, : len(fitted.cells.names)]  # with the most probable category where probabilities are released
-    found = guess_nearest(table, given.asked, coding_of(fitted, given))
+    coding = risk.Coding.of(given.released, given.asked, known.coded_positions(fitted))  # the scale of closeness
+    found = risk.guess_nearest(table, given.asked, coding)
     return {"guesses.values": found.values, "guesses.squared": found.squared}
 
 
 def _by_keys(
-    work: Work,
-    fitted: Fitted,
-    queries: Queries,
-    cells: FloatArray,
-    released: FloatArray,
-    alike: IntArray,
-    begin: int,
+    work: Work, fitted: Fitted, queries: Queries, cells: FloatArray, released: FloatArray, alike: IntArray, begin: int
 ) -> dict[str, npt.NDArray[Any]]:
     """What a partition has for those who are looked for by the columns of each scenario."""
     scenarios = key_columns(fitted)
-    if not scenarios or not links_persons(fitted):
+    if not scenarios or not known.links_persons(fitted):
         return {}
     owners = begin + np.arange(len(cells)) if links_own(fitted) else alike
     own = _own_of(work, fitted, queries)
     arrays: dict[str, npt.NDArray[Any]] = {}
     begins = np.cumsum([columns.masked.sum() for columns in scenarios])[:-1]
-    known = np.split(queries.own_known, begins, axis=1)
+    asked = np.split(queries.own_known, begins, axis=1)
     for at, columns in enumerate(scenarios):
-        found = key_matches(
-            released[:, columns.masked],
-            columns.blocks(cells),
-            owners,
-            known[at],
-            queries.own_blocks[:, at],
-            own,
-        )
+        of_release = released[:, columns.masked], columns.blocks(cells), owners
+        found = risk.key_matches(*of_release, asked[at], queries.own_blocks[:, at], own)
         arrays |= {f"scenario_{at}.{name}": array for name, array in vars(found).items()}
     return arrays
 
@@ -212,15 +164,14 @@ def _within(fitted: Fitted, queries: Queries, cells: FloatArray) -> dict[str, In
     scenarios = {at: columns for at, columns in enumerate(key_columns(fitted)) if columns.tolerant}
     arrays = {}
     for at, columns in scenarios.items():
-        records = Ordered.of(columns.valued(cells))
+        records = risk.Ordered.of(columns.valued(cells))
         arrays[f"scenario_{at}.within"] = columns.around(queries.own_cells).matches(records, len(cells)).counts
     return arrays
 
 
 def found_within(work: Work, cut: Cut, at: int) -> IntArray:
     """How many originals could be meant by what a scenario knows within limits of each query."""
-    files = (work.staging.read_record(_file(index)) for index in range(len(cut.partitions)))
-    return np.asarray(sum(file[f"scenario_{at}.within"] for file in files))
+    return np.asarray(sum(file[f"scenario_{at}.within"] for file in _files(work, cut)))
 
 
 def _own_of(work: Work, fitted: Fitted, queries: Queries) -> tuple[IntArray, IntArray, FloatArray]:
@@ -235,7 +186,7 @@ def _own_of(work: Work, fitted: Fitted, queries: Queries) -> tuple[IntArray, Int
         return np.arange(count + 1), queries.own_row, np.ones(count)
     if fitted.unit is None:
         return np.arange(count + 1), queries.own_alike, np.ones(count)
-    units = read_units(work)
+    units = samples.read_units(work)
     order = np.argsort(units.alike.units, kind="stable")
     ordered = units.alike.units[order]
     begins, ends = (np.searchsorted(ordered, units.own, side=side) for side in ("left", "right"))
@@ -246,19 +197,12 @@ def _own_of(work: Work, fitted: Fitted, queries: Queries) -> tuple[IntArray, Int
 
 def found_by_keys(work: Work, fitted: Fitted, cut: Cut, at: int) -> FloatArray:
     """With what chance the link of each query by the columns of a scenario is right."""
-    parts = []
-    for index in range(len(cut.partitions)):
-        file = work.staging.read_record(_file(index))
-        parts.append(KeyMatches(*(file[f"scenario_{at}.{name}"] for name in ("squared", "ties", "own"))))
-    chances = reduce(KeyMatches.merge, parts).chances
+    names = [f"scenario_{at}.{name}" for name in ("squared", "ties", "own")]
+    parts = [risk.KeyMatches(*(file[name] for name in names)) for file in _files(work, cut)]
+    chances = reduce(risk.KeyMatches.merge, parts).chances
     if fitted.unit is not None or links_own(fitted):
         return chances
     return np.asarray(chances / np.maximum(own_alike(work, cut), 1))
-
-
-def coding_of(fitted: Fitted, given: GuessedCells) -> Coding:
-    """The scale on which closest records are looked for when columns are guessed."""
-    return Coding.of(given.released, given.asked, coded_positions(fitted))
 
 
 def _save(
@@ -281,18 +225,22 @@ def _save(
 
 
 def _file(index: int) -> str:
-    return f"{FOLDER}/found-{index}.npz"
+    return f"{samples.FOLDER}/found-{index}.npz"
 
 
-def found_in(work: Work, cut: Cut, name: str, label: str | None = None) -> NearestMatches:
+def _files(work: Work, cut: Cut) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """What was found in each partition."""
+    return (work.staging.read_record(_file(index)) for index in range(len(cut.partitions)))
+
+
+def found_in(work: Work, cut: Cut, name: str, label: str | None = None) -> risk.NearestMatches:
     """Merge what a search found in the partitions, one after the other."""
     whole: Nearest | None = None
     own: IntArray = np.empty((0, 0), dtype=np.int64)
-    for index in range(len(cut.partitions)):
-        file = work.staging.read_record(_file(index))
+    for file in _files(work, cut):
         part = Nearest(file[f"{name}.squared"], file[f"{name}.rows"], file.get(f"{name}.values"))
         of_part = file[f"{name}.{label}"] if label else np.full(part.rows.shape, -1)
-        merged = part if whole is None else merge_nearest([whole, part], part.rows.shape[1])
+        merged = part if whole is None else risk.merge_nearest([whole, part], part.rows.shape[1])
         if whole is None:
             own = of_part
         elif label:
@@ -300,31 +248,24 @@ def found_in(work: Work, cut: Cut, name: str, label: str | None = None) -> Neare
         whole = merged
     if whole is None:
         raise EngineError("nothing was searched; go on with --resume")
-    return NearestMatches(whole, own if label else None)
+    return risk.NearestMatches(whole, own if label else None)
 
 
 def own_alike(work: Work, cut: Cut) -> IntArray:
     """Released records of each query's group that share its unchanged columns, shape (n_queries,)."""
-    total: IntArray = np.zeros(1, dtype=np.int64)
-    for index in range(len(cut.partitions)):
-        file = work.staging.read_record(_file(index))
-        total = total + file["own_alike"]
-    return total
+    return np.asarray(sum(file["own_alike"] for file in _files(work, cut)))
 
 
-def found_guesses(work: Work, cut: Cut) -> Guesses:
+def found_guesses(work: Work, cut: Cut) -> risk.Guesses:
     """What the closest of all released records say of each column of those that are guessed."""
-    parts = []
-    for index in range(len(cut.partitions)):
-        file = work.staging.read_record(_file(index))
-        parts.append(Guesses(file["guesses.values"], file["guesses.squared"]))
-    return reduce(Guesses.merge, parts)
+    parts = (risk.Guesses(file["guesses.values"], file["guesses.squared"]) for file in _files(work, cut))
+    return reduce(risk.Guesses.merge, parts)
 
 
-def _groups_of(rows: IntArray, known: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
+def _groups_of(rows: IntArray, labelled: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
     """The group of each row, among rows whose groups are known; -1 for none."""
     groups = np.full(rows.shape, -1)
-    for those, own in known:
+    for those, own in labelled:
         for at in range(those.shape[1]):
             place = those[:, at : at + 1]
             groups = np.where((rows == place) & (place >= 0), own[:, at : at + 1], groups)

@@ -12,7 +12,6 @@ from anonpipe.encoding.cells import Tally, expected_tallies
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
-from anonpipe.methods.record import Guarantee
 from anonpipe.moments import Moments, PairwiseMoments, merge_all
 from anonpipe.pipeline.arrays import load_params, scopes_of
 from anonpipe.pipeline.context import Fitted, Work
@@ -29,6 +28,10 @@ from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, Mask
 TaskResults = list[dict[str, Any]]
 
 COUNTED = (Moments, PairwiseMoments, Tally)  # The records that task results hold
+_MOST_NAMED = 10  # Columns that warnings on values outside the original range name
+
+# Share of rows in groups of repeated rows, and of one unit in a group, from which on the steward is warned
+REPEATED = 0.5
 
 
 def by_stratum(fitted: Fitted, results: TaskResults, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
@@ -92,10 +95,8 @@ def original_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMomen
 
 def released_moments(work: Work, fitted: Fitted, cut: Cut) -> list[PairwiseMoments]:
     """Moments of the verified variables in the written rows, one entry a stratum."""
-    written = work.staging.results("write").read_all(cut.files, *COUNTED)
-    return [
-        merge_all([r["released"][at] for r in written if at in r["released"]]) for at in range(len(fitted.strata.rows))
-    ]
+    moments = [result["released"] for result in work.staging.results("write").read_all(cut.files, *COUNTED)]
+    return [merge_all([each[at] for each in moments if at in each]) for at in range(len(fitted.strata.rows))]
 
 
 def _staging_check(fitted: Fitted, *stages: TaskResults) -> StagingCheck:
@@ -112,14 +113,8 @@ def _of_method(
 ) -> GroupEvidence | MaskEvidence:
     """The evidence of the method: promises and counts."""
     groups, guarantee = learnt_groups(work, fitted, cut), fitted.procedure.guarantee
-    if groups is not None and guarantee is not None:
-        return _of_groups(work, fitted, cut, groups, guarantee, decoded)
-    return _of_mask(work, fitted, cut, encoded, decoded)
-
-
-def _of_groups(
-    work: Work, fitted: Fitted, cut: Cut, groups: TableGroups, guarantee: Guarantee, decoded: TaskResults
-) -> GroupEvidence:
+    if groups is None or guarantee is None:
+        return _of_mask(work, fitted, cut, encoded, decoded)
     job, table, split = fitted.job, groups.whole, None
     if fitted.whole_units:
         split = split_units(work, cut, sum(result["units_by_group"] for result in decoded))
@@ -144,17 +139,15 @@ def _feature_columns(fitted: Fitted) -> tuple[int | None, ...]:
 
     Categories of an ordinal column are cut from its number.
     """
-    columns: dict[tuple[int, int | None], int] = {}
     numbers = {block.position: block.start for block in fitted.features.numbers}
-    for block in fitted.features.categories:
-        dummies = block.stop - block.start  # one may stand for two categories
-        columns |= {
-            (block.position, int(code)): block.start + at % dummies for at, code in enumerate(block.codes) if dummies
-        }
-    variables = fitted.view.variables
-    return tuple(
-        columns.get((variable.position, variable.category), numbers.get(variable.position)) for variable in variables
-    )
+    columns: dict[tuple[int, int | None], int] = {
+        (block.position, int(code)): block.start + at % (block.stop - block.start)  # one may stand for two categories
+        for block in fitted.features.categories
+        for at, code in enumerate(block.codes)
+        if block.stop > block.start
+    }
+    places = ((variable.position, variable.category) for variable in fitted.view.variables)
+    return tuple(columns.get(place, numbers.get(place[0])) for place in places)
 
 
 def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded: TaskResults) -> MaskEvidence:
@@ -177,8 +170,8 @@ def _of_mask(work: Work, fitted: Fitted, cut: Cut, encoded: TaskResults, decoded
 
 def _drawn_cells(work: Work, fitted: Fitted, cut: Cut) -> list[FloatArray | None]:
     """Of each scope how its small cells of two-way tables were drawn; None where they were not."""
-    scopes, shares = scopes_of(fitted, cut), fitted.procedure.decoder.shares
-    if shares is None:
+    scopes = scopes_of(fitted, cut)
+    if fitted.procedure.decoder.shares is None:
         return [None] * len(scopes)
     params = PassTask.read(work, LAST).params
     return [load_params(work, params, scope).drawn for scope in scopes]
@@ -215,12 +208,9 @@ def _largest_permuted(work: Work, fitted: Fitted, cut: Cut, scope: int) -> Float
 
 def _columns_changed(work: Work, fitted: Fitted, cut: Cut, decoded: TaskResults) -> int:
     """The number of columns of features with other values than promised, without category scores."""
-    method, width = fitted.procedure, fitted.features.width
-    scored = (
-        {column for block in fitted.features.category_columns for column in block}
-        if method.returns_category_scores
-        else ()
-    )
+    width = fitted.features.width
+    blocks = fitted.features.category_columns if fitted.procedure.returns_category_scores else ()
+    scored = {column for block in blocks for column in block}
     guaranteed: dict[int, int] = {}
     for scopes in _of_columns(work, fitted, cut):
         for result in (channel for scope in scopes for channel in scope if channel.get("place", width) < width):
@@ -246,12 +236,6 @@ def group_sizes(work: Work, fitted: Fitted, cut: Cut) -> Counter[int] | None:
     return Counter(_kept_groups(work, cut).sizes) if fitted.procedure.recounts_group_moments else None
 
 
-_MOST_NAMED = 10  # Columns that warnings on values outside the original range name
-
-# Share of rows in groups of repeated rows, and of one unit in a group, from which on the steward is warned
-REPEATED = 0.5
-
-
 def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
     """Warnings on released values for the steward; the shares disclose extremes and are not released."""
     warnings = _beyond_original(work, fitted, cut)
@@ -264,8 +248,7 @@ def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
 
 def _of_one_unit(unit: UnitColumn, decoded: TaskResults) -> list[str]:
     """Warn where one unit has most of the rows of a group, as the group's mean is then nearly its own."""
-    share = max(result["largest_share"] for result in decoded)
-    if share <= REPEATED:
+    if (share := max(result["largest_share"] for result in decoded)) <= REPEATED:
         return []
     return [
         f"one unit has {100 * share:.0f} % of the rows of a group, whose means are nearly its own. Column "
@@ -282,8 +265,9 @@ def _beyond_original(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
         if beyond:
             shares[name] = beyond / values
     worst = sorted(shares, key=lambda name: -shares[name])
+    percent = {name: f"{100 * share:.1f} %" if share >= 0.001 else "fewer than 0.1 %" for name, share in shares.items()}
     warnings = [
-        f"{name}: {_percent(shares[name])} of the released values lie below or above all original ones; "
+        f"{name}: {percent[name]} of the released values lie below or above all original ones; "
         "declare bounds from the code book"
         + ("" if fitted.job.columns[name].scored else ", or leave out transform: normal scores keep the distribution")
         for name in worst[:_MOST_NAMED]
@@ -295,15 +279,10 @@ def _beyond_original(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
     return warnings
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share >= 0.001 else "fewer than 0.1 %"
-
-
 def _repeated_rows(groups: TableGroups, repeated: int) -> list[str]:
     """Warn where most rows lie in groups without spread, which are not masked."""
     rows = groups.whole.grouped.total.n
-    share = repeated / max(1, rows)
-    if share <= REPEATED:
+    if (share := repeated / max(1, rows)) <= REPEATED:
         return []
     noise = len(groups.factors) > 0 and repeated < rows
     how = "with no more than the noise that the other groups ask for" if noise else "nearly as they are"
@@ -314,8 +293,7 @@ def _repeated_rows(groups: TableGroups, repeated: int) -> list[str]:
 
 
 def _rows_under_k(work: Work, fitted: Fitted, cut: Cut) -> int:
-    names = fitted.unchanged_names
-    if not names:
+    if not (names := fitted.unchanged_names):
         return 0
     counted = count_combinations([read_combinations(work, at) for at in range(cut.files)], names)
     rows = counted["rows"].to_numpy()

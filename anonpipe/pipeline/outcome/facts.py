@@ -13,7 +13,6 @@ from anonpipe.encoding.values import numbers
 from anonpipe.environment import package_versions
 from anonpipe.evaluate.utility import correlation_changes, distributions, survival_pictures, typed_tables
 from anonpipe.job.analyses import endpoints_of
-from anonpipe.job.model import Job
 from anonpipe.moments import merge_all
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
@@ -45,11 +44,8 @@ def gather(
     if tables is not None and len(tables.original):
         kinds = {name: tables.kinds[name] for name in fitted.input.names if name in tables.kinds}
         samples = typed_tables(tables.original, tables.released, kinds)
-        bins = {
-            "internal": bins_for_steward(fitted.min_rows),
-            "external": bins_for_recipients(job.k, fitted.coarse_min_rows),
-        }
-        endpoints = endpoints_of(job)
+        recipients, endpoints = bins_for_recipients(job.k, fitted.coarse_min_rows), endpoints_of(job)
+        bins = {"internal": bins_for_steward(fitted.min_rows), "external": recipients}
         pictures = {
             "distributions": {audience: distributions(samples, limits) for audience, limits in bins.items()},
             "survival": {audience: survival_pictures(samples, endpoints, limits) for audience, limits in bins.items()},
@@ -62,15 +58,10 @@ def gather(
         verdict=verdict,
         assessment=load_assessment(work),
         warnings=warnings,
-        columns=manifest["columns"],
         overlaps=overlaps,
-        created=manifest["created"],
-        anonpipe=manifest["anonpipe"],
-        rows=manifest["rows"],
         partitions=len(cut.partitions),
         identical=fitted.procedure.identical_within_groups,
-        group_sizes=manifest["group_sizes"],
-        files=manifest["files"],
+        **{name: manifest[name] for name in ("columns", "created", "anonpipe", "rows", "group_sizes", "files")},
         **_of_all_records(work, fitted, cut),
         **pictures,
     )
@@ -80,15 +71,13 @@ def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:
     """Figures of all records of both tables; without columns released as probabilities."""
     released, left_out = fitted.job.released, fitted.job.as_probabilities
     columns = {name: released[name] for name in fitted.input.names if name in released and name not in left_out}
-    staged = {name: fitted.cells.categories[name] for name in columns if name in fitted.cells.categories}
     levels = {
         name: categories.to_pylist() if columns[name].kind.coded else numbers(categories)
-        for name, categories in staged.items()
+        for name, categories in fitted.cells.categories.items()
+        if name in columns
     }
-    both = Measured(
-        fitted.view, merge_all(original_moments(work, fitted, cut)), merge_all(released_moments(work, fitted, cut))
-    )
-    shared = both, columns, levels, _before(fitted)
+    moments = (merge_all(of(work, fitted, cut)) for of in (original_moments, released_moments))
+    shared = Measured(fitted.view, *moments), columns, levels, _before(fitted)
     return {
         "compared": compared(*shared, fitted.min_rows),
         "categories": category_pictures(*shared, bins_for_steward(fitted.min_rows)),
@@ -104,7 +93,7 @@ def _before(fitted: Fitted) -> dict[str, list[int]]:
     counts = kept_counts.reshape([len(scan.code_counts(name)) for name in names])
     counts_before = dict(fitted.suppression.before)
     for at, name in enumerate(names):
-        counts_of_column = counts.sum(axis=tuple(other for other in range(len(names)) if other != at))
+        counts_of_column = counts.sum(axis=tuple({*range(len(names))} - {at}))
         codes = len(fitted.cells.categories[name])
         counts_before[name] = [*counts_of_column[:codes].tolist(), int(counts_of_column[codes:].sum())]
     return counts_before
@@ -118,7 +107,9 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
     job = fitted.job
     written = work.staging.results("write").read_all(cut.files)
     columns, sizes = _columns(fitted), group_sizes(work, fitted, cut)
+    checks = released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
     transforms = {entry["transform"] for entry in columns.values() if "transform" in entry}
+    sections = {"cluster", "sensitive", "synthesize", "mask", "decode"}
     return {
         "anonpipe": version("anonpipe"),
         "secret_mark": secret_mark(steward_secret()),
@@ -127,20 +118,14 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "k": job.k,
         "rows_per_unit": job.rows_per_unit if fitted.unit is None else "several",
         "k_counts": "rows" if fitted.unit is None else "units of several rows",
-        "methods": _methods(job),
+        "methods": {name: told for name, told in job.model_dump(mode="json", include=sections).items() if told},
         **({"held_out": job.measure.held_out} if job.measure.held_out else {}),
         **({"counts_rounded_to": job.fewest_changed} if job.repeat.growing else {}),
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,
         "transforms": {name: text for name, text in TRANSFORMS.items() if name in transforms},
         "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k, fitted.unit is not None),
-        "verdict": {
-            "verdict": verdict.word,
-            "checks": [
-                line(entry).to_dict()
-                for entry in released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
-            ],
-        },
+        "verdict": {"verdict": verdict.word, "checks": [line(entry).to_dict() for entry in checks]},
         "versions": {name: text for name, text in package_versions().items() if name != "anonpipe"},
         "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in written],
     }
@@ -165,17 +150,10 @@ def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
 
 def _labels(fitted: Fitted, name: str) -> dict[str, Any]:
     """Label of a column and codes of its released categories, for `export`."""
-    labels = fitted.labels.get(name)
-    if labels is None:
+    if (labels := fitted.labels.get(name)) is None:
         return {}
     released: list[Any] = []
     if (categories := fitted.cells.categories.get(name)) is not None:
         released = categories.filter(fitted.scan.code_counts(name)[: len(categories)] > 0).to_pylist()
     codes = {label: labels.codes[label] for label in released if label in labels.codes}
     return ({"label": labels.text} if labels.text else {}) | ({"codes": codes} if codes else {})
-
-
-def _methods(job: Job) -> dict[str, Any]:
-    """The sections of the job on the method."""
-    sections = {"cluster", "sensitive", "synthesize", "mask", "decode"}
-    return {name: options for name, options in job.model_dump(mode="json", include=sections).items() if options}

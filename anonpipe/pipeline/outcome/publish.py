@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from anonpipe import interrupts
 from anonpipe.errors import OutputError
-from anonpipe.files import why, write_atomic
+from anonpipe.files import why
 from anonpipe.pipeline.arrays import FILES
-from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.outcome.evidence import release_warnings
 from anonpipe.pipeline.outcome.facts import gather, manifest
 from anonpipe.pipeline.resolve import trace_of
@@ -19,13 +17,15 @@ from anonpipe.pipeline.start import Run
 from anonpipe.progress import Progress
 from anonpipe.report import documents, external, internal
 from anonpipe.rng import steward_secret
-from anonpipe.storage import release, versions
-from anonpipe.storage import release_log as release_log
+from anonpipe.storage import release, release_log, versions
 from anonpipe.storage.release import signing_key
 from anonpipe.storage.release_log import Overlaps
 from anonpipe.storage.staging import remove
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import RunFacts, remedies, summary_lines
+
+_NO_REPORT = "the internal report could not be written into the output"
+_FILE = "repeats.npz"
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,8 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
     except BaseException:
         _take_back(run, where, name)
         raise
-    warnings += [
-        *unlogged,
-        *published.warnings,
-        *_missing(*reports),
-        *_tidied_up(run, rows),
-        *release.late_interrupt_warning(),
-    ]
+    warnings += [*unlogged, *published.warnings, *_missing(*reports), *_tidied_up(run, rows)]
+    warnings += release.late_interrupt_warning()
     distinct = tuple(dict.fromkeys(warnings))
     report = reports[0] if reports else None
     return RunOutcome(verdict, published.path, rows, done, distinct, report)
@@ -102,28 +97,20 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
 def _facts(run: Run) -> RunFacts:
     """Methods, strata and share held out, for the summary."""
     job = run.context.work.job
-    if job.mask is not None:
-        methods = job.mask.method
-    else:
-        methods = f"{job.by_groups.cluster.method} + {job.by_groups.synthesize.method}"
+    methods = job.mask.method if job.mask else f"{job.by_groups.cluster.method} + {job.by_groups.synthesize.method}"
     return RunFacts(methods, tuple(job.strata.by), job.measure.held_out)
 
 
 def warnings_of(run: Run) -> list[str]:
     """Warnings for the steward."""
-    settled = run.staging.read_json("warnings.json")
+    settled, cut, overlaps = run.staging.read_json("warnings.json"), run.context.cut, _read_overlaps(run)
     warnings = [*run.warnings, *run.job.warnings(), *settled, *run.context.call(release_warnings)]
-    return [*warnings, *_withheld(run.context.cut), *_read_overlaps(run).warnings, *_read_overlaps(run).problems]
-
-
-def _withheld(cut: Cut) -> list[str]:
-    """The number of withheld rows, which discloses the exact count and is for the steward alone."""
-    if cut.released == cut.rows:
-        return []
-    return [
-        f"repeat.growing: {cut.rows - cut.released:,} of {cut.rows:,} synthetic rows are withheld, so that sizes of "
-        "strata are rounded; do not disclose this number to recipients"
-    ]
+    if cut.released != cut.rows:  # which discloses the exact count
+        warnings.append(
+            f"repeat.growing: {cut.rows - cut.released:,} of {cut.rows:,} synthetic rows are withheld, so that sizes "
+            "of strata are rounded; do not disclose this number to recipients"
+        )
+    return [*warnings, *overlaps.warnings, *overlaps.problems]
 
 
 def _note_release(run: Run, name: str) -> list[str]:
@@ -133,17 +120,15 @@ def _note_release(run: Run, name: str) -> list[str]:
     if run.repeats != "refuse":
         return []
     check_overlaps(run)
-    reason = None
     try:
         where = release.place(run.job.output, run.job.report.internal)
         uncounted = _read_overlaps(run).uncounted
         return release_log.note_release(trace_of(run.context.work), steward_secret(), where, name, uncounted)
     except OSError as error:
-        reason = why(error)
-    raise OutputError(
-        f"the release log in the output cannot be written: {reason}; nothing was "
-        "published; free space or correct its permissions, then --resume"
-    )
+        raise OutputError(
+            f"the release log in the output cannot be written: {why(error)}; nothing was published; free space or "
+            "correct its permissions, then --resume"
+        ) from None
 
 
 def _take_back(run: Run, where: versions.OutputPlace, name: str) -> None:
@@ -163,16 +148,14 @@ def _tidied_up(run: Run, rows: int) -> list[str]:
     try:
         remove(run.staging)
     except (OSError, OutputError):
-        warnings.append(_NOT_DELETED.format(staging=run.staging.root))
+        warnings.append(
+            f"the staging {run.staging.root} could not be deleted whole; it holds raw data: delete it by hand"
+        )
     return warnings
 
 
 def _missing(report: str | None) -> list[str]:
     return [] if report else [_NO_REPORT]
-
-
-_NOT_DELETED = "the staging {staging} could not be deleted whole; it holds raw data: delete it by hand"
-_NO_REPORT = "the internal report could not be written into the output"
 
 
 def _keep_report(where: versions.OutputPlace, name: str, files: dict[str, bytes]) -> str | None:
@@ -188,17 +171,10 @@ def keep_verdict(verdict: Verdict, where: versions.OutputPlace) -> None:
     content = json.dumps(verdict.in_words(), indent=2).encode()
     folder = where.failures
     folder.filesystem.makedirs(folder.root, exist_ok=True)
-    path = folder.path(versions.FAILED)
-    if folder.local:
-        write_atomic(Path(path), content)  # counts under k are the steward's business
-    else:
-        folder.filesystem.pipe_file(path, content)
+    versions.put(folder, content, versions.FAILED)  # private: counts under k are the steward's business
 
 
 # --- Earlier releases
-
-
-_FILE = "repeats.npz"
 
 
 def check_overlaps(run: Run) -> None:

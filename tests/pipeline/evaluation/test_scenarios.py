@@ -12,7 +12,7 @@ from anonpipe.errors import JobError
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline import preview
 from anonpipe.pipeline.arrays import partition_cells, partition_units, released_labels, released_rows
-from anonpipe.pipeline.evaluation.measures import attack_data, load_assessment
+from anonpipe.pipeline.evaluation.measures import RunReader, load_assessment
 from anonpipe.pipeline.evaluation.samples import read_queries, read_units
 from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.source import read_batches
@@ -68,7 +68,8 @@ def looked_at(monkeypatch, given):
             seen["units"] = np.concatenate([run.context.call(partition_units, at) for at in places])
             (labelled,) = (run.context.call(last_channels, at)[0][:, -1] for at in places)  # in the original's order
             seen["of_originals"] = labelled.astype(int)
-        seen.update(queries=read_queries(work), names=fitted.cells.names, rows=attack_data(work, fitted, cut).own_row)
+        rows = RunReader(work, fitted, cut).own_row
+        seen.update(queries=read_queries(work), names=fitted.cells.names, rows=rows)
         seen["asked"] = None if fitted.unit is None else read_units(work)
         seen["found"] = {one.name: one for one in load_assessment(work).risk}
 
