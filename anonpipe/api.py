@@ -147,11 +147,11 @@ def anonymize(
     Examples
     --------
     >>> import numpy as np, pandas as pd
-    >>> frame = pd.DataFrame(np.random.default_rng(1).normal(size=(2000, 2)), columns=["height", "weight"])
+    >>> frame = pd.DataFrame(np.random.default_rng(1).normal(size=(1500, 2)), columns=["height", "weight"])
     >>> job = {"k": 5, "columns": {"height": {"kind": "continuous"}, "weight": {"kind": "continuous"}}}
     >>> made = anonymize(frame, job)
     >>> made.passed, made.table.shape, bool(made.measures.value["reidentification_rate"] < 0.5)
-    (True, (2000, 2), True)
+    (True, (1500, 2), True)
     """
     arrow = tables.as_arrow(table)
     if not arrow.num_rows:

@@ -296,13 +296,16 @@ def summary(
 
 def _of_other_job(made: Report, job: Job) -> str:
     """What is another in the job that made a release, as far as its report tells; empty where nothing is."""
-    from anonpipe.job.model import HELD_OUT_OF
+    from anonpipe.job.measure import HELD_OUT
 
     if made.source is not None and _whole(made.source) != _whole(job.input):
         return f"it was made from {made.source}"
     if made.k != job.k:
         return f"its k is {made.k}"
-    of_any_size = {job.digest(), job.of_rows(HELD_OUT_OF).digest()}  # how many rows it had is not known
+    of_any_size = {
+        job.digest(),
+        *(job.of_rows(rows).digest() for rows in HELD_OUT),
+    }  # how many rows it had is not known
     if made.job is not None and made.job not in of_any_size:
         return "its columns, strata, methods or hold-out are others"
     return ""

@@ -9,9 +9,9 @@ import pytest
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
-from anonpipe.job.model import HELD_OUT, HELD_OUT_OF, load_job, parse_job
+from anonpipe.job.model import load_job, parse_job
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.evaluation import Assessment, limits_of
+from anonpipe.pipeline.evaluation import Assessment, checks, limits_of
 from anonpipe.pipeline.preview import preview
 from anonpipe.storage import release
 from tests import small
@@ -88,10 +88,10 @@ def test_settings_of_the_command_line_choose_before_anything_is_usual(tmp_path):
     ("changes", "linked", "member"),
     [
         ({}, 0.09, 0.6),
-        ({"cluster": {"method": "mdav"}}, 0.2, None),  # 1 in k is what groups of k promise
-        ({"cluster": {"method": "mdav"}, "k": 20}, 0.09, None),
+        ({"cluster": {"method": "mdav"}}, 0.2, 0.6),  # 1 in k is what groups of k promise
+        ({"cluster": {"method": "mdav"}, "k": 20}, 0.09, 0.6),
         ({"mask": {"method": "noise"}}, 0.09, 0.6),
-        ({"mask": {"method": "generalize"}}, 0.2, None),  # sets of k that are alike
+        ({"mask": {"method": "generalize"}}, 0.2, 0.6),  # sets of k that are alike
         ({"gates": {"reidentification_rate": None, "membership_auc": None}}, None, None),
         ({"gates": {"reidentification_rate": 0.3, "membership_auc": 0.7}}, 0.3, 0.7),
         ({"gates": {"reidentification_rate": "default"}}, 0.09, 0.6),
@@ -109,18 +109,24 @@ def test_limits_of_what_a_job_names():
     known = {"measure": {"scenarios": [{"name": "neighbour", "knows": ["age"]}]}}
     job = parse_job(SAID_NOTHING | known | {"columns": COLUMNS | KEY, "strata": {"by": ["site"]}})
     assert (job.limits["scenario_risk"], job.limits["stratum_inference"]) == (0.09, 0.85)
-    assert not any(job.limits[name] for name in ("tail_linkage", "singling_out", "linkability", "collusion"))
+    of_controls = ("attribute_inference", "singling_out", "linkability")
+    assert [job.limits[name] for name in of_controls] == [0.1] * 3 and job.limits["tail_linkage"] == 0.2
+    assert not any(parse_job(SAID_NOTHING | {"measure": {"hold_out": 0}}).limits[name] for name in of_controls)
+    assert parse_job(SAID_NOTHING | {"cluster": {"method": "mdav"}}).limits["tail_linkage"] is None  # 1 in k at most
+    assert job.limits["collusion"] is None
 
 
 @pytest.mark.parametrize(
     ("rows", "changes", "share"),
     [
-        (HELD_OUT_OF, {}, HELD_OUT),
-        (HELD_OUT_OF - 1, {}, 0.0),
-        (HELD_OUT_OF, {"measure": {"hold_out": 0}}, 0),
+        (2_000, {}, 0.1),
+        (19_999, {}, 0.1),
+        (20_000, {}, 0.05),
+        (1_999, {}, 0.0),
+        (2_000, {"measure": {"hold_out": 0}}, 0),
         (100, {"measure": {"hold_out": 0.2}}, 0.2),
-        (HELD_OUT_OF, {"measure": {"risk": False}}, 0.0),
-        (HELD_OUT_OF, {"repeat": {"growing": True}, "columns": COLUMNS | {"nr": {"role": "identifier"}}}, 0.0),
+        (2_000, {"measure": {"risk": False}}, 0.0),
+        (2_000, {"repeat": {"growing": True}, "columns": COLUMNS | {"nr": {"role": "identifier"}}}, 0.0),
     ],
 )
 def test_whom_a_job_sets_aside(rows, changes, share):
@@ -134,7 +140,7 @@ def test_a_limit_that_needs_a_hold_out_is_refused_before_work_where_the_table_ha
     job = silent(tmp_path, gates={"singling_out": 0.1})
     for look in (small.run, preview):
         with pytest.raises(
-            JobError, match=r"gates.singling_out needs records set aside, and of 600 rows, fewer than 20"
+            JobError, match=r"gates.singling_out needs records set aside, and of 600 rows, fewer than 2,0"
         ):
             look(job)
     assert small.left_behind(tmp_path) == []
@@ -143,7 +149,7 @@ def test_a_limit_that_needs_a_hold_out_is_refused_before_work_where_the_table_ha
 def test_a_silent_job_is_released_within_its_limits_and_the_verdict_says_so(tmp_path):
     outcome = small.run(silent(tmp_path))
     (linked,) = [check for check in outcome.verdict.checks if check.key == "risk.reidentification_rate"]
-    assert outcome.version is not None and outcome.verdict.word == "passed"
+    assert outcome.version is not None and outcome.verdict.word.startswith("passed, membership inf")
     assert linked.measured < linked.limit == 0.09
     reasons = {check.key: check.reason for check in outcome.verdict.checks}
     assert reasons["unmeasured.membership"] is Reason.NO_HOLD_OUT
@@ -152,30 +158,41 @@ def test_a_silent_job_is_released_within_its_limits_and_the_verdict_says_so(tmp_
 def test_a_mask_that_hands_records_on_is_refused_without_a_word_of_the_job(tmp_path):
     outcome = small.run(silent(tmp_path, mask={"method": "noise", "amount": 0.01}))
     assert outcome.version is None
-    assert [check.key for check in outcome.verdict.failed] == ["risk.reidentification_rate"]
+    assert [check.key for check in outcome.verdict.failed] == ["risk.reidentification_rate", "risk.tail_linkage"]
 
 
 def test_of_many_records_some_are_set_aside_and_members_must_not_be_told_from_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("anonpipe.job.model.HELD_OUT_OF", 600)
-    monkeypatch.setattr("anonpipe.job.model.HELD_OUT", 0.2)  # of 600 a twentieth is too few for a control
+    monkeypatch.setattr("anonpipe.job.measure.HELD_OUT", {600: 0.2})
     verdict, _ = pipeline.assess_only(silent(tmp_path))
     checks = {check.key: check for check in verdict.checks}
-    assert checks["risk.membership_auc"].limit is None  # of a control of 120 the interval would reach it by chance
+    assert checks["risk.membership_auc"].limit == 0.6 and verdict.word == "passed"
+    assert checks["risk.membership_auc"].about["end"] != "upper"  # of 120 it would reach the limit by chance
     assert checks["rows.lost"].measured == 0
     assert any("of 600 rows were set aside (measure.hold_out)" in note for note in verdict.notes)
 
 
-@pytest.mark.parametrize(("held", "limit"), [(799, None), (800, 0.6)])
-def test_the_usual_limit_on_members_is_held_where_enough_were_set_aside(held, limit):
-    job = parse_job(SAID_NOTHING)
-    found = [
-        Measurement("membership.auc", "-", 0.55, "-", "-", "-", held, 20_000, low=0.5, high=0.61),
-        Measurement("membership.expected", "-", 0.51, "-", "-", "-", 20_000, 20_000),
-    ]
-    assert limits_of(job, Assessment(risk=tuple(found)))["membership_auc"] == limit
-    assert limits_of(job, Assessment(risk=tuple(found[1:])))["membership_auc"] == 0.6  # without a hold-out
+@pytest.mark.parametrize(
+    ("value", "half", "judged", "outcome"),
+    [
+        (0.55, 0.03, 0.58, "passed"),
+        (0.575, 0.03, 0.605, "failed"),
+        (0.57, 0.05, 0.57, "passed"),  # of wider intervals the estimate
+        (0.61, 0.05, 0.61, "failed"),
+        (0.65, 0.08, 0.57, "passed"),  # of still wider ones only what is certain
+        (0.69, 0.08, 0.61, "failed"),
+    ],
+)
+def test_a_default_limit_is_held_against_the_end_that_few_controls_allow(value, half, judged, outcome):
+    job, ends = parse_job(SAID_NOTHING), {"low": value - half, "high": value + half}
+    found = Measurement("membership.auc", "-", value, "-", "-", "-", 100, 2_000, **ends)
+    expected = Measurement("membership.expected", "-", 0.51, "-", "-", "-", 2_000, 2_000)
+    assessment = Assessment(risk=(found, expected))
+    (line,) = checks(assessment, limits_of(job, assessment) | {"tail_linkage": None}, job.gates.at_default)
+    assert (round(line.measured, 9), line.outcome.value, line.point) == (judged, outcome, value)
     own = parse_job(SAID_NOTHING | {"gates": {"membership_auc": 0.7}})
-    assert limits_of(own, Assessment(risk=tuple(found)))["membership_auc"] == 0.7
+    (line,) = checks(assessment, limits_of(own, assessment), own.gates.at_default)
+    assert line.measured == value + half and line.limit == 0.7
+    assert limits_of(job, Assessment(risk=(expected,)))["membership_auc"] == 0.6  # without a hold-out
 
 
 def test_the_plan_says_which_limits_are_usual(tmp_path):
@@ -207,4 +224,4 @@ def test_a_limit_is_a_number(limit):
 
 def test_a_limit_that_nothing_can_be_beyond_is_none(tmp_path):
     verdict, _ = pipeline.assess_only(silent(tmp_path, gates={"reidentification_rate": 1}))
-    assert verdict.word == "passed, with no limit on reidentification_rate"
+    assert verdict.word.startswith("passed, with no limit on reidentification_rate, membership inference")

@@ -10,7 +10,8 @@ import yaml
 
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, needs_of, read_analyses
-from anonpipe.job.model import RecipientAnalysis, load_job, parse_job
+from anonpipe.job.measure import RecipientAnalysis
+from anonpipe.job.model import load_job, parse_job
 from anonpipe.propose.propose import propose_job
 from anonpipe.source import check_types
 
@@ -43,7 +44,24 @@ def proposed(table, *analyses):
     return text, yaml.safe_load(text)
 
 
-def test_a_cox_model_gives_roles_strata_weight_and_method(table, tmp_path):
+def test_a_cox_model_gives_roles_strata_and_the_usual_mask(table, tmp_path):
+    text, job = proposed(table, COX, LINEAR)
+    assert job["mask"] == {"method": "local_synthesis"} and "cluster" not in job and "weight" not in text
+    assert '"pay" takes some of the records, by "sex"' in text
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    assert load_job(path).analyses[0].analysis.event == COX["event"]  # as it stands: nothing is left to fill in
+
+
+@pytest.fixture
+def few(table):
+    """So few records in a stratum that they are replaced in groups."""
+    pq.write_table(pq.read_table(table).slice(0, 120), table)
+    return table
+
+
+def test_in_groups_a_cox_model_gives_weight_and_method_too(few, tmp_path):
+    table = few
     text, job = proposed(table, COX, LINEAR)
     columns = job["columns"]
     assert columns["months"]["role"] == "survival_time" and columns["vital"]["role"] == "survival_status"
@@ -74,6 +92,7 @@ def test_no_value_of_the_data_but_what_the_analyses_say(table):
 
 
 def test_without_a_cox_model_the_response_is_a_weighted_column(table):
+    pq.write_table(pq.read_table(table).slice(0, 45), table)
     text, job = proposed(table, {**LINEAR, "limits": {"overlap": 0.7}})
     assert {name: column.get("weight") for name, column in job["columns"].items() if column["role"] == "masked"} == {
         "age": None,
@@ -116,10 +135,10 @@ def test_an_event_that_is_not_listed_is_left_to_the_steward(table, tmp_path):
         parse_job(job)
 
 
-def test_a_response_that_is_no_plain_column_gets_no_role(table):
-    _, job = proposed(table, COX | {"formula": "np.sqrt(months) ~ age"})
+def test_a_response_that_is_no_plain_column_gets_no_role(few):
+    _, job = proposed(few, COX | {"formula": "np.sqrt(months) ~ age"})
     assert job["columns"]["months"]["role"] == "masked" and "strata" not in job
-    assert "response_weight" not in job["cluster"]
+    assert "response_weight" not in job.get("cluster", {})
 
 
 @pytest.mark.parametrize("shape", ["list", "mapping"])

@@ -18,7 +18,8 @@ from pydantic import ValidationError
 from anonpipe.columns import Scalar
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import Endpoint, columns_used
-from anonpipe.job.model import Job, RecipientAnalysis
+from anonpipe.job.measure import RecipientAnalysis
+from anonpipe.job.model import Job
 from anonpipe.job.plain_yaml import load_yaml
 
 # Proposed where an analysis has none

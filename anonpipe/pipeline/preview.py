@@ -22,7 +22,8 @@ from anonpipe.engine import default_workers
 from anonpipe.errors import GateError, JobError
 from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._design import condition, plain
-from anonpipe.job.model import Job, RecipientAnalysis
+from anonpipe.job.measure import RecipientAnalysis
+from anonpipe.job.model import Job
 from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes
@@ -321,7 +322,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     for unit in source.units:
         writers = digest_writers(keep_in(folder), job.identifiers, key, unit.index)
         pairs = unit_in_strata(keep_in(folder), job, key, unit.index)
-        held = _held(job, source, unit, key) if share and not job.unit_declared else None
+        held = _held(job, source, unit, key) if share else None
         for first_row, batch in read_batches(source, unit, [*tracer.names, *writers]):
             for name, writer in writers.items():
                 writer.add(batch.column(name))
@@ -330,9 +331,8 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
             tracer.add(batch)
             begin = first_row - unit.first_row
             units = units_in(job, key, batch)
-            kept = None if held is None else ~held[begin : begin + batch.num_rows]
-            if share and job.unit_declared and units is not None:
-                kept = ~held_of_units(key, share, units)
+            rows = None if held is None else held[begin : begin + batch.num_rows]
+            kept = None if rows is None else ~held_of_units(rows, key, share, units)
             if changed is not None:
                 changed.add(batch, kept)
             for parts, scenario in zip(classes, job.measure.scenarios, strict=True):

@@ -175,11 +175,6 @@ def unit_of(job: Job, identifiers: list[Repeats]) -> tuple[UnitColumn | None, li
     unit = next(
         (UnitColumn.of(column) for column in identifiers if column.name == job.unit_column and column.repeated), None
     )
-    if unit is not None and job.measure.held_out and not job.unit_declared:
-        raise InputError(
-            f"column {unit.name!r} repeats, up to {unit.most:,} rows a value, and measure.hold_out must hold out all "
-            "rows of a person together. Give the column role: unit, set measure.hold_out: 0, or correct the data"
-        )
     return unit, warnings
 
 

@@ -180,7 +180,7 @@ def verify(run: Run) -> Verdict:
     judged = judge(run.context.call(evidence), run.job.k, run.job.gates.of_every_run)
     assessment = load_assessment(run.context.work)
     limits = evaluation.limits_of(run.job, assessment)
-    measured = evaluation.checks(assessment, limits)
+    measured = evaluation.checks(assessment, limits, run.job.gates.at_default)
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
     if run.context.fitted.unit is not None:
         many = (units_meaning(run.job.k),)

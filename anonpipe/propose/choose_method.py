@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from anonpipe.evaluate.risk import (
     membership_from_moments,
     rows_for_membership,
 )
-from anonpipe.job.model import HELD_OUT, HELD_OUT_OF, Measure
+from anonpipe.job.measure import Measure, usual_hold_out
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import quoted
 from anonpipe.propose.profile import Floats, Look
@@ -55,6 +57,7 @@ class Road:
     merge: bool = False
     told: bool = True
     enough: int = 0
+    unit: str | None = None  # The column that names units of several rows
 
 
 IN_GROUPS = Road(None)  # Where nothing is known of the table
@@ -63,12 +66,11 @@ IN_GROUPS = Road(None)  # Where nothing is known of the table
 def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int = 5) -> Road:
     """`local_synthesis` where it can be had, else what suits; no figure of the data is told.
 
-    Masks count rows, and need two records more than feature columns in each stratum
-    (`by_mask.procedure`), and `FEW_RECORDS` for covariances that are worth more
-    than those of groups; a few persons whose status nearly nobody else has join
-    another stratum. Of categories alone there is nothing to form groups by, and
-    groups of equal records would hand them on: records of no person are drawn in
-    the spectral basis.
+    Masks need two records more than feature columns in each stratum (`by_mask.procedure`),
+    records of k units, and `FEW_RECORDS` for covariances that are worth more than those of
+    groups; a few persons whose status nearly nobody else has join another stratum. Of
+    categories alone there is nothing to form groups by, and groups of equal records would
+    hand them on: records of no person are drawn in the spectral basis.
 
     Examples
     --------
@@ -79,21 +81,21 @@ def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int 
     >>> road(looks, guess(looks), 600).mask, road(looks, guess(looks), 20).mask
     ('spectral_swap', None)
     """
-    if several := _of_several(looks, guesses):
-        return Road(None, f"masks count rows, and {quoted(several)} names units of several: groups hold k of these")
-    masked = [look for look in looks if guesses[look.name].role.synthesized]
+    masked, several = [look for look in looks if guesses[look.name].role.synthesized], of_several(looks, guesses)
     width = _feature_columns(looks, guesses)
-    strata = _strata(looks, guesses, rows)
-    least = max(FEW_RECORDS, width + 2)
-    merge = strata.min() < least and _can_join(strata, max(MERGED, width + 2))
+    strata, units = _strata(looks, guesses, rows), _units(several, k)
+    least = max(FEW_RECORDS, width + 2, units.sure)
+    merge = strata.min() < least and _can_join(strata, max(MERGED, least))
     if strata.min() < least and not merge:
         few = f"the table, or a stratum of it, has fewer than the {least} records that masks need for it"
         return Road(None, few, _can_join(strata, k))
     kept = _kept(masked, guesses)
     smallest = int(strata[strata >= least].min()) if (strata >= least).any() else rows
-    crowded = kept.columns > 0 and membership_from_moments(max(2, smallest), kept) > TOLD
-    enough = rows_for_membership(kept, TOLD) if crowded else 0
+    crowded = kept.columns > 0 and membership_from_moments(max(2, int(smallest / units.mean_rows)), kept) > TOLD
+    enough = math.ceil(rows_for_membership(kept, TOLD) * units.mean_rows) if crowded else 0
     if all(guesses[look.name].kind.coded for look in masked):
+        if several is not None:
+            return Road(None, f"{quoted(several.name)} names units of several rows, and no masked column is a number")
         why = "no masked column is a number or a date, and local_synthesis forms groups by these"
         return Road("spectral_swap", why, merge, enough=enough)
     return Road("local_synthesis", merge=merge, enough=enough)
@@ -127,7 +129,8 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
     status = next((look for look in looks if guesses[look.name].role is Role.SURVIVAL_STATUS), None)
     strata = _strata(looks, guesses, rows)
     # Of a mask all that have fewer records than it needs, in groups those of fewer than k
-    of_mask = k if _of_several(looks, guesses) else max(MERGED, _feature_columns(looks, guesses) + 2)
+    sure = _units(of_several(looks, guesses), k).sure
+    of_mask = max(MERGED, _feature_columns(looks, guesses) + 2, sure)
     least = of_mask if strata.min() < FEW_RECORDS and _can_join(strata, of_mask) else k
     if _can_join(strata, least):
         strata = strata[strata >= least]
@@ -157,25 +160,35 @@ def tells_strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int)
 
     Of units with several rows it takes a hold-out, of persons of two values enough of the rarer; see `least_shown`.
     """
-    strata, held = _strata(looks, guesses, rows), share_held_out(rows)
-    if not held and _of_several(looks, guesses):
+    strata, held = _strata(looks, guesses, rows), usual_hold_out(rows)
+    if not held and of_several(looks, guesses):
         return False
     asked = min(Measure().queries, rows)
     return least_shown(1.0 - strata.max() / strata.sum(), asked, round(held * rows) or asked) <= OF_STRATUM
 
 
-def share_held_out(rows: int) -> float:
-    """Share of the records that is proposed to be set aside."""
-    return HELD_OUT if rows >= HELD_OUT_OF else 0.0
-
-
-def _of_several(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> str | None:
+def of_several(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> Look | None:
     """The column that names units of several rows."""
     for look in looks:
         role = guesses[look.name].role
         if role is Role.UNIT or (role is Role.IDENTIFIER and look.distinct < look.filled):
-            return look.name
+            return look
     return None
+
+
+class _Units(NamedTuple):
+    """How many rows units have; see `anonpipe.encoding.identifiers.UnitColumn`."""
+
+    sure: int
+    mean_rows: float
+
+
+def _units(several: Look | None, k: int) -> _Units:
+    """Of the rows of the sample; of a table with one row a person, k and 1."""
+    if several is None:
+        return _Units(k, 1.0)
+    counts = np.sort(np.bincount(several.codes[several.codes >= 0]))[::-1]
+    return _Units(1 + int(counts[: k - 1].sum()), float(np.square(counts).sum() / max(1, counts.sum())))
 
 
 def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> Floats:

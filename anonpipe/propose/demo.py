@@ -455,8 +455,8 @@ _DRAWN = """
 mask:
   method: local_synthesis
 
-# Of 20,000 records or more 5 of 100 are set aside before anything else: they are in no release, and what it tells of
-# them is held against what it tells of those who are in it.
+# Of 20,000 records or more 5 of 100, of 2,000 or more 10, are set aside before anything else: they are in no release,
+# and what it tells of them is held against what it tells of those who are in it.
 measure:
   hold_out: default
 

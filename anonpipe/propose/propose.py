@@ -24,7 +24,7 @@ from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
-from anonpipe.job.model import RecipientAnalysis
+from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
 from anonpipe.propose.choose_method import (
     BESIDE_CHANCE,
     IN_GROUPS,
@@ -32,8 +32,8 @@ from anonpipe.propose.choose_method import (
     OF_STRATUM,
     TOLD,
     Road,
+    of_several,
     road,
-    share_held_out,
     tells_strata,
     without_rare_status,
 )
@@ -74,10 +74,17 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
         )
     guesses = without_rare_status(looks, guesses, rows, k)
     chosen = road(looks, guesses, rows, k)
-    if needs is None and chosen.mask == "local_synthesis":
+    if chosen.enough:
+        guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
+        chosen = road(looks, guesses, rows, k)
+    if chosen.mask == "local_synthesis":
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
+    if chosen.mask is not None:  # weights are those of distances
+        guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
     told = tells_strata(looks, guesses, rows)
-    return _write(source_url, output, k, guesses, needs, replace(chosen, told=told), rows)
+    unit = of_several(looks, guesses)
+    chosen = replace(chosen, told=told, unit=None if unit is None else unit.name)
+    return _write(source_url, output, k, guesses, needs, chosen, rows)
 
 
 def default_output(source_url: str) -> str:
@@ -126,6 +133,17 @@ def _measured_as(role: Role) -> Role:
     return role if role.names_persons else Role.MASKED
 
 
+def _as_amount(look: Look, guessed: Guess) -> Guess:
+    """Few whole numbers as amounts: as categories of a table with few records they would disclose membership."""
+    if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not look.whole:
+        return guessed
+    reason = (
+        "CHECK: its few whole numbers are taken for amounts, as the means of so many categories would disclose "
+        "membership; for codes without an order write kind: categorical"
+    )
+    return replace(guessed, kind=Kind.INTEGER, reason=guessed.reason or reason)
+
+
 def _by_categories(guessed: Guess) -> Guess:
     """An ordinal whose records are of no person: of its position alone, how its categories go with others is lost."""
     if guessed.kind is not Kind.ORDINAL or not guessed.role.synthesized:
@@ -168,9 +186,10 @@ def _write(
         guesses=guesses,
         needs=needs,
         why=chosen_road.why,
-        mask=chosen_road.mask if needs is None else None,
+        mask=chosen_road.mask,
         merge=chosen_road.merge,
-        crowded=chosen_road.enough if needs is None else 0,
+        unit=chosen_road.unit,
+        crowded=chosen_road.enough,
         told_of_strata=chosen_road.told,
         status=by_role.get(Role.SURVIVAL_STATUS),
         seen=seen_by_others(guesses),
@@ -185,7 +204,7 @@ def _write(
         linked=LINKED,
         of_groups=max(LINKED, 1 / k),
         enough=math.ceil(1 / LINKED),
-        held=share_held_out(rows),
+        held=usual_hold_out(rows),
         told=TOLD,
         default_limits=DEFAULT_LIMITS,
         stepped=any(each.step for each in guesses.values()),

@@ -216,7 +216,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "created": facts.created,
         "anonpipe": facts.anonpipe,
         "passed": passed,
-        "headline": words.headline(passed, facts.rows, lines, facts.verdict.unlimited),
+        "headline": words.headline(facts.verdict, facts.rows, lines),
         "summary": words.summary(lines),
         "k": job.k,
         "k_of_units": facts.least is not None,

@@ -17,7 +17,7 @@ from anonpipe.report.content import CheckLine, ColumnLine, Dial, MethodLine, Tre
 from anonpipe.report.figures import percent
 from anonpipe.verify.catalogue import GATES, kind_of
 from anonpipe.verify.check import Check
-from anonpipe.verify.verdict import without_limit
+from anonpipe.verify.verdict import Verdict, reservations
 from anonpipe.verify.words import limit as limit_text
 
 
@@ -136,7 +136,7 @@ def _dial(check: Check | None, title: str, sentence: str, is_share: bool) -> Dia
         key=check.key,
         title=title,
         estimate=estimate,
-        upper=check.measured if check.point is not None else None,
+        upper=check.upper,
         limit=check.limit,
         outcome=check.outcome.value,
         shown=shown,
@@ -293,10 +293,11 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[
     return tuple(found)
 
 
-def headline(passed: bool, rows: int, checks: Sequence[CheckLine], unlimited: Sequence[str]) -> str:
-    """The verdict in a sentence, and on what risk no limit was held."""
-    if passed:
-        return f"Released: {counted(rows, 'row')}. Nothing that was checked failed{without_limit(unlimited)}."
+def headline(verdict: Verdict, rows: int, checks: Sequence[CheckLine]) -> str:
+    """The verdict in a sentence, and which risks have no limit or were not measured."""
+    if verdict.passed:
+        but = reservations(verdict.unlimited, verdict.unmeasured)
+        return f"Released: {counted(rows, 'row')}. Nothing that was checked failed{but}."
     failed = sum(check.outcome == "failed" for check in checks)
     what = f"{failed} of {counted(len(checks), 'check')} failed" if failed else "a mandatory check is missing"
     return f"Nothing was released: {what}."

@@ -33,7 +33,8 @@ from anonpipe.evaluate.utility import (
     utility,
 )
 from anonpipe.job.analyses import endpoints_of
-from anonpipe.job.model import Job, Measure
+from anonpipe.job.measure import Measure
+from anonpipe.job.model import Job
 from anonpipe.pipeline import evaluation
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, typed
 from anonpipe.pipeline.evaluation.known import coded_numbers, with_numbers
@@ -110,7 +111,8 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
         _utility(tables, job, seen, paired, least) + _risk(tables, job, both, paired, least) + _analyses(tables, job)
     )
     limits = dict.fromkeys(MEASURED) if job is None else evaluation.limits_of(job, assessment)
-    checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, limits))
+    at_default = () if job is None else job.gates.at_default
+    checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, limits, at_default))
     notes = (*evaluation.notes(assessment, limits), _UNTOLD)
     verdict = Verdict(checks, notes)
     warnings = _warnings(tables, job)

@@ -164,6 +164,13 @@ def _covariance(about: About) -> str:
     return "covariance" + (" (all but category probabilities)" if about.get("probabilities") else "")
 
 
+_ENDS = {
+    "upper": ", upper end of the 95 % interval",
+    "estimate": ", estimate, as its 95 % interval is wide",
+    "lower": ", lower end of the 95 % interval, which is wide",
+}
+
+
 def _of_measure(
     part: str,
     gate: Gate,
@@ -178,9 +185,7 @@ def _of_measure(
     return CheckKind(
         f"{part}.{gate.name}",
         title,
-        lambda about: (
-            "{records:,} of {of:,} records" + (", upper end of the 95 % interval" if about.get("end") else "")
-        ),
+        lambda about: "{records:,} of {of:,} records" + _ENDS.get(str(about.get("end")), ""),
         audience,
         unit=unit,
         scope=Scope.RECORD,
@@ -334,7 +339,7 @@ _GATED = (
         "group linkage rate",
         "a larger k leads fewer, as does synthesize.method micro_perturbation in place of gaussian or pca"),
     _of_measure("risk",
-        Gate("tail_linkage", None, "the most extreme records linked correctly",
+        Gate("tail_linkage", 0.2, "the most extreme records linked correctly",
             "the share of the most extreme records (the largest and smallest 1 and 5 % of a masked number or date, "
             "and the 1 and 5 % furthest out in all of them) whose closest released record is their own; of their "
             "own group of n each counts 1/n. Of these figures the largest, which few records make uncertain", least=0,
@@ -393,13 +398,13 @@ _GATED = (
             needs=("hold_out",), example=0.6),
         "membership inference (AUC)", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
-        Gate("attribute_inference", None, "attribute inference beyond the hold-out",
+        Gate("attribute_inference", 0.1, "attribute inference beyond the hold-out",
             "what the release adds to guessing one column from the others, of the column with most; of the surest "
             "1, 5 or 10 % of the guesses where these certainly give away something, and more", least=0, most=1,
             figures=("attribute_inference",), unmeasured="unmeasured.attribute_inference", needs=("hold_out",)),
         "attribute inference, worst variable", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
-        Gate("singling_out", None, "singling out beyond the hold-out",
+        Gate("singling_out", 0.1, "singling out beyond the hold-out",
             "the first criterion of the European guidance (WP 216): how much more often what singles out one "
             "released record singles out one person of the original than it would one who was held out, by one "
             "column or by several: the worse of both", least=0, most=1, figures=("singling_out.*",),
@@ -408,7 +413,7 @@ _GATED = (
         lambda on: _or_mask(on, "a larger k, or coarser steps (fewer rare values)"), audience=Audience.STEWARD,
         unit="of attacks"),
     _of_measure("risk",
-        Gate("linkability", None, "linkability beyond the hold-out",
+        Gate("linkability", 0.1, "linkability beyond the hold-out",
             "the second criterion of the European guidance: of two tables, each with half of the columns, how many "
             "more records of the original than of the hold-out are joined by way of the release", least=0, most=1,
             figures=("linkability",), unmeasured="unmeasured.linkability", needs=("hold_out",), example=0.1),
@@ -516,7 +521,7 @@ REASONS: dict[Reason, str] = {
     Reason.NO_ANALYSES: "the job lists none",
     Reason.PROBABILITIES: "released as probabilities (decode.categories)",
     Reason.ONLY_PROBABILITIES: "every masked column is released as probabilities",
-    Reason.NO_HOLD_OUT: "no hold-out (measure.hold_out: default from 20,000 records on, of fewer 0.05, say)",
+    Reason.NO_HOLD_OUT: "no hold-out (measure.hold_out: default from 2,000 records on, of fewer 0.1, say)",
     Reason.FEW_HELD: "the hold-out has fewer than {fewest} records that could be in the release; raise "
     "measure.hold_out",
     Reason.NO_LINK: "no released record stands for one person or one group, so that no link is right or wrong; "

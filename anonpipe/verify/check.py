@@ -64,6 +64,11 @@ class Check:
         return self.kind is None or self.kind.mandatory
 
     @property
+    def upper(self) -> float | None:
+        """Upper end of the 95 % interval, where it is held against the limit; None elsewhere."""
+        return self.measured if self.point is not None and self.about.get("end", "upper") == "upper" else None
+
+    @property
     def blocks(self) -> bool:
         """Whether nothing may be released for it."""
         return self.outcome is Outcome.FAILED or (self.mandatory and self.outcome is not Outcome.PASSED)

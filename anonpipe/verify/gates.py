@@ -549,29 +549,18 @@ class ComparedMoments:
         own = np.where(indicator, self.scale * view.sd, 1.0)
         record = placed / (n * np.outer(own, own))
         pairs = len(kept) * (len(kept) + 1) // 2 * max(1, len(evidence.by.strata))
-        skewed = np.outer(indicator, indicator) * most_left * _skewness_quantile(REACHED / pairs)
+        skewed = np.outer(indicator, indicator) * most_left * skewness_quantile(REACHED / pairs)
         return np.asarray(mean_limit(np.sqrt(variance), REACHED / pairs) + (1.0 + skewed) * record)
 
     def _joint(self, view: ReleaseView) -> FloatArray:
         """Variance of the records that have both of two categories, over that of independent ones; at least 1.
 
-        That of a count with given margins is 1 / (1 / a + 1 / b + 1 / c + 1 / d) of the four cells (Cornfield 1956).
-
         Shapes: returns (n_variables, n_variables), 1 for pairs of others.
         """
-        share, sd = self._share(view), self.scale * view.sd
-        square = np.square(np.outer(sd, sd))
-        covariance = np.nan_to_num(self.covariance) * np.outer(view.sd, view.sd)
-        cells = [
-            np.maximum(sign * covariance + np.outer(one, other), 1e-300)
-            for sign, one, other in (
-                (1, share, share),
-                (-1, share, 1 - share),
-                (-1, 1 - share, share),
-                (1, 1 - share, 1 - share),
-            )
-        ]
-        ratio = 1.0 / np.sum([1.0 / cell for cell in cells], axis=0) / np.where(square > 0, square, 1.0)
+        share, covariance = self._share(view), np.nan_to_num(self.covariance) * np.outer(view.sd, view.sd)
+        ratio = joint_variance(share[:, None], share, covariance)
+        square = np.square(np.outer(self.scale * view.sd, self.scale * view.sd))
+        ratio /= np.where(square > 0, square, 1.0)
         return np.where(np.outer(view.indicator, view.indicator), np.maximum(ratio, 1.0), 1.0)
 
 
@@ -670,7 +659,23 @@ def _without_limit(compared: ComparedMoments, evidence: Evidence) -> list[Check]
     return [held("covariance.probabilities", _largest(compared.covariance_off[others]), None, **given)]
 
 
-def _skewness_quantile(chance: float) -> float:
+def joint_variance(share: FloatArray, other: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Variance of the count of records in both of two categories with given margins, over the number of records.
+
+    That of Fisher's noncentral hypergeometric law is nearly 1 / (1 / a + 1 / b + 1 / c + 1 / d) of the
+    four expected counts (Cornfield 1956).
+
+    Examples
+    --------
+    >>> float(joint_variance(np.array(0.5), np.array(0.5), np.array(0.0)))
+    0.0625
+    """
+    signs = ((1, share, other), (-1, share, 1 - other), (-1, 1 - share, other), (1, 1 - share, 1 - other))
+    cells = (np.maximum(sign * covariance + one * two, 1e-300) for sign, one, two in signs)
+    return np.asarray(1.0 / sum(1.0 / cell for cell in cells))
+
+
+def skewness_quantile(chance: float) -> float:
     """How far beyond the normal quantile a Poisson count lies, in records (Cornish-Fisher, second term)."""
     return float((mean_limit(np.ones(1), chance)[0] ** 2 - 1.0) / 6.0)
 

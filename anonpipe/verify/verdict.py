@@ -14,7 +14,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Curve, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, ModelComparison, ModelFit
-from anonpipe.verify.catalogue import MEASURED, About
+from anonpipe.verify.catalogue import MEASURED, UNMEASURED, About, kind_of
 from anonpipe.verify.check import Check, Outcome, unmeasured
 from anonpipe.verify.words import Line, content, line
 
@@ -33,31 +33,30 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """`passed`, and on what risk without a limit; `failed`; `not checked` where nothing was held against one."""
+        """`passed`, and which risks have no limit or no figure; `failed`; `not checked` where no limit was held."""
         if not self.passed:
             return Outcome.FAILED.value
         if all(check.outcome is not Outcome.PASSED for check in self.checks):
             return Outcome.NOT_CHECKED.value
-        return f"{Outcome.PASSED.value}{without_limit(self.unlimited)}"
+        return f"{Outcome.PASSED.value}{reservations(self.unlimited, self.unmeasured)}"
 
     @property
     def unlimited(self) -> tuple[str, ...]:
-        """Gates on risks that a release has by the way it is made, of which no figure was held against a limit.
+        """Gates on the five risks, and on the stratum's inference, of which the figure was held against no limit.
 
-        Records are linked, and who is found is known to be of a stratum. Where no released record stands for a
-        person, no link is right, and membership is what is left to ask; it is named, too, where it was measured above
-        the default limit. A limit of 1, which nothing can be beyond, is none.
+        A limit of 1, which nothing can be beyond, is none.
         """
-        outcomes = {check.key: check.outcome for check in self.checks}
-        no_link = any(check.key == "unmeasured.linkage" and check.reason is Reason.NO_LINK for check in self.checks)
-        risks = ["membership_auc" if no_link else "reidentification_rate"]
-        default = MEASURED["membership_auc"].default or 1.0
-        told = [each.measured for each in self.checks if each.key == "risk.membership_auc"]
-        if not no_link and any(isinstance(each, float) and each > default for each in told):
-            risks.append("membership_auc")
-        risks += [name for name in ("stratum_inference",) if f"risk.{name}" in outcomes]
-        held = {each.key for each in self.checks if each.outcome is Outcome.PASSED and (each.limit or 0.0) < 1.0}
-        return tuple(name for name in risks if f"risk.{name}" not in held)
+        risks = [check for check in self.checks if check.key in _RISKS or check.key == "risk.stratum_inference"]
+        free = [check for check in risks if check.outcome is Outcome.NO_LIMIT or (check.limit or 0.0) >= 1.0]
+        return tuple(check.key.removeprefix("risk.") for check in free)
+
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """Which of the five risks were not measured though they apply."""
+        missing = {check.key for check in self.checks if check.reason is not None and check.reason not in _CANNOT_APPLY}
+        if "unmeasured.risk" in missing:
+            return (_ALL,)
+        return tuple(UNMEASURED[key] for key in _RISKS.values() if key in missing)
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -88,15 +87,31 @@ class Verdict:
         return _adapter().validate_python(plain)
 
 
-def without_limit(risks: Sequence[str]) -> str:
-    """What a verdict that passed says of risks without a limit; nothing where there are none.
+# The check of each risk that a release is to be judged by, and what is told where it was not measured
+_RISKS = {
+    kind_of(name).key: MEASURED[name].unmeasured
+    for name in ("reidentification_rate", "membership_auc", "attribute_inference", "singling_out", "linkability")
+}
+
+_CANNOT_APPLY = (Reason.NO_LINK, Reason.ONE_COLUMN, Reason.ONLY_PROBABILITIES)
+
+_ALL = "disclosure risk"
+
+
+def reservations(unlimited: Sequence[str], unmeasured: Sequence[str]) -> str:
+    """What a verdict that passed says of risks without a limit, or without a figure; nothing where there are none.
 
     Examples
     --------
-    >>> without_limit(["reidentification_rate"])
-    ', with no limit on reidentification_rate'
+    >>> reservations(["reidentification_rate"], ["singling out", "linkability"])
+    ', with no limit on reidentification_rate, singling out and linkability not measured'
     """
-    return f", with no limit on {' and '.join(risks)}" if risks else ""
+    free = f", with no limit on {_listed(unlimited)}" if unlimited else ""
+    return f"{free}, {_listed(unmeasured)} not measured" if unmeasured else free
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 @cache

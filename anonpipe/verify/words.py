@@ -157,7 +157,7 @@ def _of_wide_interval(check: Check) -> str:
     The interval's width goes with the root of the persons, of whom the fewer are those held out.
     """
     gate = None if check.kind is None else check.kind.gate
-    end, point, most, persons = check.measured, check.point, check.limit, check.records
+    end, point, most, persons = check.upper, check.point, check.limit, check.records
     if gate is None or "hold_out" not in gate.needs or end is None or point is None or most is None or not persons:
         return ""
     if point >= most:
@@ -298,7 +298,7 @@ def _row(name: str, check: Check | None) -> tuple[str, str, str, str]:
     if name in _NAMED and check.columns:
         label = f"{label.partition(',')[0]} ({check.columns[0]})"
     estimate = check.measured if check.point is None else check.point
-    upper = "" if check.point is None else _figure_text(check.measured, name)
+    upper = "" if check.point is None else "wide" if check.upper is None else _figure_text(check.upper, name)
     mark = " failed" if check.outcome is Outcome.FAILED else ""
     return _cut(label), f"{_figure_text(estimate, name)} {unit}".strip(), upper, _figure_text(check.limit, name) + mark
 
@@ -365,8 +365,10 @@ def _columns(check: Check) -> str:
 
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
+    but = [] if verdict.word in set(Outcome) else [f"verdict  {verdict.word}"]
     head = [
         headline(verdict, rows, facts.held_out),
+        *(part for text in but for part in textwrap.wrap(text, WIDTH, subsequent_indent=" " * 9)),
         f"method   {_end_cut(method_line(verdict, facts))}",
         f"checks   {counts(verdict)}",
     ]

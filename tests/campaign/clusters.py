@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import yaml
 
-from anonpipe.job.model import RunSettings
+from anonpipe.job.sections import RunSettings
 from tests.campaign.faults import Trial
 from tests.campaign.world import SECRET, Ending, World
 from tests.runs import environment, kill_driver, workers_of

@@ -15,7 +15,8 @@ from anonpipe.audience import Audience
 from anonpipe.evaluate import utility
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.risk import MEASURES
-from anonpipe.job import model
+from anonpipe.job import gates
+from anonpipe.job.measure import AnalysisLimits
 from anonpipe.report import documents, external
 from anonpipe.verify import output_control, words
 from anonpipe.verify.catalogue import GATES, KINDS, MEASURED, REASONS, CheckKind, Counting, Reason, Scope, scoped
@@ -76,9 +77,7 @@ def test_every_record_is_of_a_check_that_the_code_makes():
     named = {kind.key for kind in KINDS.values() if kind.gate is not None and kind.gate.name in MEASURED}
     named |= {key for key in KINDS if key.startswith("analysis.")}  # of the job's limits
     assert set(KINDS) - of_strata - named <= produced()
-    assert {key.partition(".")[2] for key in KINDS if key.startswith("analysis.")} == set(
-        model.AnalysisLimits.model_fields
-    )
+    assert {key.partition(".")[2] for key in KINDS if key.startswith("analysis.")} == set(AnalysisLimits.model_fields)
 
 
 def test_every_measure_says_who_may_see_it():
@@ -115,8 +114,8 @@ def test_a_gate_is_told_to_nobody_who_may_not_see_its_measure():
 
 
 def test_the_gates_of_the_job_are_the_records():
-    assert list(model.Gates.model_fields) == list(GATES)
-    for name, field in model.Gates.model_fields.items():
+    assert list(gates.Gates.model_fields) == list(GATES)
+    for name, field in gates.Gates.model_fields.items():
         gate = GATES[name]
         assert field.default == ("default" if gate.figures and gate.default is not None else gate.default)
         assert field.description == gate.meaning
@@ -236,5 +235,5 @@ def test_one_gate_is_one_record(monkeypatch):
     (failed,) = checks(made.Assessment(risk=(near,)), {"closest": 0.15})
     assert failed.outcome is Outcome.FAILED and failed.measured == 0.1  # the lower end counts
     assert words.remedies((failed,)) == ("risk, closest: distance: a larger k",)
-    kind_of_field, field = model._field(gate)
+    kind_of_field, field = gates._field(gate)
     assert get_args(kind_of_field)[1] is type(None) and field.default is None

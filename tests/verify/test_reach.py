@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import nchypergeom_fisher, norm, poisson
 
 from anonpipe import anonymize
 from anonpipe.pipeline.procedure.record import Decoder
@@ -118,3 +119,21 @@ def test_groups_that_give_back_their_own_categories_have_no_such_allowance(monke
     monkeypatch.setattr(gates, "_moments", lambda c, e, limits: seen.append(c.reach(e)) or whole(c, e, limits))
     anonymize(table(200), job(mask=None, cluster={"method": "mdav"}))
     assert seen and not any(each.any() for each in seen)
+
+
+@pytest.mark.parametrize(
+    ("rows", "one", "two", "odds"), [(4000, 200, 90, 8.0), (4000, 40, 30, 200.0), (900, 90, 400, 0.3)]
+)
+def test_records_in_both_of_two_categories_vary_as_fishers_noncentral_law_says(rows, one, two, odds):
+    law = nchypergeom_fisher(rows, one, two, odds)
+    shares, covariance = (one / rows, two / rows), law.mean() / rows - one * two / rows**2
+    expected = rows * gates.joint_variance(*map(np.array, (*shares, covariance)))
+    assert abs(expected / law.var() - 1.0) < 0.05
+    assert covariance < 0 or expected > rows * np.prod([each * (1 - each) for each in shares])  # and more than without
+
+
+@pytest.mark.parametrize("mean", [2.0, 8.0, 40.0])
+def test_rare_counts_are_further_off_than_a_normal_law_says_by_their_skewness(mean):
+    chance = 1e-6
+    normal = mean + float(norm.isf(chance)) * np.sqrt(mean)
+    assert normal < poisson.isf(chance, mean) <= normal + gates.skewness_quantile(2 * chance) + 1.5

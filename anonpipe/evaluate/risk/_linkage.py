@@ -542,4 +542,5 @@ LINKABILITY = RiskMeasure(
     title="linkability",
     figures=("linkability",),
     function=_by_halves,
+    counts_units=True,  # of each person one row
 )

@@ -350,4 +350,5 @@ MOMENTS = RiskMeasure(
     title="membership told by means and covariances that are kept",
     figures=("membership.expected",),
     function=_from_moments,
+    counts_units=True,  # of as many independent records
 )

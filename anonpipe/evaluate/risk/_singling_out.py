@@ -273,6 +273,7 @@ MEASURE = RiskMeasure(
     title="singling out",
     figures=tuple(figure.key for figure in _FIGURES.values()),
     function=_of_release,
+    counts_units=True,  # predicates that one row of a person meets
 )
 
 

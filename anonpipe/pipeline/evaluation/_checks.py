@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from math import isnan
 from typing import Any
@@ -13,15 +13,18 @@ from anonpipe.verify.catalogue import MEASURED, UNMEASURED, kind_of
 from anonpipe.verify.check import Check, held
 from anonpipe.verify.verdict import AnalysisOutcome, Assessment
 
-# Held-out records from which the default limit on membership is held: a default hold-out has some 1,000. With 300 the
-# standard error of the trained classifier's area is 0.028, so that honest releases would reach the limit.
-ENOUGH_HELD = 800
+# Which end of an interval a default limit is held against, by its half width as a share of the way from what guessing
+# gives to the limit. A release that tells nothing is then refused less than once in a thousand times: up to `NARROW`
+# the upper end is below the limit then, up to `FAIR` the estimate; of wider ones only the lower end shows a risk.
+NARROW, FAIR = 0.4, 0.65
 
 UPPER_ENDS = "figures of risk in the verdict are upper ends of 95 % intervals; beside a column stands what was measured"
 
 
-def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[Check, ...]:
-    """The lines.
+def checks(
+    assessment: Assessment, limits: Mapping[str, float | None], at_default: Collection[str] = ()
+) -> tuple[Check, ...]:
+    """The lines; `at_default`: the limits that the job leaves to anonpipe, which allow for few controls.
 
     Examples
     --------
@@ -31,7 +34,7 @@ def checks(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[
     ('risk.reidentification_rate', 'failed', 0.05)
     """
     found = [line for each in assessment.analyses for line in _of_analysis(each)]
-    found += [line for name, limit in limits.items() for line in _of_gate(name, limit, assessment.measured)]
+    found += [line for name, limit in limits.items() for line in _of_gate(name, limit, assessment, name in at_default)]
     found += [each.check for each in assessment.not_checked]
     return tuple(found)
 
@@ -50,17 +53,12 @@ def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
     0.09
     """
 
-    def is_sure(name: str) -> bool:
+    def is_known(name: str) -> bool:
         found = gated(name, assessment.measured)
-        return found is not None and not isnan(_judged(name, found)) and not _of_few_held(found)
+        return found is not None and not isnan(_judged(name, found)[0])
 
     at_default = job.gates.at_default
-    return {name: limit if name not in at_default or is_sure(name) else None for name, limit in job.limits.items()}
-
-
-def _of_few_held(found: Measurement) -> bool:
-    """Whether members were told from so few others that the interval reaches the default limit by chance."""
-    return found.name in ("membership.auc", "membership.trained_auc") and found.records < ENOUGH_HELD
+    return {name: limit if name not in at_default or is_known(name) else None for name, limit in job.limits.items()}
 
 
 def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:
@@ -100,7 +98,7 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
             for name, limit in limits.items()
             if limit is not None
             and (measured := gated(name, assessment.measured)) is not None
-            and isnan(_judged(name, measured))
+            and isnan(_judged(name, measured)[0])
         ),
     )
 
@@ -108,53 +106,73 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
 def _loose_pairs(assessment: Assessment) -> list[str]:
     """That columns do not go together as they did, where no limit would say so."""
     found = gated("pair_shapes", assessment.measured)
-    if found is None or not _judged("pair_shapes", found) > 1:
+    off = 0.0 if found is None else _judged("pair_shapes", found)[0]
+    if found is None or not off > 1:
         return []
     which = " and ".join(map(repr, found.worst)) or "of one pair"
     return [
-        f"columns {which} go together up to {_judged('pair_shapes', found):.3g} times further from the original than "
+        f"columns {which} go together up to {off:.3g} times further from the original than "
         "chance allows, and gates.pair_shapes has no limit: what follows from another column, as a stay from its two "
         "days or a total from its parts, is not kept; release the difference or the parts in place of one of them, or "
         "tell the recipients"
     ]
 
 
-def gated(name: str, measured: tuple[Measurement, ...]) -> Measurement | None:
+def gated(
+    name: str, measured: tuple[Measurement, ...], limit: float | None = None, at_default: bool = False
+) -> Measurement | None:
     """The measure that a gate judges: the worst of those that it names; None where none was measured."""
     for figure in MEASURED[name].figures:
         if named := [each for each in measured if fnmatchcase(each.name, figure)]:
             others = [each for each in measured if each.name in MEASURED[name].beside]
-            return max((*named, *others), key=lambda each: _badness(name, each))
+            return max((*named, *others), key=lambda each: _badness(name, each, limit, at_default))
     return None
 
 
-def _badness(name: str, measured: Measurement) -> float:
-    """The end of the interval that the gate looks at, the worse the higher; infinity for what is no number."""
-    value = _judged(name, measured)
-    if value != value:
-        return float("inf")
-    return -value if kind_of(name).at_least else value
+def _badness(name: str, measured: Measurement, limit: float | None, at_default: bool) -> tuple[bool, float]:
+    """Whether it is beyond the limit, and how bad it is: the higher the worse, infinity for what is no number.
+
+    Of default limits, which are held against several ends of intervals, the figures themselves are compared.
+    """
+    judged = _judged(name, measured, at_default)[0]
+    value = measured.value if at_default else judged
+    if value != value or judged != judged:
+        return True, float("inf")
+    if kind_of(name).at_least:
+        return False, -value
+    return limit is not None and judged > limit, value
 
 
-def _judged(name: str, measured: Measurement) -> float:
-    """The end of the interval that is nearer to the gate's limit, or the value where there is none."""
-    end = measured.low if kind_of(name).at_least else measured.high
-    return measured.value if end is None else end
+def _judged(name: str, measured: Measurement, at_default: bool = False) -> tuple[float, str]:
+    """What is held against the gate's limit, and which end of the interval it is; the value where there is none."""
+    if kind_of(name).at_least:
+        return (measured.value, "") if measured.low is None else (measured.low, "lower")
+    if measured.low is None or measured.high is None:
+        return measured.value, ""
+    gate, half = MEASURED[name], max(measured.high - measured.value, measured.value - measured.low)
+    if at_default and gate.default is not None and ("hold_out" in gate.needs or name == "tail_linkage"):
+        way = gate.default - (gate.least or 0.0)
+        if half > FAIR * way:
+            return measured.low, "lower"
+        if half > NARROW * way:
+            return measured.value, "estimate"
+    return measured.high, "upper"
 
 
-def _of_gate(name: str, limit: float | None, measured: tuple[Measurement, ...]) -> list[Check]:
-    found, key = gated(name, measured), kind_of(name).key
+def _of_gate(name: str, limit: float | None, assessment: Assessment, at_default: bool) -> list[Check]:
+    found, key = gated(name, assessment.measured, limit, at_default), kind_of(name).key
     if found is None:
         return [] if limit is None else [held(key, None, limit)]
     if limit is None and not MEASURED[name].told:
         return []
     if limit is None and "survival" in MEASURED[name].needs and found.value != found.value:
         return []  # a job without survival analysis is not told that there are no curves
-    given: dict[str, Any] = {"records": found.records, "of": found.of, "about": {"end": found.high is not None}}
+    value, end = _judged(name, found, at_default)
+    given: dict[str, Any] = {"records": found.records, "of": found.of, "about": {"end": end}}
     given |= {"columns": found.worst, "compared": found.columns}
-    if found.high is not None and "risk" in MEASURED[name].needs:
+    if end and "risk" in MEASURED[name].needs:
         given["point"] = found.value
-    return [held(key, _judged(name, found), limit, **given)]
+    return [held(key, value, limit, **given)]
 
 
 def _of_analysis(outcome: AnalysisOutcome) -> list[Check]:

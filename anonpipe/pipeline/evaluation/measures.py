@@ -258,7 +258,7 @@ class _RunReader:
             return self.no_control
         job, strata = self.fitted.job, self.fitted.strata
         rows = min(strata.rows) if job.masks_strata else sum(strata.rows)
-        return rows, self.fitted.encoders.dimension
+        return self.fitted.encoders.independent(rows), self.fitted.encoders.dimension
 
     def _of_own_unit(self, matches: risk.NearestMatches) -> risk.NearestMatches:
         """Where units have several rows a group with any of these counts as the one that is looked for."""

@@ -189,7 +189,7 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: SampleR
             at = _of_drawn_units(work, rows.units, wanted / fitted.unit.distinct)
             kept |= {"query_units": rows.units[at], **_rows_of_units(fitted, rows, rows.units[at])}
         kept |= class_counts(fitted, rows, cut.rows)
-        if job.measure.held_out and fitted.unit is None:  # without, nothing is tried that singles out
+        if job.measure.held_out:  # without, nothing is tried that singles out
             kept["outermost"] = outermost(rows.released[:, : len(fitted.cells.names)])
         if can_be_assigned(fitted):
             kept["assigned"] = _assigned(work, fitted, rows, index, cut.rows)
@@ -467,8 +467,7 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
         members = own[:: -(-len(own) // wanted_queries(fitted.job, cut.rows))]
         guessed = {"released": released[::step, : len(fitted.cells.names)], "members": members, "controls": held}
         work.staging.write_record(_GUESSED, guessed)
-        if fitted.unit is None:
-            _keep_predicates(work, fitted, np.concatenate([guessed["released"], *read_samples(work, cut, "outermost")]))
+        _keep_predicates(work, fitted, np.concatenate([guessed["released"], *read_samples(work, cut, "outermost")]))
     ranked = {"ranked_original": known_features(fitted, original[::step])}
     ranked |= {"ranked_released": known_features(fitted, released[::step])}
     work.staging.write_record(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)
@@ -482,7 +481,7 @@ def _keep_predicates(work: Work, fitted: Fitted, released: FloatArray) -> None:
 
 
 def read_predicates(work: Work) -> dict[str, Predicates]:
-    """Predicates on `one` column and on `several`; none where nothing is held out, or units have several rows."""
+    """Predicates on `one` column and on `several`; none where nothing is held out."""
     if not work.staging.has(_PREDICATES):
         return {}
     found: dict[str, Predicates] = work.staging.read_record(_PREDICATES, Predicates)

@@ -80,8 +80,7 @@ def route_unit(work: Work, fitted: Fitted, index: int) -> dict[str, Any]:
 
 def _read_columns(work: Work, fitted: Fitted) -> list[str]:
     """Columns that routing reads: those of the release, and the unit's column where it is needed."""
-    name, held_by_unit = work.job.unit_column, work.job.unit_declared and work.job.measure.held_out > 0
-    needed = fitted.unit is not None or held_by_unit
+    name, needed = work.job.unit_column, fitted.unit is not None or work.job.measure.held_out > 0
     return [*fitted.cells.names, *([name] if name is not None and needed else [])]
 
 

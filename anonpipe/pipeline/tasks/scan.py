@@ -168,22 +168,25 @@ def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
     return contents.keys(keyed(start_key, "held out")) < np.uint64(share * 2**64)
 
 
-def held_of_units(start_key: bytes, share: float, units: Units) -> BoolArray:
-    """Which rows are held out where the job names units: all rows of a unit, or none.
+def held_of_units(rows: BoolArray, start_key: bytes, share: float, units: Units | None) -> BoolArray:
+    """Which rows are held out where a column names units: all rows of a unit, or none; `rows`: those of no unit.
 
     Examples
     --------
-    >>> held_of_units(b"k" * 16, 0.5, np.array([8, 8, 4, 4], dtype=np.uint64)).tolist()
-    [True, True, False, False]
+    >>> units = np.array([8, 8, 4, 4, 0], dtype=np.uint64)
+    >>> held_of_units(np.ones(5, dtype=bool), b"k" * 16, 0.5, units).tolist()
+    [True, True, False, False, True]
     """
-    return np.asarray(number_keys(keyed(start_key, "held out"), units) < np.uint64(share * 2**64))
+    if units is None:
+        return rows
+    drawn = number_keys(keyed(start_key, "held out"), units) < np.uint64(share * 2**64)
+    return np.where(units == 0, rows, drawn)
 
 
 def held_in(work: Work, contents: Contents, units: Units | None) -> BoolArray:
     """Which of these rows of the input this run holds out."""
-    if work.job.unit_declared and units is not None:
-        return held_of_units(work.start_key, work.job.measure.held_out, units)
-    return held_rows(work.start_key, work.job.measure.held_out, contents)
+    key, share = work.start_key, work.job.measure.held_out
+    return held_of_units(held_rows(key, share, contents), key, share, units)
 
 
 def keep_held(work: Work, fitted: Fitted, unit: int, parts: list[FloatArray]) -> None:

@@ -1,0 +1,276 @@
+"""What must fit together in a job beyond each of its sections."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from anonpipe.columns import Kind
+from anonpipe.errors import JobError
+from anonpipe.methods.grouping import METHODS as GROUPINGS
+from anonpipe.methods.masking import MASKERS
+from anonpipe.methods.record import Synthesizer
+from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
+from anonpipe.verify.catalogue import MEASURED
+
+if TYPE_CHECKING:
+    from anonpipe.job.model import Job
+
+_LOCAL = ("file://", "local://")
+
+
+def check_sections(job: Job) -> None:
+    """Check the sections of a job against each other: of several problems the first of this order is told."""
+    for check in (
+        _strata, _units, _growth, _reports, _cluster, _mask, _weights, _sensitive, _analyses, _scenarios, _gates,
+    ):  # fmt: skip
+        check(job)
+
+
+def _strata(job: Job) -> None:
+    """Strata are of columns that are released unchanged, and times are restored where there are some."""
+    for name in job.strata.by:
+        if name not in job.columns:
+            raise ValueError(f"strata.by names {name!r}, which is not among the columns: {', '.join(job.columns)}")
+        if not job.columns[name].role.unchanged:
+            raise ValueError(
+                f"strata.by names {name!r}, whose role is {job.columns[name].role.value}; "
+                "strata need a column that is released unchanged (survival_status, key or sensitive)"
+            )
+    if job.strata.use_event and job.event_column not in job.strata.by:
+        raise ValueError("strata.use_event needs the survival_status column in strata.by")
+    if job.decode.restore_survival_times and job.time_column is None:
+        raise ValueError("decode.restore_survival_times needs a column with role survival_time")
+    if job.decode.jitter_restored_times and not job.decode.restore_survival_times:
+        raise ValueError("decode.jitter_restored_times needs decode.restore_survival_times: true")
+
+
+def _units(job: Job) -> None:
+    """Units are named where k counts them."""
+    if job.rows_per_unit == "many" and job.unit_declared:
+        raise ValueError(
+            "rows_per_unit many says that k counts rows, and role unit that it counts units; leave out either"
+        )
+    if job.whole_units and job.unit_column is None:
+        raise ValueError(
+            "cluster.units: whole keeps all rows of a unit in one group: give the column that names the unit role "
+            "unit, and leave out rows_per_unit: many"
+        )
+
+
+def _growth(job: Job) -> None:
+    """A growing table has units, and nothing exact is counted of it."""
+    if not job.repeat.growing:
+        return
+    if job.unit_column is None:
+        raise ValueError(
+            "repeat.growing counts the persons who joined, left or changed: give the column that names them role "
+            "unit, or role identifier to no other column, and leave out rows_per_unit: many"
+        )
+    if job.decode.restore_survival_times:
+        raise ValueError(
+            "repeat.growing does not go with decode.restore_survival_times, which releases true times: the "
+            "difference of two releases would have those of single persons"
+        )
+    if exact := job.unchanged_outside_strata:
+        raise ValueError(
+            "repeat.growing rounds what is counted in each stratum, and of columns that are released unchanged and "
+            f"are in no strata.by the counts would be exact: {', '.join(exact)}; mask or drop them, or put them "
+            "into strata.by"
+        )
+    if job.repeat.min_changed is not None and job.repeat.min_changed < job.k:
+        raise ValueError(f"repeat.min_changed is {job.repeat.min_changed}, and k={job.k}; give k or more")
+
+
+def _reports(job: Job) -> None:
+    """Internal reports lie where recipients do not come; probabilities are of some column."""
+    place = job.report.internal
+    if place is None and "://" in job.output and not job.output.startswith(_LOCAL):
+        raise ValueError(
+            f"output {job.output!r} is an object store, where recipients would find the internal reports too: "
+            "give report.internal, a folder or URL that only stewards can read"
+        )
+    if place is not None and (_inside(place, job.output) or _inside(job.output, place)):
+        raise ValueError(
+            f"report.internal {place!r} and output {job.output!r} lie inside each other; give a place that "
+            "recipients of the releases cannot read"
+        )
+    if job.decode.categories == "probabilities" and not job.as_probabilities:
+        raise ValueError("decode.categories probabilities needs a masked column of kind categorical or binary")
+
+
+def _cluster(job: Job) -> None:
+    """Distances find what they need of the columns."""
+    if job.cluster is None:
+        return
+    weight = job.cluster.response_weight
+    explicit = weight is not None and weight != type(job.cluster).model_fields["response_weight"].default
+    if explicit and job.time_column is None:
+        raise ValueError("cluster.response_weight needs a column with role survival_time: the response")
+    for name, column in job.columns.items() if job.cluster.distance == "range" else ():
+        if column.scored:
+            raise ValueError(
+                f"cluster.distance is range, and column {name!r} is masked by normal scores, which have no range; take "
+                "distance z_score, or transform: none"
+            )
+        if column.can_be_scored and None in column.numeric_bounds:
+            raise ValueError(
+                f"cluster.distance is range, and column {name!r} has no bounds; declare bounds: [low, high] from the "
+                "code book, or take distance z_score"
+            )
+
+
+def _mask(job: Job) -> None:
+    """Nothing is asked of a mask that only groups have."""
+    if job.mask is None:
+        return
+    if job.decode.restore_survival_times:
+        raise ValueError(
+            "decode.restore_survival_times restores times inside groups, and a mask has none; set it to false"
+        )
+    if job.decode.categories == "histogram":
+        raise ValueError("decode.categories histogram permutes inside groups, and a mask has none; take another")
+    masker = MASKERS[job.mask.method]
+    if problem := masker.decodings.get(job.decode.categories) or masker.check_columns(job.mask, job.columns):
+        raise ValueError(problem)
+
+
+def _weights(job: Job) -> None:
+    """Weights are of masked columns."""
+    for name, column in job.columns.items():
+        if column.weight != 1.0 and not column.role.synthesized:
+            raise ValueError(
+                f"column {name!r} has a weight and role {column.role.value}: weights are for distances between "
+                "the columns that are masked; remove it"
+            )
+
+
+def _sensitive(job: Job) -> None:
+    """What is asked of sensitive columns can be held by the methods."""
+    if job.mask is not None:
+        return
+    options, asked, synthesize = job.by_groups.cluster, job.by_groups.sensitive, job.by_groups.synthesize
+    by_classes = GROUPINGS[options.method].classes
+    if (by_classes or asked.conditions) and not job.sensitive_columns:
+        whose = f"cluster.method {options.method}" if by_classes else "sensitive.l_diversity or t_closeness"
+        raise ValueError(f"{whose} needs a column with role sensitive that is not in strata.by")
+    if by_classes and options.effort is not None:
+        raise ValueError(
+            f"cluster.refine does not look at sensitive values and would undo what {options.method} does; "
+            "set it to false"
+        )
+    if asked.combine == "average":
+        if not by_classes or len(job.sensitive_columns) < 2:
+            raise ValueError(
+                "sensitive.combine: average needs a method that mixes sensitive values, and two columns to mix"
+            )
+        if not SYNTHESIZERS[synthesize.method].averages(synthesize):
+            raise ValueError(
+                "sensitive.combine: average needs synthesize.method centroid, or micro_perturbation with form "
+                "independent: the moments of one group mean nothing where a record is in several"
+            )
+        if asked.conditions:
+            raise ValueError("sensitive.combine: average has no single grouping to hold l_diversity or t_closeness")
+    for name in job.sensitive_columns if asked.closeness == "ordered" else ():
+        if job.columns[name].kind is Kind.CATEGORICAL:
+            raise ValueError(f"sensitive.closeness is ordered, and column {name!r} is categorical: no order")
+
+
+def _analyses(job: Job) -> None:
+    """Analyses have names of their own, and columns that are released."""
+    _check_names("analyses", [each.name for each in job.analyses])
+    for each in job.analyses:
+        try:
+            job.columns_of(each)
+        except JobError as error:
+            raise ValueError(str(error)) from None
+
+
+def _scenarios(job: Job) -> None:
+    """Scenarios have names of their own, and columns that are released."""
+    _check_names("scenarios", [each.name for each in job.measure.scenarios])
+    for each in job.measure.scenarios:
+        where = f"measure.scenarios, {each.name!r}"
+        if unknown := [name for name in each.knows if name not in job.columns]:
+            raise ValueError(f"{where}: the job has no column {unknown[0]!r}; it has {', '.join(job.columns)}")
+        if gone := [name for name in each.knows if name not in job.released]:
+            raise ValueError(
+                f"{where}: {gone[0]!r} is not released (role {job.columns[gone[0]].role}), so that "
+                "nobody is found by it; leave it out"
+            )
+        if len(set(each.knows)) < len(each.knows):
+            raise ValueError(f"{where}: a column is named twice in knows; name each once")
+        if unknown := [name for name in each.tolerance if name not in each.knows]:
+            what = "is not in its knows" if unknown[0] in job.columns else "is no column of the job"
+            raise ValueError(
+                f"{where}: tolerance names {unknown[0]!r}, which {what}; it is for numbers and dates among "
+                f"{', '.join(each.knows)}"
+            )
+        if odd := [name for name in each.tolerance if job.columns[name].kind.coded]:
+            raise ValueError(
+                f"{where}: tolerance is for numbers and dates, and {odd[0]!r} is "
+                f"{job.columns[odd[0]].kind.value}; leave it out"
+            )
+        for name, (far, part) in zip(each.knows, each.tolerances, strict=True):
+            if name in each.tolerance and not far + part > 0:
+                raise ValueError(f"{where}: {name!r} has tolerance 0; give more than 0, or leave it out")
+
+
+def _check_names(what: str, names: list[str]) -> None:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"several {what} are called {', '.join(twice)}; give each a name of its own")
+
+
+def _gates(job: Job) -> None:
+    """What has a limit is measured."""
+    masker = None if job.mask is None else MASKERS[job.mask.method]
+    grouped = masker is None or masker.grouped or masker.identical_rows
+    declared = job.time_column is not None and job.event_column is not None
+    # A Cox model may turn out to have no survival curves
+    followed = job.measure.utility and (declared or any(each.model == "cox" for each in job.analyses))
+    for name in job.gates.given:
+        needs = MEASURED[name].needs
+        for part in ("risk", "utility"):
+            if part in needs and not getattr(job.measure, part):
+                raise ValueError(f"gates.{name} limits a measure of {part}, and measure.{part} is off; switch it on")
+        if "hold_out" in needs and not job.measure.hold_out:
+            raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
+        if "scenarios" in needs and not job.measure.scenarios:
+            raise ValueError(
+                f"gates.{name} limits what a scenario finds, and the job names none; give measure.scenarios, "
+                "such as [{name: neighbour, knows: [age, sex]}]"
+            )
+        if "strata" in needs and not job.strata.by:
+            raise ValueError(f"gates.{name} limits what is told of strata, and strata.by names none")
+        if "survival" in needs and not followed:
+            raise ValueError(
+                f"gates.{name} limits differences of survival curves, and the job declares none; give columns the "
+                "roles survival_time and survival_status, or list a Cox model under analyses"
+            )
+        if "groups" in needs and masker is not None and not masker.identical_rows:
+            raise ValueError(
+                f"gates.{name} limits what is told of groups, and mask {job.replacing.name} forms none; limit "
+                "membership_auc or attribute_inference instead, with measure.hold_out"
+            )
+        if "sensitive" in needs and not (grouped and job.sensitive_columns):
+            raise ValueError(f"gates.{name} needs groups, and a column with role sensitive that is not in strata.by")
+
+
+def check_growth(job: Job) -> None:
+    """Means of a group do not tell who joined it."""
+    method = job.replacing
+    alike = method.identical_groups if isinstance(method, Synthesizer) else method.identical_rows
+    plain = [name for name, column in job.columns.items() if column.can_be_scored and not column.scored]
+    if job.repeat.growing and alike and plain:
+        raise ValueError(
+            f"repeat.growing does not go with {method.name} for numbers and dates on a scale of their own: the "
+            "records of a group come out alike, and where one joins, two nights' means of the group give his "
+            f"values: {', '.join(plain)}; give them transform: normal_scores, or take another method"
+        )
+
+
+def _inside(inner: str, outer: str) -> bool:
+    """Whether a path or URL is another, or below it."""
+    parts = [PurePosixPath(url if "://" in url else os.path.abspath(url)) for url in (inner, outer)]
+    return parts[0].is_relative_to(parts[1])

@@ -1,0 +1,166 @@
+"""What a job measures of its release: risks and utility, scenarios of an intruder, and the recipients' analyses."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from anonpipe.errors import JobError
+from anonpipe.job.gates import DEFAULT
+from anonpipe.methods.options import Options
+
+if TYPE_CHECKING:
+    from anonpipe.evaluate.utility import Analysis
+
+# Usual shares of the records that are set aside, of tables with so many rows or more, the largest first. Of 2,000 a
+# tenth tells an area under the curve of 0.6 from one of 0.5 by five standard errors (0.02), a twentieth by three.
+HELD_OUT = {20_000: 0.05, 2_000: 0.1}
+
+
+def usual_hold_out(rows: int) -> float:
+    """The share of the records that is set aside where the job does not say; of few 0.
+
+    Examples
+    --------
+    >>> [usual_hold_out(rows) for rows in (1_999, 2_000, 19_999, 20_000)]
+    [0.0, 0.1, 0.1, 0.05]
+    """
+    return next((share for least, share in HELD_OUT.items() if rows >= least), 0.0)
+
+
+_PERCENT = r"^[0-9]+([.][0-9]+)? ?%$"
+_Percent = Annotated[str, Field(pattern=_PERCENT)]
+
+
+class Scenario(Options):
+    """What an intruder knows of a person: some released columns, and no others.
+
+    Of a number `tolerance` says how far what he knows may be off: `{age: 2, income: 10%}`.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")
+    knows: tuple[str, ...] = Field(min_length=1)
+    tolerance: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | _Percent] = Field(default_factory=dict)
+
+    @field_validator("tolerance", mode="before")
+    @classmethod
+    def _numbers_or_shares(cls, tolerance: Any) -> Any:
+        """In words of the job: the model's own tell of both forms, each by itself."""
+        for name, far in tolerance.items() if isinstance(tolerance, dict) else ():
+            number = isinstance(far, int | float) and not isinstance(far, bool)
+            if not (number and 0 < far < math.inf) and not (isinstance(far, str) and re.fullmatch(_PERCENT, far)):
+                raise ValueError(
+                    f"of {name!r} {far!r} was given; it takes a number above 0, in the unit of the column (of a date "
+                    "days), or a part of the value, such as 10%"
+                )
+        return tolerance
+
+    @property
+    def tolerances(self) -> list[tuple[float, float]]:
+        """Of each column known how far it may be off, and in parts of the value."""
+        given = (self.tolerance.get(name, 0.0) for name in self.knows)
+        return [(0.0, float(each.rstrip(" %")) / 100) if isinstance(each, str) else (each, 0.0) for each in given]
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """What is known, in words."""
+        limits = {
+            name: f" within {limit if isinstance(limit, str) else format(limit, 'g')}"
+            for name, limit in self.tolerance.items()
+        }
+        return tuple(name + limits.get(name, "") for name in self.knows)
+
+
+class Measure(Options):
+    """What is measured of the release, besides the gates that every run has.
+
+    `utility` and `risk` switch the measures on. Both tables are compared on a
+    keyed sample of `rows` records; `queries` records are looked for in the
+    whole release. `hold_out` is a share of the records that is set aside
+    before anything is formed or learnt, and not released: the control of the
+    attacks on membership and attributes; `default` is 0.05 of 20,000 records or
+    more, 0.1 of 2,000 or more, and none of fewer, nor with `repeat.growing`. Of each of the `scenarios` the columns
+    that an intruder knows are key variables: who is single in them, and who is
+    linked by them. `sampling_fraction` is the share of the population that is in
+    the table, for the journalist's risk.
+    """
+
+    utility: bool = True
+    risk: bool = True
+    rows: int = Field(default=50_000, ge=100)
+    queries: int = Field(default=2_000, ge=50)
+    hold_out: Annotated[float, Field(ge=0, le=0.5)] | Literal["default"] = DEFAULT
+    scenarios: tuple[Scenario, ...] = Field(default=(), max_length=20)
+    sampling_fraction: float | None = Field(default=None, gt=0, le=1)
+
+    @property
+    def held_out(self) -> float:
+        """The share that is set aside; 0 as long as nobody knows of how many records (`Job.of_rows`)."""
+        return 0.0 if self.hold_out == DEFAULT else self.hold_out
+
+    @model_validator(mode="after")
+    def _held_for_something(self) -> Measure:
+        if self.scenarios and not self.risk:
+            raise ValueError("measure.scenarios are measures of risk, and risk is off; remove them or switch it on")
+        if self.sampling_fraction is not None and not self.scenarios:
+            raise ValueError(
+                "measure.sampling_fraction is for the journalist's risk of measure.scenarios, and there are none; "
+                "name one, or remove it"
+            )
+        if self.held_out and not self.risk:
+            raise ValueError("measure.hold_out sets records aside for measures of risk, and risk is off; set it to 0")
+        return self
+
+
+class AnalysisLimits(Options):
+    """What may become of the coefficients of a model; see `anonpipe.evaluate.utility.CoefficientShares`.
+
+    The first three are the largest shares of coefficients, `overlap` is the
+    smallest mean overlap of confidence intervals. None is no limit.
+    """
+
+    changed_significance: float | None = Field(default=None, ge=0, le=1)
+    changed_direction: float | None = Field(default=None, ge=0, le=1)
+    outside: float | None = Field(default=None, ge=0, le=1)
+    overlap: float | None = Field(default=None, ge=0, le=1)
+
+
+class RecipientAnalysis(Options):
+    """A model that the recipients mean to fit; see `anonpipe.evaluate.utility.Analysis`.
+
+    It is fitted to both tables. With `limits`, it is a gate.
+    """
+
+    name: str = Field(min_length=1)
+    model: Literal["linear", "logistic", "cox"]
+    formula: str
+    event: str | None = None
+    subset: str | None = None
+    limits: AnalysisLimits = AnalysisLimits()
+
+    @model_validator(mode="after")
+    def _holds_only_what_is_allowed(self) -> RecipientAnalysis:
+        from anonpipe.evaluate.utility import check_analysis
+
+        try:
+            check_analysis(self.analysis)
+        except JobError as error:
+            problem = str(error)
+        else:
+            return self
+        raise ValueError(problem)
+
+    @property
+    def analysis(self) -> Analysis:
+        """As the measures take it."""
+        from anonpipe.evaluate.utility import Analysis
+
+        return Analysis(self.name, self.model, self.formula, self.event, self.subset)
+
+    @property
+    def declared(self) -> dict[str, float]:
+        """The limits that are given."""
+        return self.limits.model_dump(exclude_none=True)
