@@ -20,8 +20,8 @@ import yaml
 
 from anonpipe.propose.demo import write_registry
 
-STAGES = ("scan", "route", "encode", "step-0", "decode", "write")
-"""Stages of a job with groups whose pieces leave task results; groups form in `step-0`."""
+STAGES = ("scan", "route", "encode", "step-0", "scores", "decode", "write")
+"""Stages of a job with groups and normal scores whose pieces leave task results; groups form in `step-0`."""
 
 
 def registry_job(folder: Path, rows: int = 6_000, files: int = 6, **changes: Any) -> Path:

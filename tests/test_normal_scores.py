@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
@@ -14,10 +13,10 @@ from anonpipe.encoding.quantiles import Quantiles, Radix
 from anonpipe.encoding.scores import Ranks, ScoredColumn
 from anonpipe.encoding.values import Grid
 from anonpipe.errors import JobError
-from anonpipe.job.model import load_job, parse_job
+from anonpipe.job.model import parse_job
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS
-from tests import runs, small
+from tests import small
 
 SCORED = {"transform": "normal_scores"}
 COLUMNS = {
@@ -205,26 +204,6 @@ def test_restored_times_are_given_back_as_they_were():
     made, verdict, _ = anonymize(table(), job | {"gates": OPEN | {"rows_under_k": ROWS}})
     failed = [check.name for check in verdict.lines if check.outcome == "failed"]
     assert made is not None or all("reproduced above chance" in name for name in failed)
-
-
-def test_two_workers_make_the_bytes_of_one(tmp_path, monkeypatch):
-    job = str(runs.registry_job(tmp_path, 2_000, 2))
-    content = load_job(job).model_dump(mode="json", exclude_defaults=True)
-    for name, column in content["columns"].items():
-        if name in ("age", "tumour_size_mm", "diagnosis_date", "follow_up_months"):
-            column["transform"] = "normal_scores"
-    (tmp_path / "job.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    for name, value in runs.environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
-    assert any(column.scored for column in load_job(job).columns.values())
-    assert small.run(load_job(job)).version
-    hashes = runs.released_hashes(tmp_path / "out")
-    process = runs.start_cli(tmp_path, "run", job)
-    assert runs.wait_for_stage(tmp_path, "scores", process)
-    runs.kill_worker(process)
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, output
-    assert runs.released_hashes(tmp_path / "out") == hashes
 
 
 @pytest.mark.parametrize(

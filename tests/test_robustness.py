@@ -49,6 +49,7 @@ def test_another_secret_gives_other_values(same_job, monkeypatch):
 
 def test_a_worker_killed_in_every_stage(same_job):
     folder, job, hashes = same_job
+    assert any(column.scored for column in load_job(job).columns.values())
     process = runs.start_cli(folder, "run", job)
     for stage in runs.STAGES:
         assert runs.wait_for_stage(folder, stage, process)

@@ -347,6 +347,8 @@ class _OverlappingRelease:
 
 def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> list[_OverlappingRelease]:
     """The releases that share more with the input than expected by chance."""
+    if not lines:  # of a first release nothing is to be digested
+        return []
     ours = {subject: _stored_sketch(secret, subject, sketch) for subject, sketch in trace.sketches.items()}
     overlapping: list[_OverlappingRelease] = []
     for line in lines:

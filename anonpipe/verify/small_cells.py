@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import gammaln, xlog1py, xlogy  # `scipy.stats` takes a second to load, in every run
 
 from anonpipe.moments import PairwiseMoments
 from anonpipe.types import BoolArray, FloatArray
@@ -43,9 +43,21 @@ class SmallCellCounts:
         counts = before[compared]
         sizes = np.diag(before)
         smaller = np.minimum.outer(sizes, sizes)[compared]
-        chance = binom.pmf(counts, smaller, counts / np.maximum(smaller, 1.0))
+        chance = _binomial(counts, smaller, counts / np.maximum(smaller, 1.0))
         exact = int(np.count_nonzero(counts == after[compared]))
         return cls(len(counts), exact, float(chance.sum()), float((chance * (1.0 - chance)).sum()))
+
+
+def _binomial(count: FloatArray, size: FloatArray, share: FloatArray) -> FloatArray:
+    """The binomial probability of each count.
+
+    Examples
+    --------
+    >>> _binomial(np.array([1.0, 3.0]), np.array([2.0, 3.0]), np.array([0.5, 1.0])).round(12).tolist()
+    [0.5, 1.0]
+    """
+    ways = gammaln(size + 1.0) - gammaln(count + 1.0) - gammaln(size - count + 1.0)
+    return np.asarray(np.exp(ways + xlogy(count, share) + xlog1py(size - count, -share)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -31,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     auth = {"PREFECT_SERVER_API_AUTH_STRING": password}
     with open(home / "server.log", "wb") as log:
         process = subprocess.Popen(
-            [str(Path(sys.executable).parent / "prefect"), "server", "start", "--port", str(port)],
+            [sys.executable, "-m", "prefect", "server", "start", "--port", str(port)],
             env={**without_prefect(dict(os.environ)), **QUIET, **OFTEN, **auth, "PREFECT_HOME": str(home)},
             stdout=log,
             stderr=log,

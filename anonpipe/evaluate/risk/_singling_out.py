@@ -112,6 +112,8 @@ def _on_several_columns(
     released: FloatArray, categories: Sequence[int], wanted: int, rng: np.random.Generator
 ) -> Predicates:
     """Predicates on `SEVERAL` columns (or all) that one of some released records alone meets."""
+    import pandas as pd  # imported here as it is slow to load
+
     # Of a record drawn: its category, its null, and numbers as far from the median as its own or further.
     filled, width = _filled(released), released.shape[1]
     size, tries = min(SEVERAL, width), _TRIED * wanted
@@ -121,7 +123,7 @@ def _on_several_columns(
     with np.errstate(invalid="ignore"):
         above = values > _medians(released)[columns]
     low, high = (np.where(coded | side, values, end) for side, end in ((above, -_LARGEST), (~above, _LARGEST)))
-    once = np.sort(np.unique(np.hstack([columns, low, high]), axis=0, return_index=True)[1])
+    once = np.flatnonzero(~pd.DataFrame(np.hstack([columns, low, high])).duplicated().to_numpy())
     tried = Predicates(columns[once], low[once], high[once])
     return tried[np.flatnonzero(tried.matches(Ordered.of(released), 1).counts == 1)[:wanted]]
 
