@@ -1,4 +1,4 @@
-"""A release as a newcomer makes it: what `anonpipe init` proposes, what the code book says, then the printed remedies."""
+"""A release as a newcomer makes it: by `anonpipe init`, then the code book, then the remedies that are printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ import pandas as pd
 import yaml
 
 from anonpipe.errors import AnonpipeError
-from anonpipe.job.model import Job, parse_job
-from anonpipe.pipeline.run import RunOutcome, execute
+from anonpipe.job.model import parse_job
+from anonpipe.pipeline.run import execute
 from anonpipe.propose.propose import default_output, propose_job
 from anonpipe.storage import release
 from tests.unseen.tables import CodeBook
@@ -34,6 +34,7 @@ class Attempt:
     word: str
     failed: list[str]
     texts: list[str]
+    covariance: float = float("nan")  # The worst in parts of its limit
 
 
 @dataclass
@@ -47,7 +48,6 @@ class Released:
     proposal: str
     seconds: float
     table: pd.DataFrame | None = None
-    figures: dict[str, float] = field(default_factory=dict)
 
     @property
     def first(self) -> Attempt:
@@ -58,8 +58,10 @@ class Released:
         return self.attempts[-1]
 
 
-def as_newcomer(name: str, table: pd.DataFrame, book: CodeBook, folder: Path, secret: int = 0) -> Released:
-    """Propose a job, fill it in, run it, and follow what is printed until the table is released."""
+def as_newcomer(
+    name: str, table: pd.DataFrame, book: CodeBook, folder: Path, secret: int = 0, follow: bool = True
+) -> Released:
+    """Propose a job, fill it in, run it, and if wanted follow what is printed until the table is released."""
     os.environ |= {"ANONPIPE_HOME": str(folder / "home"), "ANONPIPE_STAGING": str(folder / "staging")}
     os.environ["ANONPIPE_SECRET"] = hashlib.sha256(f"unseen {secret}".encode()).hexdigest()
     data = folder / f"{name}.parquet"
@@ -71,27 +73,18 @@ def as_newcomer(name: str, table: pd.DataFrame, book: CodeBook, folder: Path, se
     attempts: list[Attempt] = []
     tried: set[str] = set()
     while True:
-        outcome, attempt = _run(content, len(edits))
+        attempt = _run(content, len(edits))
         attempts.append(attempt)
-        if attempt.passed or len(edits) >= MOST_EDITS:
+        if attempt.passed or not follow or len(edits) >= MOST_EDITS:
             break
         said = _next_remedy(attempt, content, data, tried)
         if said is None:
             break
         edits.append(said)
     made = Released(_method(content), edits, attempts, content, proposal, time.process_time() - began)
-    if outcome is not None and attempt.passed:
+    if made.last.passed:
         made.table = _read(content["output"])
-        made.figures = {check.name: check.measured / check.limit for check in _covariances(outcome)}
     return made
-
-
-def _covariances(outcome: RunOutcome) -> list[Any]:
-    return [
-        check
-        for check in outcome.verdict.checks
-        if check.kind is not None and check.kind.key.startswith("covariance") and check.measured and check.limit
-    ]
 
 
 def _read(output: str) -> pd.DataFrame:
@@ -105,18 +98,18 @@ def _method(content: dict[str, Any]) -> str:
     return str(mask["method"] if mask else content.get("cluster", {}).get("method", "groups"))
 
 
-def _run(content: dict[str, Any], edits: int) -> tuple[RunOutcome | None, Attempt]:
+def _run(content: dict[str, Any], edits: int) -> Attempt:
     """Run a job here; a refusal before any work is an attempt as well."""
     try:
-        job: Job = parse_job(content)
-        outcome = execute(job, cluster=False)
+        outcome = execute(parse_job(content), cluster=False)
     except AnonpipeError as error:
-        return None, Attempt(edits, False, f"{type(error).__name__}", [], [str(error)])
+        return Attempt(edits, False, type(error).__name__, [], [str(error)])
     verdict = outcome.verdict
-    failed = [line.name for line in verdict.lines if line.outcome == "failed"]
+    failed = [f"{check.key} {check.ratio:.2f}" for check in verdict.failed]
     texts = [*outcome.summary, *(f"remedy: {each}" for each in outcome.remedies)]
     texts += [f"warning: {each}" for each in outcome.warnings]
-    return outcome, Attempt(edits, outcome.version is not None, verdict.word, failed, texts)
+    worst = [check.ratio for check in verdict.checks if check.key.startswith("covariance")]
+    return Attempt(edits, outcome.version is not None, verdict.word, failed, texts, max(worst, default=float("nan")))
 
 
 # --- edits ----------------------------------------------------------------------------------------------------------

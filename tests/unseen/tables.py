@@ -71,9 +71,12 @@ def _codes(rng: Rng, size: int, shares: Mapping[str, float]) -> Any:
     return rng.choice(list(shares), size, p=weights / weights.sum())
 
 
+_SYLLABLES = ("ba", "den", "fur", "gol", "hei", "kan", "lin", "mor", "neu", "pol", "rat", "sen", "tal", "ul", "ver")
+
+
 def _syllables(rng: Rng, size: int, many: int) -> Any:
     """Words of syllables, as many of each as it takes."""
-    parts = np.array("ba den fur gol hei kan lin mor neu pol rat sen tal ul ver wes zil bru".split())
+    parts = np.array(_SYLLABLES)
     return ["".join(parts[row]).capitalize() for row in rng.integers(0, len(parts), (size, many))]
 
 
@@ -377,9 +380,19 @@ def salaries(rng: Rng, size: int) -> pd.DataFrame:
 
     return pd.DataFrame(
         {
-            "employee_name": np.char.add(np.array(_syllables(rng, size, 2)), np.char.add(" ", _syllables(rng, size, 3))),
+            "employee_name": np.char.add(
+                np.array(_syllables(rng, size, 2)), np.char.add(" ", _syllables(rng, size, 3))
+            ),
             "department": _codes(rng, size, {f"D{at:02}": 1 / at for at in range(1, 45)}),
-            "job_title": _codes(rng, size, {f"{name} {at}": 1 / (at + 1) ** 2 for at in range(1, 9) for name in ("Clerk", "Engineer", "Officer", "Nurse")}),
+            "job_title": _codes(
+                rng,
+                size,
+                {
+                    f"{name} {at}": 1 / (at + 1) ** 2
+                    for at in range(1, 9)
+                    for name in ("Clerk", "Engineer", "Officer", "Nurse")
+                },
+            ),
             "years": years,
             "base_pay": with_code(pay, 0.03),
             "overtime": with_code(np.where(rng.random(size) < 0.5, 0, np.round(rng.gamma(1, 3_000, size), 2)), 0.03),
@@ -412,7 +425,9 @@ TABLES: dict[str, Made] = {
     "heaped": Made(5_000, heaped, CodeBook(secret="income")),
     "numbers_as_codes": Made(4_000, numbers_as_codes, CodeBook(secret="section")),
     "free_text": Made(4_000, free_text, CodeBook(secret="product")),
-    "timestamps": Made(5_000, timestamps, CodeBook(secret="admitted", levels={"triage": ["blue", "green", "yellow", "orange", "red"]})),
+    "timestamps": Made(
+        5_000, timestamps, CodeBook(secret="admitted", levels={"triage": ["blue", "green", "yellow", "orange", "red"]})
+    ),
     "likert": Made(3_000, likert, CodeBook(secret="q01", levels={"age_group": ["18-29", "30-44", "45-59", "60+"]})),
     "customers": Made(2_000, customers, CodeBook(secret="country")),
     "diagnoses": Made(6_000, diagnoses, CodeBook(secret="main_diagnosis")),
