@@ -69,7 +69,8 @@ def as_newcomer(
     began = time.process_time()
     proposal = propose_job(str(data), str(folder / default_output(str(data))), 5)
     content = yaml.safe_load(proposal)
-    edits = fill_in(content, proposal, book, data)
+    desk = Desk(content, data, book)
+    edits = desk.fill_in(proposal)
     attempts: list[Attempt] = []
     tried: set[str] = set()
     while True:
@@ -77,7 +78,7 @@ def as_newcomer(
         attempts.append(attempt)
         if attempt.passed or not follow or len(edits) >= MOST_EDITS:
             break
-        said = _next_remedy(attempt, content, data, tried)
+        said = _next_remedy(desk, attempt, tried)
         if said is None:
             break
         edits.append(said)
@@ -115,22 +116,42 @@ def _run(content: dict[str, Any], edits: int) -> Attempt:
 # --- edits ----------------------------------------------------------------------------------------------------------
 
 
-def fill_in(content: dict[str, Any], proposal: str, book: CodeBook, data: Path) -> list[str]:
-    """Make the edits that the proposal asks for, as far as the code book answers; what was edited."""
-    edits, columns = [], content["columns"]
-    for name, column in columns.items():
-        if column.get("event") == [] and book.event:
-            column["event"] = list(book.event)
-            edits.append(f"{name}.event")
-        if column.get("levels") == [] and name in book.levels:
-            column["levels"] = list(book.levels[name])
-            edits.append(f"{name}.levels")
-        if name in book.unknown and _asks_for_code(proposal, name):
-            frame = pd.read_parquet(data)
-            frame[name] = frame[name].mask(frame[name] == book.unknown[name])
-            frame.to_parquet(data)
-            edits.append(f"{name}: null in the input")
-    return edits
+@dataclass
+class Desk:
+    """What a newcomer edits, and knows: the job, the input, the code book."""
+
+    content: dict[str, Any]
+    data: Path
+    book: CodeBook
+
+    @property
+    def columns(self) -> dict[str, dict[str, Any]]:
+        return dict(self.content["columns"])
+
+    @property
+    def coded(self) -> list[str]:
+        """Masked columns of categories."""
+        kinds = ("categorical", "ordinal")
+        return [n for n, each in self.columns.items() if each["kind"] in kinds and each["role"] == "masked"]
+
+    def fill_in(self, proposal: str) -> list[str]:
+        """Make the edits that the proposal asks for, as far as the code book answers; what was edited."""
+        edits = []
+        for name, column in self.columns.items():
+            if column.get("event") == []:
+                column["event"] = list(self.book.event)
+                edits.append(f"{name}.event")
+            if column.get("levels") == []:
+                column["levels"] = list(self.book.levels.get(name, []))
+                edits.append(f"{name}.levels")
+        asked = [name for name in self.book.unknown if _asks_for_code(proposal, name)]
+        if asked:
+            frame = pd.read_parquet(self.data)
+            for name in asked:
+                frame[name] = frame[name].mask(frame[name] == self.book.unknown[name])
+            frame.to_parquet(self.data)
+            edits.append(f"nulls in the input: {', '.join(asked)}")
+        return edits
 
 
 def _asks_for_code(proposal: str, name: str) -> bool:
@@ -139,114 +160,106 @@ def _asks_for_code(proposal: str, name: str) -> bool:
     return entry is not None and "a code for" in entry[1]
 
 
-Edit = Callable[[dict[str, Any], Path, str], bool]
-"""Change a job or its input as a remedy says of a check; False if there is nothing to change."""
+Edit = Callable[[Desk, str], bool]
+"""Change job or input as a printed text says; False if there is nothing to change."""
 
 
-def _local_synthesis(content: dict[str, Any], data: Path, text: str) -> bool:
-    if _method(content) == "local_synthesis":
-        return False
-    for key in ("cluster", "synthesize"):
-        content.pop(key, None)
-    content["mask"] = {"method": "local_synthesis"}
+def _local_synthesis(desk: Desk, text: str) -> bool:
+    grouped = [desk.content.pop(key, None) for key in ("cluster", "synthesize")]
+    desk.content["mask"] = {"method": "local_synthesis"}
+    return any(grouped)
+
+
+def _larger_k(desk: Desk, text: str) -> bool:
+    desk.content["k"] *= 2
     return True
 
 
-def _larger_k(content: dict[str, Any], data: Path, text: str) -> bool:
-    content["k"] *= 2
-    return True
+def _merge(desk: Desk, text: str) -> bool:
+    strata = desk.content.get("strata", {"small": "merge"})
+    before, strata["small"] = strata["small"], "merge"
+    return bool(before != "merge")
 
 
-def _merge(content: dict[str, Any], data: Path, text: str) -> bool:
-    strata = content.get("strata")
-    if not strata or strata.get("small") == "merge":
-        return False
-    strata["small"] = "merge"
-    return True
+def _ordinal(desk: Desk, text: str) -> bool:
+    """Declare the columns ordinal of which the code book tells an order."""
+    ordered = [name for name in desk.coded if name in desk.book.levels and desk.columns[name]["kind"] != "ordinal"]
+    for name in ordered:
+        desk.columns[name] |= {"kind": "ordinal", "levels": list(desk.book.levels[name])}
+    return bool(ordered)
 
 
-def _drop(content: dict[str, Any], data: Path, text: str) -> bool:
-    """Drop the column that is named, or the one of most categories."""
-    columns = content["columns"]
-    open_ones = [name for name, column in columns.items() if column.get("role", "masked") == "masked"]
-    named = [name for name in open_ones if f"'{name}'" in text]
-    coded = [name for name in open_ones if columns[name].get("kind") in ("categorical", "ordinal")]
-    counts = pd.read_parquet(data, columns=coded).nunique()
-    choice = named[0] if named else counts.idxmax() if len(counts) else None
-    if choice is None:
-        return False
-    columns[choice]["role"] = "dropped"
-    return True
-
-
-def _join(content: dict[str, Any], data: Path, text: str) -> bool:
-    """Join the categories of fewer than 4 k records in all columns of categories."""
-    frame, changed = pd.read_parquet(data), False
-    for name, column in content["columns"].items():
-        if column.get("role", "masked") != "masked" or column.get("kind") not in ("categorical", "ordinal"):
-            continue
-        if not pd.api.types.is_string_dtype(frame[name]):
-            continue
-        counts = frame[name].map(frame[name].value_counts())
-        rare = counts < 4 * content["k"]
-        if rare.any() and frame.loc[rare, name].nunique() > 1:
+def _join(desk: Desk, text: str) -> bool:
+    """Join the texts of fewer than 4 k records in each column of categories."""
+    frame, changed = pd.read_parquet(desk.data), False
+    for name in desk.coded:
+        rare = frame[name].map(frame[name].value_counts()) < 4 * desk.content["k"]
+        if pd.api.types.is_string_dtype(frame[name]) and frame.loc[rare, name].nunique() > 1:
             frame[name], changed = frame[name].mask(rare, "other"), True
-    if changed:
-        frame.to_parquet(data)
+    frame.to_parquet(desk.data)
     return changed
 
 
-def _finer(content: dict[str, Any], data: Path, text: str) -> bool:
-    return any([column.pop("step", None) is not None for column in content["columns"].values()])
+def _drop(desk: Desk, text: str) -> bool:
+    """Drop the column that is named, else the one of most categories."""
+    named = [name for name, each in desk.columns.items() if f"'{name}'" in text and each["role"] == "masked"]
+    counts = pd.read_parquet(desk.data, columns=desk.coded).nunique()
+    if not named and not len(counts):
+        return False
+    desk.columns[named[0] if named else counts.idxmax()]["role"] = "dropped"
+    return True
 
 
-def _coarser(content: dict[str, Any], data: Path, text: str) -> bool:
-    stepped = [column for column in content["columns"].values() if "step" in column]
+def _finer(desk: Desk, text: str) -> bool:
+    return any([column.pop("step", None) is not None for column in desk.columns.values()])
+
+
+def _coarser(desk: Desk, text: str) -> bool:
+    stepped = [column for column in desk.columns.values() if "step" in column]
     for column in stepped:
         column["step"] *= 10
     return bool(stepped)
 
 
-def _untransformed(content: dict[str, Any], data: Path, text: str) -> bool:
-    named = [name for name in content["columns"] if f"'{name}'" in text]
-    for name in named:
-        content["columns"][name]["transform"] = "none"
+def _untransformed(desk: Desk, text: str) -> bool:
+    named = [column for name, column in desk.columns.items() if f"'{name}'" in text]
+    for column in named:
+        column["transform"] = "none"
     return bool(named)
 
 
-def _raise(content: dict[str, Any], data: Path, text: str) -> bool:
-    gate = re.search(r"gates\.(\w+)", text[text.index("raise gates.") :])
-    if gate is None:
-        return False
-    content.setdefault("gates", {})[gate[1]] = None
+def _no_limit(desk: Desk, text: str) -> bool:
+    gates = re.findall(r"gates\.(\w+)", text)
+    desk.content.setdefault("gates", {})[gates[-1]] = None
     return True
 
 
 REMEDIES: dict[str, Edit] = {
     "mask: {method: local_synthesis}": _local_synthesis,
     "merge": _merge,
-    "a larger k": _larger_k,
-    "join rare categories": _join,
-    "joined categories": _join,
-    "join categories": _join,
-    "drop a column": _drop,
-    "drop columns": _drop,
-    "fewer columns": _drop,
+    "ordinal": _ordinal,
     "finer step": _finer,
     "coarser steps": _coarser,
     "transform: none": _untransformed,
-    "raise gates.": _raise,
+    "join rare categories": _join,
+    "join categories": _join,
+    "joined categories": _join,
+    "a larger k": _larger_k,
+    "drop a column": _drop,
+    "drop columns": _drop,
+    "fewer columns": _drop,
+    "raise gates.": _no_limit,
+    "null removes the limit": _no_limit,
 }
-"""What printed remedies say, as edits; those that loosen a limit last."""
+"""What printed remedies say, as edits, in the order in which they are tried: a limit goes last."""
 
 
-def _next_remedy(attempt: Attempt, content: dict[str, Any], data: Path, tried: set[str]) -> str | None:
-    """Follow the first remedy that was printed and not tried yet; limits are loosened last."""
-    texts = [text for text in attempt.texts if not text.startswith("warning: ")]
-    said = " ".join(text for text in texts if "remedy" in text) or " ".join(texts)
+def _next_remedy(desk: Desk, attempt: Attempt, tried: set[str]) -> str | None:
+    """Follow the first remedy that was printed and not tried yet; what was done, None if no more was printed."""
+    said = " ".join(text for text in attempt.texts if not text.startswith("warning: "))
     for phrase, edit in REMEDIES.items():
         if phrase in said.lower() and phrase not in tried:
             tried.add(phrase)
-            if edit(content, data, said):
+            if edit(desk, said):
                 return phrase
     return None

@@ -407,7 +407,11 @@ TABLES: dict[str, Made] = {
     "claims": Made(5_000, claims, CodeBook(secret="claim_amount")),
     "households": Made(2_000, households, CodeBook(unit="household_id", secret="work")),
     "panel": Made(1_000, panel, CodeBook(unit="person_id", secret="sector")),
-    "wide": Made(2_000, wide, CodeBook(secret="code_00")),
+    "wide": Made(
+        2_000,
+        wide,
+        CodeBook(secret="code_00", levels={f"code_{at:02}": ["none", "low", "mid", "high"] for at in range(20)}),
+    ),
     "tiny_strata": Made(
         5_442,
         tiny_strata,
