@@ -25,7 +25,7 @@ class CodeBook:
     time: str | None = None
     status: str | None = None
     event: Sequence[Any] = ()
-    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    levels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     unknown: Mapping[str, float] = field(default_factory=dict)
     secret: str = ""
 
@@ -432,7 +432,9 @@ TABLES: dict[str, Made] = {
     "timestamps": Made(
         5_000, timestamps, CodeBook(secret="admitted", levels={"triage": ["blue", "green", "yellow", "orange", "red"]})
     ),
-    "likert": Made(3_000, likert, CodeBook(secret="q01", levels={"age_group": ["18-29", "30-44", "45-59", "60+"]})),
+    "likert": Made(
+        3_000, likert, CodeBook(secret="age_group", levels={f"q{at:02}": [1, 2, 3, 4, 5] for at in range(1, 41)})
+    ),
     "customers": Made(2_000, customers, CodeBook(secret="country")),
     "diagnoses": Made(6_000, diagnoses, CodeBook(secret="main_diagnosis")),
     "laboratory": Made(5_000, laboratory, CodeBook(secret="culture")),
