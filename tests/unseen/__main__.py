@@ -2,10 +2,10 @@
 
     python -m tests.unseen [claims panel …] [--secrets 5] [--markdown]
 
-A row is a table. *Edits*: entries that were filled in and remedies that were followed until it was released.
-*Covariance*: the worst in parts of its limit. *Membership*: an AUC. *Linkage*, *linkability*, *inference*: success on
-the originals less that on other records of the population. All have 95 % intervals. `--secrets N` releases each table
-with N secrets and counts the refusals of the first job. Seconds are of the processor.
+*Edits*: entries that were filled in, and remedies that were followed until the table was released. *Dropped*: columns
+that are not released, of those that name nobody. *Covariance*: the worst, in parts of its limit. *Membership*: an AUC.
+*Linkage*, *linkability*, *inference*: success on the originals less that on other records of the population. All with
+95 % intervals. Seconds are of the processor. *Refused*: of `--secrets` others, how many refuse the job in the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from tests.unseen import attacks
 from tests.unseen.attacks import UNKNOWN, Figure
-from tests.unseen.release import Released, as_newcomer
+from tests.unseen.release import Released, again, as_newcomer
 from tests.unseen.tables import TABLES, CodeBook, drawn
 
 LIMITS = {"membership": 0.60, "linkage": 0.09, "linkability": 0.10, "inference": 0.10}
@@ -37,41 +37,49 @@ class Row:
 
     name: str
     made: Released
-    book: CodeBook
     figures: dict[str, Figure] = field(default_factory=dict)
-    refused: int = 0  # Of other secrets, how many refused the job that the first one ended with
-    secrets: int = 0
+    refused: list[bool] = field(default_factory=list)  # By other secrets
+
+    @property
+    def book(self) -> CodeBook:
+        return TABLES[self.name].book
+
+    @property
+    def roles(self) -> dict[str, str]:
+        return {name: column["role"] for name, column in self.made.content["columns"].items()}
 
     @property
     def released(self) -> bool:
         return self.made.table is not None
 
     @property
+    def dropped(self) -> list[str]:
+        """Columns that are not released, of those that name nobody."""
+        named = {*self.book.names, self.book.unit}
+        return [name for name, role in self.roles.items() if role in ("dropped", "identifier") and name not in named]
+
+    @property
     def survival_kept(self) -> bool | None:
         """Whether time and status are released as such; None for a table without."""
-        if self.book.time is None:
+        if self.book.time is None or self.book.status is None:
             return None
-        roles = {name: column.get("role") for name, column in self.made.content["columns"].items()}
-        wanted = {self.book.time: "survival_time", self.book.status: "survival_status"}
-        return self.released and all(roles[name] == role for name, role in wanted.items())
+        roles = self.roles[self.book.time], self.roles[self.book.status]
+        return self.released and roles == ("survival_time", "survival_status")
 
     @property
     def unit_kept(self) -> bool | None:
         """Whether k counts units; None for a table of one row each."""
-        if self.book.unit is None:
-            return None
-        return self.made.content["columns"][self.book.unit].get("role") == "unit"
+        return None if self.book.unit is None else self.released and self.roles[self.book.unit] == "unit"
 
     @property
     def findings(self) -> list[str]:
         """Figures above their limit although the verdict says passed."""
-        if not self.released or "passed" not in self.made.last.word:
-            return []
-        return [f"{self.name}: {name} {figure}" for name, figure in self.figures.items() if figure.value > LIMITS[name]]
+        above = [(name, each) for name, each in self.figures.items() if each.value > LIMITS[name]]
+        return [f"{self.name}: {name} {each}" for name, each in above if self.made.last.word.startswith("passed")]
 
 
 HEADINGS = (
-    *("table", "method", "edits", "unit", "survival", "verdict", "covariance"),
+    *("table", "method", "edits", "dropped", "unit", "survival", "verdict", "covariance"),
     *(*LIMITS, "seconds", "refused"),
 )
 
@@ -79,19 +87,15 @@ HEADINGS = (
 def cells(row: Row) -> list[str]:
     """A line of the table."""
     said = {True: "kept", False: "lost", None: ""}
-    worst = row.made.last.covariance
-    verdict = row.made.last.word if row.released else "refused: " + (", ".join(row.made.last.failed) or "job or input")
+    last = row.made.last
     return [
-        row.name,
-        row.made.method,
-        str(len(row.made.edits)),
-        said[row.unit_kept],
-        said[row.survival_kept],
-        verdict,
-        "–" if np.isnan(worst) else f"{worst:.2f}",
+        *(row.name, row.made.method, str(len(row.made.edits)), str(len(row.dropped))),
+        *(said[row.unit_kept], said[row.survival_kept]),
+        last.word if row.released else f"{last.word}: {', '.join(last.failed)}",
+        "–" if np.isnan(last.covariance) else f"{last.covariance:.2f}",
         *(str(row.figures.get(name, UNKNOWN)) for name in LIMITS),
         f"{row.made.seconds:.0f}",
-        f"{row.refused}/{row.secrets}" if row.secrets else "",
+        f"{sum(row.refused)}/{len(row.refused)}" if row.refused else "",
     ]
 
 
@@ -99,16 +103,15 @@ def look_at(name: str, secrets: int = 0, size: int | None = None, with_anonymete
     """Release a table and attack it."""
     tables, book = drawn(name, size=size), TABLES[name].book
     with tempfile.TemporaryDirectory(prefix=f"unseen-{name}-") as folder:
-        row = Row(name, as_newcomer(name, tables.original, book, Path(folder)), book, secrets=secrets)
-    for secret in range(1, secrets + 1):
-        with tempfile.TemporaryDirectory(prefix=f"unseen-{name}-") as folder:
-            row.refused += not as_newcomer(name, tables.original, book, Path(folder), secret, follow=False).first.passed
+        row = Row(name, as_newcomer(name, tables.original, book, Path(folder)))
+        if row.released:
+            row.refused = [not again(row.made, Path(folder), secret) for secret in range(1, secrets + 1)]
     if row.made.table is not None:
         held = attacks.comparable(*tables, row.made.table, book.unit)
         row.figures = {"membership": attacks.membership(held), "linkage": attacks.linkage(held)}
         if with_anonymeter:
             row.figures["linkability"] = attacks.linkability(held)
-            row.figures["inference"] = attacks.inference(held, book.secret)
+            row.figures["inference"] = attacks.inference(held, book.secrets)
     return row
 
 
@@ -141,7 +144,7 @@ def shown(lines: Sequence[Sequence[str]], markdown: bool) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(TABLES)}; all if none is given")
-    parser.add_argument("--secrets", type=int, default=0, help="repeat the first job with so many other secrets")
+    parser.add_argument("--secrets", type=int, default=0, help="repeat with so many other secrets")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--texts", type=Path, help="also write every proposal and printed text to this file")
     given = parser.parse_args()

@@ -9,7 +9,7 @@ asks for an older numpy than anonpipe, but works with this one:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -132,7 +132,7 @@ def _points(tables: Tables) -> list[Any]:
     frames = (tables.original, tables.control, tables.released)
     parts: list[list[Any]] = [[], [], []]
     if tables.numbers:
-        scorer = QuantileTransformer(output_distribution="normal", n_quantiles=1_000, subsample=None)
+        scorer = QuantileTransformer(output_distribution="normal", n_quantiles=min(1_000, len(tables.original)))
         scorer.fit(tables.original[tables.numbers].to_numpy())
         for part, frame in zip(parts, frames, strict=True):
             part.append(sp.csr_array(scorer.transform(frame[tables.numbers].to_numpy()).clip(-3, 3)))
@@ -161,12 +161,11 @@ def linkability(tables: Tables, attacks: int = ATTACKS) -> Figure:
     )
 
 
-def inference(tables: Tables, secret: str, attacks: int = ATTACKS) -> Figure:
-    """Guesses of the secret from all other columns by the nearest released row, beyond the control."""
+def inference(tables: Tables, secrets: Sequence[str], attacks: int = ATTACKS) -> Figure:
+    """Guesses of the first secret that is released, from all other columns, beyond the control."""
     from anonymeter.evaluators import InferenceEvaluator
 
-    if secret not in tables.original:
-        return UNKNOWN
+    secret = next(name for name in secrets if name in tables.original)
     others = [name for name in tables.original if name != secret]
     about = {"aux_cols": others, "secret": secret, "regression": secret in tables.numbers}
     return _beyond_control(tables, attacks, lambda **given: InferenceEvaluator(**given, **about))

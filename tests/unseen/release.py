@@ -27,7 +27,7 @@ MOST_EDITS = 6
 
 @dataclass
 class Attempt:
-    """One run: the job as it stood, and what was printed."""
+    """One run: how many edits the job had, and what was printed."""
 
     edits: int
     passed: bool
@@ -41,62 +41,60 @@ class Attempt:
 class Released:
     """What a newcomer came to; `table` is None where nothing was released."""
 
-    method: str
     edits: list[str]
     attempts: list[Attempt]
-    content: dict[str, Any]
+    content: dict[str, Any]  # The job as it was run last
     proposal: str
     seconds: float
     table: pd.DataFrame | None = None
 
     @property
-    def first(self) -> Attempt:
-        return self.attempts[0]
+    def method(self) -> str:
+        return str((self.content.get("mask") or self.content["cluster"])["method"])
 
     @property
     def last(self) -> Attempt:
         return self.attempts[-1]
 
 
-def as_newcomer(
-    name: str, table: pd.DataFrame, book: CodeBook, folder: Path, secret: int = 0, follow: bool = True
-) -> Released:
-    """Propose a job, fill it in, run it, and if wanted follow what is printed until the table is released."""
-    os.environ |= {"ANONPIPE_HOME": str(folder / "home"), "ANONPIPE_STAGING": str(folder / "staging")}
-    os.environ["ANONPIPE_SECRET"] = hashlib.sha256(f"unseen {secret}".encode()).hexdigest()
+def as_newcomer(name: str, table: pd.DataFrame, book: CodeBook, folder: Path) -> Released:
+    """Propose a job, fill it in, run it, and follow what is printed until the table is released."""
+    _at_home(folder, 0)
     data = folder / f"{name}.parquet"
     table.to_parquet(data)
     began = time.process_time()
     proposal = propose_job(str(data), str(folder / default_output(str(data))), 5)
-    content = yaml.safe_load(proposal)
-    desk = Desk(content, data, book)
+    desk = Desk(yaml.safe_load(proposal), data, book)
     edits = desk.fill_in(proposal)
-    attempts: list[Attempt] = []
-    tried: set[str] = set()
-    while True:
-        attempt = _run(content, len(edits))
-        attempts.append(attempt)
-        if attempt.passed or not follow or len(edits) >= MOST_EDITS:
+    attempts, tried = [_run(desk.content, len(edits))], set[str]()
+    while not attempts[-1].passed and len(edits) < MOST_EDITS:
+        done = _next_remedy(desk, attempts[-1], tried)
+        if done is None:
             break
-        said = _next_remedy(desk, attempt, tried)
-        if said is None:
-            break
-        edits.append(said)
-    made = Released(_method(content), edits, attempts, content, proposal, time.process_time() - began)
+        edits.append(done)
+        attempts.append(_run(desk.content, len(edits)))
+    made = Released(edits, attempts, desk.content, proposal, time.process_time() - began)
     if made.last.passed:
-        made.table = _read(content["output"])
+        made.table = _read(desk.content["output"])
     return made
+
+
+def again(made: Released, folder: Path, secret: int) -> bool:
+    """Whether the job that was released passes with another secret, too."""
+    _at_home(folder, secret)
+    return _run(made.content, len(made.edits)).passed
+
+
+def _at_home(folder: Path, secret: int) -> None:
+    """Keep secret, release log and staging in a folder; each secret is another steward's."""
+    os.environ |= {"ANONPIPE_HOME": str(folder / f"home-{secret}"), "ANONPIPE_STAGING": str(folder / "staging")}
+    os.environ["ANONPIPE_SECRET"] = hashlib.sha256(f"unseen {secret}".encode()).hexdigest()
 
 
 def _read(output: str) -> pd.DataFrame:
     where = release.resolve(output)
     names = [entry["name"] for entry in release.read_manifest(where)["files"]]
     return pd.concat([pd.read_parquet(where.path(each)) for each in names], ignore_index=True)
-
-
-def _method(content: dict[str, Any]) -> str:
-    mask = content.get("mask")
-    return str(mask["method"] if mask else content.get("cluster", {}).get("method", "groups"))
 
 
 def _run(content: dict[str, Any], edits: int) -> Attempt:
