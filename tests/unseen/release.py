@@ -68,7 +68,7 @@ def as_newcomer(name: str, table: pd.DataFrame, book: CodeBook, folder: Path) ->
     edits = desk.fill_in(proposal)
     attempts, tried = [_run(desk.content, len(edits))], set[str]()
     while not attempts[-1].passed and len(edits) < MOST_EDITS:
-        done = _next_remedy(desk, attempts[-1], tried)
+        done = next_remedy(desk, attempts[-1], tried)
         if done is None:
             break
         edits.append(done)
@@ -253,7 +253,7 @@ REMEDIES: dict[str, Edit] = {
 """What printed remedies say, as edits, in the order in which they are tried: a limit goes last."""
 
 
-def _next_remedy(desk: Desk, attempt: Attempt, tried: set[str]) -> str | None:
+def next_remedy(desk: Desk, attempt: Attempt, tried: set[str]) -> str | None:
     """Follow the first remedy that was printed and not tried yet; what was done, None if no more was printed."""
     said = " ".join(text for text in attempt.texts if not text.startswith("warning: "))
     for phrase, edit in REMEDIES.items():
