@@ -7,9 +7,11 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 import yaml
@@ -59,20 +61,19 @@ class Released:
 
 def as_newcomer(name: str, table: pd.DataFrame, book: CodeBook, folder: Path) -> Released:
     """Propose a job, fill it in, run it, and follow what is printed until the table is released."""
-    _at_home(folder, 0)
-    data = folder / f"{name}.parquet"
+    data, began = folder / f"{name}.parquet", time.process_time()
     table.to_parquet(data)
-    began = time.process_time()
-    proposal = propose_job(str(data), str(folder / default_output(str(data))), 5)
-    desk = Desk(yaml.safe_load(proposal), data, book)
-    edits = desk.fill_in(proposal)
-    attempts, tried = [_run(desk.content, len(edits))], set[str]()
-    while not attempts[-1].passed and len(edits) < MOST_EDITS:
-        done = next_remedy(desk, attempts[-1], tried)
-        if done is None:
-            break
-        edits.append(done)
-        attempts.append(_run(desk.content, len(edits)))
+    with _at_home(folder, 0):
+        proposal = propose_job(str(data), str(folder / default_output(str(data))), 5)
+        desk = Desk(yaml.safe_load(proposal), data, book)
+        edits = desk.fill_in(proposal)
+        attempts, tried = [_run(desk.content, len(edits))], set[str]()
+        while not attempts[-1].passed and len(edits) < MOST_EDITS:
+            done = next_remedy(desk, attempts[-1], tried)
+            if done is None:
+                break
+            edits.append(done)
+            attempts.append(_run(desk.content, len(edits)))
     made = Released(edits, attempts, desk.content, proposal, time.process_time() - began)
     if made.last.passed:
         made.table = _read(desk.content["output"])
@@ -81,15 +82,16 @@ def as_newcomer(name: str, table: pd.DataFrame, book: CodeBook, folder: Path) ->
 
 def again(made: Released, folder: Path, secret: int) -> bool:
     """Whether the job that was released passes with another secret, too."""
-    _at_home(folder, secret)
     elsewhere = made.content | {"output": str(folder / f"another-{secret}")}
-    return _run(elsewhere, len(made.edits)).passed
+    with _at_home(folder, secret):
+        return _run(elsewhere, len(made.edits)).passed
 
 
-def _at_home(folder: Path, secret: int) -> None:
-    """Keep secret, release log and staging in a folder; each secret is another steward's."""
-    os.environ |= {"ANONPIPE_HOME": str(folder / f"home-{secret}"), "ANONPIPE_STAGING": str(folder / "staging")}
-    os.environ["ANONPIPE_SECRET"] = hashlib.sha256(f"unseen {secret}".encode()).hexdigest()
+def _at_home(folder: Path, secret: int) -> AbstractContextManager[Any]:
+    """Secret, release log and staging of a steward in a folder; each secret is another's."""
+    settings = {"HOME": str(folder / f"home-{secret}"), "STAGING": str(folder / "staging")}
+    settings["SECRET"] = hashlib.sha256(f"unseen {secret}".encode()).hexdigest()
+    return mock.patch.dict(os.environ, {f"ANONPIPE_{name}": value for name, value in settings.items()})
 
 
 def _read(output: str) -> pd.DataFrame:
