@@ -22,7 +22,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import OneHotEncoder, QuantileTransformer
 
-ATTACKS = 500
+ATTACKS = 2_000
 Z = float(norm.ppf(0.975))
 FEW_VALUES = 10
 """A number with no more values is compared as a category."""
