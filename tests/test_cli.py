@@ -427,7 +427,7 @@ def test_demo_through_a_cluster(tmp_path):
         env={**os.environ, "COLUMNS": "80"},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr in ("", f"{cli.COLD}\n") and "RELEASED 2,000 rows" in done.stdout and "\x1b" not in done.stdout
+    assert done.stderr in ("", f"{cli.COLD}\n") and "rows (10 % held out)" in done.stdout and "\x1b" not in done.stdout
     assert (tmp_path / "demo" / "before-after.png").exists()
     assert small.stagings() == []
 

@@ -202,7 +202,7 @@ RENAMED_KEYS = {
     "combine": (
         {"cluster": {"method": "crest"}, "sensitive": {"combine": "average"}, "synthesize": {"method": "centroid"}},
         "f10e849b6e684ecd",
-        "df387dacc3b8a406",
+        "59a1ae9e439597e2",
     ),
     "tolerance": (
         {
@@ -214,10 +214,10 @@ RENAMED_KEYS = {
             }
         },
         "fe9f3028e35e5ceb",
-        "81e7415cd7cf6dc3",
+        "ba8e9872b0a6a243",
     ),
-    "repeat": ({"repeat": {"allow": "why", "max_overlapping": 3}}, "fe9f3028e35e5ceb", "9549ff48f14b04fa"),
-    "rows per byte": ({"run": {"max_rows_per_byte": 99.0}}, "fe9f3028e35e5ceb", "362b1da85db4d3f8"),
+    "repeat": ({"repeat": {"allow": "why", "max_overlapping": 3}}, "fe9f3028e35e5ceb", "720ca8a366f82858"),
+    "rows per byte": ({"run": {"max_rows_per_byte": 99.0}}, "fe9f3028e35e5ceb", "5330e6ff310ebd39"),
 }
 
 

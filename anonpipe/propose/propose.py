@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import yaml
 
@@ -133,9 +134,13 @@ def _measured_as(role: Role) -> Role:
     return role if role.names_persons else Role.MASKED
 
 
+EXACT = 2.0**53  # Whole numbers below are floats without rounding
+
+
 def _as_amount(look: Look, guessed: Guess) -> Guess:
     """Few whole numbers as amounts: as categories of a table with few records they would disclose membership."""
-    if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not look.whole:
+    small = look.numbers is not None and look.whole and float(np.nanmax(np.abs(look.numbers))) < EXACT
+    if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not small:
         return guessed
     reason = (
         "CHECK: its few whole numbers are taken for amounts, as the means of so many categories would disclose "

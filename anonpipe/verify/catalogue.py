@@ -58,7 +58,7 @@ class Gate:
     above: float | None = None
     most: float | None = None
     # Of a gate on measures the names of these, the first that there is counting; `*` stands for a column's name, and
-    # the worst column counts
+    # the worst column counts. Patterns of fnmatch: "tails.*" alone would be figures of utility too
     figures: tuple[str, ...] = ()
     # The same figure of other attackers: the worst counts, where there is one of `figures`
     beside: tuple[str, ...] = ()
@@ -343,7 +343,7 @@ _GATED = (
             "the share of the most extreme records (the largest and smallest 1 and 5 % of a masked number or date, "
             "and the 1 and 5 % furthest out in all of them) whose closest released record is their own; of their "
             "own group of n each counts 1/n. Of these figures the largest, which few records make uncertain", least=0,
-            most=1, figures=("tails.*",), unmeasured="unmeasured.tails", example=0.2),
+            most=1, figures=("tails.[ct]o*",), unmeasured="unmeasured.tails", example=0.2),
         "re-identification rate of extreme records",
         lambda on: ("a larger k hides extremes among more records" + "; mask.method local_synthesis links hardly "
         "any" * ("local_synthesis" not in on))),

@@ -222,6 +222,7 @@ def test_measures_are_told_to_whom_they_say(changes, shown):
 def test_one_gate_is_one_record(monkeypatch):
     """A gate on a measure that had none: the job's field, the check, its words and its remedy follow from it."""
     gate = replace(MEASURED["tail_linkage"], name="closest", figures=("closest_record.p5",), least=0, most=None)
+    gate = replace(gate, default=None)
     kind = CheckKind(
         "risk.closest", "risk, closest: distance", "{records:,} of {of:,} records", Audience.ENOUGH, at_least=True,
         gate=gate, remedy="a larger k",

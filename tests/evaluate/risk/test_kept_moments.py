@@ -79,9 +79,14 @@ def test_without_the_limit_it_is_released_and_the_verdict_names_it(tmp_path):
     assert "membership_auc" in verdict.unlimited and not verdict.failed
 
 
-def test_groups_that_tell_members_more_than_usual_are_named(tmp_path):
-    assert "membership_auc" in pipeline.assess_only(job(tmp_path, wide(150, 40)))[0].unlimited
-    assert "membership_auc" not in pipeline.assess_only(job(tmp_path / "few", wide(600, 3)))[0].unlimited
+def test_groups_that_tell_members_more_than_usual_are_refused_unless_the_job_lifts_the_limit(tmp_path):
+    def failing(folder, table, **changes):
+        verdict = pipeline.assess_only(job(tmp_path / folder, table, **changes))[0]
+        return "risk.membership_auc" in {check.key for check in verdict.failed}, verdict.unlimited
+
+    assert failing("wide", wide(150, 40)) == (True, ())
+    assert failing("few", wide(600, 3)) == (False, ())
+    assert failing("lifted", wide(150, 40), gates={"membership_auc": None}) == (False, ("membership_auc",))
 
 
 def test_a_small_stratum_decides_and_is_merged_where_that_is_asked(tmp_path):

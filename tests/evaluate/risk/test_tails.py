@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from anonpipe.errors import JobError
+from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.risk._tails import SHARES, tail_linkage
+from anonpipe.pipeline.evaluation import gated
 
 
 def outer(column, share):
@@ -102,3 +104,10 @@ def test_refusals():
     ):
         with pytest.raises(JobError, match="one row a record"):
             tail_linkage(values, linked, names)
+
+
+def test_the_limit_on_extreme_records_is_held_against_linkage():
+    linked = Measurement("tails.columns_1", "-", 0.1, "share", "lower", "-", 9, 300)
+    mass = Measurement("tails.mass", "-", 0.9, "share", "lower", "-", 300, 300)
+    assert gated("tail_linkage", (mass, linked)) is linked
+    assert gated("tail_linkage", (mass,)) is None

@@ -24,7 +24,10 @@ from tests import small
 
 RISK = {"utility": False, "risk": True}
 LOOSE = {"mean": 5.0, "covariance": 5.0, "covariance_with_keys": 5.0, "unchanged_record_rate": 1.0}
-LOOSE |= dict.fromkeys(("reidentification_rate", "scenario_risk", "stratum_inference"))
+LOOSE |= dict.fromkeys(
+    ("reidentification_rate", "scenario_risk", "stratum_inference", "membership_auc", "tail_linkage")
+)
+LOOSE |= dict.fromkeys(("attribute_inference", "singling_out", "linkability"))
 COLUMNS = {
     "x": {"kind": "continuous"},
     "y": {"kind": "continuous"},

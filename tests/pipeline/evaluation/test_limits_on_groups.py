@@ -90,7 +90,9 @@ def test_a_mask_forms_no_groups_to_be_limited(tmp_path, name):
 
 
 def test_a_mask_is_held_to_the_standard_of_prediction(tmp_path):
-    outcome = small.run(job(tmp_path, {"prediction_excess": 0.0}, mask={"method": "noise", "amount": 0.01}))
+    outcome = small.run(
+        job(tmp_path, {"prediction_excess": 0.0, "tail_linkage": None}, mask={"method": "noise", "amount": 0.01})
+    )
     assert outcome.version is None
     assert [check.key for check in outcome.verdict.failed] == ["risk.prediction_excess"]
 
