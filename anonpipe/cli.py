@@ -388,9 +388,9 @@ def verify(
     found = checked(release, None if key is None else read_public_key(key), seen)
     where, manifest, problems = found.where, found.manifest, found.problems
     if form is Form.JSON:
-        told = {"rows": manifest["rows"], "files": len(manifest["files"]), "created": manifest["created"]}
-        told["signature"] = "not looked at" if key is None else "refused" if found.origin else "of this key"
-        display.as_json({"intact": not problems, "version": where.url(), **told, "problems": problems})
+        facts = {"rows": manifest["rows"], "files": len(manifest["files"]), "created": manifest["created"]}
+        facts["signature"] = "not looked at" if key is None else "refused" if found.origin else "of this key"
+        display.as_json({"intact": not problems, "version": where.url(), **facts, "problems": problems})
     _refuse(release, found)
     if form is Form.TABLES:
         files = counted(len(manifest["files"]), "file")
@@ -471,8 +471,8 @@ def export(
     if form is Form.JSON:
         display.as_json(vars(made))
     else:
-        told = f"{counted(made.rows, 'row')} in {counted(made.files, 'file')}: {made.path}"
-        display.line(made.path if form is Form.QUIET else told)
+        summary_text = f"{counted(made.rows, 'row')} in {counted(made.files, 'file')}: {made.path}"
+        display.line(made.path if form is Form.QUIET else summary_text)
     if form is Form.TABLES and key is None:
         display.line(_NOT_LOOKED_AT)
 

@@ -307,15 +307,15 @@ def _largest(found: Compared, chance: dict[str, MeasureLine]) -> list[str]:
     ]
     shares = [(abs(one.released - one.original), f"{one.column} = {one.category}") for one in found.shares]
     pairs = [(abs(one.released - one.original), f"{one.first} ~ {one.second}") for one in found.pairs[:1]]
-    told = []
+    texts = []
     for what, unit, changes in (("mean", " sd", means), ("share", "", shares), ("correlation", "", pairs)):
         if changes:
             change, name = max(changes)
-            told.append(f"largest change of a {what}: {change:.3g}{unit}{f' ({name})' if change else ''}")
+            texts.append(f"largest change of a {what}: {change:.3g}{unit}{f' ({name})' if change else ''}")
     if chance:
         each = ", ".join(f"{name} {_four(one.value)}" for name, one in chance.items())
-        told.append(f"largest differences as a multiple of what chance allows: {each}")
-    return told
+        texts.append(f"largest differences as a multiple of what chance allows: {each}")
+    return texts
 
 
 def _figures_table(title: str, first: str, *headings: str) -> Table:
@@ -386,8 +386,8 @@ def show_evaluated(found: Evaluated, form: Form) -> None:
         if each:
             out.print(_measures_table(name, each))
     for part in analyses:
-        told = ", ".join(f"{name.replace('_', ' ')} {_four(value)}" for name, value in part.shares)
-        line(f"analysis {part.name!r}: {part.problem or told}")
+        listed = ", ".join(f"{name.replace('_', ' ')} {_four(value)}" for name, value in part.shares)
+        line(f"analysis {part.name!r}: {part.problem or listed}")
     show_verdict(found.verdict)
 
 
@@ -437,13 +437,13 @@ def method_table(title: str, record: Any) -> Table:
 
 def method_content(title: str, record: Any) -> dict[str, Any]:
     """All that is known of a method, for programs."""
-    told = {"key": title, "name": record.name}
-    told |= {name: getattr(record, name) for name in ("published", "reference", "cost")}
+    entry = {"key": title, "name": record.name}
+    entry |= {name: getattr(record, name) for name in ("published", "reference", "cost")}
     if title == "cluster.method":
         needs = ["a sensitive column"] if record.classes else []
-        return told | {"sizes": record.sizes, "needs": needs, "options": dict(record.about)}
+        return entry | {"sizes": record.sizes, "needs": needs, "options": dict(record.about)}
     options = {} if record.name == "histogram" else dict(record.about)  # a job has this rule in one form
-    return told | {"keeps": record.keeps, "options": options}
+    return entry | {"keeps": record.keeps, "options": options}
 
 
 # --- settings side by side ------------------------------------------------------------------------------------------

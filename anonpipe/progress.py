@@ -44,8 +44,8 @@ def logged(on_progress: OnProgress) -> OnProgress:
         if news.done == news.total:
             seconds, many = time.perf_counter() - begun.pop(news.stage), "" if news.total == 1 else "s"
             extra = {"stage": news.stage, "pieces": news.total, "rows": news.rows, "seconds": seconds}
-            told = news.stage, news.rows, news.total, many, seconds
-            LOG.info("%s: %d rows, %d task%s, %.2f s", *told, extra=extra)
+            values = news.stage, news.rows, news.total, many, seconds
+            LOG.info("%s: %d rows, %d task%s, %.2f s", *values, extra=extra)
         on_progress(news)
 
     return listen

@@ -443,9 +443,9 @@ def table_text(study: Study) -> str:
     for row in study.rows:
         loss, risk = study.place(row) or (math.nan, math.nan)
         marks = (int(id(row) in front), int(row is choice))
-        told = (row.setting.method, row.setting.k, row.draws, row.passed, _text(loss), _text(risk), *marks)
+        first = (row.setting.method, row.setting.k, row.draws, row.passed, _text(loss), _text(risk), *marks)
         cells = [_text(getattr(row.figures.get(name), part, None)) for name in names for part in parts]
-        writer.writerow([*told, _text(row.seconds), row.problem or "", _failed(row), *cells])
+        writer.writerow([*first, _text(row.seconds), row.problem or "", _failed(row), *cells])
     return out.getvalue()
 
 
@@ -534,8 +534,10 @@ def reasons(study: Study) -> tuple[str, ...]:
         texts = [row.problem] if row.problem is not None else [f"gate {name}" for name in row.failed]
         for text in dict.fromkeys(texts):
             found.setdefault(text, {}).setdefault(row.setting.method, []).append(row.setting.k)
-    told = {text: (f"{method} k={','.join(map(str, ks))}" for method, ks in who.items()) for text, who in found.items()}
-    return tuple(f"{text} - {'; '.join(who)}" for text, who in told.items())
+    groups = {
+        text: (f"{method} k={','.join(map(str, ks))}" for method, ks in who.items()) for text, who in found.items()
+    }
+    return tuple(f"{text} - {'; '.join(who)}" for text, who in groups.items())
 
 
 def why(row: SettingResult) -> str:

@@ -354,5 +354,5 @@ def check_names(job: Job, axes: tuple[str | None, str | None]) -> None:
         if name is not None and name not in known:
             near = get_close_matches(name, known, 3, 0.6)
             those = [one for one in known if not one.startswith("sensitive.")]
-            told = f"near to it are: {', '.join(near)}" if near else f"known are: {', '.join(those)}"
-            raise JobError(f"--{what} is {name!r}, and no measure is called so; {told}")
+            hint = f"near to it are: {', '.join(near)}" if near else f"known are: {', '.join(those)}"
+            raise JobError(f"--{what} is {name!r}, and no measure is called so; {hint}")

@@ -394,8 +394,8 @@ class Job(Options):
                 "groups, whose records are linked more often than those of a mask. With strata.by naming all such "
                 "columns (or role masked) and no method, local synthesis masks the table"
             )
-        if told := self.replacing.warns(self.replacing_options):
-            found.append(told)
+        if warning := self.replacing.warns(self.replacing_options):
+            found.append(warning)
         if "reidentification_rate" in self.gates.given and self.replacing.link == "none":
             found.append(
                 "gates.reidentification_rate cannot be held, and nothing will be released: after mask "

@@ -173,15 +173,15 @@ def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) 
 
 
 def _limits(column: Any) -> str:
-    told = []
+    texts = []
     if column.bounds is not None:
         low, high = ("no limit" if bound is None else str(bound).removesuffix(".0") for bound in column.bounds)
-        told.append(f"{low} to {high}")
+        texts.append(f"{low} to {high}")
     if column.step is not None:
-        told.append(f"steps of {column.step:g}")
+        texts.append(f"steps of {column.step:g}")
     if column.levels is not None:
-        told.append(f"{len(column.levels)} declared levels")
-    return ", ".join(told)
+        texts.append(f"{len(column.levels)} declared levels")
+    return ", ".join(texts)
 
 
 def guarantees(job: Job, grouped: bool, identical: bool, units: bool = False) -> tuple[str, ...]:
@@ -229,13 +229,13 @@ def guarantees(job: Job, grouped: bool, identical: bool, units: bool = False) ->
 
 def _wider(job: Job) -> list[str]:
     """What the steward allows beyond the defaults, so that nobody takes these gates for the default ones."""
-    told = []
+    texts = []
     for name, limit in (job.gates.of_every_run | job.gates.given).items():
         default, least = job.default_limits.get(name, GATES[name].default), kind_of(name).at_least
         if default is not None and (limit < default if least else limit > default):
-            told.append(f"{GATES[name].limited} {limit:g} (default {default:g})")
+            texts.append(f"{GATES[name].limited} {limit:g} (default {default:g})")
     wider = "Limits of these gates were set by the steward, wider than the default"
-    return [f"{wider}: {', '.join(told)}."] if told else []
+    return [f"{wider}: {', '.join(texts)}."] if texts else []
 
 
 def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[str] = ()) -> tuple[str, ...]:

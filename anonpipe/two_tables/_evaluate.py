@@ -405,8 +405,8 @@ def _scenarios(tables: Tables, found: SearchResults, measure: Measure) -> dict[s
         else:
             classes, sizes = added([counted(row_numbers(cells[:, places])) for _, cells in batches])
             own = looked_up(classes, sizes, row_numbers(known))
-        told = Reason.ONLY_A_RUN, measure.sampling_fraction, tables.original.rows
-        scenarios[scenario.name] = risk.AttackScenario(scenario.described, sizes, persons, own, *told)
+        rest = Reason.ONLY_A_RUN, measure.sampling_fraction, tables.original.rows
+        scenarios[scenario.name] = risk.AttackScenario(scenario.described, sizes, persons, own, *rest)
     return scenarios or Reason.NO_SCENARIO
 
 

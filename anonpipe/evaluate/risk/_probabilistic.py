@@ -165,9 +165,10 @@ def probabilistic_bound(
 
 
 def _of_release(data: AttackData) -> Measured:
+    smallest = there(data.smallest_group)
     found = probabilistic_bound(
         data.k,
-        there(data.smallest_group),
+        smallest,
         link=data.link,
         records=data.rows,
         exact_moments=data.exact_moments,

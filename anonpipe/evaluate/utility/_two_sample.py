@@ -97,7 +97,7 @@ class LogisticFit(NamedTuple):
 
     probabilities: FloatArray  # Shape (n_rows,)
     rank: int  # Independent columns of the design, the constant included
-    # Whether the likelihood has no maximum, as some records are told apart without error. Coefficients then grow for
+    # Whether the likelihood has no maximum, as some records are distinguished without error. Coefficients then grow for
     # ever; the probabilities have limits all the same, 0 and 1 for these records, and are given to about 1e-9.
     separated: bool
 
@@ -296,7 +296,7 @@ def propensity(
     total, wide = len(both), _numbers_of(terms, coded)
     if wide + 1 >= total:
         raise InputError(
-            f"the terms come to {wide} columns for {total} records of both tables, which would all be told apart; "
+            f"the terms come to {wide} columns for {total} records of both tables, which would all be distinguished; "
             "give a lower order or fewer terms"
         )
     if total * wide > _MOST_NUMBERS:
@@ -561,11 +561,11 @@ def _classifiers(tables: TypedTables, rng: np.random.Generator) -> list[Measurem
     if not defined:
         note = f"No ratio: too few records for a leaf of 20, or no column varies. {note}"
     interval = (tree.low, tree.high) if defined else (None, None)
-    told = f"The interval is that of the permutations. {note}"
+    remark = f"The interval is that of the permutations. {note}"
     note = f"{range_note} {note} {_CODING}"
     measurements += [
         _TREE.measured(tree.value, records, baseline=tree.expected, note=note, columns=columns),
-        _TREE_RATIO.measured(tree.ratio, records, interval=interval, baseline=1.0, note=told, columns=columns),
+        _TREE_RATIO.measured(tree.ratio, records, interval=interval, baseline=1.0, note=remark, columns=columns),
     ]
 
     if records < _LEAST_RECORDS:
@@ -597,7 +597,7 @@ def _fitted(both: Encoded) -> tuple[Propensity | None, str]:
             fit = propensity(both.old, both.new, terms, categories=both.categories)
         except InputError:  # it does not settle
             continue
-        apart = " Some records are told apart without error." if fit.separated else ""
+        apart = " Some records are distinguished without error." if fit.separated else ""
         return fit, f"{what}{apart} {_CODING}"
     return None, "Not defined: too few records for the columns, or the regression does not converge."
 

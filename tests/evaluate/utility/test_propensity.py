@@ -169,7 +169,7 @@ def test_what_is_refused(monkeypatch):
             propensity(table, table, **options)
     with pytest.raises(JobError, match="too many"):
         interaction_terms(range(400), 3)
-    with pytest.raises(InputError, match="told apart"):
+    with pytest.raises(InputError, match="all be distinguished"):
         propensity(table, table, order=4)
     monkeypatch.setattr(_two_sample, "_MOST_NUMBERS", 20)
     with pytest.raises(InputError, match="are the most"):
