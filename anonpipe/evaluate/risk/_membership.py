@@ -130,7 +130,8 @@ def _best_threshold(inside: FloatArray, outside: FloatArray) -> float:
 
 
 def _of_release(data: AttackData) -> Measured:
-    members, others = (found.nearest.distances[:, 0] for found in (data.released, there(data.held)))
+    held = there(data.held)
+    members, others = (found.nearest.distances[:, 0] for found in (data.released, held))
     return (*membership(members, others, of=data.rows), *trained_on(data))
 
 
