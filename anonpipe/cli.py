@@ -298,10 +298,7 @@ def _of_other_job(made: Report, job: Job) -> str:
         return f"it was made from {made.source}"
     if made.k != job.k:
         return f"its k is {made.k}"
-    of_any_size = {
-        job.digest(),
-        *(job.of_rows(rows).digest() for rows in HELD_OUT),
-    }  # how many rows it had is not known
+    of_any_size = {job.digest(), *(job.of_rows(rows).digest() for rows in HELD_OUT)}  # its number of rows is not known
     if made.job is not None and made.job not in of_any_size:
         return "its columns, strata, methods or hold-out are others"
     return ""

@@ -224,4 +224,4 @@ def test_a_limit_is_a_number(limit):
 
 def test_a_limit_that_nothing_can_be_beyond_is_none(tmp_path):
     verdict, _ = pipeline.assess_only(silent(tmp_path, gates={"reidentification_rate": 1}))
-    assert verdict.word.startswith("passed, with no limit on reidentification_rate, membership inference")
+    assert verdict.word.startswith("passed, with no limit on reidentification_rate; membership inference")

@@ -23,7 +23,8 @@ class _Gates(Options):
     Those on risk need `measure.risk`. `default` is the limit of a risk of which a
     job says nothing, and is held where the risk can be measured (`Job.limits`);
     null is no limit: it is measured then, and judged by nobody. The upper end
-    of a 95 % interval is held against the limit.
+    of a 95 % interval is held against the limit; a default one allows for the
+    wide interval of few records.
     """
 
     @model_validator(mode="before")

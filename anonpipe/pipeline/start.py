@@ -122,8 +122,12 @@ def open_run(
 
 def left_by_crash(job: Job) -> bool:
     """Whether a crashed run of the job can be resumed, as far as its folder tells."""
-    roots = roots_of(staging_root(job.run.staging), run_id(job))
-    return any((root / "run.json").exists() for root in roots if not is_gone(root))
+    return bool(_begun(roots_of(staging_root(job.run.staging), run_id(job))))
+
+
+def _begun(roots: list[Path]) -> list[Path]:
+    """The folders of runs that got so far that they can be resumed."""
+    return [root for root in roots if not is_gone(root) and (root / "run.json").exists()]
 
 
 def refuse_other_table(job: Job) -> None:
@@ -166,7 +170,7 @@ def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[st
 
 def _left_by_crash(roots: list[Path], identity: dict[str, Any]) -> tuple[Path | None, str | None]:
     """The folder of a crashed run to resume; else None and, where there was one, the reason."""
-    begun = [root for root in roots if not is_gone(root) and (root / "run.json").exists()]
+    begun = _begun(roots)
     if not begun:
         return None, None
     root, staging = begun[-1], Staging(begun[-1])

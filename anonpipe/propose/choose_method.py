@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from anonpipe.columns import Role
+from anonpipe.encoding.identifiers import Repeats, UnitColumn
 from anonpipe.evaluate.risk import (
     EffectiveDimension,
     effective_dimension,
@@ -83,16 +83,16 @@ def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int 
     """
     masked, several = [look for look in looks if guesses[look.name].role.synthesized], of_several(looks, guesses)
     width = _feature_columns(looks, guesses)
-    strata, units = _strata(looks, guesses, rows), _units(several, k)
-    least = max(FEW_RECORDS, width + 2, units.sure)
+    strata, unit = _strata(looks, guesses, rows), _unit(several, k)
+    least = max(FEW_RECORDS, width + 2, unit.sure)
     merge = strata.min() < least and _can_join(strata, max(MERGED, least))
     if strata.min() < least and not merge:
         few = f"the table, or a stratum of it, has fewer than the {least} records that masks need for it"
         return Road(None, few, _can_join(strata, k))
     kept = _kept(masked, guesses)
     smallest = int(strata[strata >= least].min()) if (strata >= least).any() else rows
-    crowded = kept.columns > 0 and membership_from_moments(max(2, int(smallest / units.mean_rows)), kept) > TOLD
-    enough = math.ceil(rows_for_membership(kept, TOLD) * units.mean_rows) if crowded else 0
+    crowded = kept.columns > 0 and membership_from_moments(max(2, unit.independent(smallest)), kept) > TOLD
+    enough = math.ceil(rows_for_membership(kept, TOLD) * unit.mean_rows) if crowded else 0
     if all(guesses[look.name].kind.coded for look in masked):
         if several is not None:
             return Road(None, f"{quoted(several.name)} names units of several rows, and no masked column is a number")
@@ -129,7 +129,7 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
     status = next((look for look in looks if guesses[look.name].role is Role.SURVIVAL_STATUS), None)
     strata = _strata(looks, guesses, rows)
     # Of a mask all that have fewer records than it needs, in groups those of fewer than k
-    sure = _units(of_several(looks, guesses), k).sure
+    sure = _unit(of_several(looks, guesses), k).sure
     of_mask = max(MERGED, _feature_columns(looks, guesses) + 2, sure)
     least = of_mask if strata.min() < FEW_RECORDS and _can_join(strata, of_mask) else k
     if _can_join(strata, least):
@@ -176,19 +176,13 @@ def of_several(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> Look | No
     return None
 
 
-class _Units(NamedTuple):
-    """How many rows units have; see `anonpipe.encoding.identifiers.UnitColumn`."""
-
-    sure: int
-    mean_rows: float
-
-
-def _units(several: Look | None, k: int) -> _Units:
-    """Of the rows of the sample; of a table with one row a person, k and 1."""
+def _unit(several: Look | None, k: int) -> UnitColumn:
+    """How often the unit repeats in the sample; without one each row is a unit."""
     if several is None:
-        return _Units(k, 1.0)
+        return UnitColumn("", 0, 0, 1, sure=k, mean_rows=1.0)
     counts = np.sort(np.bincount(several.codes[several.codes >= 0]))[::-1]
-    return _Units(1 + int(counts[: k - 1].sum()), float(np.square(counts).sum() / max(1, counts.sum())))
+    rows, largest, squares = int(counts.sum()), tuple(counts[: k - 1].tolist()), int(np.square(counts).sum())
+    return UnitColumn.of(Repeats(several.name, rows, 0, len(counts), int(counts[0]), largest, squares))
 
 
 def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> Floats:

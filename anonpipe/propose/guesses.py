@@ -401,11 +401,11 @@ def _alone(look: Look) -> Guess:
             return Guess(kind, Role.UNIT, reason)
         # `_by_repeats` makes it the unit where rows of a value agree in other columns
         return Guess(kind, Role.DROPPED, _NAMESAKES.format(once=once, values=look.distinct))
-    return Guess(Kind.INTEGER, Role.DROPPED, form.reason) if form is not None else _of_nobody(look, kind)
+    return Guess(Kind.INTEGER, Role.DROPPED, form.reason) if form is not None else _without_persons(look, kind)
 
 
-def _of_nobody(look: Look, kind: Kind) -> Guess:
-    """The same of a column that names no persons."""
+def _without_persons(look: Look, kind: Kind) -> Guess:
+    """Kind and role of a column that names no persons."""
     if look.odd:
         return Guess(kind, Role.DROPPED if _too_many(look) else Role.MASKED, look.odd)
     if kind is Kind.INTEGER and any(word.startswith(POSTAL_NAMES) for word in words_of(look.name)):

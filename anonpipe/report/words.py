@@ -90,6 +90,7 @@ def coefficient(name: str) -> str:
     return re.sub(r"\[((?:T\.)?-?\d+)\.0\]", r"[\1]", name)
 
 
+_EXPECTED = " Expected from the means and covariances that are kept; no attack was tried."
 _HALVES = "is {} times as far from the original as its random halves are from each other."
 # Figures at the head of a report: check, title, the sentence of a figure, and whether it is a share
 _DIALS: tuple[tuple[str, str, str, bool], ...] = (
@@ -130,7 +131,7 @@ def _dial(check: Check | None, title: str, sentence: str, is_share: bool) -> Dia
         limit=check.limit,
         outcome=check.outcome.value,
         shown=shown,
-        sentence=sentence.format(shown),
+        sentence=sentence.format(shown) + _EXPECTED * (check.about.get("end") == "expected"),
     )
 
 
@@ -285,8 +286,9 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[
 def headline(verdict: Verdict, rows: int, checks: Sequence[CheckLine]) -> str:
     """The verdict in a sentence, and which risks have no limit or were not measured."""
     if verdict.passed:
-        but = reservations(verdict.unlimited, verdict.unmeasured)
-        return f"Released: {counted(rows, 'row')}. Nothing that was checked failed{but}."
+        free = reservations(verdict.unlimited, ())
+        missing = f" Not measured: {', '.join(verdict.unmeasured)}." if verdict.unmeasured else ""
+        return f"Released: {counted(rows, 'row')}. Nothing that was checked failed{free}.{missing}"
     failed = sum(check.outcome == "failed" for check in checks)
     what = f"{failed} of {counted(len(checks), 'check')} failed" if failed else "a mandatory check is missing"
     return f"Nothing was released: {what}."

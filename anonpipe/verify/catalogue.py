@@ -69,6 +69,7 @@ class Gate:
     example: float = 0.05  # A limit to be named as an example
     # Whether the figure is a line of the verdict where it has no limit; it is in the report in any case
     told: bool = True
+    few_records: bool = False  # Whether its figure often rests on few records, for which its default limit allows
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,7 @@ _ENDS = {
     "upper": ", upper end of the 95 % interval",
     "estimate": ", estimate, as its 95 % interval is wide",
     "lower": ", lower end of the 95 % interval, which is wide",
+    "expected": ", expected from means and covariances, not attacked",
 }
 
 
@@ -343,7 +345,7 @@ _GATED = (
             "the share of the most extreme records (the largest and smallest 1 and 5 % of a masked number or date, "
             "and the 1 and 5 % furthest out in all of them) whose closest released record is their own; of their "
             "own group of n each counts 1/n. Of these figures the largest, which few records make uncertain", least=0,
-            most=1, figures=("tails.[ct]o*",), unmeasured="unmeasured.tails", example=0.2),
+            most=1, figures=("tails.[ct]o*",), unmeasured="unmeasured.tails", example=0.2, few_records=True),
         "re-identification rate of extreme records",
         lambda on: ("a larger k hides extremes among more records" + "; mask.method local_synthesis links hardly "
         "any" * ("local_synthesis" not in on))),
@@ -395,20 +397,21 @@ _GATED = (
             "expected by the means and covariances that are kept: the worst", least=0.5, most=1,
             figures=("membership.auc", "membership.expected"),
             beside=("membership.trained_auc", "membership.expected"), unmeasured="unmeasured.membership",
-            needs=("hold_out",), example=0.6),
+            needs=("hold_out",), example=0.6, few_records=True),
         "membership inference (AUC)", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
         Gate("attribute_inference", 0.1, "attribute inference beyond the hold-out",
             "what the release adds to guessing one column from the others, of the column with most; of the surest "
             "1, 5 or 10 % of the guesses where these certainly give away something, and more", least=0, most=1,
-            figures=("attribute_inference",), unmeasured="unmeasured.attribute_inference", needs=("hold_out",)),
+            figures=("attribute_inference",), unmeasured="unmeasured.attribute_inference", needs=("hold_out",),
+            few_records=True),
         "attribute inference, worst variable", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
         Gate("singling_out", 0.1, "singling out beyond the hold-out",
             "the first criterion of the European guidance (WP 216): how much more often what singles out one "
             "released record singles out one person of the original than it would one who was held out, by one "
             "column or by several: the worse of both", least=0, most=1, figures=("singling_out.*",),
-            unmeasured="unmeasured.singling_out", needs=("hold_out",), example=0.1),
+            unmeasured="unmeasured.singling_out", needs=("hold_out",), example=0.1, few_records=True),
         "singling out, excess over hold-out",
         lambda on: _or_mask(on, "a larger k, or coarser steps (fewer rare values)"), audience=Audience.STEWARD,
         unit="of attacks"),
@@ -416,7 +419,8 @@ _GATED = (
         Gate("linkability", 0.1, "linkability beyond the hold-out",
             "the second criterion of the European guidance: of two tables, each with half of the columns, how many "
             "more records of the original than of the hold-out are joined by way of the release", least=0, most=1,
-            figures=("linkability",), unmeasured="unmeasured.linkability", needs=("hold_out",), example=0.1),
+            figures=("linkability",), unmeasured="unmeasured.linkability", needs=("hold_out",), example=0.1,
+            few_records=True),
         "linkability, excess over hold-out", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
         Gate("stratum_inference", 0.85, "inference of the stratum",

@@ -104,13 +104,15 @@ def reservations(unlimited: Sequence[str], unmeasured: Sequence[str]) -> str:
     Examples
     --------
     >>> reservations(["reidentification_rate"], ["singling out", "linkability"])
-    ', with no limit on reidentification_rate, singling out and linkability not measured'
+    ', with no limit on reidentification_rate; singling out and linkability not measured'
     """
     free = f", with no limit on {_listed(unlimited)}" if unlimited else ""
-    return f"{free}, {_listed(unmeasured)} not measured" if unmeasured else free
+    missing = f"{';' if unlimited else ','} {_listed(unmeasured)} not measured" if unmeasured else ""
+    return free + missing
 
 
 def _listed(names: Sequence[str]) -> str:
+    """Names as in a sentence."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 

@@ -299,6 +299,7 @@ def _row(name: str, check: Check | None) -> tuple[str, str, str, str]:
         label = f"{label.partition(',')[0]} ({check.columns[0]})"
     estimate = check.measured if check.point is None else check.point
     upper = "" if check.point is None else "wide" if check.upper is None else _figure_text(check.upper, name)
+    upper = "expected" if check.about.get("end") == "expected" else upper
     mark = " failed" if check.outcome is Outcome.FAILED else ""
     return _cut(label), f"{_figure_text(estimate, name)} {unit}".strip(), upper, _figure_text(check.limit, name) + mark
 
@@ -365,10 +366,10 @@ def _columns(check: Check) -> str:
 
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
-    but = [] if verdict.word in set(Outcome) else [f"verdict  {verdict.word}"]
+    reserved = verdict.passed and (verdict.unlimited or verdict.unmeasured)
     head = [
         headline(verdict, rows, facts.held_out),
-        *(part for text in but for part in textwrap.wrap(text, WIDTH, subsequent_indent=" " * 9)),
+        *(textwrap.wrap(f"verdict  {verdict.word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),
         f"method   {_end_cut(method_line(verdict, facts))}",
         f"checks   {counts(verdict)}",
     ]

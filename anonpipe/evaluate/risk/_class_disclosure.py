@@ -12,7 +12,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, there
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, require
 from anonpipe.methods.grouping import ClassDisclosure
 from anonpipe.types import FloatArray
 
@@ -150,7 +150,7 @@ def random_groups(sizes: npt.NDArray[np.int64], shares: FloatArray) -> RandomGro
 
 def _of_columns(data: AttackData) -> Measured:
     found: list[Measurement] = []
-    for name, column in there(data.classes).items():
+    for name, column in require(data.classes).items():
         shares = None if column.sizes is None else column.shares
         found.extend(class_risk(column.disclosed, column=name, shares=shares, sizes=column.sizes))
     return found

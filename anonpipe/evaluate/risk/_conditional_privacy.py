@@ -14,7 +14,7 @@ from scipy.special import digamma, stdtrit
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, there
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, require
 from anonpipe.kernels.points import LARGEST
 from anonpipe.types import FloatArray
 
@@ -354,7 +354,7 @@ PAIRED_ROWS = 20_000  # Records that it is estimated from
 
 
 def _of_pairs(data: AttackData) -> Measured:
-    pairs = there(data.pairs)
+    pairs = require(data.pairs)
     step = -(-len(pairs.original) // PAIRED_ROWS)
     before, after = pairs.original[::step], pairs.released[::step]
     found = conditional_privacy(before, after, pairs.names, categories=pairs.categories, records=data.rows)

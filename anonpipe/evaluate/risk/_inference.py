@@ -35,7 +35,7 @@ from anonpipe.evaluate.risk._measure import (
     StratumGuesses,
     column_names,
     records_of,
-    there,
+    require,
 )
 from anonpipe.types import BoolArray, FloatArray
 
@@ -374,7 +374,7 @@ def risk_of_column(name: str, members: BoolArray, controls: BoolArray, constant:
 
 
 def _of_release(data: AttackData) -> Measured:
-    guessed = there(data.guessed)
+    guessed = require(data.guessed)
     found = attribute_inference(
         guessed.released,
         guessed.members,
@@ -484,7 +484,7 @@ def least_shown(other: float, members: int, controls: int) -> float:
 
 
 def _of_strata(data: AttackData) -> Measured | Reason:
-    risk, success = stratum_inference(there(data.strata), data.rows)
+    risk, success = stratum_inference(require(data.strata), data.rows)
     return Reason.ALL_GUESSED if math.isnan(risk.value) else (risk, success)
 
 

@@ -15,7 +15,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Curve, Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import beyond, grouped_share
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, there
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, column_names, records_of, require
 from anonpipe.evaluate.utility._tables import checked_tables
 from anonpipe.kernels.points import sort_groups
 from anonpipe.types import FloatArray, IntArray
@@ -179,7 +179,7 @@ def known_attribute(
 def _of_groups(data: AttackData) -> Measured | Reason:
     if data.grouped and len(data.features) < 2:
         return Reason.ONE_COLUMN
-    groups = there(data.groups)
+    groups = require(data.groups)
     if len(np.unique(groups.labels)) < 2:
         return Reason.ONE_GROUP_SAMPLED
     given = groups.original, groups.released, groups.labels
@@ -235,7 +235,7 @@ def collusion(
 
 
 def _by_collusion(data: AttackData) -> Measured:
-    groups = there(data.groups)
+    groups = require(data.groups)
     pooled = collusion(groups.original, groups.released, groups.labels, names=data.features, of=data.rows)
     return [pooled.measurement(), pooled.gained(_GAINED_TOGETHER)]
 

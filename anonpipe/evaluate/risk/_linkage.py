@@ -22,7 +22,7 @@ from anonpipe.evaluate.risk._measure import (
     NearestMatches,
     RiskMeasure,
     records_of,
-    there,
+    require,
 )
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -399,7 +399,7 @@ def assignment(cells: npt.ArrayLike, *, of: int) -> Measurement:
 
 
 def _by_assignment(data: AttackData) -> Measured:
-    return [assignment(there(data.assigned), of=data.rows)]
+    return [assignment(require(data.assigned), of=data.rows)]
 
 
 ASSIGNMENT = RiskMeasure("assignment", "record linkage by assignment", (_ASSIGNED.key,), _by_assignment)
@@ -452,7 +452,7 @@ def linkability(members: BoolArray, controls: BoolArray, *, of: int) -> Measurem
 
 
 def _by_halves(data: AttackData) -> Measured:
-    return [linkability(*there(data.halves), of=data.rows)]
+    return [linkability(*require(data.halves), of=data.rows)]
 
 
 LINKABILITY = RiskMeasure("linkability", "linkability", (_LINKABILITY.key,), _by_halves, counts_units=True)

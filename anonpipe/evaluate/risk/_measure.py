@@ -53,7 +53,7 @@ class MissingError(Exception):
         self.reason = reason
 
 
-def there(part: Given | Reason) -> Given:
+def require(part: Given | Reason) -> Given:
     """A part of what attacks are given; where it is not there, the measure has no figures for this reason."""
     if isinstance(part, Reason):
         raise MissingError(part)

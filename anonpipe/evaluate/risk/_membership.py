@@ -17,7 +17,7 @@ from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._interval import difference, wilson
-from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measured, RiskMeasure, records_of, there
+from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measured, RiskMeasure, records_of, require
 from anonpipe.evaluate.utility import Auc, auc
 from anonpipe.types import FloatArray
 
@@ -130,7 +130,7 @@ def _best_threshold(inside: FloatArray, outside: FloatArray) -> float:
 
 
 def _of_release(data: AttackData) -> Measured:
-    held = there(data.held)
+    held = require(data.held)
     members, others = (found.nearest.distances[:, 0] for found in (data.released, held))
     return (*membership(members, others, of=data.rows), *trained_on(data))
 
@@ -312,7 +312,7 @@ def rows_for_membership(width: EffectiveDimension, most: float) -> int:
 
 
 def _from_moments(data: AttackData) -> Measured | Reason:
-    rows, width = there(data.moments)
+    rows, width = require(data.moments)
     if width.columns < 1:
         return Reason.ONE_COLUMN
     note = (

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.risk._measure import AttackData, Link, Measured, RiskMeasure, there
+from anonpipe.evaluate.risk._measure import AttackData, Link, Measured, RiskMeasure, require
 from anonpipe.methods.record import Masker, Synthesizer
 
 Answer = Literal["holds", "does not hold", "cannot be said"]
@@ -165,7 +165,7 @@ def probabilistic_bound(
 
 
 def _of_release(data: AttackData) -> Measured:
-    smallest = there(data.smallest_group)
+    smallest = require(data.smallest_group)
     found = probabilistic_bound(
         data.k,
         smallest,

@@ -22,7 +22,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._interval import wilson
-from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, there
+from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, require
 from anonpipe.evaluate.risk._singling_out import Predicates
 from anonpipe.types import FloatArray, IntArray
 
@@ -278,7 +278,7 @@ def key_matches(
 
 def _of_release(data: AttackData) -> Measured:
     found: list[Measurement] = []
-    for name, one in there(data.scenarios).items():
+    for name, one in require(data.scenarios).items():
         risk = scenario_risk(
             name,
             one.knows,

@@ -15,7 +15,7 @@ import numpy as np
 from anonpipe.audience import Audience
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.risk._interval import Share, beyond_control, exact, weighted_share
-from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure, there
+from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure, require
 from anonpipe.types import FloatArray, IntArray
 
 SEVERAL = 4  # Columns of a predicate on several
@@ -249,7 +249,7 @@ def _clustered(counts: IntArray, trials: int) -> Share:
 
 
 def _of_release(data: AttackData) -> Measured:
-    return [singling_out(met).measurement(name, met) for name, met in there(data.singled).items()]
+    return [singling_out(met).measurement(name, met) for name, met in require(data.singled).items()]
 
 
 MEASURE = RiskMeasure(

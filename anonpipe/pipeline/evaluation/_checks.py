@@ -13,12 +13,15 @@ from anonpipe.verify.catalogue import MEASURED, UNMEASURED, kind_of
 from anonpipe.verify.check import Check, held
 from anonpipe.verify.verdict import AnalysisOutcome, Assessment
 
-# Which end of an interval a default limit is held against, by its half width as a share of the way from what guessing
-# gives to the limit. A release that tells nothing is then refused less than once in a thousand times: up to `NARROW`
-# the upper end is below the limit then, up to `FAIR` the estimate; of wider ones only the lower end shows a risk.
+# Half widths of an interval, as shares of the distance from guessing to the default limit. Up to `NARROW` the upper end
+# is held against the limit, up to `FAIR` the estimate, beyond that the lower end. So a release that discloses nothing
+# is refused less than once in a thousand runs.
 NARROW, FAIR = 0.4, 0.65
 
-UPPER_ENDS = "figures of risk in the verdict are upper ends of 95 % intervals; beside a column stands what was measured"
+UPPER_ENDS = (
+    "figures of risk in the verdict are upper ends of 95 % intervals, of wide ones the estimate or the lower end; "
+    "beside a column stands what was measured"
+)
 
 
 def checks(
@@ -148,9 +151,9 @@ def _judged(name: str, measured: Measurement, at_default: bool = False) -> tuple
     if kind_of(name).at_least:
         return (measured.value, "") if measured.low is None else (measured.low, "lower")
     if measured.low is None or measured.high is None:
-        return measured.value, ""
+        return measured.value, "expected" if measured.name.endswith(".expected") else ""
     gate, half = MEASURED[name], max(measured.high - measured.value, measured.value - measured.low)
-    if at_default and gate.default is not None and ("hold_out" in gate.needs or name == "tail_linkage"):
+    if at_default and gate.few_records and gate.default is not None:
         way = gate.default - (gate.least or 0.0)
         if half > FAIR * way:
             return measured.low, "lower"
@@ -170,7 +173,7 @@ def _of_gate(name: str, limit: float | None, assessment: Assessment, at_default:
     value, end = _judged(name, found, at_default)
     given: dict[str, Any] = {"records": found.records, "of": found.of, "about": {"end": end}}
     given |= {"columns": found.worst, "compared": found.columns}
-    if end and "risk" in MEASURED[name].needs:
+    if found.high is not None and "risk" in MEASURED[name].needs:
         given["point"] = found.value
     return [held(key, value, limit, **given)]
 
