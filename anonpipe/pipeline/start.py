@@ -256,7 +256,7 @@ def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[
             run.workers, run.memory_per_worker, scratch, run.retries, preload=["anonpipe.pipeline.tasks.preload"]
         )
     else:
-        opened = engine.in_process(engine.default_workers(), alone=_ALONE)
+        opened = engine.in_process(engine.default_workers(), run.retries, _ALONE)
     with opened as executor:
         yield executor
 
