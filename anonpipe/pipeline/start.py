@@ -250,7 +250,7 @@ def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[
         opened = engine.in_process()
     elif run.scheduler:
         opened = engine.remote_cluster(run.scheduler, run.retries)
-    elif run.workers or run.memory_per_worker or _cells(job, staging) > SMALL:
+    elif needs_workers(job, Work(staging).source.rows):
         scratch = staging.root / "dask"
         opened = engine.local_cluster(
             run.workers, run.memory_per_worker, scratch, run.retries, preload=["anonpipe.pipeline.tasks.preload"]
@@ -261,5 +261,6 @@ def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[
         yield executor
 
 
-def _cells(job: Job, staging: Staging) -> int:
-    return Work(staging).source.rows * len(job.columns)
+def needs_workers(job: Job, rows: int) -> bool:
+    """Whether a local run of so many input rows starts workers, because the job names some or because it is large."""
+    return bool(job.run.workers or job.run.memory_per_worker) or rows * len(job.columns) > SMALL
