@@ -236,7 +236,7 @@ SMALL = 1_500_000
 """Cells of input up to which starting workers costs more than they save: 100,000 rows of 15 columns."""
 
 _ALONE = ("measure",)
-"""Stages whose tasks record the warnings of libraries, which is not safe beside other threads."""
+"""Stages whose tasks record the warnings of libraries, which is not thread-safe."""
 
 
 @contextlib.contextmanager
