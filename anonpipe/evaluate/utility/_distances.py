@@ -215,13 +215,6 @@ def subgroup_changes(original: Side, released: Side, least: int) -> list[tuple[F
     First in standard deviations of the whole column, then in standard errors of the category's mean. NaN where the
     original has none (a constant column or category), infinite where the release has no such value. For two independent
     samples of equal size the second is √2 · √(2/π) = 1.13 on average.
-
-    Examples
-    --------
-    >>> codes, old, new = np.array([0.0, 0, 1, 1, 1]), np.array([1.0, 3, 7, 8, 9]), np.array([2.0, 4, 7, 8, 9])
-    >>> [(_, errors)] = subgroup_changes((codes, old[:, None]), (codes, new[:, None]), least=2)
-    >>> errors.tolist()
-    [1.0, 0.0]
     """
     import pandas as pd
 
@@ -250,12 +243,6 @@ def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int
     original. NaN for tails of fewer than `least` original records, as every figure of them tells of a few persons;
     infinite for an excess where the release has no record there. Ties at a quantile lie inside, so that a tail may hold
     less than `share`; the release is compared with what it does hold.
-
-    Examples
-    --------
-    >>> old = np.arange(100.0)
-    >>> tail_changes(old, np.clip(old, 10, 90), least=5)[:, 0].tolist()  # nothing is left beyond
-    [0.05, 0.05]
     """
     if not 0 < share < 0.5 or least < 1:
         raise JobError(f"share={share} and least={least} were given; give a share between 0 and 0.5, and 1 or more")

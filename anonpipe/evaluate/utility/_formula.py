@@ -465,11 +465,6 @@ class Analysis:
     A condition is not met where a column that it names is null. Formula and conditions hold columns, numbers, texts,
     operators and a few functions, and nothing else: they are checked before any is evaluated, so that they may come
     from anybody.
-
-    Examples
-    --------
-    >>> Analysis("survival", "cox", "months ~ age + stage", event="status == 'Dead'").subset is None
-    True
     """
 
     name: str  # What the analysis is called in results and errors

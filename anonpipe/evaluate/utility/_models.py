@@ -168,17 +168,6 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
     Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3,
     metrics. Karr, Kohnen, Oganian, Reiter and Sanil (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640
     (overlap).
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> rng = np.random.default_rng(1)
-    >>> frame = pd.DataFrame({"age": rng.normal(60, 9, 500), "sex": rng.choice(["f", "m"], 500)})
-    >>> frame["months"] = 90 - frame["age"] + rng.normal(size=500)
-    >>> (model,) = fit_models(frame, [Analysis("survival", "linear", "months ~ age + sex")])
-    >>> shares = model.compare(frame.assign(age=120 - frame["age"])).shares
-    >>> shares.significant, shares.changed_direction
-    (1, 1.0)
     """
     models = tuple(analyses)
     names = [analysis.name for analysis in models]

@@ -159,15 +159,7 @@ _MOST_TERMS = 1_000_000
 
 
 def interaction_terms(columns: Sequence[int], order: int, *, powers: Sequence[int] = ()) -> tuple[tuple[int, ...], ...]:
-    """Every choice of up to `order` of some columns; those of `powers` may be in a term more than once.
-
-    Examples
-    --------
-    >>> interaction_terms([0, 1, 4], 2)
-    ((0,), (1,), (4,), (0, 1), (0, 4), (1, 4))
-    >>> interaction_terms([0, 1], 2, powers=[0])
-    ((0,), (1,), (0, 0), (0, 1))
-    """
+    """Every choice of up to `order` of some columns; those of `powers` may be in a term more than once."""
     if order < 1:
         raise JobError(f"terms of up to {order} columns were asked for; give 1 or more")
     if order > _MOST_ORDER or sum(comb(len(columns) + size - 1, size) for size in range(1, order + 1)) > _MOST_TERMS:

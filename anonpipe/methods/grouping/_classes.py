@@ -223,12 +223,6 @@ def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArr
     ----------
     Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, eq. 7 and 13, section 7; for l-diversity and t-closeness see
     `constrain_classes`.
-
-    Examples
-    --------
-    >>> found = class_disclosure(np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 1]))
-    >>> found.homogeneous_share, found.smallest_distinct, round(found.chi_square, 3)
-    (0.5, 1, 1.5)
     """
     labels = np.asarray(labels)
     if labels.ndim != 1 or not len(labels) or not np.issubdtype(labels.dtype, np.integer):

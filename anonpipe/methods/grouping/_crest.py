@@ -10,7 +10,7 @@ from pydantic import Field
 
 from anonpipe.kernels.points import gather_columns, squared_distance, squared_distances
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
-from anonpipe.methods.grouping._options import ClassGroupingOptions
+from anonpipe.methods.grouping._options import ClassGroupingOptions, plain_options
 from anonpipe.methods.grouping._spanning_tree import cut_by_ratio, drop_outside, shortest_tree, smallest
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -349,12 +349,6 @@ def _comes_before(degree: int, distance: float, v: int, other_degree: int, other
     return distance < other_distance or (distance == other_distance and v < other)
 
 
-class CrestPartialOptions(ClassGroupingOptions):
-    """A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1)."""
-
-    method: Literal["crest_partial"]
-
-
 def crest_partial(
     features: FloatArray, k: int, *, rng: np.random.Generator, classes: IntArray, class_shares: FloatArray
 ) -> IntArray:
@@ -389,7 +383,11 @@ def crest_partial(
 
 _CREST_PARTIAL = Grouping(
     function=crest_partial,
-    options=CrestPartialOptions,
+    options=plain_options(
+        "crest_partial",
+        "A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1).",
+        ClassGroupingOptions,
+    ),
     published="Partial CREST: minimum spanning tree cut by divergence and length",
     reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, sections 4 and 6",
     cost="time O(n²·w), memory O(n·(w + classes))",

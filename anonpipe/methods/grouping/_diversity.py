@@ -256,11 +256,6 @@ def unreachable(
     """Why no grouping of these records can keep the limits: as one group they break one. None where they keep all.
 
     Shapes: counts (n_classes,); class_shares (n_classes,).
-
-    Examples
-    --------
-    >>> unreachable(np.array([3, 0]), np.array([0.5, 0.5]), l_diversity=2)
-    'l_diversity is 2 for records of 1 classes; give at most 1'
     """
     limits = _limits(l_diversity, diversity, t_closeness, distance, class_shares)
     return _broken(np.asarray(counts, dtype=np.float64), limits)

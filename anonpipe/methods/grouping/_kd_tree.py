@@ -10,7 +10,7 @@ from pydantic import Field
 
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.grouping._classes import checked_alpha, jensen_shannon
-from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import UNBLOCKED, ClassGroupingOptions, plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -108,13 +108,6 @@ def _halves_divergence(
     return float((half * jensen_shannon(lower, half, shares) + rest * jensen_shannon(upper, rest, shares)) / n)
 
 
-class KdTreeOptions(GroupingOptions):
-    """Recursive splits at the median of the widest column."""
-
-    method: Literal["kd_tree"]
-    block_rows: int | None = Field(default=None, ge=10)
-
-
 def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by halving them at medians until a group has fewer than 2k.
 
@@ -129,7 +122,7 @@ def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
 
 _KD_TREE = Grouping(
     function=kd_tree,
-    options=KdTreeOptions,
+    options=plain_options("kd_tree", "Recursive splits at the median of the widest column.", **UNBLOCKED),
     published="kd-tree partitioning",
     reference="Li and Sarkar 2006, doi:10.1109/TKDE.2006.136",
     cost="time O(n·w·log n), memory O(n·w)",

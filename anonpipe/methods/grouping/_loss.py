@@ -46,12 +46,6 @@ def information_loss(features: FloatArray, labels: IntArray) -> float:
     References
     ----------
     Domingo-Ferrer and Mateo-Sanz 2002, IEEE TKDE 14(1), doi:10.1109/69.979982, section 2.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> round(information_loss(features, np.array([0, 0, 1, 1])), 3)
-    3.846
     """
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ValueError(
@@ -113,12 +107,6 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
     -----
     Neighbours are exact. Memory is linear in the rows; time grows by less than their square, with few columns much
     less.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> round(information_loss_bound(features, 2), 3)
-    3.846
     """
     features = checked_features(features)
     if not 1 <= k <= len(features):

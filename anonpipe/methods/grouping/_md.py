@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numba as nb
 import numpy as np
 
@@ -19,7 +17,7 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink, with_rest
-from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -109,12 +107,6 @@ def _join_together(features: FloatArray, labels: IntArray) -> None:
     labels[remaining] = nearest
 
 
-class MdOptions(GroupingOptions):
-    """Maximum distance (MD)."""
-
-    method: Literal["md"]
-
-
 def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by maximum distance.
 
@@ -143,19 +135,13 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _MD = Grouping(
     function=md,
-    options=MdOptions,
+    options=plain_options("md", "Maximum distance (MD)."),
     published="Maximum distance (MD)",
     reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
     cost="time O(n²·w) usually, memory O(n·w)",
     sizes="k; up to 2k-1 for the last group, or for one that the last records join",
     largest=under_2k,
 )
-
-
-class DiameterFixedOptions(GroupingOptions):
-    """Diameter-based fixed-size microaggregation."""
-
-    method: Literal["diameter_fixed"]
 
 
 def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -169,19 +155,13 @@ def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) ->
 
 _DIAMETER_FIXED = Grouping(
     function=diameter_fixed,
-    options=DiameterFixedOptions,
+    options=plain_options("diameter_fixed", "Diameter-based fixed-size microaggregation."),
     published="Diameter-based fixed-size microaggregation (D)",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w) usually, memory O(n·w)",
     sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
     largest=under_2k,
 )
-
-
-class PairwiseSystematicOptions(GroupingOptions):
-    """Pairwise systematic microaggregation (P-S)."""
-
-    method: Literal["pairwise_systematic"]
 
 
 def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -212,7 +192,7 @@ def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generato
 
 _PAIRWISE_SYSTEMATIC = Grouping(
     function=pairwise_systematic,
-    options=PairwiseSystematicOptions,
+    options=plain_options("pairwise_systematic", "Pairwise systematic microaggregation (P-S)."),
     published="Pairwise systematic microaggregation (P-S)",
     reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
     cost="time O(n²·w) at worst, memory O(n·w)",

@@ -20,7 +20,7 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
-from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -203,12 +203,6 @@ _MDAV = Grouping(
 )
 
 
-class MdavGenericOptions(GroupingOptions):
-    """MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."""
-
-    method: Literal["mdav_generic"]
-
-
 def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-generic.
 
@@ -228,19 +222,15 @@ def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
 _MDAV_GENERIC = Grouping(
     function=mdav_generic,
-    options=MdavGenericOptions,
+    options=plain_options(
+        "mdav_generic", "MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."
+    ),
     published="MDAV-generic",
     reference="Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
     sizes="k, and k to 2k-1 for the last group",
     largest=under_2k,
 )
-
-
-class Mdav1Options(GroupingOptions):
-    """MDAV-1: MDAV whose last group has k records too."""
-
-    method: Literal["mdav_1"]
 
 
 def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -264,7 +254,7 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 _MDAV_1 = Grouping(
     function=mdav_1,
-    options=Mdav1Options,
+    options=plain_options("mdav_1", "MDAV-1: MDAV whose last group has k records too."),
     published="MDAV-1",
     reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-1",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
@@ -380,12 +370,6 @@ def _second_distance(features: FloatArray, tree: Remaining, row: int) -> float:
     return float(distances[1])
 
 
-class CbfsOptions(GroupingOptions):
-    """Centroid-based fixed-size microaggregation (CBFS)."""
-
-    method: Literal["cbfs"]
-
-
 def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records one group at a time, from the outside in.
 
@@ -401,7 +385,7 @@ def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _CBFS = Grouping(
     function=cbfs,
-    options=CbfsOptions,
+    options=plain_options("cbfs", "Centroid-based fixed-size microaggregation (CBFS)."),
     published="Centroid-based fixed-size microaggregation (CBFS)",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w/k) at worst, memory O(n·w)",

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
 
 from anonpipe.kernels.points import gather_columns, sort_groups, squared_distances
 from anonpipe.methods.grouping._mdav import outermost_group
-from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
-
-
-class MuApproxOptions(GroupingOptions):
-    """The approximation by forests (µ-Approx)."""
-
-    method: Literal["mu_approx"]
 
 
 def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -66,7 +60,7 @@ def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntA
 
 METHOD = Grouping(
     function=mu_approx,
-    options=MuApproxOptions,
+    options=plain_options("mu_approx", "The approximation by forests (µ-Approx)."),
     published="Approximation by forests (µ-Approx)",
     reference="Domingo-Ferrer, Sebé and Solanas 2008, doi:10.1016/j.camwa.2007.04.034",
     cost="time O(n²·w), memory O(n·w)",

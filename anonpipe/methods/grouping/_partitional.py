@@ -15,7 +15,7 @@ from pydantic import Field
 
 from anonpipe.environment import one_thread
 from anonpipe.kernels.points import gather_columns, sort_groups, squared_distance, squared_distances
-from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import GroupingOptions, plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -130,12 +130,6 @@ _KMEANS = Grouping(
 )
 
 
-class KWardOptions(GroupingOptions):
-    """Multivariate k-Ward."""
-
-    method: Literal["k_ward"]
-
-
 def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by Ward's method, never merging two groups of k or more.
 
@@ -158,7 +152,7 @@ def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 _K_WARD = Grouping(
     function=k_ward,
-    options=KWardOptions,
+    options=plain_options("k_ward", "Multivariate k-Ward."),
     published="k-Ward, multivariate",
     reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, the multivariate k-Ward algorithm",
     cost="time O(n²·w), memory O(n·w)",

@@ -57,12 +57,6 @@ def refine(
     The formulas follow from the change of two means. Annealing is Kirkpatrick, Gelatt and Vecchi 1983,
     doi:10.1126/science.220.4598.671; here every group has a temperature of its own. The choice by regions is that of
     `combine`.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [10.0], [11.0]])
-    >>> refine(features, np.array([0, 1, 0, 1]), 2).tolist()
-    [0, 0, 1, 1]
     """
     features = checked_features(features)
     if effort not in EFFORTS:

@@ -60,12 +60,6 @@ def cluster(
     """Group records by a method of `METHODS`, and count the groups whatever the method promises.
 
     Shapes: features (n_rows, width); classes (n_rows,).
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0]])
-    >>> cluster(features, 2, "mdav", rng=np.random.default_rng(0)).tolist()
-    [0, 1, 0, 1]
     """
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; allowed are {', '.join(METHODS)}")

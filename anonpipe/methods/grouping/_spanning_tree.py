@@ -15,7 +15,7 @@ from pydantic import Field
 from anonpipe.kernels.points import gather_columns, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
 from anonpipe.methods.grouping._md import diameter_fixed
-from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import ClassGroupingOptions, plain_options, under_2k
 from anonpipe.methods.grouping._two_phase import group_large_again
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -232,12 +232,6 @@ def _part_stretch(parent: IntArray, group: IntArray, top: int, inside: BoolArray
     return front
 
 
-class MstOptions(GroupingOptions):
-    """Cutting the longest edges of a minimum spanning tree."""
-
-    method: Literal["mst"]
-
-
 def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by cutting the longest removable edges of their minimum spanning tree.
 
@@ -259,19 +253,13 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _MST = Grouping(
     function=mst,
-    options=MstOptions,
+    options=plain_options("mst", "Cutting the longest edges of a minimum spanning tree."),
     published="Minimum spanning tree partitioning",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w), memory O(n·w)",
     sizes="k or more, without an upper limit",
     largest=None,
 )
-
-
-class MstDOptions(GroupingOptions):
-    """Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."""
-
-    method: Literal["mst_d"]
 
 
 def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -291,7 +279,9 @@ def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
 
 _MST_D = Grouping(
     function=mst_d,
-    options=MstDOptions,
+    options=plain_options(
+        "mst_d", "Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."
+    ),
     published="M-d: minimum spanning tree, large parts split by maximum distance",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w), memory O(n·w)",

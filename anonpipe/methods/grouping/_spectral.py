@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numba as nb
 import numpy as np
-from pydantic import Field
 
 from anonpipe.errors import InfeasibleError
 from anonpipe.kernels.principal import covariance, split_rows
-from anonpipe.methods.grouping._options import GroupingOptions
+from anonpipe.methods.grouping._options import UNBLOCKED, plain_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -143,13 +140,6 @@ def rotated_columns(features: FloatArray, centre: FloatArray, axes: FloatArray) 
     return out
 
 
-class RhsOptions(GroupingOptions):
-    """Recursive histogram sanitization (RHS)."""
-
-    method: Literal["rhs"]
-    block_rows: int | None = Field(default=None, ge=10)
-
-
 def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records into the cells of a recursive histogram, or refuse.
 
@@ -175,20 +165,13 @@ def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _RHS = Grouping(
     function=rhs,
-    options=RhsOptions,
+    options=plain_options("rhs", "Recursive histogram sanitization (RHS).", **UNBLOCKED),
     published="Recursive histogram sanitization (RHS)",
     reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
     cost="time O(n·w·log(n/k)), memory O(n·w)",
     sizes="k to 2k, more only of equal records; refuses where a cell is under k, as with many columns",
     largest=None,
 )
-
-
-class SpectralRhsOptions(GroupingOptions):
-    """Spectral recursive histogram sanitization (Spectral-RHS)."""
-
-    method: Literal["spectral_rhs"]
-    block_rows: int | None = Field(default=None, ge=10)
 
 
 def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -224,7 +207,7 @@ def principal_axes(features: FloatArray) -> FloatArray:
 
 _SPECTRAL_RHS = Grouping(
     function=spectral_rhs,
-    options=SpectralRhsOptions,
+    options=plain_options("spectral_rhs", "Spectral recursive histogram sanitization (Spectral-RHS).", **UNBLOCKED),
     published="Spectral recursive histogram sanitization (Spectral-RHS)",
     reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
     cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal
 
 import numba as nb
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from anonpipe.kernels.points import sort_groups, squared_distances
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
 from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
-from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -326,12 +325,6 @@ def _group_scatters(features: FloatArray, order: IntArray, starts: IntArray) -> 
     return scatter
 
 
-class Tfrp1Options(GroupingOptions):
-    """Two fixed reference points, first phase (TFRP-1)."""
-
-    method: Literal["tfrp_1"]
-
-
 def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group the records furthest from two fixed points, by turns, with their k - 1 nearest.
 
@@ -350,19 +343,13 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 _TFRP_1 = Grouping(
     function=tfrp_1,
-    options=Tfrp1Options,
+    options=plain_options("tfrp_1", "Two fixed reference points, first phase (TFRP-1)."),
     published="Two fixed reference points, first phase (TFRP-1)",
     reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014, first phase",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
     sizes="k; up to 2k-1 where the last fewer than k records join",
     largest=under_2k,
 )
-
-
-class Tfrp2Options(GroupingOptions):
-    """Two fixed reference points, both phases (TFRP-2)."""
-
-    method: Literal["tfrp_2"]
 
 
 def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -387,19 +374,13 @@ def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 _TFRP_2 = Grouping(
     function=tfrp_2,
-    options=Tfrp2Options,
+    options=plain_options("tfrp_2", "Two fixed reference points, both phases (TFRP-2)."),
     published="Two fixed reference points, both phases (TFRP-2)",
     reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014",
     cost="time O(n²·w/k), memory O(n·w)",
     sizes="k to 2k-1",
     largest=under_2k,
 )
-
-
-class Dba1Options(GroupingOptions):
-    """Density-based microaggregation, first phase (DBA-1)."""
-
-    method: Literal["dba_1"]
 
 
 def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -423,19 +404,13 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
 
 _DBA_1 = Grouping(
     function=dba_1,
-    options=Dba1Options,
+    options=plain_options("dba_1", "Density-based microaggregation, first phase (DBA-1)."),
     published="Density-based algorithm, first phase (DBA-1)",
     reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-1",
     cost="time O(n²·w) usually, memory O(n·(w + k))",
     sizes="k; up to 2k-1 where the last fewer than k records join",
     largest=under_2k,
 )
-
-
-class Dba2Options(GroupingOptions):
-    """Density-based microaggregation, both phases (DBA-2)."""
-
-    method: Literal["dba_2"]
 
 
 def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -455,19 +430,13 @@ def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
 
 _DBA_2 = Grouping(
     function=dba_2,
-    options=Dba2Options,
+    options=plain_options("dba_2", "Density-based microaggregation, both phases (DBA-2)."),
     published="Density-based algorithm, both phases (DBA-2)",
     reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-2",
     cost="time O(n²·w) usually, memory O(n·(w + k))",
     sizes="k to 2k-1",
     largest=under_2k,
 )
-
-
-class Mdav2Options(GroupingOptions):
-    """MDAV-1 with the second phase of DBA (MDAV-2)."""
-
-    method: Literal["mdav_2"]
 
 
 def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -489,7 +458,7 @@ def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 _MDAV_2 = Grouping(
     function=mdav_2,
-    options=Mdav2Options,
+    options=plain_options("mdav_2", "MDAV-1 with the second phase of DBA (MDAV-2)."),
     published="MDAV-1 with the second phase of DBA (MDAV-2)",
     reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-2",
     cost="time O(n²·w/k), memory O(n·w)",

@@ -12,7 +12,7 @@ from anonpipe.kernels.points import sort_groups
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import cbfs, mdav
-from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import GroupingOptions, plain_options, under_2k
 from anonpipe.methods.record import Features, Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -112,12 +112,6 @@ def _label_runs(path: IntArray, before: IntArray) -> IntArray:
     return groups - 1 - labels
 
 
-class OptimalUnivariateOptions(GroupingOptions):
-    """Optimal microaggregation of one column."""
-
-    method: Literal["optimal_univariate"]
-
-
 def optimal_univariate(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group the records of one column with the least scatter that groups of at least k allow.
 
@@ -134,7 +128,7 @@ def optimal_univariate(features: FloatArray, k: int, *, rng: np.random.Generator
     return np.asarray(cut_path(features, np.argsort(features[:, 0], kind="stable"), k))
 
 
-def _of_one_column(options: OptimalUnivariateOptions, features: Features) -> str | None:
+def _of_one_column(options: GroupingOptions, features: Features) -> str | None:
     if features.width == 1:
         return None
     return (
@@ -145,7 +139,7 @@ def _of_one_column(options: OptimalUnivariateOptions, features: Features) -> str
 
 _OPTIMAL_UNIVARIATE = Grouping(
     function=optimal_univariate,
-    options=OptimalUnivariateOptions,
+    options=plain_options("optimal_univariate", "Optimal microaggregation of one column."),
     published="Optimal univariate microaggregation, one column only",
     reference="Hansen and Mukherjee 2003, doi:10.1109/TKDE.2003.1209020",
     cost="time O(n·(k + log n)), memory O(n)",
