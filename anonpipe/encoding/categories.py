@@ -116,8 +116,6 @@ def rounded(chances: FloatArray, units: int, rng: np.random.Generator) -> IntArr
     return np.diff(whole, axis=1, prepend=0)
 
 
-# --- Assignment of categories to records under fixed counts per group -------------------------------------------------
-
 _SORT_FROM = 64
 
 

@@ -224,15 +224,16 @@ def expected_tallies(
     dropped = strata.dropped > 0
     counted = [name for name in scan.counted_by if name in encoder.names]
     stratum, recoded = placed(scan, encoder, strata, by)
-    parts = []
-    for at, rows in enumerate(strata.rows):
-        inside = stratum == at
-        numbers = _numbers(scan, encoder, inside)
-        codes = {encoder.names.index(name): _codes(scan, encoder, recoded, name, inside) for name in counted}
-        parts.append(Tally(rows, *numbers, codes))
+
+    def codes_in(inside: BoolArray) -> dict[int, IntArray]:
+        return {encoder.names.index(name): _codes(scan, encoder, recoded, name, inside) for name in counted}
+
+    inside = [stratum == at for at in range(len(strata.rows))]
+    parts = [
+        Tally(n, *_numbers(scan, encoder, each), codes_in(each)) for n, each in zip(strata.rows, inside, strict=True)
+    ]
     kept = stratum >= 0
-    numbers = _numbers(scan, encoder, kept if dropped else None)
-    codes = {encoder.names.index(name): _codes(scan, encoder, recoded, name, kept) for name in counted}
+    numbers, codes = _numbers(scan, encoder, kept if dropped else None), codes_in(kept)
     alone = {
         position: np.append(np.asarray(scan.columns[name].counts), scan.columns[name].nulls)
         for position, name in enumerate(encoder.names)

@@ -314,7 +314,6 @@ def feature_width(column: Column, scanned: ColumnScan) -> int:
 # --- Sums of floats without any rounding: the same whatever the order and the cut of the values -----------------------
 
 _UNIT = 1130  # Sums are whole numbers of 2^-1130, of which every float is a multiple
-
 _SPLIT = 2.0**27 + 1.0
 _LOW_BITS = 26
 _CHUNK = 2**20  # Values that are added as floats without rounding: 2^20 numbers of 27 bits stay far below 2^53

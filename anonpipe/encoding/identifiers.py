@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,9 +30,7 @@ Digests = npt.NDArray[np.void]
 Save = Callable[[str, Digests], None]
 
 FOLDER = "identifiers"  # Where runs lie in the staging
-
 RUN_ROWS = 2**20  # Values that are sorted at once
-
 RANGE_ROWS = 2**21  # Entries of all runs that are counted at once, in expectation
 
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("rows", "<i8")])
@@ -91,8 +90,7 @@ def _comparable(name: str, array: pa.Array) -> pa.Array:
     """The values as 64-bit integers, texts or bytes, two of them equal where the values are."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    problem = pa.types.is_nested(array.type)
-    try:
+    with suppress(pa.ArrowException, NotImplementedError):
         if pa.types.is_binary(array.type) or pa.types.is_fixed_size_binary(array.type):
             return array.cast(pa.binary())
         if pa.types.is_large_binary(array.type) or pa.types.is_null(array.type):
@@ -109,14 +107,10 @@ def _comparable(name: str, array: pa.Array) -> pa.Array:
             filled = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # one zero
             return pa.array(filled.view(np.int64), mask=values.is_null().to_numpy(zero_copy_only=False))
         return values.cast(pa.int64() if pa.types.is_integer(kind) else pa.string())
-    except (pa.ArrowException, NotImplementedError):
-        problem = True
-    if problem:
-        raise InputError(
-            f"column {name!r} has role identifier, and its values (nested, or of a rare type) cannot be compared; "
-            "convert it to text or numbers, or give it role dropped if it names no person"
-        )
-    return array
+    raise InputError(
+        f"column {name!r} has role identifier, and its values (nested, or of a rare type) cannot be compared; "
+        "convert it to text or numbers, or give it role dropped if it names no person"
+    )
 
 
 def merged(parts: Sequence[Digests]) -> Digests:

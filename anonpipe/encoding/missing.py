@@ -73,8 +73,6 @@ def fill_predicted(
 
     Shapes: features (n_rows, width).
 
-    References
-    ----------
     Little (1988), doi:10.1080/07350015.1988.10509663.
     """
     filled = cells.copy()
@@ -94,9 +92,6 @@ def _predicted(values: FloatArray, others: FloatArray, known: npt.NDArray[np.boo
     centred = others[known] - centre
     slopes = np.linalg.pinv(centred.T @ centred, rcond=1e-10, hermitian=True) @ (centred.T @ values[known])
     return np.asarray((others - centre) @ slopes)
-
-
-# --- Filling of missing numbers from the same group, and from near ones where that has too few ------------------------
 
 
 @njit(cache=True, nogil=True)

@@ -146,7 +146,7 @@ class ProbabilityDecoder:
 
     def in_place(self, columns: Sequence[pa.Array], shares: FloatArray) -> list[pa.Array]:
         """The columns of the release: those of the table, but probabilities where categories were."""
-        new = {block.position: [pa.array(shares[:, at]) for at in _places(place)] for block, place in self.slices()}
+        new = {block.position: [pa.array(column) for column in shares[:, place].T] for block, place in self.slices()}
         return [each for at, column in enumerate(columns) for each in new.get(at, [column])]
 
     def described(self) -> dict[str, dict[str, str | None]]:
@@ -190,10 +190,6 @@ def _unmasked(block: CategoryBlock) -> FloatArray:
     return np.stack([(block.shares - block.shares * own) / (1.0 - block.shares), own], axis=1)
 
 
-def _places(place: slice) -> range:
-    return range(place.start, place.stop)
-
-
 def column_name(column: str, category: str | None) -> str:
     r"""The name of the column of a category: both names and an underscore between, as indicators are mostly called.
 
@@ -203,8 +199,5 @@ def column_name(column: str, category: str | None) -> str:
     """
     if category is None:
         return f"{column}_{NULL}"
-    return f"{column}_" + re.sub(r"[^\w-]", lambda odd: _escaped(odd.group()), category)
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in text.encode())
+    escaped = re.sub(r"[^\w-]", lambda odd: "".join(f"%{byte:02X}" for byte in odd.group().encode()), category)
+    return f"{column}_{escaped}"

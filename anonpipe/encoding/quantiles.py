@@ -187,7 +187,6 @@ def _bits(keys: Keys) -> IntArray:
 # % rule (Hundepool et al. 2012, section 4.2.2). And to the sum of fewer than k that stand apart, all others being at
 # less than so many parts of their distance: a dominance rule, of 1 / 1.1 for any number below k.
 DOMINANCE = 0.1
-
 FEWEST = 3  # Records that a run has at least, where k is smaller: the mean of two tells each of them the other
 
 # How far pieces leave the straight line where no step is declared, in parts of half their length

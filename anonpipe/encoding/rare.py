@@ -237,7 +237,11 @@ def draw_in(
     extremes, changed, by_combination = Extremes(), dict(scan.columns), dict(scan.by_combination)
     for name, found in scan.outermost.items():
         if least > most_kept(found.most):
-            raise InputError(_TOO_MANY.format(name=name, rows=least, most=most_kept(found.most)))
+            raise InputError(
+                f"column {name!r}: {least:,} rows are needed to be of k units for certain, and of columns on a scale "
+                f"of their own the {most_kept(found.most):,} outermost are looked at, to see whether few dominate; "
+                "make fewer rows of the units with most, or give the column transform: normal_scores, or extremes: keep"
+            )
         limits = _limits(found.moved(stratum, strata), columns[name], strata, least)
         low, high = np.array([*limits, (-np.inf, np.inf)])[stratum[found.places]].T
         drawn = np.clip(found.values, low, high)
@@ -252,13 +256,6 @@ def draw_in(
         extremes.moved[name] = float((drawn[at] - found.values[at]).sum() / before.values)
         extremes.reach[name] = float(np.abs(drawn[at] - found.values[at]).max())
     return replace(scan, columns=changed, by_combination=by_combination), extremes
-
-
-_TOO_MANY = (
-    "column {name!r}: {rows:,} rows are needed to be of k units for certain, and of columns on a scale of their own "
-    "the {most:,} outermost are looked at, to see whether few dominate; make fewer rows of the units with most, or "
-    "give the column transform: normal_scores, or extremes: keep"
-)
 
 
 def _limits(found: Outermost, column: Column, strata: int, least: int) -> list[tuple[float, float]]:

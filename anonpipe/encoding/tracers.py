@@ -193,9 +193,6 @@ def _excerpts(
     return count
 
 
-# --- The keyed sums of an input's units
-
-
 @dataclass
 class UnitTracer:
     """Sums of an input, filled batch by batch."""

@@ -143,9 +143,7 @@ def _pick(shares: FloatArray, uniform: float) -> int:
 # --- Categorical columns after the numbers: latent classes whose weights depend on the numbers ------------------------
 
 _MOST_FOR_NEWTON = 512  # Largest number of classes times (1 + width) for which second derivatives are summed
-
 _LEAST_PIVOT = 1e-7  # Of a Cholesky factor, relative to its largest one: below, its solution is noise
-
 _DRAWS = 1 << 20  # Draws held at a time (8 MiB)
 
 

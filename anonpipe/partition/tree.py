@@ -118,9 +118,6 @@ def _checked(features: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray
     return features, np.ascontiguousarray(keys)
 
 
-# --- Routing of records through a tree of splits ----------------------------------------------------------------------
-
-
 @nb.njit(cache=True, nogil=True)
 def project_rows(features: FloatArray, rows: IntArray, direction: FloatArray) -> FloatArray:
     """Projections of `rows` of `features`, each by the same loop as in `route_rows`."""

@@ -140,8 +140,6 @@ INTERCEPT = "Intercept"
 
 # A column of names or numbers that is taken for categories would fill the memory with columns of 0 and 1
 MOST_COEFFICIENTS = 1_000
-
-
 _MOST_NAMES = 100_000  # More columns than this are not even named; patsy counts those of fewer exactly
 
 

@@ -127,10 +127,8 @@ def _read(code: str, rules: _Rules) -> ast.expr:
     if len(code) > _MOST_CHARACTERS:
         raise RefusedError(f"{len(code):,} characters were given, and {_MOST_CHARACTERS:,} are allowed; {_REMEDY}")
     tree = None
-    try:
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.parse(code.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        pass
     if tree is None:
         raise RefusedError(f"{code!r} cannot be read; allowed are {rules.allowed}")
     _check(tree, rules, 0)
@@ -460,8 +458,6 @@ Model = Literal["linear", "logistic", "cox"]
 class Analysis:
     """A model that a recipient means to fit.
 
-    Notes
-    -----
     A condition is not met where a column that it names is null. Formula and conditions hold columns, numbers, texts,
     operators and a few functions, and nothing else: they are checked before any is evaluated, so that they may come
     from anybody.

@@ -48,7 +48,6 @@ MOST_PARTS = 20  # Parts that a measurement lists, the largest first
 LOST = math.inf  # Figure of a term that the original has, and the release has not
 
 NO_NUMBERS = "there is no column of numbers or dates"
-
 NO_MIX = "there are not a categorical column and one of numbers or dates"
 
 Term = tuple[str, float]

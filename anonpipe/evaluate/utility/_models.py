@@ -163,8 +163,6 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
     that the release has lost is seen as such. A model that has no fit says why in its `ModelFit` and does not stop the
     others. No error quotes values of the data.
 
-    References
-    ----------
     Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3,
     metrics. Karr, Kohnen, Oganian, Reiter and Sanil (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640
     (overlap).
@@ -265,8 +263,6 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
 
     Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns).
 
-    Notes
-    -----
     The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum
     from anywhere. Whole Newton steps, as statsmodels takes them, overshoot where few records carry a large hazard.
     Where no maximum exists - some direction orders every event before all records that are still at risk, such as a
@@ -276,8 +272,6 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
     One step costs O(rows * columns²) and as much memory as the predictors twice; statsmodels takes the distinct times
     of events one by one.
 
-    References
-    ----------
     Cox (1972), J. R. Stat. Soc. B 34:187-220. Efron (1977), J. Am. Stat. Assoc. 72:557-565,
     doi:10.1080/01621459.1977.10480613 (ties). Bryson and Johnson (1981), Technometrics 23:381-383,
     doi:10.1080/00401706.1981.10487683 (monotone likelihood).
@@ -412,9 +406,7 @@ def _inverse(information: FloatArray) -> FloatArray:
 # --- Linear and logistic models of arrays, fitted by statsmodels, and Cox models --------------------------------------
 
 _DEPENDENT = 1e-9  # A predictor of which the others leave no more than this share of its size is a sum of them
-
 _LARGE = 10.0  # A logistic coefficient, times its predictor's root mean square, that is on its way to infinity
-
 _MOVING = 0.05  # Part of the largest change that a coefficient has in a direction to infinity, to be named
 
 

@@ -24,7 +24,6 @@ from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _MOST_BINS = 40
-
 _OTHER = "(other)"
 
 
@@ -115,8 +114,6 @@ class Distribution:
 def distributions(tables: TypedTables, binning: Binning) -> tuple[Distribution, ...]:
     """Counts of every column in common bins, none of them of fewer original records than asked.
 
-    Notes
-    -----
     Edges are multiples of a round step, never values of the data, and no version shows extremes: outer bins begin near
     the 1 % and 99 % quantiles. Bins differ in width once joined: draw counts per width.
     """
@@ -275,8 +272,6 @@ def survival_pictures(
 ) -> tuple[SurvivalPicture, ...]:
     """Kaplan-Meier curves of both tables at common round times.
 
-    Notes
-    -----
     A curve of the original at every event would tell the time of each; here it is shown at round times only, between
     any two of which k events or more lie, and after the last of them k events or more.
 

@@ -55,17 +55,13 @@ from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 SPLITS = 99  # Random halvings of the original
-
 MOST_ROWS = 20_000  # Records of either table that differences and splits are counted on
-
 _CHANCE = 1e-4  # Nominal probability that another sample of the same population is beyond the limit
-
 _LEAST_CELL = 5  # Records that a cell of a table of shares has, or is joined with others
 
 _FACTOR = math.sqrt(6) / math.pi * (-math.log(-math.log1p(-_CHANCE)) - float(np.euler_gamma))
 _SKEWNESS, _KURTOSIS = 1.1395, 5.4
 _Z = 1.959964
-
 _LEAST_ROWS = 4  # Records of the original that can be halved
 
 
@@ -300,9 +296,7 @@ COLUMN_SHAPES = UtilityMeasure((_SIMILAR_COLUMNS, _WORST_COLUMN), _column_shapes
 # --- Whether each pair of columns goes together as in the original, held against two random halves of it --------------
 
 _BINS = 10  # Of equal width, into which a number is cut where it is crossed with a category: as sdmetrics does
-
 MOST_TABLES = 200  # Cross tables that are counted; of more columns a keyed choice
-
 _NO_PAIR = "there are not two columns that vary, or there are fewer than 4 records"
 
 _SIMILAR_PAIRS = replace(

@@ -40,8 +40,6 @@ def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
     The variance is DeLong's. Where it is 0 (scores without overlap, or all equal) the interval is extended by 3 / n of
     the smaller group, the rule of three.
 
-    References
-    ----------
     DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44:837-845; by ranks as in Sun & Xu (2014), IEEE Signal
     Processing Letters 21:1389-1393.
 
@@ -80,15 +78,10 @@ def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
 # Neither tells quasi-separation, which a reader of the measure must know of.
 
 _RANK = 1e-9  # A column of the design is dependent where less than this share of its length is not in the others
-
 _SETTLED = 1e-9  # Largest change of a probability in the last pass
-
 _GROWING = 0.1  # A linear predictor that moves by this much while no probability does is on its way to infinity
-
 _ROUNDING = 1e-13  # The likelihood of a record is known to about this
-
 _SHORTEST = 1e-6  # Steps are not halved below this share
-
 _MOST_PASSES = 100
 
 
@@ -406,7 +399,6 @@ def _places(table: FloatArray) -> npt.NDArray[np.float32]:
 # --- How well a boosted forest, trained on some records, tells the others of the release from those of the original ---
 
 _LEAST_RECORDS = 20  # Of either table: half of them to train on, half to judge by
-
 _MOST_CODES = 250
 
 
@@ -481,9 +473,7 @@ def _halves(rows: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
 # --- Propensity by regression and tree, and the discriminator, on typed tables ----------------------------------------
 
 MOST_RECORDS = 10_000  # Of either table, for the measures that train a classifier
-
 _MOST_REGRESSION_TERMS = 200  # Columns of a regression with interactions; with more, it has main effects only
-
 _RECORDS_A_TERM = 10  # Records of both tables that a column of the regression needs
 
 _CODING = (

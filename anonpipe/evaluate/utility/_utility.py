@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _BLOCKS = 10  # Parts of a sample whose figures give its interval
-
 _LEAST_BLOCK = 50  # Records of a part below which there is no interval
 
 # All measures of utility, in the order of a report; a new one is a line here

@@ -12,6 +12,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.kernels.points import sort_groups
+from anonpipe.methods.grouping._units import unit_codes
 from anonpipe.types import FloatArray, IntArray
 
 STEPS = 2.0**40
@@ -219,19 +220,12 @@ def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArr
 
     Shapes: labels (n_rows,); classes (n_rows,).
 
-    References
-    ----------
     Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, eq. 7 and 13, section 7; for l-diversity and t-closeness see
     `constrain_classes`.
     """
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or not len(labels) or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(
-            f"labels has shape {labels.shape} and type {labels.dtype}; "
-            f"give whole numbers of shape (n_rows,), for 1 record or more"
-        )
+    labels = unit_codes(labels, "labels", np.size(labels))
     classes, shares = checked_classes(classes, class_shares, len(labels), "class_disclosure")
-    order, starts = sort_groups(np.unique(labels, return_inverse=True)[1].reshape(-1))
+    order, starts = sort_groups(labels)
     of_groups = _class_figures(order, starts, classes, shares)
     weights = np.diff(starts) / len(labels)
     return ClassDisclosure(

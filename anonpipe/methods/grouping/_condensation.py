@@ -17,17 +17,10 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
     While k records are left, one of them is drawn and forms a group with the k - 1 nearest to it; ties go to the lower
     row number. Each of the last, fewer than k, joins the nearest group, measured to its centroid as it is before any of
-    them has joined: the paper names no measure, and this one does not depend on their order. So groups have k records,
-    and those that are joined up to 2k - 1.
+    them has joined: the paper names no measure, and this one does not depend on their order.
 
-    The paper's loop from 0 to s = floor(n/k) would form one group too many; s are formed, as its text says.
-
-    Labels are in the order of formation.
-
-    References
-    ----------
-    Aggarwal and Yu 2004, doi:10.1007/978-3-540-24741-8_12, static condensation; Gal et al. 2014,
-    doi:10.1016/j.jbi.2014.01.001, Algorithm 1, steps 1 to 4.
+    The paper's loop from 0 to s = floor(n/k) would form one group too many; s are formed, as its text says. Labels are
+    in the order of formation.
     """
     # The first free record of a random order is any free one with the same chance.
     seeds = rng.permutation(len(features)).astype(np.int64)
@@ -46,9 +39,6 @@ METHOD = Grouping(
     largest=under_2k,
     draws=True,
 )
-
-
-# --- Groups of near records around given seeds ------------------------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)

@@ -359,14 +359,8 @@ def crest_partial(
     removable where both parts have k records. Cheaper than `crest`, which minds the classes in the tree as well.
 
     Where no class is lost or won many ratios are 0: of equal ratios the longer edge, then the one to the lower row
-    number is cut first. An edge of length 0 is cut only where no other is removable.
-
-    Labels are in the order of lowest rows.
-
-    References
-    ----------
-    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584, section 4, eq. 7 and 9, and section 6,
-    "partial CAMP-CREST".
+    number is cut first. An edge of length 0 is cut only where no other is removable. Labels are in the order of lowest
+    rows. The paper calls this "partial CAMP-CREST" (eq. 7 and 9).
 
     Examples
     --------

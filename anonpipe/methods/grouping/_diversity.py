@@ -188,8 +188,6 @@ def constrain_classes(
 
     Shapes: features (n_rows, width); labels (n_rows,); classes (n_rows,).
 
-    References
-    ----------
     Machanavajjhala, Gehrke, Kifer and Venkitasubramaniam 2006, doi:10.1109/ICDE.2006.1 (l-diversity); Li, Li and
     Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856 (t-closeness, section 5 for the distances).
 

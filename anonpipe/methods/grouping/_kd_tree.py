@@ -157,12 +157,8 @@ def class_kd_tree(
     The median fixes the halves of a column, so that the classes can be minded only as far as there are columns to
     choose from: the effect is much less than that of `crest` or `class_mdav`, and so is the price.
 
-    With `alpha` 1 this is `kd_tree`.
-
-    References
-    ----------
-    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584, section 8 proposes to mind classes in the
-    method of their 2006 paper, doi:10.1109/TKDE.2006.136; the rule here is this project's.
+    With `alpha` 1 this is `kd_tree`. Li and Sarkar propose to mind classes in the method of their 2006 paper; the rule
+    here is this project's.
 
     Examples
     --------

@@ -43,8 +43,6 @@ def information_loss(features: FloatArray, labels: IntArray) -> float:
 
     Shapes: features (n_rows, width); labels (n_rows,).
 
-    References
-    ----------
     Domingo-Ferrer and Mateo-Sanz 2002, IEEE TKDE 14(1), doi:10.1109/69.979982, section 2.
     """
     if features.ndim != 2 or labels.shape != features.shape[:1]:
@@ -85,9 +83,6 @@ def scatter_in_groups(features: FloatArray, order: IntArray, starts: IntArray) -
     return total
 
 
-# --- A lower bound of the information loss of any grouping ------------------------------------------------------------
-
-
 def information_loss_bound(features: FloatArray, k: int) -> float:
     """Percentage below which no grouping with k or more records in each group can go.
 
@@ -103,8 +98,6 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
 
     Shapes: features (n_rows, width).
 
-    Notes
-    -----
     Neighbours are exact. Memory is linear in the rows; time grows by less than their square, with few columns much
     less.
     """
@@ -125,9 +118,6 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
     roundings = 2 * (features.shape[1] + 3) + k + 2 * (64 + len(features).bit_length())
     bound: float = 100.0 * inside / (2 * k) / total * (1.0 - roundings * float(np.finfo(np.float64).eps))
     return bound
-
-
-# --- Sums of the smallest squared distances of every record -----------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)
@@ -194,8 +184,6 @@ def bound_from_distances(distances: FloatArray, k: int, n_rows: int, total_scatt
         mean = max(0.0, mean - NormalDist().inv_cdf(CONFIDENCE) * error)
     return LossBound(100.0 * mean * n_rows / total_scatter, measured if measured < n_rows else None)
 
-
-# --- The smallest distances of some records to many -------------------------------------------------------------------
 
 _TILE = 512  # Records whose columns are turned at a time; with their distances they stay in the fastest cache
 

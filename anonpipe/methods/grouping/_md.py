@@ -1,4 +1,4 @@
-"""The two most distant of the remaining records, again and again."""
+"""The two most distant of the remaining records, again and again; ties as in `_mdav`."""
 
 from __future__ import annotations
 
@@ -112,8 +112,7 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     While 2k or more records remain, the two most distant ones each form a group with their k - 1 nearest, the one
     further from the mean of the remaining first. k to 2k - 1 records that remain form one more group; fewer than k all
-    join the group whose mean is nearest to theirs, so that only one group is larger than k. Ties go to the lower row
-    number, of groups to the one formed earlier.
+    join the group whose mean is nearest to theirs, so that only one group is larger than k.
 
     The two groups can want the same records, and the papers do not say which one chooses first. The one further out
     does here, because its record has fewer near ones: on the Tarragona table (z-scores) that gives 16.98336 % and

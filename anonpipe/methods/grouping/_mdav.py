@@ -1,4 +1,7 @@
-"""Rounds of MDAV and its relatives, and what they do with the last records."""
+"""Rounds of MDAV and its relatives, and what they do with the last records.
+
+Ties go to the lower row number, of groups to the one formed earlier.
+"""
 
 from __future__ import annotations
 
@@ -174,8 +177,7 @@ def mdav(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     While 2k or more records remain: r is the record furthest from their mean, s the record furthest from r; r and its
     k - 1 nearest form a group, then s and its k - 1 nearest among the others. k to 2k - 1 records that remain form one
-    more group; fewer than k join the groups whose means are nearest. Ties go to the lower row number, of groups to the
-    one formed earlier.
+    more group; fewer than k join the groups whose means are nearest.
 
     Several variants go by this name. This is the one that Kabir and Wang describe, and that Lin et al. improve to
     MDAV-1; `mdav_generic` stops at 3k. The text leaves open whether a mean moves when a record joins. Here it does not,
@@ -208,7 +210,7 @@ def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
     While 3k or more records remain, two groups a round as in `mdav`. Of 2k to 3k - 1 that remain, the one furthest from
     their mean and its k - 1 nearest form a group and the others another; fewer than 2k form one group. So all groups
-    have k records but the last, which has up to 2k - 1. Ties go to the lower row number.
+    have k records but the last, which has up to 2k - 1.
     """
     labels = pairs_of_groups(features, k, 3 * k)
     label = labels.max() + 1
@@ -237,8 +239,8 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     """Group records by MDAV-1.
 
     Two groups a round as in `mdav` while 2k or more records remain. Of k to 2k - 1 that remain, the one furthest from
-    their mean and its k - 1 nearest form a group. The others, fewer than k, join the groups whose means are nearest.
-    Ties go to the lower row number, of groups to the one formed earlier. No group can pass 2k - 1 records.
+    their mean and its k - 1 nearest form a group. The others, fewer than k, join the groups whose means are nearest. No
+    group can pass 2k - 1 records.
 
     The means do not move when records join them, so that the order of the last records decides nothing. On the
     Tarragona table (z-scores, k = 10) this gives the published 33.192358 %, and so do moving means in row order; the
@@ -277,7 +279,6 @@ def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: flo
     group. Then, up to 2k - 1 records: e is the remaining record nearest to any member of the group, at distance d_in,
     and d_out its distance to the nearest other remaining record; e joins if d_in < gamma · d_out, else the group is
     closed. The last records, fewer than k, join the groups whose means are nearest; means do not move when they do.
-    Ties go to the lower row number, of groups to the one formed earlier.
 
     The mean is computed once, of all records, which is one of the method's savings over MDAV; so gamma = 0 gives groups
     of k like `cbfs`, but not the same. Where one record remains it has no d_out and joins at the end. The last records
@@ -375,8 +376,7 @@ def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     While k or more records remain, the one furthest from the mean of those that remain and its k - 1 nearest form a
     group. The last ones, fewer than k, join the groups whose means are nearest; those means are of the k first records
-    and do not move, so that the order of the last records decides nothing. Ties go to the lower row number, of groups
-    to the one formed earlier.
+    and do not move, so that the order of the last records decides nothing.
     """
     labels = _single_groups(features, k)
     join_nearest(features, labels)
@@ -416,17 +416,13 @@ def class_mdav(
     records are left, then one around r, and the rest. But only a group's first record is the nearest. Each of the k - 1
     others is the record of least alpha·L + (1 - alpha)·JSD, with L its distance to r (or s) as a share of the diagonal
     of the box around all points and JSD the Jensen-Shannon divergence (base 2) of `class_shares` from the group with
-    it. Ties go to the lower row number.
+    it.
 
     The last group takes what is left: records of the class that the others had no use for, from wherever they are. It
     is the one that may hold one class only.
 
-    With `alpha` 1 the groups are those of `mdav_generic`.
-
-    References
-    ----------
-    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584, section 8 proposes to carry their eq. 6
-    over to other methods; the rule here is this project's.
+    With `alpha` 1 the groups are those of `mdav_generic`. Li and Sarkar propose to carry their eq. 6 over to other
+    methods; the rule here is this project's.
 
     Examples
     --------

@@ -93,8 +93,6 @@ def kmeans(features: FloatArray, k: int, *, rng: np.random.Generator, iterations
     smallest cluster up, each that has fewer than k takes the records nearest to its mean out of clusters that have more
     than k; a cluster that is down to k gives no more. Weights belong in `features`: scale a column by the root of its
     weight.
-
-    The 10 `iterations` are the limit that the authors name.
     """
     if iterations < 1:
         raise ValueError(f"iterations is {iterations}; give 1 or more")
@@ -142,10 +140,7 @@ def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     Where the paper leaves a choice: the seed of the lower row number takes its neighbours first and leaves the other
     seed out; the second takes its own among the rest. Of equal costs the smaller group goes first, then the one with
     the lower first row. Where several pairs cost the same, chains of nearest neighbours may merge them in another order
-    than a global search.
-
-    Memory is linear in the rows. Time is quadratic; a set that gives one group of nearly all its records again and
-    again would make it cubic.
+    than a global search. A set that gives one group of nearly all its records again and again would make time cubic.
     """
     return _divided(features, np.arange(len(features)), k, _ward_once)
 
@@ -383,8 +378,6 @@ def fuzzy_c_means(
     has k. So it always ends, and groups have k to 2k - 1 records. Equal records are divided as they come. The method
     says that c is large and m small at first, not how they change: the options do. With many columns and a large m all
     centres fall together, so that m starts low.
-
-    Memory is linear in the rows; memberships are not stored.
 
     `fuzziness` is the exponent m at first, 1.01 or more; `step` is added to it each time; `shrink` multiplies c each
     time, which falls by one at least; `iterations` limits one run of fuzzy c-means.

@@ -52,8 +52,6 @@ def refine(
 
     Shapes: features (n_rows, width); labels (n_rows,).
 
-    References
-    ----------
     The formulas follow from the change of two means. Annealing is Kirkpatrick, Gelatt and Vecchi 1983,
     doi:10.1126/science.220.4598.671; here every group has a temperature of its own. The choice by regions is that of
     `combine`.
@@ -77,16 +75,12 @@ def refine(
 
 
 LAYOUT_GROUPS = 64  # Groups whose records are kept side by side in memory
-
 SWEEPS = 25  # In each run; in a sweep every group tries one step
 
 # Mean allowance of the first and the last sweep, in units of a group's mean squared distance to its centroid
 HOT, COLD = 0.5, 0.05
-
 EVERY = 5  # Sweeps of steps before one of whole groups
-
 SETTLING = 2  # Most descents at the end, each with near groups found again
-
 LEAST = 1e-14  # Smallest gain of a step, in units of the mean squared distance to the mean of all records
 
 
@@ -555,9 +549,7 @@ def group_scatter(groups: SearchGroups) -> FloatArray:
 
 
 NONE, MOVE = -2, -1  # No step, or a move, in place of the partner in a swap
-
 TOLERANCE = 1e-12  # Smallest gain of a step, in units of the squared sum of the two radii
-
 PATIENCE = 100  # Most steps of a descent, in units of the groups: the end even where rounding would go in circles
 
 
@@ -820,9 +812,6 @@ def _names(numbers: ListArray, i: int) -> bool:
     return False
 
 
-# --- Splitting groups that are large enough for two -------------------------------------------------------------------
-
-
 @nb.njit(cache=True, nogil=True)
 def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int) -> IntArray:
     """Labels for groups of less than 2k records: those given, the larger ones cut across their principal direction."""
@@ -847,9 +836,6 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
             stack.append((low + left, high))
             stack.append((low, low + left))
     return labels
-
-
-# --- The best of two groupings, region by region ----------------------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)

@@ -241,9 +241,7 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Groups have no upper limit. A chain or a star of records that hangs together may not be divisible at all: on few
     columns groups of many k occur. The authors also split groups of 2k or more by fixed-size methods afterwards
-    (`mst_d`).
-
-    Labels are in the order of lowest rows.
+    (`mst_d`). Labels are in the order of lowest rows.
     """
     one_class = np.zeros(len(features), dtype=np.int64)
     if len(features) < 2 * k:
@@ -268,11 +266,6 @@ def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     The tables of later papers call this method M-d; Kabir and Wang set it beside maximum distance, which it is not. On
     the Tarragona table (z-scores) it loses 16.685, 19.662, 24.502 and 38.413 % at k = 3, 4, 5 and 10, where 16.63,
     19.66, 24.50 and 38.58 % are printed; `md` loses 16.983, 19.536, 22.527 and 33.183 %.
-
-    References
-    ----------
-    Laszlo and Mukherjee 2005, IEEE TKDE 17(7):902-911, doi:10.1109/TKDE.2005.112, algorithm M with D for the large
-    parts.
     """
     return group_large_again(features, mst(features, k, rng=rng), k, diameter_fixed, rng)
 
@@ -308,21 +301,16 @@ def mst_t_close(
 ) -> IntArray:
     """Group records like `mst`, cutting only where both parts are t-close.
 
-    A part is t-close where its class shares lie no further than t from those of the whole table, by total variation.
-    The classes have no say in the tree. Each edge is tried once here too: were a part that is not t-close to become so
-    by losing a t-close piece, both its pieces would be t-close and so would have been their mixture, since the distance
-    is convex.
+    A part is t-close (Li, Li and Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856) where its class shares lie no
+    further than t from those of the whole table, by total variation. The classes have no say in the tree. Each edge is
+    tried once here too: were a part that is not t-close to become so by losing a t-close piece, both its pieces would
+    be t-close and so would have been their mixture, since the distance is convex.
 
     For the same reason nothing is cut where all records together are not t-close, as in one block of a table: they stay
     one group and not t-close. `constrain_classes` mends that, or refuses.
 
     The authors change t from table to table; 1 allows any. Shares in a group of k records come in steps of 1/k and name
     k classes at most: a t much under 1/k, or few records for many classes, makes groups far larger than k.
-
-    References
-    ----------
-    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6, "benchmark"; t-closeness: Li, Li and Venkatasubramanian
-    2007, doi:10.1109/ICDE.2007.367856.
 
     Examples
     --------

@@ -179,7 +179,7 @@ def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
     With U D Vᵀ the singular value decomposition of the centred points, the columns of T = U D are the records along the
     principal axes. A set of more than 2k records is split at the median of the column of T in which it has the largest
-    range, and both halves again. Groups have k to 2k records.
+    range, and both halves again.
 
     The split is by rank: split by value, ties at the median could leave fewer than k on one side. Equal values are
     ranked by row number, and of an odd number the upper half gets one more.

@@ -355,9 +355,8 @@ _TFRP_1 = Grouping(
 def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by TFRP-1, then give up groups whose records fit better into others.
 
-    The groups of TFRP-1 are tried in the order of falling scatter. Each record of a group goes to the nearest other
-    group, unless that has 4k - 1 records already; if the scatter of all falls by that, the group is given up (see
-    `decompose`). Then each group of 2k and more is grouped by TFRP-1 as a table of its own.
+    The groups of TFRP-1 are tried in the order of falling scatter. A record goes to the nearest other group of fewer
+    than 4k - 1 records (see `decompose`). Then each group of 2k and more is grouped by TFRP-1 as a table of its own.
 
     Much of this the text leaves open. Tried were all combinations of the order of the groups (formation, its reverse,
     rising or falling scatter), the nearest group by distance or by added scatter, means that move with every record or
@@ -416,9 +415,9 @@ _DBA_1 = Grouping(
 def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by DBA-1, then give up groups whose records fit better into others.
 
-    The groups of DBA-1 are tried in the reverse order of their formation, so that the least dense go first. Each record
-    of a group goes to the nearest other group, however large; if the scatter of all falls by that, the group is given
-    up (see `decompose`). Then each group of 2k and more is grouped by MDAV-1.
+    The groups of DBA-1 are tried in the reverse order of their formation, so that the least dense go first. A record
+    goes to the nearest other group, however large (see `decompose`). Then each group of 2k and more is grouped by
+    MDAV-1.
 
     What Kabir and Wang leave open is whether means move with every record that joins: the published information losses
     come out to all digits if they stay until the group is given up (Tarragona, z-scores: 16.15265063, 22.67107728,
@@ -442,9 +441,8 @@ _DBA_2 = Grouping(
 def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-1, then give up groups whose records fit better into others.
 
-    The groups of MDAV-1 are tried in the order of falling scatter. Each record of a group goes to the nearest other
-    group; if the scatter of all falls by that, the group is given up (see `decompose`). Then each group of 2k and more
-    is grouped by MDAV-1.
+    The groups of MDAV-1 are tried in the order of falling scatter. A record goes to the nearest other group (see
+    `decompose`). Then each group of 2k and more is grouped by MDAV-1.
 
     Kabir and Wang describe the second phase for DBA only, where it goes back through the order of formation, the
     densest groups being first. MDAV-1 has no such order. Falling scatter, which is rising density, gives the published

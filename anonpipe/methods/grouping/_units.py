@@ -29,8 +29,6 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
 
     Shapes: features (n_rows, width); labels (n_rows,); units (n_rows,).
 
-    References
-    ----------
     Domingo-Ferrer & Torra 2005, doi:10.1007/s10618-005-0007-5 (MDAV); Ward 1963, doi:10.1080/01621459.1963.10500845; of
     units with several records Hundepool et al. 2012, section 3.2 (households).
     """
@@ -91,8 +89,6 @@ def unit_points(features: FloatArray, units: IntArray) -> tuple[FloatArray, IntA
 
     Shapes: features (n_rows, width); units (n_rows,); returns (n_units, width or width + 1); returns (n_rows,).
 
-    References
-    ----------
     Hundepool et al. 2012, section 3.2 (households), doi:10.1002/9781118348239.
     """
     features = checked_features(features)

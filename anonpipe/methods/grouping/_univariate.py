@@ -117,11 +117,8 @@ def optimal_univariate(features: FloatArray, k: int, *, rng: np.random.Generator
 
     Best groups are runs of the sorted records, of k to 2k - 1 each; the best runs are the shortest path through a graph
     that has an edge for each run, with its scatter for length. Equal values are sorted by row. Of equally good
-    partitions the one with the shorter last group is taken, and so on towards the first.
-
-    Time O(n·(k + log n)), memory O(n).
-
-    Labels are in ascending order of values.
+    partitions the one with the shorter last group is taken, and so on towards the first. Labels are in ascending order
+    of values.
     """
     if features.shape[1] != 1:
         raise InfeasibleError(f"optimal_univariate takes one column, not {features.shape[1]}; use mhm for several")
@@ -173,10 +170,10 @@ def mhm(
     mean. The cut is the shortest path of Hansen and Mukherjee, with multivariate scatter for cost. As the groups lie
     one after the other in the line, the information loss is never above that of the method they come from.
 
-    Kabir and Wang, who quote the figures, do not say how the line runs. In the order in which MDAV forms its groups,
-    neighbours in the line are far apart, nothing is gained by cutting elsewhere, and the loss is MDAV's own; that gives
-    the printed figures of Tarragona to 0.04 %, but not those of the skewed EIA table (k = 3: 0.4081, against 0.4829 of
-    MDAV). By nearest centroids (Tarragona, z-scores, k = 3, 5 and 10; printed on the left):
+    Kabir and Wang 2010, who quote the figures, do not say how the line runs. In the order in which MDAV forms its
+    groups, neighbours in the line are far apart, nothing is gained by cutting elsewhere, and the loss is MDAV's own;
+    that gives the printed figures of Tarragona to 0.04 %, but not those of the skewed EIA table (k = 3: 0.4081, against
+    0.4829 of MDAV). By nearest centroids (Tarragona, z-scores, k = 3, 5 and 10; printed on the left):
 
         MDAV-MHM  16.9326  22.4617  33.1923   here  16.9269  22.0481  33.1880
         MD-MHM    16.9829  22.5269  33.1834         16.9773  22.0575  33.1821
@@ -188,15 +185,8 @@ def mhm(
 
     The NPN figures cannot be met: of all 834 records to start from, none gives even one of the three to its digits. A
     walk over all records turns on small differences, noise of a hundredth of a standard deviation in the data moves its
-    loss by about 10 % of itself. It is a poor order for cutting, and here for comparison only.
-
-    Labels are along the line.
-
-    References
-    ----------
-    Domingo-Ferrer, Martinez-Balleste, Mateo-Sanz and Sebe 2006, VLDB J. 15(4):355-369, doi:10.1007/s00778-006-0007-0;
-    Hansen and Mukherjee 2003, IEEE TKDE 15(4), doi:10.1109/TKDE.2003.1209020; Kabir and Wang 2010, ICDM,
-    doi:10.1109/ICDM.2010.111, section IV.
+    loss by about 10 % of itself. It is a poor order for cutting, and here for comparison only. Labels are along the
+    line.
     """
     if order == "npn":
         walk, starts = np.arange(len(features)), np.array([0, len(features)])

@@ -268,9 +268,6 @@ _GAUSSIAN = Synthesizer(
 )
 
 
-# --- Independent normal principal components in each group ------------------------------------------------------------
-
-
 class PcaOptions(MethodOptions):
     """Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`."""
 
