@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
@@ -172,14 +171,7 @@ def _value_lanes(words: HashArray, valid: BoolArray) -> HashArray:
 
 
 @njit(cache=True, nogil=True)
-def _excerpts(
-    a: npt.NDArray[np.uint64],
-    b: npt.NDArray[np.uint64],
-    c: npt.NDArray[np.uint64],
-    there: npt.NDArray[np.bool_],
-    border: np.uint64,
-    out: npt.NDArray[np.uint64],
-) -> int:
+def _excerpts(a: HashArray, b: HashArray, c: HashArray, there: BoolArray, border: np.uint64, out: HashArray) -> int:
     """Numbers of the sums of three values, those up to a border, into `out`; returns how many.
 
     Shapes: all but the border (n,).

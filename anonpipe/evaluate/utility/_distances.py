@@ -115,35 +115,22 @@ def _checked(values: npt.ArrayLike) -> FloatArray:
 _BINS = 20  # Bins of a number, of equally many original values where no values tie
 
 _KS = Figure(
-    "distance.ks",
-    "Largest difference of the distribution functions (Kolmogorov-Smirnov)",
-    "share",
-    "Smirnov (1948), Ann. Math. Stat. 19:279-281",
-    Audience.STEWARD,
-    undefined=NO_NUMBERS,
-)
+    "distance.ks", "Largest difference of the distribution functions (Kolmogorov-Smirnov)", "share",
+    "Smirnov (1948), Ann. Math. Stat. 19:279-281", Audience.STEWARD, undefined=NO_NUMBERS,
+)  # fmt: skip
 _WASSERSTEIN = replace(
-    _KS,
-    key="distance.wasserstein",
-    title="How far values must move to give the same distribution (Wasserstein)",
-    unit="sd",
-    source="Vallender (1974), Theory Probab. Appl. 18:784-786",
-)
+    _KS, key="distance.wasserstein", title="How far values must move to give the same distribution (Wasserstein)",
+    unit="sd", source="Vallender (1974), Theory Probab. Appl. 18:784-786",
+)  # fmt: skip
 _VARIATION = replace(
-    _KS,
-    key="distance.variation",
-    title="Records in another category (total variation)",
-    source="half the sum of the differences of the shares",
-    undefined="there is no categorical column",
-)
+    _KS, key="distance.variation", title="Records in another category (total variation)",
+    source="half the sum of the differences of the shares", undefined="there is no categorical column",
+)  # fmt: skip
 _HELLINGER = Figure(
-    "distance.hellinger",
-    "Hellinger distance of the distribution of a column",
-    "",
-    "Gomatam, Karr & Sanil (2005), J. Off. Stat. 21:635-655",
-    Audience.STEWARD,
+    "distance.hellinger", "Hellinger distance of the distribution of a column", "",
+    "Gomatam, Karr & Sanil (2005), J. Off. Stat. 21:635-655", Audience.STEWARD,
     note=f"Numbers in {_BINS} bins of equally many original values; nulls left out.",
-)
+)  # fmt: skip
 
 
 def _distances(tables: TypedTables) -> list[Measurement]:
@@ -176,13 +163,10 @@ _NULL_SHARES = Figure(
     "missing.shares", "Change of the null shares", "share", "difference of the shares, by column", Audience.STEWARD
 )
 _NULL_PAIRS = Figure(
-    "missing.pairs",
-    "Change of which columns are null together (total variation)",
-    "share",
-    "half the sum of the differences of the shares of null and not null, by pair of columns",
-    Audience.STEWARD,
+    "missing.pairs", "Change of which columns are null together (total variation)", "share",
+    "half the sum of the differences of the shares of null and not null, by pair of columns", Audience.STEWARD,
     undefined="there are not two columns with nulls",
-)
+)  # fmt: skip
 
 
 def _missingness(tables: TypedTables) -> list[Measurement]:
@@ -263,24 +247,16 @@ def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int
 
 
 _GROUPS_SD = Figure(
-    "subgroups.sd",
-    "Change of the means inside categories, in standard deviations",
-    "sd",
-    "mean of |difference|",
-    Audience.STEWARD,
-    undefined=NO_MIX,
-)
+    "subgroups.sd", "Change of the means inside categories, in standard deviations", "sd", "mean of |difference|",
+    Audience.STEWARD, undefined=NO_MIX,
+)  # fmt: skip
 _IN_ERRORS = "Change of the means inside categories, in standard errors"
 _GROUPS_ERRORS = replace(_GROUPS_SD, key="subgroups.standard_errors", title=_IN_ERRORS, unit="standard errors")
 _MASS = Figure(
-    "tails.mass",
-    "Change of the share of values in the outer 5 % on each side",
-    "share",
-    "Davison & Smith (1990), J. R. Stat. Soc. B 52:393-442 (mean excess)",
-    Audience.STEWARD,
-    note="Strictly beyond the original's 5 % and 95 % quantiles.",
-    undefined=NO_NUMBERS,
-)
+    "tails.mass", "Change of the share of values in the outer 5 % on each side", "share",
+    "Davison & Smith (1990), J. R. Stat. Soc. B 52:393-442 (mean excess)", Audience.STEWARD,
+    note="Strictly beyond the original's 5 % and 95 % quantiles.", undefined=NO_NUMBERS,
+)  # fmt: skip
 _REACH = "Change of how far the outer 5 % on each side reach"
 _TAILS = (_MASS, replace(_MASS, key="tails.excess", title=_REACH, unit="sd"))
 

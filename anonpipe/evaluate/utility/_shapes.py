@@ -242,15 +242,11 @@ _NO_VALUES = "there is no column with values, or there are fewer than 4 records"
 
 _SIMILAR_COLUMNS = Figure(
     "shapes.similarity",
-    "Similarity of the columns' distributions (1 less Kolmogorov-Smirnov distance or total variation)",
-    "share",
-    "sdmetrics, Column Shapes: mean of KSComplement and TVComplement",
-    Audience.SEVERAL,
-    better="higher",
+    "Similarity of the columns' distributions (1 less Kolmogorov-Smirnov distance or total variation)", "share",
+    "sdmetrics, Column Shapes: mean of KSComplement and TVComplement", Audience.SEVERAL, better="higher",
     baseline_is="another sample of the population, from halves of the original",
-    note="Mean over columns; nulls are left out.",
-    undefined=_NO_VALUES,
-)
+    note="Mean over columns; nulls are left out.", undefined=_NO_VALUES,
+)  # fmt: skip
 _WORST_COLUMN = ratio_figure(
     "column_shapes", "Distribution of a column, furthest from the original", undefined=_NO_VALUES
 )
@@ -300,13 +296,10 @@ MOST_TABLES = 200  # Cross tables that are counted; of more columns a keyed choi
 _NO_PAIR = "there are not two columns that vary, or there are fewer than 4 records"
 
 _SIMILAR_PAIRS = replace(
-    _SIMILAR_COLUMNS,
-    key="pairs.similarity",
-    title="Similarity of pairs of columns (correlations, cross tables)",
-    source="sdmetrics, Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity",
-    note="",
+    _SIMILAR_COLUMNS, key="pairs.similarity", title="Similarity of pairs of columns (correlations, cross tables)",
+    source="sdmetrics, Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity", note="",
     undefined=_NO_PAIR,
-)
+)  # fmt: skip
 _WORST_PAIR = ratio_figure(
     "pair_shapes",
     "How a pair of columns goes together, furthest from the original",
@@ -356,7 +349,7 @@ def _of_pairs(old: FloatArray, new: FloatArray, splits: Splits) -> tuple[FloatAr
 
 def grades(tables: TypedTables) -> tuple[FloatArray, FloatArray]:
     """Of each number the share of the original's values below it, equal ones counting half; NaN for nulls."""
-    # One bounded function for both tables and all halves: correlations have the law of `_chance` whatever the tails.
+    # One bounded function for both tables and all halves: correlations have the law above whatever the tails.
     sides: tuple[list[FloatArray], list[FloatArray]] = ([], [])
     for places in map(places_of, tables.numbers):
         counts = places.counts(places.old)

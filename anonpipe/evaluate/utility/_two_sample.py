@@ -481,13 +481,10 @@ _CODING = (
 )
 
 _LOGISTIC = Figure(
-    "propensity.logistic",
-    "How well a logistic regression tells released records from original ones (U_p)",
-    "",
-    "Oganian & Domingo-Ferrer (2017), eq. 11; Woo, Reiter, Oganian & Karr (2009)",
-    Audience.SEVERAL,
+    "propensity.logistic", "How well a logistic regression tells released records from original ones (U_p)", "",
+    "Oganian & Domingo-Ferrer (2017), eq. 11; Woo, Reiter, Oganian & Karr (2009)", Audience.SEVERAL,
     baseline_is="expected of records drawn again from the original",
-)
+)  # fmt: skip
 _LOGISTIC_RATIO = replace(
     _LOGISTIC,
     key="propensity.logistic_ratio",
@@ -508,14 +505,11 @@ _TREE_RATIO = replace(
 )
 _BOOSTED = Figure(
     "distinguishability",
-    "How well boosted trees tell released records from original ones that they have not seen (AUC)",
-    "",
-    "Lopez-Paz & Oquab (2017), ICLR; interval: DeLong et al. (1988), Biometrics 44:837-845",
-    Audience.SEVERAL,
-    better="near baseline",
-    baseline_is="chance",
+    "How well boosted trees tell released records from original ones that they have not seen (AUC)", "",
+    "Lopez-Paz & Oquab (2017), ICLR; interval: DeLong et al. (1988), Biometrics 44:837-845", Audience.SEVERAL,
+    better="near baseline", baseline_is="chance",
     note=f"Trained on half of the records, judged on the other. Finds rounding and repeated records too. {_CODING}",
-)
+)  # fmt: skip
 
 
 def _classifiers(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
