@@ -31,11 +31,7 @@ def _shortfall(counts: FloatArray, total: float, limits: Limits) -> float:
     """By how much class counts of `total` records break the limits, added up; 0 where they keep them."""
     short = 0.0
     if limits.distinct > 1.0:
-        found = 0.0
-        for c in range(counts.shape[0]):
-            if counts[c] > 0.0:
-                found += 1.0
-        short += max(0.0, limits.distinct - found)
+        short += max(0.0, limits.distinct - (counts > 0.0).sum())
     if limits.entropy > 0.0:
         short += max(0.0, rounded(limits.entropy) - entropy(counts, total))
     if limits.t < 1.0 and limits.ordered:
@@ -122,8 +118,7 @@ def _partner(
     for g in range(left):
         if g == a:
             continue
-        for c in range(union.shape[0]):
-            union[c] = counts[a, c] + counts[g, c]
+        union[:] = counts[a] + counts[g]
         after = _shortfall(union, sizes[a] + sizes[g], limits)
         if after <= 0.0:
             mending = _cheaper(mending, g, costs, ids)
@@ -148,11 +143,9 @@ def _cheaper(best: int, g: int, costs: FloatArray, ids: IntArray) -> int:
 def _take_in(means: FloatArray, sizes: FloatArray, counts: FloatArray, a: int, b: int) -> None:
     """Give group a the records of group b."""
     total = sizes[a] + sizes[b]
-    for j in range(means.shape[0]):
-        means[j, a] = (sizes[a] * means[j, a] + sizes[b] * means[j, b]) / total
+    means[:, a] = (sizes[a] * means[:, a] + sizes[b] * means[:, b]) / total
     sizes[a] = total
-    for c in range(counts.shape[1]):
-        counts[a, c] += counts[b, c]
+    counts[a] += counts[b]
 
 
 # --- Merging groups until each is diverse in class and close to the whole table ---------------------------------------

@@ -28,8 +28,7 @@ def _median_groups(features: FloatArray, k: int, classes: IntArray, shares: Floa
         low, high = stack.pop()
         rows = order[low:high]
         if high - low < 2 * k:
-            for i in rows:
-                labels[i] = label
+            labels[rows] = label
             label += 1
             continue
         column = _split_column(features, rows, classes, shares, alpha, values[low:high])
@@ -89,10 +88,7 @@ def _halves_divergence(
     for i in range(n):
         values[i] = features[rows[i], j]
     border = np.partition(values, half)[half]
-    ties = half
-    for i in range(n):
-        if values[i] < border:
-            ties -= 1
+    ties = half - (values < border).sum()
     lower = np.zeros(shares.shape[0])
     upper = np.zeros(shares.shape[0])
     for i in range(n):

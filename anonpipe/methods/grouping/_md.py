@@ -228,9 +228,7 @@ def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArra
             _grow(features, k, tree, order[last], labels, label)
             label += 1
             left -= k
-    for i in range(n):
-        if labels[i] < 0:
-            labels[i] = label
+    labels[labels < 0] = label
     return labels
 
 

@@ -472,7 +472,8 @@ def _mixed_groups(
     left = n
     label = 0
     while left >= 2 * k:
-        squared_distances(columns, left, _column_means(columns, left), distances)
+        middle = np.array([column[:left].mean() for column in columns])
+        squared_distances(columns, left, middle, distances)
         r = columns[:, furthest(distances, left, ids)].copy()
         squared_distances(columns, left, r, distances)
         s = columns[:, furthest(distances, left, ids)].copy()
@@ -485,21 +486,8 @@ def _mixed_groups(
             _choose_mixed(distances, left, ids, classes, shares, alpha, unit, front, counts, places)
             left = _take_places(columns, ids, left, places, labels, label)
             label += 1
-    for i in range(left):
-        labels[ids[i]] = label
+    labels[ids[:left]] = label
     return labels
-
-
-@nb.njit(cache=True, nogil=True)
-def _column_means(columns: FloatArray, left: int) -> FloatArray:
-    """Mean of the first `left` records, shape (width,)."""
-    mean = np.empty(columns.shape[0])
-    for j in range(columns.shape[0]):
-        total = 0.0
-        for i in range(left):
-            total += columns[j, i]
-        mean[j] = total / left
-    return mean
 
 
 @nb.njit(cache=True, nogil=True)
@@ -518,8 +506,7 @@ def _choose_mixed(
     """Write the places of a group's records to `places`, in descending order; `distances` become infinite there."""
     # The first is the nearest of all; the next always the nearest of its class, so one candidate a class is compared.
     counts[:] = 0.0
-    for c in range(front.shape[0]):
-        front[c] = -1
+    front[:] = -1
     for i in range(left):
         c = classes[ids[i]]
         if front[c] < 0 or _nearer(distances, ids, i, front[c]):
@@ -564,8 +551,7 @@ def _take_places(columns: FloatArray, ids: IntArray, left: int, places: IntArray
         left -= 1
         labels[ids[place]] = label
         ids[place] = ids[left]
-        for j in range(columns.shape[0]):
-            columns[j, place] = columns[j, left]
+        columns[:, place] = columns[:, left]
     return left
 
 

@@ -52,12 +52,10 @@ def _centre_on_means(columns: FloatArray, assigned: IntArray, sizes: IntArray, c
         if sizes[c] > 0:
             centres[c] = 0.0
     for i in range(assigned.shape[0]):
-        for j in range(columns.shape[0]):
-            centres[assigned[i], j] += columns[j, i]
+        centres[assigned[i]] += columns[:, i]
     for c in range(sizes.shape[0]):
         if sizes[c] > 0:
-            for j in range(columns.shape[0]):
-                centres[c, j] /= sizes[c]
+            centres[c] /= sizes[c]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -185,9 +183,7 @@ def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     columns = gather_columns(features, rows)
     into = _seed_groups(columns, furthest_pair(features, rows), k)
     names = np.flatnonzero(into == np.arange(n))
-    sizes = np.zeros(n, dtype=np.int64)
-    for i in range(n):
-        sizes[into[i]] += 1
+    sizes = np.bincount(into, minlength=n)
     centres = np.zeros((columns.shape[0], names.shape[0]))
     for j in range(columns.shape[0]):
         total = np.zeros(n)
@@ -210,11 +206,9 @@ def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
 def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
     """Places in `rows` of the two records that are furthest apart; of equal pairs the lowest."""
     # By falling distance to a reference point: a pair is no further apart than the sum, so most need no look.
-    n, width = rows.shape[0], features.shape[1]
+    n = rows.shape[0]
     columns = gather_columns(features, rows)
-    centre = np.empty(width)
-    for j in range(width):
-        centre[j] = columns[j].mean()
+    centre = np.array([column.mean() for column in columns])
     radius = np.empty(n)
     squared_distances(columns, n, centre, radius)
     radius = np.sqrt(radius)
@@ -289,8 +283,7 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
         into[names[gone]] = names[keep]
         total = sizes[keep] + sizes[gone]
         small -= (sizes[keep] < k) + (sizes[gone] < k) - (total < k)
-        for j in range(centres.shape[0]):
-            centres[j, keep] = (sizes[keep] * centres[j, keep] + sizes[gone] * centres[j, gone]) / total
+        centres[:, keep] = (sizes[keep] * centres[:, keep] + sizes[gone] * centres[:, gone]) / total
         sizes[keep] = total
         at[keep] = -1
         at[gone] = -1
@@ -447,11 +440,7 @@ def _divide(
 @nb.njit(cache=True, nogil=True)
 def _all_equal(features: FloatArray, rows: IntArray) -> bool:
     """Whether `rows` are equal records."""
-    for row in rows:
-        for j in range(features.shape[1]):
-            if features[row, j] != features[rows[0], j]:
-                return False
-    return True
+    return bool((features[rows] == features[rows[0]]).all())
 
 
 @nb.njit(cache=True, nogil=True)

@@ -68,8 +68,7 @@ def drop_outside(outside: FloatArray, ids: IntArray, key: FloatArray, link: IntA
     ids[at] = ids[last]
     key[at] = key[last]
     link[at] = link[last]
-    for j in range(outside.shape[0]):
-        outside[j, at] = outside[j, last]
+    outside[:, at] = outside[:, last]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -98,8 +97,7 @@ def _cut_longest(
         rest = size[root] - size[v]
         if rest < k or total_variation(below[v], size[v], shares) > t:
             continue
-        for c in range(above.shape[0]):
-            above[c] = below[root, c] - below[v, c]
+        above[:] = below[root] - below[v]
         if total_variation(above, rest, shares) > t:
             continue
         cut[v] = True
@@ -107,8 +105,7 @@ def _cut_longest(
         while u != root:
             u = parent[u]
             size[u] -= size[v]
-            for c in range(above.shape[0]):
-                below[u, c] -= below[v, c]
+            below[u] -= below[v]
     return _label_parts(parent, joined, cut)
 
 
@@ -145,7 +142,6 @@ def cut_by_ratio(
     inside = np.zeros(n, dtype=np.bool_)
     cut = np.zeros(n, dtype=np.bool_)
     members = joined.copy()
-    behind = np.empty(n, dtype=np.int64)
     stretches = [(0, n)]
     while len(stretches) > 0:
         low, high = stretches.pop()
@@ -157,7 +153,7 @@ def cut_by_ratio(
         if best < 0:
             continue
         cut[best] = True
-        middle = low + _part_stretch(parent, group, best, inside, behind)
+        middle = low + _part_stretch(parent, group, best, inside)
         stretches.append((low, middle))
         stretches.append((middle, high))
     return _label_parts(parent, joined, cut)
@@ -174,8 +170,7 @@ def _count_stretch(parent: IntArray, group: IntArray, classes: IntArray, below: 
         v = group[i]
         u = parent[v]
         size[u] += size[v]
-        for c in range(below.shape[1]):
-            below[u, c] += below[v, c]
+        below[u] += below[v]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -199,8 +194,7 @@ def _least_ratio(
         rest = total - size[v]
         if size[v] < k or rest < k:
             continue
-        for c in range(above.shape[0]):
-            above[c] = below[root, c] - below[v, c]
+        above[:] = below[root] - below[v]
         parts = size[v] * jensen_shannon(below[v], size[v], shares) + rest * jensen_shannon(above, rest, shares)
         increase = rounded(max(0.0, parts / total - whole))
         ratio = increase / length[v] if length[v] > 0.0 else np.inf
@@ -214,22 +208,15 @@ def _least_ratio(
 
 
 @nb.njit(cache=True, nogil=True)
-def _part_stretch(parent: IntArray, group: IntArray, top: int, inside: BoolArray, behind: IntArray) -> int:
+def _part_stretch(parent: IntArray, group: IntArray, top: int, inside: BoolArray) -> int:
     """Move the subtree of `top` to the end of `group`, both parts in their old order; where it begins."""
-    front = 0
-    back = 0
     inside[group[0]] = False
-    for i in range(group.shape[0]):
-        v = group[i]
-        inside[v] = v == top or (i > 0 and inside[parent[v]])
-        if inside[v]:
-            behind[back] = v
-            back += 1
-        else:
-            group[front] = v
-            front += 1
-    group[front:] = behind[:back]
-    return front
+    for v in group[1:]:
+        inside[v] = v == top or inside[parent[v]]
+    front, behind = group[~inside[group]], group[inside[group]]
+    group[: front.shape[0]] = front
+    group[front.shape[0] :] = behind
+    return int(front.shape[0])
 
 
 def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:

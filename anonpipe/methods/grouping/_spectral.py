@@ -73,18 +73,11 @@ def _highest_of_lower_half(values: FloatArray) -> float:
 @nb.njit(cache=True, nogil=True)
 def _move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
     """Move the rows of values up to `border` to the front, both parts in their old order; how many there are."""
-    behind = np.empty(rows.shape[0], dtype=np.int64)
-    front, back = 0, 0
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        if features[row, column] <= border:
-            rows[front] = row
-            front += 1
-        else:
-            behind[back] = row
-            back += 1
-    rows[front:] = behind[:back]
-    return front
+    lower = np.array([features[row, column] <= border for row in rows])
+    front, behind = rows[lower], rows[~lower]
+    rows[: front.shape[0]] = front
+    rows[front.shape[0] :] = behind
+    return int(front.shape[0])
 
 
 @nb.njit(cache=True, nogil=True)

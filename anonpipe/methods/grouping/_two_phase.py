@@ -45,9 +45,8 @@ def _group_by_reference_points(features: FloatArray, k: int) -> IntArray:
 def _from_furthest(features: FloatArray, value: float) -> IntArray:
     """Rows from the one furthest from the point with `value` in all columns; of equals, the lower first."""
     distances = np.zeros(features.shape[0])
-    for i in range(features.shape[0]):
-        for j in range(features.shape[1]):
-            distances[i] += (features[i, j] - value) ** 2
+    for column in features.T:
+        distances += (column - value) ** 2
     return np.argsort(-distances, kind="mergesort")
 
 
@@ -194,8 +193,7 @@ def _decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, t
         for at in range(starts[g], starts[g + 1]):
             labels[order[at]] = g
             after[order[at]] = order[at + 1] if at + 1 < starts[g + 1] else -1
-            for j in range(width):
-                sums[j, g] += features[order[at], j]
+            sums[:, g] += features[order[at]]
     centres = sums / sizes
     coming = np.zeros(groups, dtype=np.int64)
     distances = np.empty(groups)
@@ -222,9 +220,8 @@ def _decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, t
             tails[host] = i
             sizes[host] += 1
             scatter[host] += added[at]
-            for j in range(width):
-                sums[j, host] += features[i, j]
-                centres[j, host] = sums[j, host] / sizes[host]
+            sums[:, host] += features[i]
+            centres[:, host] = sums[:, host] / sizes[host]
     return labels
 
 

@@ -129,8 +129,7 @@ def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units:
             if seen[units[order[i]]] != g:
                 seen[units[order[i]]] = g
                 held[g] += 1
-            for j in range(width):
-                means[j, g] += features[order[i], j] / sizes[g]
+            means[:, g] += features[order[i]] / sizes[g]
     ids, into, costs = np.arange(n_groups), np.arange(n_groups), np.empty(n_groups)
     mark = np.zeros(len(seen), dtype=np.bool_)
     left = n_groups
@@ -141,8 +140,7 @@ def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units:
         held[a] += _lacking(mark, units, following, first[b])
         _mark(mark, units, following, first[a], False)
         following[last[a]], last[a] = first[b], last[b]
-        for j in range(width):
-            means[j, a] = (sizes[a] * means[j, a] + sizes[b] * means[j, b]) / (sizes[a] + sizes[b])
+        means[:, a] = (sizes[a] * means[:, a] + sizes[b] * means[:, b]) / (sizes[a] + sizes[b])
         sizes[a] += sizes[b]
         low, high = min(ids[a], ids[b]), max(ids[a], ids[b])
         into[high], ids[a] = low, low

@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.kernels.points import sort_groups
+from anonpipe.kernels.points import sort_groups, squared_distance
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import cbfs, mdav
@@ -44,17 +44,13 @@ def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> Int
 @nb.njit(cache=True, nogil=True)
 def _furthest_from_mean(features: FloatArray, rows: IntArray) -> FloatArray:
     """The point among `rows` furthest from the mean of all points; of equals, the first."""
-    n, width = features.shape
-    mean = np.zeros(width)
-    for i in range(n):
-        for j in range(width):
-            mean[j] += features[i, j]
-    mean /= n
+    mean = np.zeros(features.shape[1])
+    for i in range(features.shape[0]):
+        mean += features[i]
+    mean /= features.shape[0]
     furthest, largest = rows[0], -1.0
     for i in rows:
-        distance = 0.0
-        for j in range(width):
-            distance += (features[i, j] - mean[j]) ** 2
+        distance = squared_distance(features[i], mean)
         if distance > largest:
             furthest, largest = i, distance
     found: FloatArray = features[furthest]
@@ -105,8 +101,7 @@ def _label_runs(path: IntArray, before: IntArray) -> IntArray:
     groups = 0
     end = path.shape[0]
     while end > 0:
-        for at in range(before[end], end):
-            labels[path[at]] = groups
+        labels[path[before[end] : end]] = groups
         groups += 1
         end = before[end]
     return groups - 1 - labels
