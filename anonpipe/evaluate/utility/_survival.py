@@ -124,8 +124,8 @@ def _survival_curves(tables: TypedTables, rng: np.random.Generator) -> list[Meas
         old, new = followed(part, endpoint)
         prefix = f"{endpoint.name}: " if endpoint.name else ""
         for column, labels, groups, others in grouped(part, endpoint, old):
-            apart, between = _apart(old, new, groups, others, len(labels), part.least, splits)
-            by_group.append(apart)
+            differences, between = _apart(old, new, groups, others, len(labels), part.least, splits)
+            by_group.append(differences)
             halves.append(between)
             names += [(endpoint.time, endpoint.status, *([column] if column else []))] * len(labels)
             titles += [f"{prefix}{column} {label}" if column else f"{prefix}all records" for label in labels]

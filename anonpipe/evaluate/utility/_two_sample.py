@@ -573,8 +573,8 @@ def _fitted(both: Encoded) -> tuple[Propensity | None, str]:
             fit = propensity(both.old, both.new, terms, categories=both.categories)
         except InputError:  # it does not settle
             continue
-        apart = " Some records are distinguished without error." if fit.separated else ""
-        return fit, f"{what}{apart} {_CODING}"
+        separation = " Some records are distinguished without error." if fit.separated else ""
+        return fit, f"{what}{separation} {_CODING}"
     return None, "Not defined: too few records for the columns, or the regression does not converge."
 
 

@@ -118,8 +118,8 @@ def _keep_free(neighbours: IntArray, labels: IntArray) -> int:
 # --- The second phase of TFRP-2, DBA-2 and MDAV-2: groups whose records fit better into others are given up -----------
 
 
-def decompose(features: FloatArray, labels: IntArray, turn: IntArray, *, most: int) -> IntArray:
-    """Give up every group, in `turn`, whose records add less scatter to other groups than their own has.
+def decompose(features: FloatArray, labels: IntArray, sequence: IntArray, *, most: int) -> IntArray:
+    """Give up every group, in `sequence`, whose records add less scatter to other groups than their own has.
 
     Each record of the group in turn is assigned to the other group whose mean is nearest and that has fewer than `most`
     records, counting those assigned before it. The means are those before any record of the group moves. If the scatter
@@ -131,7 +131,7 @@ def decompose(features: FloatArray, labels: IntArray, turn: IntArray, *, most: i
     Shapes: features (n_rows, width).
     """
     order, starts = sort_groups(labels)
-    labels = _decompose_groups(features, order, starts, turn, most)
+    labels = _decompose_groups(features, order, starts, sequence, most)
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
@@ -139,13 +139,13 @@ def _second_phase(
     features: FloatArray,
     labels: IntArray,
     k: int,
-    turn: IntArray,
+    sequence: IntArray,
     most: int,
     method: Callable[..., IntArray],
     rng: np.random.Generator,
 ) -> IntArray:
     """The groups of a first phase after `decompose`, and those of 2k and more grouped by `method`."""
-    return group_large_again(features, decompose(features, labels, turn, most=most), k, method, rng)
+    return group_large_again(features, decompose(features, labels, sequence, most=most), k, method, rng)
 
 
 def group_large_again(
@@ -174,12 +174,13 @@ TOLERANCE = 1e-12  # Smallest gain that counts, in units of the mean squared dis
 
 
 @nb.njit(cache=True, nogil=True)
-def _decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, turn: IntArray, most: int) -> IntArray:
-    """Labels after each group, in `turn`, has been given up if that lowers the scatter.
+def _decompose_groups(
+    features: FloatArray, order: IntArray, starts: IntArray, sequence: IntArray, most: int
+) -> IntArray:
+    """Labels after each group, in `sequence`, has been given up if that lowers the scatter.
 
-    A group that is given up keeps its number, unused. `anonpipe.methods.grouping._two_phase` says what is done; here
-    `centres` (width, n_groups) are infinite for groups that are given up, and the records of a group are a list from
-    `heads` on.
+    A group that is given up keeps its number, unused. `decompose` says what is done; here `centres` (width,
+    n_groups) are infinite for groups that are given up, and the records of a group are a list from its `first` on.
     """
     n, width = features.shape
     groups = starts.shape[0] - 1
@@ -188,20 +189,20 @@ def _decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, t
     sizes = np.diff(starts)
     sums = np.zeros((width, groups))
     labels = np.empty(n, dtype=np.int64)
-    heads, tails, after = order[starts[:-1]].copy(), order[starts[1:] - 1].copy(), np.empty(n, dtype=np.int64)
+    first, last, following = order[starts[:-1]].copy(), order[starts[1:] - 1].copy(), np.empty(n, dtype=np.int64)
     for g in range(groups):
         for at in range(starts[g], starts[g + 1]):
             labels[order[at]] = g
-            after[order[at]] = order[at + 1] if at + 1 < starts[g + 1] else -1
+            following[order[at]] = order[at + 1] if at + 1 < starts[g + 1] else -1
             sums[:, g] += features[order[at]]
     centres = sums / sizes
     coming = np.zeros(groups, dtype=np.int64)
     distances = np.empty(groups)
     alive = groups
-    for g in turn:
+    for g in sequence:
         if alive == 1:
             break
-        members = _records_from(heads[g], after, sizes[g])
+        members = _records_from(first[g], following, sizes[g])
         hosts = _nearest_hosts(features, members, g, centres, sizes, coming, most, distances)
         if hosts[-1] < 0:
             continue
@@ -215,9 +216,9 @@ def _decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, t
         for at in range(members.shape[0]):
             i, host = members[at], hosts[at]
             labels[i] = host
-            after[tails[host]] = i
-            after[i] = -1
-            tails[host] = i
+            following[last[host]] = i
+            following[i] = -1
+            last[host] = i
             sizes[host] += 1
             scatter[host] += added[at]
             sums[:, host] += features[i]
@@ -226,12 +227,12 @@ def _decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, t
 
 
 @nb.njit(cache=True, nogil=True)
-def _records_from(head: int, after: IntArray, size: int) -> IntArray:
+def _records_from(record: int, following: IntArray, size: int) -> IntArray:
     """The `size` records of a list."""
     members = np.empty(size, dtype=np.int64)
     for at in range(size):
-        members[at] = head
-        head = after[head]
+        members[at] = record
+        record = following[record]
     return members
 
 
