@@ -184,8 +184,7 @@ class Tally:
     n: FloatArray
     mean: FloatArray
     m2: FloatArray
-    # Of each column carried as codes, by position, the records of each code, nulls last. A column is left out where it
-    # is not known.
+    # Of each column carried as codes, by position, the records of each code, nulls last. None where not known.
     codes: dict[int, IntArray]
 
     @classmethod
@@ -278,8 +277,7 @@ def _numbers(scan: Scan, encoder: ColumnEncoder, inside: npt.NDArray[np.bool_] |
 def without_rounding(n: FloatArray, mean: FloatArray, m2: FloatArray) -> FloatArray:
     """Squared deviations, those of columns of one value exactly zero: sums of such a column leave a rest of rounding.
 
-    Deviations under 1e-11 of the mean are rounding errors of sums, however these were made, and no scale to measure
-    others by.
+    Deviations under 1e-11 of the mean are rounding errors of sums, and no scale to measure others by.
     """
     return np.where(m2 > n * np.square(_ROUNDING * mean), m2, 0.0)
 

@@ -335,8 +335,7 @@ def unit_line(unit: UnitColumn, k: int) -> str:
 def unit_numbers(name: str, array: pa.Array, key: bytes) -> Units:
     """A keyed number of 53 bits for the unit of each row, which a float holds; 0 where there is no value.
 
-    Of 10^7 units two have one number in one table of 180. They then count as one, which asks for more of others, never
-    for fewer.
+    Of 10^7 units two have one number in one table of 180. They then count as one, which asks for more of others.
     """
     high, _, there = keyed_values(name, array, key, ("high",))
     numbers = np.zeros(len(array), dtype=np.uint64)

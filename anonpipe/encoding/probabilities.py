@@ -2,8 +2,7 @@
 
 Lasko & Vinterbo 2010, section III: the distribution over the categories that the masked dummies stand for may itself be
 released, as "a type of local generalization". As they describe it, it is too even: unmasked dummies of -1 and +1 make a
-category of 5 % one of 29 %. Here it is calibrated, so that the mean probability of a category is its share, and rounded
-to a step.
+category of 5 % one of 29 %. Here it is calibrated, so that its mean is the share of the category, and rounded.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ from anonpipe.types import FloatArray, IntArray
 class Suppression:
     """Which codes are released as another one, stratum by stratum."""
 
-    # Column name to its changes: each the stratum, the code (nulls: the number of categories) and the code that it is
-    # released as
+    # Column name to its changes: each the stratum, the code (nulls: the number of categories) and its new code
     targets: dict[str, list[tuple[int, int, int]]]
     missing: dict[str, int]  # The code of nulls of each of these columns: its number of categories
     ordinal: tuple[str, ...] = ()  # Columns among them whose nulls are NaN in the cells
@@ -214,8 +213,7 @@ def _with_counts(scanned: ColumnScan, counts: IntArray, nulls: int, column: Colu
 class Extremes:
     """Values that are drawn in."""
 
-    # Of each column of which some are, the lowest and the highest value of each stratum; infinite where nothing is
-    # drawn in
+    # Of each column of which some are, the lowest and the highest value of each stratum; infinite for none
     limits: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     # By how much the mean of each of these columns is moved, in its unit
     moved: dict[str, float] = field(default_factory=dict)

@@ -190,8 +190,7 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
     Where a scatter has equal eigenvalues, as those of few distinct records do, its orientation in "eev" and "vev" is
     any of many equally likely ones, and rounding decides; the lengths of the axes do not depend on it.
 
-    The clusters "with equal shape but different orientation and volume" that the authors found in their larger table
-    are "vev".
+    The clusters "with equal shape but different orientation and volume" of the authors' larger table are "vev".
 
     Celeux and Govaert 1995, Pattern Recognition 28:781-793, doi:10.1016/0031-3203(94)00125-6, section 3; the names in
     small letters are their initials for equal and variable volume, shape and orientation.
@@ -257,8 +256,7 @@ class Statistics:
     sums: FloatArray  # Sums of z u (x - centre), shape (n_groups, width)
     # Sums of z u (x - centre)(x - centre)', shape (n_groups, width, width), or (n_groups, 1, width): their diagonals
     scatters: FloatArray
-    # centres, degrees: means, shape (n_groups, width), and degrees of freedom, shape (n_groups,), of that mixture:
-    # equal in all pieces
+    # centres, degrees: means, shape (n_groups, width), and degrees of freedom, shape (n_groups,), of that mixture
     centres: FloatArray
     degrees: FloatArray
 
@@ -443,8 +441,7 @@ def agglomerate(sample: FloatArray, most: int, starts: Iterable[int] = (50,)) ->
     """Groups of a sample for every number of groups from `most` down to 1, once for each of the `starts`."""
     # Ward's criterion joins records into so many small groups; from there the determinant criterion goes on, the
     # classification likelihood of ellipsoids (Fraley 1998, doi:10.1137/S1064827596311451), which is not defined for
-    # single records. Where the change comes decides which maximum is found. Nothing is random, ties go to the lower
-    # numbers.
+    # single records. Where the change comes decides which maximum is found. Ties go to the lower numbers.
     from scipy.cluster.hierarchy import linkage
 
     spread = sample.std(axis=0)
@@ -702,8 +699,7 @@ def movable(
 ) -> Movable:
     """The cheapest records of a partition to move into each group that lacks some; `counts` has shape (n_groups,)."""
     # As many of each donor as it can spare and as are lacking in all: more cannot be moved, so that the choice of
-    # `moves` is that of all records at hand. Memory: 40 bytes for each lacking group, times the records of these
-    # donors.
+    # `moves` is that of all records at hand. Memory: 40 bytes a lacking group and donor record.
     lacking, spare = needs(counts, k)
     most, targets = np.minimum(spare, lacking.sum()), np.flatnonzero(lacking)
     found = Movable.none(most)

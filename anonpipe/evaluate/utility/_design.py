@@ -154,8 +154,7 @@ class Design:
     terms: tuple[str, ...]
     events: npt.NDArray[np.bool_] | None  # Whether the time is that of an event, shape (n_rows,); for Cox models
     left_out: int  # Records of the subset that are not used, for nulls
-    # Whether a function of the formula keeps what it has seen of the table that was coded first: means, deviations,
-    # quantiles
+    # Whether a function of the formula keeps what it has seen of the table that was coded first, such as means
     learnt: bool = True
 
     @property

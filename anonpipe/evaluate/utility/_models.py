@@ -67,8 +67,7 @@ class CoefficientChange:
 
     name: str  # As the formula's library writes it: `stage[T.Distant]`
     # original, released: none for one that the release does not determine, as its model has no fit or the category no
-    # records. Such a one is *lost*, and counts as changed in every way that applies, so that a failure never flatters a
-    # release.
+    # records. Such a one is *lost*, and counts as changed in every way that applies, so that failures never flatter.
     original: Estimate
     released: Estimate | None
 
@@ -111,8 +110,7 @@ class CoefficientShares:
     # coefficients, significant: of the originals, and those of them that are significant
     coefficients: int
     significant: int
-    # Shares of the coefficients (of direction: of the significant ones) and mean overlap of intervals; NaN where there
-    # are none
+    # Shares of the coefficients (of direction: of the significant ones) and mean overlap of intervals; NaN for none
     changed_significance: float
     changed_direction: float
     outside: float
@@ -178,8 +176,7 @@ def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
     """How many of the coefficients of several models changed, each coefficient counting the same.
 
     Gal et al. count coefficients outside of the interval over all coefficients in their list of measures, and over
-    significant ones in their requirements; the first is done here. They do not say whether intercepts count: here they
-    do not.
+    significant ones in their requirements; the first is done here. Intercepts do not count here; they do not say.
     """
     changes = [change for comparison in comparisons for change in comparison.coefficients if change.name != INTERCEPT]
     significant = [change for change in changes if change.original.significant]

@@ -31,8 +31,7 @@ _OTHER = "(other)"
 class Binning:
     """How values are put into bins and categories that are shown."""
 
-    # Original records that each holds: neighbouring bins are joined until they do, and rare categories become
-    # ``(other)``
+    # Original records that each holds: neighbouring bins are joined until they do, rare categories are ``(other)``
     least: int
     least_released: int = 0  # Released records that each holds
     from_release: bool = False  # Whether edges, and which categories are shown, follow from the release alone

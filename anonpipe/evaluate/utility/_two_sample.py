@@ -338,12 +338,10 @@ def tree_propensity(
     A tree has at most `most_leaves` leaves, the most useful splits first, of `leaf` records or more. Codes of
     categories will do: two splits take out any one. Shapes: (n_rows, width) and (n_released, width), finite.
 
-    Notes
-    -----
-    A tree finds what a logistic regression with interactions does not: gaps, repeated values and cut-off tails. It also
-    finds structure in noise, the more the larger it is, and no formula says how much; so its size is limited, and its
-    ratio is to the same tree on permuted labels. A release that repeats each value k times, as centroids do, is easily
-    distinguished.
+    Notes ----- A tree finds what a logistic regression with interactions does not: gaps, repeated values and cut-off
+    tails. It also finds structure in noise, the more the larger it is, and no formula says how much; so its size is
+    limited, and its ratio is to the same tree on permuted labels. Values repeated k times, as by centroids, are easily
+    found.
 
     Value and expectation are of the records that the tree was grown on, in both cases, as published. The expectation
     holds for two independent samples: a release made from these very records may have a ratio below 1, a copy 0.
@@ -458,8 +456,7 @@ def discriminator(
         random_state=int(rng.integers(2**31)),
     )
     labels = np.repeat([0, 1], [len(train), len(other_train)])
-    # On cores that are in use its threads, idle most of the time on so few records, wait for one another and burn more
-    # than they add.
+    # On cores that are in use its threads, idle most of the time on so few records, wait for one another and lose time.
     with one_thread():
         model.fit(np.concatenate([old[train], new[other_train]]), labels)
         return auc(model.decision_function(new[other_judge]), model.decision_function(old[judge]))

@@ -170,16 +170,14 @@ class ClassDisclosure:
     # n_rows, n_groups: number of records and of groups
     n_rows: int
     n_groups: int
-    # Mean over groups of the chi-square of their class counts against the shares of the whole table (Li and Sarkar
-    # 2013, eq. 13).
+    # Mean over groups of the chi-square of their class counts against the table's shares (Li and Sarkar 2013, eq. 13).
     chi_square: float
     # mean_divergence, largest_divergence: jensen-Shannon divergence (base 2, 0 to 1) of a group from the whole table:
     # mean over *records* (eq. 7), and the largest.
     mean_divergence: float
     largest_divergence: float
     homogeneous_share: float  # Share of records in groups with one sensitive value
-    # Number of groups in which a class has one record only: who knows all others of the group, or is that record,
-    # learns from it
+    # Number of groups in which a class has one record only: who knows all others of the group learns from it
     groups_with_a_single: int
     # Number of records that are the only one of their class in their group (Li and Sarkar 2013, section 7): who knows
     # one of its group and its class has found it

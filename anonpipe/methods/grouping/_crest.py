@@ -43,8 +43,7 @@ def crest(
     share of the diagonal of the box around all points; JSD is the Jensen-Shannon divergence in base 2 of `class_shares`
     from the class shares among u, v and the first b - 2 records that a breadth-first search from u meets in the tree,
     those of the same degree of separation in order of their distance to u. Then, again and again, the removable edge
-    with the least increase in weighted divergence per length is cut (see `crest_partial`). Ties go to the lower row
-    number.
+    with the least increase in weighted divergence per length is cut (see `crest_partial`). Ties: the lower row.
 
     It makes groups of one class rare; it does not promise that there are none. `class_disclosure` counts them,
     `constrain_classes` rules them out.
@@ -60,8 +59,7 @@ def crest(
       points on any scale. The number itself would make lengths weigh sqrt(width) times less; the effects are alike.
 
     With `alpha` 1 this is `crest_partial`; with 0 nearly all edges tie, which takes long for thousands of records.
-    `neighbours` is b, 2 or more; None takes k, but no less than 2 and no more than 100. Labels are in the order of
-    lowest rows.
+    `neighbours` is b, 2 or more; None takes k, from 2 to 100. Labels are in the order of lowest rows.
 
     Examples
     --------

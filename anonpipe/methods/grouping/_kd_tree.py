@@ -153,8 +153,7 @@ def class_kd_tree(
     The median fixes the halves of a column, so that the classes can be minded only as far as there are columns to
     choose from: the effect is much less than that of `crest` or `class_mdav`, and so is the price.
 
-    With `alpha` 1 this is `kd_tree`. Li and Sarkar propose to mind classes in the method of their 2006 paper; the rule
-    here is this project's.
+    With `alpha` 1 this is `kd_tree`. Li and Sarkar propose to mind classes in it; the rule here is this project's.
 
     Examples
     --------

@@ -98,8 +98,7 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
 
     Shapes: features (n_rows, width).
 
-    Neighbours are exact. Memory is linear in the rows; time grows by less than their square, with few columns much
-    less.
+    Neighbours are exact. Memory is linear in the rows; time grows by less than their square.
     """
     features = checked_features(features)
     if not 1 <= k <= len(features):
@@ -163,8 +162,7 @@ def smallest_distances(features: FloatArray, queries: FloatArray, count: int) ->
 class LossBound:
     """What no grouping can lose less than."""
 
-    # The bound: of all records exactly, or the lower end of a one-sided interval of `CONFIDENCE` where a sample was
-    # measured
+    # The bound: of all records exactly, or of a sample the lower end of a one-sided interval of `CONFIDENCE`
     percent: float
     sampled: int | None  # Records measured against all others; None for all of them
 

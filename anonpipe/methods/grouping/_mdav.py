@@ -184,12 +184,10 @@ def mdav(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     so that the order of the last records decides nothing. On the Tarragona table (z-scores) all of row order or nearest
     first, means moving or not, give the published 19.545786 % (k = 4) and 22.461282 % (k = 5).
 
-    Notes
-    -----
     The groups are those of a loop over all remaining records, ties included. Bounds of small boxes of near records tell
     which of them a search can leave out (`anonpipe.kernels.remaining`): with ten columns that have something to do with
     each other, time then grows with about the rows to the power of 1.5 instead of 2. With many unrelated columns it
-    stays the plain loop.
+    does not.
     """
     return with_rest(features, pairs_of_groups(features, k, 2 * k), k, join_nearest)
 
@@ -284,8 +282,7 @@ def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: flo
     of k like `cbfs`, but not the same. Where one record remains it has no d_out and joins at the end. The last records
     may join a group that has grown, which then has up to 3k - 2 records: the method has no rule against that.
 
-    A `gamma` of 0 never grows a group. The authors find about 0.2 best for scattered data and about 1.1 for data in
-    clusters.
+    A `gamma` of 0 never grows a group. The authors find about 0.2 best for scattered and 1.1 for clustered data.
 
     References
     ----------
@@ -414,9 +411,8 @@ def class_mdav(
 
     Groups form as in `mdav_generic`: around the record r furthest from the mean and around s furthest from r while 3k
     records are left, then one around r, and the rest. But only a group's first record is the nearest. Each of the k - 1
-    others is the record of least alpha·L + (1 - alpha)·JSD, with L its distance to r (or s) as a share of the diagonal
-    of the box around all points and JSD the Jensen-Shannon divergence (base 2) of `class_shares` from the group with
-    it.
+    others is the record of least alpha·L + (1 - alpha)·JSD, with L its distance to r (or s) as a share of the box's
+    diagonal and JSD the Jensen-Shannon divergence (base 2) of `class_shares` from the group with it.
 
     The last group takes what is left: records of the class that the others had no use for, from wherever they are. It
     is the one that may hold one class only.

@@ -89,8 +89,7 @@ def kmeans(features: FloatArray, k: int, *, rng: np.random.Generator, iterations
 
     Of n records Lloyd's algorithm forms floor(n/k) clusters from random records as first centres. Then, from the
     smallest cluster up, each that has fewer than k takes the records nearest to its mean out of clusters that have more
-    than k; a cluster that is down to k gives no more. Weights belong in `features`: scale a column by the root of its
-    weight.
+    than k; a cluster that is down to k gives no more. Weights: scale a column by the root of its weight.
     """
     if iterations < 1:
         raise ValueError(f"iterations is {iterations}; give 1 or more")

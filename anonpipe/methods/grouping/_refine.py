@@ -53,8 +53,7 @@ def refine(
     Shapes: features (n_rows, width); labels (n_rows,).
 
     The formulas follow from the change of two means. Annealing is Kirkpatrick, Gelatt and Vecchi 1983,
-    doi:10.1126/science.220.4598.671; here every group has a temperature of its own. The choice by regions is that of
-    `combine`.
+    doi:10.1126/science.220.4598.671; here every group has a temperature of its own. See `combine` for the regions.
     """
     features = checked_features(features)
     if effort not in EFFORTS:
@@ -422,8 +421,7 @@ class SearchGroups(NamedTuple):
     x: FloatArray  # Points, shape (n, width)
     home: IntArray  # Group of each record, shape (n,)
     place: IntArray  # Where a record stands among the members of its group, shape (n,)
-    # sizes, centroids: of each group, shapes (n_groups,) and (n_groups, width). Size 0 is a group that is no more, or
-    # not yet.
+    # sizes, centroids: of each group, shapes (n_groups,) and (n_groups, width). Size 0: an unused number.
     sizes: IntArray
     centroids: FloatArray
     members: IntArray  # Records of group g: `members[g, : sizes[g]]`, shape (n_groups, 2k - 1)

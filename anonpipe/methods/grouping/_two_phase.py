@@ -125,8 +125,7 @@ def decompose(features: FloatArray, labels: IntArray, sequence: IntArray, *, mos
     records, counting those assigned before it. The means are those before any record of the group moves. If the scatter
     of the groups that would grow, after all joins, exceeds their present scatter by less than the scatter of the group
     in turn, the records move; otherwise all stay. A group that has grown is treated as any other on its turn. A gain
-    under 1e-12 of the mean squared distance to the mean of all records is taken for rounding. The last group is never
-    given up.
+    under 1e-12 of the mean squared distance to the mean of all records is rounding. The last group stays.
 
     Shapes: features (n_rows, width).
     """
@@ -413,9 +412,8 @@ _DBA_1 = Grouping(
 def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by DBA-1, then give up groups whose records fit better into others.
 
-    The groups of DBA-1 are tried in the reverse order of their formation, so that the least dense go first. A record
-    goes to the nearest other group, however large (see `decompose`). Then each group of 2k and more is grouped by
-    MDAV-1.
+    The groups of DBA-1 are tried in the reverse order of their formation, the least dense first. A record goes to the
+    nearest other group, however large (see `decompose`). Then each group of 2k and more is grouped by MDAV-1.
 
     What Kabir and Wang leave open is whether means move with every record that joins: the published information losses
     come out to all digits if they stay until the group is given up (Tarragona, z-scores: 16.15265063, 22.67107728,

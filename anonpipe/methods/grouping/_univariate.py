@@ -112,8 +112,7 @@ def optimal_univariate(features: FloatArray, k: int, *, rng: np.random.Generator
 
     Best groups are runs of the sorted records, of k to 2k - 1 each; the best runs are the shortest path through a graph
     that has an edge for each run, with its scatter for length. Equal values are sorted by row. Of equally good
-    partitions the one with the shorter last group is taken, and so on towards the first. Labels are in ascending order
-    of values.
+    partitions the one with the shorter last group is taken, and so on towards the first. Labels ascend with the values.
     """
     if features.shape[1] != 1:
         raise InfeasibleError(f"optimal_univariate takes one column, not {features.shape[1]}; use mhm for several")
@@ -180,8 +179,7 @@ def mhm(
 
     The NPN figures cannot be met: of all 834 records to start from, none gives even one of the three to its digits. A
     walk over all records turns on small differences, noise of a hundredth of a standard deviation in the data moves its
-    loss by about 10 % of itself. It is a poor order for cutting, and here for comparison only. Labels are along the
-    line.
+    loss by about 10 % of itself. It is a poor order for cutting, here for comparison. Labels are along the line.
     """
     if order == "npn":
         walk, starts = np.arange(len(features)), np.array([0, len(features)])
