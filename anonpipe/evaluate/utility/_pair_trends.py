@@ -180,9 +180,11 @@ def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
     NaN for columns that are constant in the original, or have no record with a value on both sides. Shapes: (n_rows,
     width) twice, NaN for nulls; result (width,).
 
-    Notes ----- Of one name, three figures are in use: the mean over all cells, published as IL1s, which is here; their
-    sum, which sdcMicro's ``dUtility(method = "IL1s")`` gives in its later versions, that is records times columns times
-    this; and its "IL1", of relative differences, which has no value where the original is zero. √2 s is the spread of a
+    Notes
+    -----
+    Of one name, three figures are in use: the mean over all cells, published as IL1s, which is here; their sum, which
+    sdcMicro's ``dUtility(method = "IL1s")`` gives in its later versions, that is records times columns times this; and
+    its "IL1", of relative differences, which has no value where the original is zero. √2 s is the spread of a
     difference of two values that have nothing to do with each other: 2 / √π / √2 = 0.80 is that of a shuffled normal
     column.
 

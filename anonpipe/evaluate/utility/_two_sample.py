@@ -338,10 +338,11 @@ def tree_propensity(
     A tree has at most `most_leaves` leaves, the most useful splits first, of `leaf` records or more. Codes of
     categories will do: two splits take out any one. Shapes: (n_rows, width) and (n_released, width), finite.
 
-    Notes ----- A tree finds what a logistic regression with interactions does not: gaps, repeated values and cut-off
-    tails. It also finds structure in noise, the more the larger it is, and no formula says how much; so its size is
-    limited, and its ratio is to the same tree on permuted labels. Values repeated k times, as by centroids, are easily
-    found.
+    Notes
+    -----
+    A tree finds what a logistic regression with interactions does not: gaps, repeated values and cut-off tails. It also
+    finds structure in noise, the more the larger it is, and no formula says how much; so its size is limited, and its
+    ratio is to the same tree on permuted labels. Values repeated k times, as by centroids, are easily found.
 
     Value and expectation are of the records that the tree was grown on, in both cases, as published. The expectation
     holds for two independent samples: a release made from these very records may have a ratio below 1, a copy 0.
