@@ -227,8 +227,8 @@ def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str, unit: 
     if problems:
         raise InputError("\n".join(problems))
     found = [
-        f"column {one.name!r} (which names persons) has {_rows(one.nulls)} without a value: whether they are rows of "
-        "one person cannot be told, and they count as rows of different ones"
+        f"column {one.name!r} (which names persons) has {_rows(one.nulls)} without a value, which count as rows of "
+        "different persons"
         for one in nameless
     ]
     if rows_per_unit == "many":
@@ -239,8 +239,8 @@ def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str, unit: 
 def _not_a_unit(one: Repeats, k: int) -> str:
     if one.nulls:
         return (
-            f"{_counts(one)}, and {_rows(one.nulls)} without a value: whose these are cannot be told, so that nobody "
-            f"can count units; fill the column, leave these rows out, or say rows_per_unit: many (k counts rows)"
+            f"{_counts(one)}, and {_rows(one.nulls)} without a value, whose units cannot be counted; fill the column, "
+            "leave these rows out, or say rows_per_unit: many (k counts rows)"
         )
     return f"{_counts(one)}; k={k} counts units, and there are fewer; lower k, or add units"
 
@@ -257,7 +257,7 @@ def _refused(one: Repeats, k: int, columns: int) -> str:
     """Several columns name persons, and nobody says which of them is what k counts."""
     return (
         f"{_counts(one)}; a group of {k} rows may hold one person only, and of {columns} columns with role identifier "
-        "none is said to be what k counts: give the one that names the person (household, enterprise) role: unit. Or "
+        "none is declared as what k counts: give the one that names the person (household, enterprise) role: unit. Or "
         "make one row of each person (aggregate the rows, or lay repeated measurements side by side as columns); or "
         "say rows_per_unit: many, and the verdict and the reports state that k counts rows; or, if several persons "
         "share the value by right (a household, a surname), give the column role dropped"
