@@ -62,7 +62,9 @@ def plain_options(
     """The model of a method without options of its own: `mdav_1` has `Mdav1Options`; `changed` are other defaults."""
     name = "".join(map(str.capitalize, method.split("_"))) + "Options"
     fields: dict[str, Any] = {"method": (Literal[method], ...)} | changed
-    return create_model(name, __base__=base, __doc__=about, __module__=__name__, **fields)
+    model: type[GroupingOptions] = create_model(name, __base__=base, __doc__=about, __module__=__name__, **fields)
+    globals()[name] = model  # where pickle looks for the class of a job's options
+    return model
 
 
 def under_2k(k: int) -> int:
