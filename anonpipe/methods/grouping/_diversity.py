@@ -31,7 +31,11 @@ def _shortfall(counts: FloatArray, total: float, limits: Limits) -> float:
     """By how much class counts of `total` records break the limits, added up; 0 where they keep them."""
     short = 0.0
     if limits.distinct > 1.0:
-        short += max(0.0, limits.distinct - (counts > 0.0).sum())
+        found = 0.0
+        for c in range(counts.shape[0]):
+            if counts[c] > 0.0:
+                found += 1.0
+        short += max(0.0, limits.distinct - found)
     if limits.entropy > 0.0:
         short += max(0.0, rounded(limits.entropy) - entropy(counts, total))
     if limits.t < 1.0 and limits.ordered:
@@ -118,7 +122,8 @@ def _partner(
     for g in range(left):
         if g == a:
             continue
-        union[:] = counts[a] + counts[g]
+        for c in range(union.shape[0]):
+            union[c] = counts[a, c] + counts[g, c]
         after = _shortfall(union, sizes[a] + sizes[g], limits)
         if after <= 0.0:
             mending = _cheaper(mending, g, costs, ids)

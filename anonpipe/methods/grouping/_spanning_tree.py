@@ -68,7 +68,8 @@ def drop_outside(outside: FloatArray, ids: IntArray, key: FloatArray, link: IntA
     ids[at] = ids[last]
     key[at] = key[last]
     link[at] = link[last]
-    outside[:, at] = outside[:, last]
+    for j in range(outside.shape[0]):
+        outside[j, at] = outside[j, last]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -97,7 +98,8 @@ def _cut_longest(
         rest = size[root] - size[v]
         if rest < k or total_variation(below[v], size[v], shares) > t:
             continue
-        above[:] = below[root] - below[v]
+        for c in range(above.shape[0]):
+            above[c] = below[root, c] - below[v, c]
         if total_variation(above, rest, shares) > t:
             continue
         cut[v] = True
@@ -105,7 +107,8 @@ def _cut_longest(
         while u != root:
             u = parent[u]
             size[u] -= size[v]
-            below[u] -= below[v]
+            for c in range(above.shape[0]):
+                below[u, c] -= below[v, c]
     return _label_parts(parent, joined, cut)
 
 
@@ -170,7 +173,8 @@ def _count_stretch(parent: IntArray, group: IntArray, classes: IntArray, below: 
         v = group[i]
         u = parent[v]
         size[u] += size[v]
-        below[u] += below[v]
+        for c in range(below.shape[1]):
+            below[u, c] += below[v, c]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -194,7 +198,8 @@ def _least_ratio(
         rest = total - size[v]
         if size[v] < k or rest < k:
             continue
-        above[:] = below[root] - below[v]
+        for c in range(above.shape[0]):
+            above[c] = below[root, c] - below[v, c]
         parts = size[v] * jensen_shannon(below[v], size[v], shares) + rest * jensen_shannon(above, rest, shares)
         increase = rounded(max(0.0, parts / total - whole))
         ratio = increase / length[v] if length[v] > 0.0 else np.inf

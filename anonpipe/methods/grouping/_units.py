@@ -129,7 +129,8 @@ def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units:
             if seen[units[order[i]]] != g:
                 seen[units[order[i]]] = g
                 held[g] += 1
-            means[:, g] += features[order[i]] / sizes[g]
+            for j in range(width):
+                means[j, g] += features[order[i], j] / sizes[g]
     ids, into, costs = np.arange(n_groups), np.arange(n_groups), np.empty(n_groups)
     mark = np.zeros(len(seen), dtype=np.bool_)
     left = n_groups
