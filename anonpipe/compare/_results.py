@@ -297,8 +297,7 @@ def draw_map(study: Study) -> bytes:
 
     Filled marks pass all gates in all draws, hollow ones do not. Bars are the 95 % interval of the risk (or, where the
     measure has none, two standard errors over draws) and two standard errors of the utility loss. A dotted line is the
-    mean baseline, dashed lines are the job's limits, the grey steps are the Pareto front (of settings that pass all
-    gates, if any does).
+    mean baseline, dashed lines are limits, grey steps the Pareto front (of settings that pass all gates, if any does).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -56,8 +56,7 @@ class ColumnScan:
     # codes. Each is one person's true value: it leaves the private staging only as a count of released values.
     least: float = math.nan
     most: float = math.nan
-    # sums, log_sums: from which mean and squared deviations of a column of numbers come, exact, so that no order of the
-    # rows shows in them
+    # sums, log_sums: from which mean and squared deviations of a column of numbers come, exact whatever the row order
     sums: Sums | None = None
     log_sums: Sums | None = None
     inexact: int = 0  # Whole numbers of 2^53 or more that no float64 is equal to

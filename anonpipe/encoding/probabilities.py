@@ -56,8 +56,7 @@ class ProbabilityDecoder:
     """The columns of probabilities of each masked category or binary column."""
 
     blocks: tuple[CategoryBlock, ...]  # The columns, each with its place among cells and features
-    # Of the columns of the release, all of the first block, then all of the second; the order inside a block is that of
-    # `CategoryBlock.codes`
+    # Of the columns of the release, block by block, in the order of `CategoryBlock.codes`
     fields: tuple[pa.Field, ...]
     texts: tuple[str | None, ...]  # Of each of them the category, None for nulls
     units: int  # One over the step

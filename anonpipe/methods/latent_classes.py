@@ -195,8 +195,7 @@ class ClassStatistics:
     # terms, squares: sums of (1, x), shape (1 + width,), and of (1, x)(1, x)'
     terms: FloatArray
     squares: FloatArray
-    # Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)', block by block, minus the second derivatives; shape (0, 0) where
-    # they are not wanted
+    # Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)', in blocks, minus the second derivatives; shape (0, 0) if not wanted
     hessian: FloatArray
 
     def merge(self, other: Self) -> Self:

@@ -459,8 +459,7 @@ class Analysis:
     """A model that a recipient means to fit.
 
     A condition is not met where a column that it names is null. Formula and conditions hold columns, numbers, texts,
-    operators and a few functions, and nothing else: they are checked before any is evaluated, so that they may come
-    from anybody.
+    operators and a few functions only: they are checked before any is evaluated, so that they may come from anybody.
     """
 
     name: str  # What the analysis is called in results and errors

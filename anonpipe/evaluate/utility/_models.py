@@ -266,8 +266,7 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
     category without events - it grows towards a limit, and steps gain less and less while they move on as far. Only
     that is reported as monotone, after the direction was checked against the order of the records.
 
-    One step costs O(rows * columns²) and as much memory as the predictors twice; statsmodels takes the distinct times
-    of events one by one.
+    A step costs O(rows * columns²) and twice the memory of the predictors; statsmodels takes event times one by one.
 
     Cox (1972), J. R. Stat. Soc. B 34:187-220. Efron (1977), J. Am. Stat. Assoc. 72:557-565,
     doi:10.1080/01621459.1977.10480613 (ties). Bryson and Johnson (1981), Technometrics 23:381-383,
@@ -410,8 +409,7 @@ _MOVING = 0.05  # Part of the largest change that a coefficient has in a directi
 class Solution(NamedTuple):
     """A fitted model."""
 
-    # coefficients, errors: estimates and standard errors, shape (n_coefficients,); NaN for a coefficient that the
-    # records do not determine
+    # coefficients, errors: estimates and standard errors, shape (n_coefficients,); NaN where not determined
     coefficients: FloatArray
     errors: FloatArray
     degrees: float  # Degrees of freedom of Student's distribution of the estimates; inf for the normal one

@@ -12,8 +12,7 @@ halves) by
 
     sqrt((1/a + 1/b) / (1/h1 + 1/h2))
 
-to the tables compared. The law is one for large counts: categories that fewer than a handful of records hold are
-counted as one (`pooled`).
+to the tables compared. The law is one for large counts: rare categories are counted as one (`pooled`).
 
 A release that is another sample of the population is as far from the original as that. One that is made from the
 original itself has its own draws only, half of that variance, and one that keeps distributions exactly has none.
@@ -35,8 +34,7 @@ end was above 1 of four (columns), one (pairs) and four (survival curves). Of 36
 3,000 records) it was at most 0.50 of columns and 0.40 of curves (`python -m tests.benchmarks.beside_chance`).
 
 With S splits the limit of T² has the variance sd² / S · (1 + 1.14 c + c²·(5.4 - 1) / 4), c being the factor of sd, 1.14
-and 5.4 Gumbel's skewness and kurtosis (delta method for mean and standard deviation), which gives the figure its
-interval.
+and 5.4 Gumbel's skewness and kurtosis (delta method), which gives the figure its interval.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Forming groups of at least k near records.
 
-`cluster` runs a method of `METHODS` by name and counts the groups, `refine` improves any grouping, `information_loss`
-says how good one is.
+`cluster` runs a method of `METHODS`, `refine` improves any grouping, `information_loss` says how good it is.
 """
 
 from anonpipe.methods.grouping._classes import ClassDisclosure, class_disclosure

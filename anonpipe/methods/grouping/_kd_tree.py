@@ -146,9 +146,8 @@ def class_kd_tree(
 ) -> IntArray:
     """Group records like `kd_tree`, on columns that leave the classes mixed.
 
-    Each part is split on the column of least alpha·(1 - s) + (1 - alpha)·D, with s its standard deviation among the
-    part's records as a share of the largest, and D the weighted Jensen-Shannon divergence (base 2) of `class_shares`
-    from its halves.
+    Each part is split on the column of least alpha·(1 - s) + (1 - alpha)·D, with s its standard deviation as a share of
+    the largest, and D the weighted Jensen-Shannon divergence (base 2) of `class_shares` from its halves.
 
     The median fixes the halves of a column, so that the classes can be minded only as far as there are columns to
     choose from: the effect is much less than that of `crest` or `class_mdav`, and so is the price.

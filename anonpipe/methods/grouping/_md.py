@@ -116,13 +116,11 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     The two groups can want the same records, and the papers do not say which one chooses first. The one further out
     does here, because its record has fewer near ones: on the Tarragona table (z-scores) that gives 16.98336 % and
-    22.5272 % at k = 3 and 5, the other order 16.98350 % and 22.9355 %. The order by row number would depend on how the
-    table is sorted.
+    22.5272 % at k = 3 and 5, the other order 16.98350 % and 22.9355 %. Row numbers would depend on the table's order.
 
     Published figures named "M-d" (Tarragona 16.63, 19.66, 24.50, 38.58 %) are not of this method: they belong to a
     spanning-tree partition whose large parts are split by `diameter_fixed`. Figures of "MD-MHM" (16.9829, 22.5269,
-    33.1834 % at k = 3, 5, 10), which refines this method's groups, lie just below those found here (16.9834, 22.5272,
-    33.1834 %).
+    33.1834 % at k = 3, 5, 10), which refines these groups, lie just below those here (16.9834, 22.5272, 33.1834 %).
 
     Notes
     -----

@@ -47,8 +47,7 @@ def refine(
     region of the table keeps the better of its groups before and after the run, and the next run begins with those.
 
     Near groups are those of nearest mean in the whole table, so that the borders of blocks in which groups were formed
-    do not stay. Time is linear in the rows: in a sweep each group tries one step. Memory is a small multiple of that of
-    the points.
+    do not stay. Time is linear in the rows: in a sweep each group tries one step. Memory is proportional to the points.
 
     Shapes: features (n_rows, width); labels (n_rows,).
 

@@ -82,8 +82,7 @@ def unit_points(features: FloatArray, units: IntArray) -> tuple[FloatArray, IntA
     """One point a unit, to be grouped in place of its records, and which one stands for each record.
 
     The point is the mean of the unit's features, and the logarithm of how many records it has, in standard deviations
-    over the units, where these differ: so units of like sizes share groups, and one of many records is less often most
-    of its group.
+    over the units, where these differ: so units of like sizes share groups, and large ones are seldom most of a group.
 
     Time O(n_rows · (width + log n_rows)); memory O(n_rows · width).
 
