@@ -39,14 +39,8 @@ MOST_OF_EXCERPTS = 512
 EXCERPTS = (2, 3)  # Values of a record in an excerpt of it
 FULL_CELL = 16  # Mean records of an excerpt, above which it tells no persons apart and is counted no further
 MOST_COLUMNS = 8  # Of which excerpts are taken; no name decides which
-_KINDS = (
-    Kind.CONTINUOUS,
-    Kind.DATE,
-    Kind.INTEGER,
-    Kind.ORDINAL,
-    Kind.CATEGORICAL,
-    Kind.BINARY,
-)  # Those of most values first
+# Those of most values first
+_KINDS = (Kind.CONTINUOUS, Kind.DATE, Kind.INTEGER, Kind.ORDINAL, Kind.CATEGORICAL, Kind.BINARY)
 _SEEDS = np.array([0x243F6A8885A308D3, 0x13198A2E03707344], dtype=np.uint64)  # Of the two lanes, whatever the column
 
 _NUMBER = r"^[+-]?\d{1,15}(\.\d{1,12})?$"

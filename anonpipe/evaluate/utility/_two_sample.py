@@ -233,11 +233,7 @@ class Propensity:
 
 
 def propensity(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    terms: Sequence[Sequence[int]],
-    *,
-    categories: Sequence[int] = (),
+    original: npt.ArrayLike, released: npt.ArrayLike, terms: Sequence[Sequence[int]], *, categories: Sequence[int] = ()
 ) -> Propensity:
     """Propensity score measure: both tables are stacked, and which is which is regressed on the columns.
 

@@ -27,23 +27,11 @@ from anonpipe.methods.grouping._loss import count_groups
 from anonpipe.methods.record import Grouping, by_name
 from anonpipe.types import FloatArray, IntArray
 
-# All of them by name; a new one is a line here
-METHODS: dict[str, Grouping] = by_name(
-    Grouping,
-    (
-        _mdav,
-        _md,
-        _partitional,
-        _spanning_tree,
-        _crest,
-        _kd_tree,
-        _mu_approx,
-        _condensation,
-        _spectral,
-        _two_phase,
-        _univariate,
-    ),
-)
+# All of them by name; the file of a new one is named here
+METHODS: dict[str, Grouping] = by_name(Grouping, (
+    _mdav, _md, _partitional, _spanning_tree, _crest, _kd_tree, _mu_approx, _condensation, _spectral, _two_phase,
+    _univariate,
+))  # fmt: skip
 
 
 def cluster(
