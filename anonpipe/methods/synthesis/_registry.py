@@ -15,9 +15,11 @@ from anonpipe.types import FloatArray, IntArray
 
 def _check_table(table: npt.NDArray[Any], takes: str) -> None:
     """Features are a finite float64 table, codes an int64 one."""
-    kind = "int64" if takes == "codes" else "float64"
+    kind, article = ("int64", "an") if takes == "codes" else ("float64", "a")
     if table.ndim != 2 or table.dtype != kind:
-        raise InputError(f"{takes} are a table of {kind}, not {table.dtype} of {table.ndim} dimensions; convert them")
+        raise InputError(
+            f"{takes} are {article} {kind} table, not {table.dtype} of {table.ndim} dimensions; convert them"
+        )
     if bad := int(np.count_nonzero(~np.isfinite(table).all(axis=1))):
         raise InputError(f"{bad} of {len(table)} records have values that are not finite; fill or drop them first")
 
