@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
@@ -40,14 +39,8 @@ MOST_OF_EXCERPTS = 512
 EXCERPTS = (2, 3)  # Values of a record in an excerpt of it
 FULL_CELL = 16  # Mean records of an excerpt, above which it tells no persons apart and is counted no further
 MOST_COLUMNS = 8  # Of which excerpts are taken; no name decides which
-_KINDS = (
-    Kind.CONTINUOUS,
-    Kind.DATE,
-    Kind.INTEGER,
-    Kind.ORDINAL,
-    Kind.CATEGORICAL,
-    Kind.BINARY,
-)  # Those of most values first
+# Those of most values first
+_KINDS = (Kind.CONTINUOUS, Kind.DATE, Kind.INTEGER, Kind.ORDINAL, Kind.CATEGORICAL, Kind.BINARY)
 _SEEDS = np.array([0x243F6A8885A308D3, 0x13198A2E03707344], dtype=np.uint64)  # Of the two lanes, whatever the column
 
 _NUMBER = r"^[+-]?\d{1,15}(\.\d{1,12})?$"
@@ -172,14 +165,7 @@ def _value_lanes(words: HashArray, valid: BoolArray) -> HashArray:
 
 
 @njit(cache=True, nogil=True)
-def _excerpts(
-    a: npt.NDArray[np.uint64],
-    b: npt.NDArray[np.uint64],
-    c: npt.NDArray[np.uint64],
-    there: npt.NDArray[np.bool_],
-    border: np.uint64,
-    out: npt.NDArray[np.uint64],
-) -> int:
+def _excerpts(a: HashArray, b: HashArray, c: HashArray, there: BoolArray, border: np.uint64, out: HashArray) -> int:
     """Numbers of the sums of three values, those up to a border, into `out`; returns how many.
 
     Shapes: all but the border (n,).
@@ -191,9 +177,6 @@ def _excerpts(
             out[count] = number
             count += 1
     return count
-
-
-# --- The keyed sums of an input's units
 
 
 @dataclass

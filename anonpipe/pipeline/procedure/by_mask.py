@@ -119,11 +119,13 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoder
     refuse(masker, job.replacing_options, features)
     if masker.link != "none" and not masker.grouped:
         return
-    channels, apart = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
-    rows, what = (min(strata.rows), "the smallest stratum") if apart else (sum(strata.rows), "the table")
+    channels, stratified = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
+    rows, what = (min(strata.rows), "the smallest stratum") if stratified else (sum(strata.rows), "the table")
     if rows < max(_least(features), features.k):
         wider = "" if masker.grouped else ", or mask.scope to table"
-        remedy = f"set strata.small to merge or drop{wider}, or take fewer strata" if apart else "mask fewer columns"
+        remedy = (
+            f"set strata.small to merge or drop{wider}, or take fewer strata" if stratified else "mask fewer columns"
+        )
         remedy += f", or replace records in groups ({_IN_GROUPS})" if masker.grouped else ""
         raise JobError(
             f"{what} has {rows} records, and mask.method {masker.name} needs {max(_least(features), features.k)} for "
