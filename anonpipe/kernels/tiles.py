@@ -27,7 +27,7 @@ class Tiles(NamedTuple):
     @classmethod
     def of(cls, features: FloatArray) -> Self:
         """Of points (n_rows, width), one or more."""
-        return cls(*_cut(features))
+        return cls(*cut_into_tiles(features))
 
     def nearest_middle(self, centre: FloatArray, unit: float, scaled: Float32Array) -> IntArray:
         """The tile whose box has its middle nearest to each query, (n_queries,): a guess, not exact."""
@@ -40,7 +40,8 @@ class Tiles(NamedTuple):
 
 
 @nb.njit(cache=True, nogil=True)
-def _cut(features: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+def cut_into_tiles(features: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Order, low and high of `Tiles`."""
     order, (n, width) = np.arange(features.shape[0]), features.shape
     halve(features, order, TILE, _LOOKED_AT)
     low, high = np.full((-(-n // TILE), width), np.inf), np.full((-(-n // TILE), width), -np.inf)
