@@ -23,7 +23,7 @@ SAMPLE_ROWS = 40_000  # Records of a scope that the map is learned from; all, if
 
 _KNOTS = np.linspace(0.0, 1.0, 2_001)  # Positions at which the distribution of masked scores is kept
 
-_STEPS = 5  # Most steps of the search for the map
+_STEPS = 8  # Most steps of the search for the map
 
 _GAIN = 0.98  # Of the sum of squares that a step leaves at most, or it is the last
 
