@@ -23,9 +23,9 @@ SAMPLE_ROWS = 40_000  # Records of a scope that the map is learned from; all, if
 
 _KNOTS = np.linspace(0.0, 1.0, 2_001)  # Positions at which the distribution of masked scores is kept
 
-_STEPS = 8  # Most steps of the search for the map
+_STEPS = 12  # Most steps of the search for the map
 
-_GAIN = 0.98  # Of the sum of squares that a step leaves at most, or it is the last
+_GAIN = 0.98  # Of the sum of squares that a step leaves at most, or it is a smaller one
 
 _LEAST = 1e-3  # Smallest eigenvalue that the map makes of a correlation matrix, unless it has smaller ones
 
@@ -75,15 +75,17 @@ class ValueScores:
         """The map and the distributions of a scope.
 
         One step adds to the covariances of the masked scores what is lacking of those of the values, divided by the
-        slopes of the values (Newton's method where all is normal). The best of all steps is kept.
+        slopes of the values (Newton's method where all is normal); one that gains little is halved.
         """
         scores, classes = sample.scores, self._classes(sample.codes[:, 0])
         mean, spread = scores.mean(axis=0), scores.std(axis=0)
         unit = np.where(spread > 0.0, spread, 1.0)
         standard = (scores - mean) / unit
         wanted = standard.T @ standard / max(1, len(standard))
-        latent, matrix, best, least = wanted, np.eye(len(unit)), np.eye(len(unit)), np.inf
+        latent, added, best, least, step = wanted, np.zeros_like(wanted), np.eye(len(unit)), np.inf, 1.0
         for _ in range(_STEPS if self.maps and len(unit) > 1 else 0):
+            tried = _correlations(latent + step * added, wanted) if added.any() else wanted
+            matrix = transport(wanted, tried) if added.any() else best
             made = standard @ matrix.T
             said = self._said(mean + unit * made, classes) / unit
             centred = said - said.mean(axis=0)
@@ -91,11 +93,10 @@ class ValueScores:
             np.fill_diagonal(lack, 0.0)
             left = float(np.square(lack).sum())
             if left > _GAIN * least:
-                break
-            least, best = left, matrix
+                step /= 2.0
+                continue
             slope = np.maximum((centred * made).mean(axis=0), 0.1)
-            latent = _correlations(latent + lack / np.outer(slope, slope), wanted)
-            matrix = transport(wanted, latent)
+            latent, added, best, least = tried, lack / np.outer(slope, slope), matrix, left
         matrix = best * np.outer(unit, 1.0 / unit)
         mapped = mean + (scores - mean) @ matrix.T
         found = [

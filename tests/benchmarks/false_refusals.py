@@ -94,7 +94,7 @@ def amounts(rng: np.random.Generator, rows: int) -> pd.DataFrame:
 
 
 def survey(rng: np.random.Generator, rows: int) -> pd.DataFrame:
-    """Sixteen columns: where and who, districts inside regions, six answers from 1 to 5, incomes with zeros, weights."""
+    """Sixteen columns: districts inside regions, six answers from 1 to 5, wages with zeros, weights."""
     region, trait = rng.integers(0, 4, rows), rng.normal(size=(rows, 2))
     age = rng.integers(16, 95, rows)
     frame = pd.DataFrame({"region": np.array(["N", "E", "S", "W"])[region], "age": age})
@@ -137,9 +137,7 @@ def _unseen(name: str, size: int, seed: int) -> tuple[pd.DataFrame, Job]:
     return proposed(drawn(name, 1 + seed, size).original, UNSEEN[name].book)
 
 
-def _made(
-    draw: Callable[[np.random.Generator, int], pd.DataFrame], rows: int, seed: int
-) -> tuple[pd.DataFrame, Job]:
+def _made(draw: Callable[[np.random.Generator, int], pd.DataFrame], rows: int, seed: int) -> tuple[pd.DataFrame, Job]:
     return proposed(draw(np.random.default_rng(seed), rows), CodeBook([]))
 
 
@@ -187,9 +185,12 @@ def checked(frame: pd.DataFrame, job: Job, secret: int) -> tuple[tuple[Check, ..
         entries.setdefault(key, (measured + limit).ravel())
         return worst_entry(key, measured, limit, *rest, **given)
 
-    with tempfile.TemporaryDirectory() as name, at_home(Path(name), secret):
-        with mock.patch.object(gates, "worst_entry", seen):
-            return anonymize(frame, job).verdict.checks, entries
+    with (
+        tempfile.TemporaryDirectory() as name,
+        at_home(Path(name), secret),
+        mock.patch.object(gates, "worst_entry", seen),
+    ):
+        return anonymize(frame, job).verdict.checks, entries
 
 
 def upper_end(refused: int, runs: int) -> float:
