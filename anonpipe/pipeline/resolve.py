@@ -17,6 +17,7 @@ from anonpipe.encoding.identifiers import Repeats, UnitColumn, check_repeats, co
 from anonpipe.encoding.rare import Suppression, draw_in, extremes_kept, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
+from anonpipe.encoding.tracers import comparable_sketches
 from anonpipe.encoding.values import time_zones
 from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import Job
@@ -186,7 +187,7 @@ def trace_of(work: Work) -> Trace:
     digest_of_job = job_digest(work.job, work.staging.read_record("unit.npz", UnitColumn))
     grows = work.job.fewest_changed is not None
     sums = [work.staging.read_record(f"unit_sums/{unit}.npz", UnitSums) for unit in units if grows]
-    table = work.source.rows, tuple(work.job.released), sketches
+    table = work.source.rows, tuple(work.job.released), comparable_sketches(sketches)
     return Trace(digest, digest_of_job, *table, counted_units(work.job, sums))
 
 
