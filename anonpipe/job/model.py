@@ -90,10 +90,10 @@ class Job(Options):
     (or each stratum) at once, and forms no groups. With a `mask` the other
     three are null. A job that gives none of the four is masked by local
     synthesis (by `spectral_swap` where no masked column is a number or a date),
-    or replaced in groups where it asks for what only these have: a column of
-    role `unit`, one that is released unchanged and is not in strata.by (the
-    records that a mask draws would not go with it), times that are restored,
-    `histogram`.
+    or replaced in groups where it asks for what only these have: a column
+    that is released unchanged and is not in strata.by (the records that a mask
+    draws would not go with it), units of several rows without a masked number
+    or date, times that are restored, `histogram`. `plan` and `run` say so.
 
     k counts units. The column of role `unit` names them (persons, households,
     enterprises), and a unit may have several rows: no group then holds fewer
@@ -388,6 +388,12 @@ class Job(Options):
             )
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
+        masked = [column for column in self.columns.values() if column.role.synthesized]
+        if self._groups_by_default and self.unit_declared and all(column.kind.coded for column in masked):
+            found.append(
+                "units have several rows, and no masked column is a number or a date: so records are replaced in "
+                "groups, whose records are linked more often than those of a mask"
+            )
         if self._groups_by_default and (outside := self.unchanged_outside_strata):
             found.append(
                 f"{', '.join(map(repr, outside))} released unchanged, and not in strata.by: so records are replaced in "
