@@ -104,13 +104,22 @@ def _tell_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+# Commands that load compiled code; the others read, print and delete
+_COMPUTING = ("init", "plan", "compare", "run", "evaluate", "demo", "warm")
+
+
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version and end")
     ] = False,
 ) -> None:
     """Options of the command line itself; its help is the application's."""
+    if context.invoked_subcommand in _COMPUTING:
+        from anonpipe.environment import check_address_space
+
+        check_address_space()
 
 
 @app.command()

@@ -123,6 +123,19 @@ def test_few_that_stand_far_apart_are_told_however_large_the_table(tmp_path, cod
     assert "7777" not in str(found) and "7,777" not in str(found)
 
 
+@pytest.mark.parametrize(
+    ("code", "rows", "asked"),
+    [(999, 200, True), (99, 400, True), (-1, 800, True), (999, 4, False), (101, 400, False), (99, 4, False)],
+)
+def test_codes_for_unknown_that_remain_are_told_by_column_and_not_by_value(tmp_path, code, rows, asked):
+    ages = np.append(np.clip(np.random.default_rng(3).normal(50, 12, 30_000).round(), 18, 98), np.repeat(code, rows))
+    columns = {"age": {"kind": "integer", "bounds": [-10_000, 10_000]}, "other": NUMBER}
+    job = small.job(tmp_path, pa.table({"age": ages.astype(int), "other": np.arange(float(len(ages)))}), columns)
+    found = [line for line in preview(job).warnings if "looks like a code" in line]
+    assert [line.split(":")[0] for line in found] == (["column 'age'"] if asked else [])
+    assert not any(str(code) in line for line in found)
+
+
 def test_values_beyond_the_original_are_told_to_the_steward_alone(tmp_path):
     table = months()
     columns = small.unscored({"surv_mm": TIME, "size": NUMBER, "far": {**NUMBER, "bounds": [-50, 50]}})
