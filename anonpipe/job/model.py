@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -493,9 +494,39 @@ def _explain(item: Any) -> str:
     if item["type"] in _PLAIN_WORDS:
         return f"{where}: {_PLAIN_WORDS[item['type']]}"
     if item["type"] == "union_tag_invalid":
-        known: dict[str, Mapping[str, Method]] = {"cluster": GROUPINGS, "synthesize": SYNTHESIZERS, "mask": MASKERS}
-        return f"{where}: unknown method; known are: {', '.join(in_jobs(known[where]))}"
+        methods: dict[str, Mapping[str, Method]] = {"cluster": GROUPINGS, "synthesize": SYNTHESIZERS, "mask": MASKERS}
+        given = item["input"].get("method") if isinstance(item["input"], dict) else None
+        return f"{where}: unknown method; {_known(in_jobs(methods[where]), given)}"
+    if item["type"] in ("enum", "literal_error"):
+        return f"{where}: unknown value; {_known(re.findall(_QUOTED, item['msg']), item['input'])}"
     return f"{where}: {item['msg'].removeprefix('Value error, ')}"
+
+
+_QUOTED = r"'([^']+)'"
+
+# Words of other programs for kinds of columns
+_OTHER_WORDS = {
+    Kind.CONTINUOUS: ("numeric", "number", "float", "double", "real", "decimal"),
+    Kind.INTEGER: ("int", "int64", "count", "whole", "discrete"),
+    Kind.CATEGORICAL: ("category", "categoric", "string", "text", "str", "factor", "nominal", "object", "enum"),
+    Kind.BINARY: ("bool", "boolean", "flag", "logical", "dichotomous"),
+    Kind.DATE: ("datetime", "timestamp", "time", "day"),
+    Kind.ORDINAL: ("ordered", "rank", "likert"),
+}
+
+
+def _known(known: Sequence[str], given: Any) -> str:
+    """The known values, the likeliest first as a question; what was given is not quoted.
+
+    Examples
+    --------
+    >>> _known(["continuous", "integer"], "Numeric")
+    'did you mean continuous? Known are: continuous, integer'
+    """
+    word = given.strip().lower() if isinstance(given, str) else ""
+    near = [kind for kind, words in _OTHER_WORDS.items() if kind in known and word in words]
+    near = near or get_close_matches(word, known, 1, 0.6)
+    return (f"did you mean {near[0]}? Known are: " if near else "known are: ") + ", ".join(known)
 
 
 def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:

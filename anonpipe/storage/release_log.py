@@ -238,7 +238,11 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
     accepted = {name for line in releases.values() for name in line.get("accepted", ())}
     of_units = [line for line in lines if _is_comparable(trace.counted, secret, line)]
     uncounted = [str(line["version"]) for line in lines if line not in of_units and line["version"] not in accepted]
-    problems += [_UNCOUNTED.format(count=len(uncounted), names=", ".join(uncounted))] if uncounted else []
+    problems += (
+        [_UNCOUNTED.format(count=len(uncounted), names=", ".join(uncounted), at_least=trace.counted.min_changed)]
+        if uncounted
+        else []
+    )
     problems += _too_few(trace.counted, of_units)
     if len(lines) + 1 > trace.counted.max_overlapping:
         problems.append(_TOO_MANY.format(count=len(lines), at_most=trace.counted.max_overlapping))
@@ -278,7 +282,10 @@ HELD = (
 ALLOWED = "earlier releases that overlap with this one were allowed by the job: "
 _UNCOUNTED = (
     "repeat.growing counts units, but {count} of the earlier releases that overlap with this input did not: they "
-    "counted none, or by another unit or in other columns: {names}"
+    "counted none, or by another unit or in other columns: {names}. So how many units differ from them is unknown, and "
+    "their difference to this one can disclose them. A series can begin now: when by your own count {at_least} or more "
+    'have joined, left or changed in every column, allow this one run: --set repeat.allow="why". Later runs need no '
+    "allow and are compared with this release"
 )
 _TOO_MANY = (
     "this input overlaps with {count} earlier releases, and repeat.max_overlapping is {at_most}: holders of all can "
