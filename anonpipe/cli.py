@@ -140,11 +140,16 @@ def init(
     It holds column names and no value of the data, but the levels that a file declares of an ordered column.
     """
     from anonpipe.job.analyses import read_analyses
+    from anonpipe.job.plain_yaml import load_yaml
     from anonpipe.propose.propose import default_output, propose_job
 
     wanted = () if analyses is None else read_analyses(analyses)
-    sys.stdout.write(propose_job(source, output or default_output(source), k, wanted))
+    text = propose_job(source, output or default_output(source), k, wanted)
+    sys.stdout.write(text)
     sys.stdout.flush()
+    columns = load_yaml(text)["columns"]
+    if dropped := [name for name, column in columns.items() if column["role"] == "dropped"]:
+        display.warn(f"columns left out by role: dropped, for reasons that stand beside them: {', '.join(dropped)}")
 
 
 @app.command()

@@ -653,6 +653,33 @@ def test_shares_of_nulls_do_not_hide_a_derived_column() -> None:
     assert derived(look_at(table)) == {"scaled": 'a linear copy of "value"', "measured": 'a class of "value"'}
 
 
+@pytest.mark.parametrize(
+    ("later", "copy"),
+    [
+        (lambda rng, t: t + rng.gamma(2, 1_200, len(t)).astype(int), False),  # seconds of waiting
+        (lambda rng, t: t + 3_600, True),  # another time zone
+        (lambda rng, t: t // 60 * 60, True),  # to the minute
+    ],
+)
+@pytest.mark.parametrize("form", ["timestamp", "integer", "float"])
+def test_a_difference_is_no_rounding_however_long_the_year(later, copy: bool, form: str) -> None:
+    rng = np.random.default_rng(5)
+    arrived = rng.integers(1_672_531_200, 1_672_531_200 + 365 * 86_400, 5_000)
+    seen = later(rng, arrived)
+    columns = {"arrived_at": arrived, "seen_at": seen}
+    if form == "timestamp":
+        columns = {name: values.astype("datetime64[s]") for name, values in columns.items()}
+    elif form == "float":
+        columns = {name: values / 3_600 for name, values in columns.items()}
+    (reason,) = derived(look_at(pa.table(columns))).values()
+    if copy:
+        assert reason == 'a linear copy of "arrived_at"'
+    else:
+        assert (
+            reason.startswith('CHECK: "arrived_at" and a small difference') and '"seen_at" minus "arrived_at"' in reason
+        )
+
+
 def test_a_shared_missing_code_makes_no_copy() -> None:
     rng = np.random.default_rng(6)
     absent = rng.random(2_000) < 0.2

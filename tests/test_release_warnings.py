@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import yaml
 
 from anonpipe.columns import Column
 from anonpipe.evaluate.utility import Analysis
@@ -269,3 +270,23 @@ def test_many_columns_with_long_tails_share_a_line_each(tmp_path):
     (tmp_path / "plain").mkdir()
     drawn = [one for one in preview(small.job(tmp_path / "plain", table, plain)).warnings if "top-coded" in one]
     assert len(drawn) == 2 and sum("and 7 more" in one for one in drawn) == 1
+
+
+def test_columns_left_out_are_named_at_the_end(tmp_path, monkeypatch, capsys):
+    """By `init`, which proposes it, on standard error, and by the summary of a run."""
+    rng = np.random.default_rng(1)
+    table = pa.table(
+        {
+            "age": rng.integers(18, 90, 400),
+            "income": rng.lognormal(9.0, 1.0, 400),
+            "remark": [f"{small.CANARY} {at}" for at in rng.integers(0, 250, 400)],
+        }
+    )
+    path = small.write_table(tmp_path, table)
+    call = small.commands(capsys, monkeypatch)
+    proposed = call("init", path)
+    assert "left out by role: dropped" in proposed.err and "remark" in proposed.err
+    assert small.CANARY not in proposed.out + proposed.err and yaml.safe_load(proposed.out)["columns"]
+    columns = {"age": {"kind": "integer"}, "income": {"kind": "continuous"}, "remark": {"role": "dropped"}}
+    done = small.run(small.job(tmp_path, table, columns, gates=LOOSE))
+    assert done.version and done.summary[-1] == "dropped  remark"
