@@ -149,7 +149,7 @@ def init(
     sys.stdout.flush()
     columns = load_yaml(text)["columns"]
     if dropped := [name for name, column in columns.items() if column["role"] == "dropped"]:
-        display.warn(f"columns left out by role: dropped, for reasons that stand beside them: {', '.join(dropped)}")
+        display.warn(f"columns left out by role: dropped, for the reasons given there: {', '.join(dropped)}")
 
 
 @app.command()
@@ -403,7 +403,7 @@ def verify(
     if form is Form.JSON:
         read = found.manifest or {"files": None}
         files = None if read["files"] is None else len(read["files"])
-        facts = {"rows": read.get("rows"), "files": files, "created": read.get("created")}
+        facts: dict[str, Any] = {"rows": read.get("rows"), "files": files, "created": read.get("created")}
         facts["signature"] = "not looked at" if key is None else "refused" if found.origin else "of this key"
         intact = {"intact": not found.problems, "version": found.where.url()}
         display.as_json(intact | facts | {"problems": found.problems})

@@ -67,15 +67,15 @@ def _libraries(modules: int) -> ThreadpoolController:
 
 # --- Limits of memory
 
-# Bytes that one process of a run reserves beside its data, for libraries and compiled code (measured: 2,535 MiB on two
-# cores), and for the threads of each core. Most of it is never used. Where it is refused, LLVM ends the process by
+# Bytes that one process of a run reserves on top of its data: for libraries and compiled code (measured: 2,535 MiB on
+# two cores), and for the threads of each core. Most of it is never used. Where it is refused, LLVM ends the process by
 # SIGABRT instead of an error.
 ADDRESS_SPACE = (3 << 30) + (128 << 20) * (os.cpu_count() or 1)
 
 _LIMITED = (
-    "this process may reserve {given:,} MiB of memory ({option}), and anonpipe needs {needed:,} MiB beside the data, "
-    "most of which it never uses; set {option} unlimited, and limit memory by run.memory_per_worker, a container or a "
-    "control group (systemd: MemoryMax)"
+    "this process may reserve {given:,} MiB of memory ({option}), and anonpipe needs {needed:,} MiB on top of the "
+    "data, most of which it never uses; set {option} unlimited, and limit memory by run.memory_per_worker, a container "
+    "or a control group (systemd: MemoryMax)"
 )
 
 

@@ -399,7 +399,7 @@ def run_means(
         c, v = counts[begin:end], values[begin:end]
         first, last = begin == 0, end == values.shape[0]  # who knows no neighbour cannot tell how far an end is
         drawn = v - v[0]
-        if first and last:  # and nothing beside it tells how wide a run is: most of a side are not apart
+        if first and last:  # without a second run to compare widths with: most of a side are not apart
             # From the middle: an extreme at the other end would make all others look as far out as the first
             half = np.searchsorted(np.cumsum(c), (c.sum() + 1) // 2)
             middle = drawn[half]

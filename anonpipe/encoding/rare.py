@@ -285,7 +285,7 @@ def drawn_to(values: FloatArray, records: int, least: int) -> int:
     as the next, and as the `least` below are wide, and beside whom all others have together less than a tenth: a mean
     tells their sum. *p %*: the others have less than a tenth beside the first, for the holder of the second, who takes
     his own away; then as many count as one as make it safe. Of fewer than three times `least` the first rule alone is
-    asked, and the nearer half of the others is what is beside them.
+    asked, and compares with the nearer half of the others.
     """
     roomy = records >= 3 * least
     run = least if roomy else records // 2

@@ -524,7 +524,7 @@ def _known(known: Sequence[str], given: Any) -> str:
     'did you mean continuous? Known are: continuous, integer'
     """
     word = given.strip().lower() if isinstance(given, str) else ""
-    near = [kind for kind, words in _OTHER_WORDS.items() if kind in known and word in words]
+    near = [kind.value for kind, words in _OTHER_WORDS.items() if kind in known and word in words]
     near = near or get_close_matches(word, known, 1, 0.6)
     return (f"did you mean {near[0]}? Known are: " if near else "known are: ") + ", ".join(known)
 

@@ -367,7 +367,7 @@ def _shared(
     records = float(rows[0]) if same else shared_records(ours_counts, theirs_counts, level, rows)
     chance = chance_of(ours_counts, theirs_counts, share)
     if shifted:
-        # Numbers of rows agree in any two tables, and values beside them by chance: about as often if shifted
+        # Numbers of rows agree in any two tables, and values in these rows by chance: about as often if shifted
         agreeing = int(np.count_nonzero((ours_counts > 0) & (theirs_counts > 0)))
         by_chance = max(
             sum(depth >= level and mark in tables[1] for mark, (depth, _) in sketch.contents.items())
@@ -483,9 +483,9 @@ def _by_identifiers_alone(sure: Mapping[str, _Shared]) -> str:
     if any(what not in ("identifier", "numbered") for what, *_ in seen):
         return ""
     names = ", ".join(sorted({repr(names[0]) for _, *names in seen}))
-    beside = "" if any(what == "identifier" for what, *_ in seen) else " together with single values beside it"
+    values = "" if any(what == "identifier" for what, *_ in seen) else " together with single values in its row"
     return (
-        f". Only the identifier ({names}) agrees{beside}. If it numbers rows and names no person, give it role: "
+        f". Only the identifier ({names}) agrees{values}. If it numbers rows and names no person, give it role: "
         "dropped; then only the records are compared"
     )
 
