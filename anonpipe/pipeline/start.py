@@ -234,18 +234,34 @@ def _removed_if_hopeless(staging: Staging) -> Iterator[None]:
         raise
 
 
+SMALL = 1_500_000
+"""Cells of input up to which starting workers costs more than they save: 100,000 rows of 15 columns."""
+
+_ALONE = ("measure",)
+"""Stages whose tasks record the warnings of libraries, which is not safe beside other threads."""
+
+
 @contextlib.contextmanager
 def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[Executor]:
-    """The executor of the job: its scheduler, an own local cluster, or this process."""
+    """The executor of the job: its scheduler, an own local cluster, or this process.
+
+    It is this process for a small input, unless the job names workers or their memory.
+    """
+    run = job.run
     if not cluster:
         opened = engine.in_process()
-    elif job.run.scheduler:
-        opened = engine.remote_cluster(job.run.scheduler, job.run.retries)
-    else:
-        run = job.run
+    elif run.scheduler:
+        opened = engine.remote_cluster(run.scheduler, run.retries)
+    elif run.workers or run.memory_per_worker or _cells(job, staging) > SMALL:
         scratch = staging.root / "dask"
         opened = engine.local_cluster(
             run.workers, run.memory_per_worker, scratch, run.retries, preload=["anonpipe.pipeline.tasks.preload"]
         )
+    else:
+        opened = engine.in_process(engine.default_workers(), run.retries, _ALONE)
     with opened as executor:
         yield executor
+
+
+def _cells(job: Job, staging: Staging) -> int:
+    return Work(staging).source.rows * len(job.columns)
