@@ -397,10 +397,14 @@ def run_means(
         c, v = counts[begin:end], values[begin:end]
         first, last = begin == 0, end == values.shape[0]  # who knows no neighbour cannot tell how far an end is
         drawn = v - v[0]
-        if first and last:  # and nothing beside it tells how wide a run is: who are more than others are not apart
-            few = min(fewer, (c.sum() + 1) // 2)
-            drawn = np.minimum(drawn, _capped(c[::-1], drawn[::-1], 0.0, few, share))
-            drawn = np.maximum(drawn, drawn[-1] - _capped(c, drawn[-1] - drawn, 0.0, few, share))
+        if first and last:  # without a second run to compare widths with: most of a side are not apart
+            # From the middle: an extreme at the other end would make all others look as far out as the first
+            half = np.searchsorted(np.cumsum(c), (c.sum() + 1) // 2)
+            middle = drawn[half]
+            above, below = np.maximum(drawn[half:] - middle, 0.0), np.maximum(middle - drawn[: half + 1], 0.0)
+            few = min(fewer, (c[half:].sum() + 1) // 2), min(fewer, (c[: half + 1].sum() + 1) // 2)
+            drawn = np.minimum(drawn, middle + _capped(c[half:][::-1], above[::-1], 0.0, few[0], share))
+            drawn = np.maximum(drawn, middle - _capped(c[: half + 1], below, 0.0, few[1], share))
         if not first:
             below, width = v[0] - values[begin - 1], values[begin - 1] - values[starts[piece - 1]]
             drawn = np.minimum(drawn, _capped(c[::-1], drawn[::-1] + below, width, fewer, share) - below)

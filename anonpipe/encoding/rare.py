@@ -280,14 +280,16 @@ def drawn_to(values: FloatArray, records: int, least: int) -> int:
     as the next, and as the `least` below are wide, and beside whom all others have together less than a tenth: a mean
     tells their sum. *p %*: the others have less than a tenth beside the first, for the holder of the second, who takes
     his own away; then as many count as one as make it safe. Of fewer than three times `least` the first rule alone is
-    asked, and all others are what is beside them.
+    asked, and compares with the nearer half of the others.
     """
     roomy = records >= 3 * least
     run = least if roomy else records // 2
     if run < 1:
         return 0
     border = values[run]
-    excess, wide = values[:run] - border, border - values[-1 - run if roomy else -1]  # the other end may have some, too
+    # The other end may have some, too, and must not make the rest look wide
+    last = -1 - run if roomy else -1 - (records - run - 1) // 2
+    excess, wide = values[:run] - border, border - values[last]
     held, after = np.cumsum(excess), np.append(excess[1:], 0.0)
     length = border - values[2 * run - 1] if roomy else wide
     apart = (DOMINANCE * excess > np.maximum(length, after)) & (held[-1] - held < DOMINANCE * held) & (excess > wide)

@@ -16,7 +16,7 @@ from anonpipe.columns import Kind
 from anonpipe.encoding.identifiers import Repeats, digest_writers, joined, keep_in, repeats_in, runs_in
 from anonpipe.encoding.row_hash import added, contents_of, counted, keyed_rows, row_lanes
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
-from anonpipe.encoding.tracers import Tracer
+from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import GateError, JobError
@@ -193,7 +193,8 @@ def preview(job: Job) -> Preview:
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
     digests = resolved.digest, job_digest(job, unit)
-    trace = Trace(*digests, source.rows, tuple(job.released), scanned.sketches, counted_units(job, scanned.sums))
+    sketches = comparable_sketches(scanned.sketches)
+    trace = Trace(*digests, source.rows, tuple(job.released), sketches, counted_units(job, scanned.sums))
     width = max(fitted.width, len(encoder.names))
     cells = len(encoder.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from anonpipe import engine, interrupts
 from anonpipe.engine import Executor, Task
+from anonpipe.environment import check_address_space
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job
@@ -93,6 +94,7 @@ def open_run(
 ) -> Iterator[Run]:
     """Check job and input, lock the stagings of the job, and resume or make one."""
     engine.no_core_dumps()
+    check_address_space()
     if publishes:
         release.check_writable(release.place(job.output, job.report.internal))
         refuse_other_table(job)
