@@ -8,6 +8,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
+from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.grouping._classes import checked_alpha, jensen_shannon
 from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, under_2k
@@ -88,7 +89,7 @@ def _halves_divergence(
     half = n // 2
     for i in range(n):
         values[i] = features[rows[i], j]
-    border = np.partition(values, half)[half]
+    border = kth_smallest(values, half)
     ties = half
     for i in range(n):
         if values[i] < border:
