@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,12 +57,17 @@ ALLOWED = {
 }
 
 
+@cache
+def normalized(path):
+    """The text of a file, words apart by one space each."""
+    return re.sub(r"[\s\"]+", " ", path.read_text(encoding="utf-8").split(AVOIDED)[0])
+
+
 def count(word, paths):
     """Whole words, also inside identifiers: `told_rows` and `rowsTold` count, `toldest` does not."""
     first, rest = word[0], word[1:].replace(" ", "[ _-]")
     form = re.compile(f"(?<![A-Za-z])[{first}{first.upper()}]{rest}(?![a-z])|(?<=[a-z]){first.upper()}{rest}(?![a-z])")
-    texts = [path.read_text(encoding="utf-8").split(AVOIDED)[0] for path in paths]
-    return sum(len(form.findall(re.sub(r"[\s\"]+", " ", text))) for text in texts)
+    return sum(len(form.findall(normalized(path))) for path in paths)
 
 
 @pytest.mark.parametrize(("where", "paths"), [("pages", PAGES), ("code", CODE)])
