@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from anonpipe.warm import warm
 
 NEEDED = ("mdav", "measures")
@@ -10,9 +12,10 @@ NEEDED = ("mdav", "measures")
 
 def main() -> None:
     """Compile, and say when what is needed is there; go on with all the rest until stopped. The user's cache has it."""
-    warm(only=NEEDED)
-    print("compiled: the kernels of the usual job", flush=True)
-    warm()
+    with contextlib.suppress(KeyboardInterrupt):
+        warm(only=NEEDED)
+        print("compiled: the kernels of the usual job", flush=True)
+        warm()
 
 
 if __name__ == "__main__":
