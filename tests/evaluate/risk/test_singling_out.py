@@ -98,7 +98,7 @@ def tried(rng, released, original, held, wanted=300):
 @pytest.mark.parametrize(("rows", "held"), [(400, 400), (1500, 300)])
 def test_who_knows_nobody_singles_out_no_more_than_of_others_however_few_are_held_out(rows, held):
     attack, control, false = [], [], 0
-    for seed in range(20):
+    for seed in range(40):
         rng = np.random.default_rng(seed)
         each = tried(rng, people(rng, rows), people(rng, rows), people(rng, held))["several"]
         attack.append(each.attack.value)
@@ -106,8 +106,8 @@ def test_who_knows_nobody_singles_out_no_more_than_of_others_however_few_are_hel
         false += each.risk.low > 0
     gain = np.array(attack) - np.array(control)
     # anonymeter's own correction found 0.17 to 0.20 here.
-    assert abs(gain.mean()) < 3 * gain.std() / math.sqrt(20) + 1e-3 and gain.std() < 0.12
-    assert np.mean(attack) > 0.15 and false <= 2
+    assert abs(gain.mean()) < 3 * gain.std() / math.sqrt(40) + 1e-3 and gain.std() < 0.12
+    assert np.mean(attack) > 0.15 and false <= 4
 
 
 def test_a_copy_singles_out_everybody():

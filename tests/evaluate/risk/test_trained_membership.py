@@ -56,9 +56,9 @@ def test_signs_are_those_of_loops():
 def test_the_forest_is_that_of_the_twin_on_average(moved):
     """Both draw: of twelve and of four seeds the mean areas are within three of their standard errors."""
     rng = np.random.default_rng(2)
-    members, controls = rng.normal(size=(60, 3)), rng.normal(size=(40, 3))
+    members, controls = rng.normal(size=(90, 3)), rng.normal(size=(60, 3))
     released = members + moved * rng.normal(size=members.shape)
-    found, inside = guesses(released, members, controls), [1] * 60 + [0] * 40
+    found, inside = guesses(released, members, controls), [1] * 90 + [0] * 60
     features = signs(released, np.concatenate([members, controls]), found, ()).tolist()
     areas = [trained_membership(released, members, controls, found, seed=seed).value for seed in range(12)]
     twin = [naive.area(naive.judged(features, inside, 5, 40, 5, seed), inside) for seed in range(4)]
