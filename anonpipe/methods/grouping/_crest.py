@@ -154,9 +154,9 @@ def class_tree(
     changed = np.empty(n, dtype=np.int64)
     lower = np.empty(shares.shape[0], dtype=np.bool_)
     inside[:, 0] = features[0]
-    _divergences(tree, 0, lower)
+    _divergences(tree, int(0), lower)
     lower[:] = True
-    _offer(tree, 0, lower, alpha, unit, outside, ids, n - 1, key, link, room)
+    _offer(tree, int(0), lower, alpha, unit, outside, ids, n - 1, key, link, room)
     for step in range(1, n):
         left = n - step
         at = smallest(key, left, ids)

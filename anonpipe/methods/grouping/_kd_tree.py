@@ -8,6 +8,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
+from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.grouping._classes import checked_alpha, jensen_shannon
 from anonpipe.methods.grouping._options import UNBLOCKED, ClassGroupingOptions, plain_options, under_2k
@@ -87,8 +88,11 @@ def _halves_divergence(
     half = n // 2
     for i in range(n):
         values[i] = features[rows[i], j]
-    border = np.partition(values, half)[half]
-    ties = half - (values < border).sum()
+    border = kth_smallest(values, half)
+    ties = half
+    for i in range(n):
+        if values[i] < border:
+            ties -= 1
     lower = np.zeros(shares.shape[0])
     upper = np.zeros(shares.shape[0])
     for i in range(n):
