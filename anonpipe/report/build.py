@@ -201,7 +201,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "created": facts.created,
         "anonpipe": facts.anonpipe,
         "passed": passed,
-        "headline": words.headline(facts.verdict, facts.rows, lines),
+        "headline": words.headline(replace(facts.verdict, checks=checks), facts.rows, lines),
         "summary": words.summary(lines),
         "k": job.k,
         "k_of_units": facts.least is not None,

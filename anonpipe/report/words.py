@@ -286,7 +286,7 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[
 def headline(verdict: Verdict, rows: int, checks: Sequence[CheckLine]) -> str:
     """The verdict in a sentence, and which risks have no limit or were not measured."""
     if verdict.passed:
-        free = reservations(verdict.unlimited, ())
+        free = reservations(verdict.unlimited, (), verdict.linked)
         missing = f" Not measured: {', '.join(verdict.unmeasured)}." if verdict.unmeasured else ""
         return f"Released: {counted(rows, 'row')}. Nothing that was checked failed{free}.{missing}"
     failed = sum(check.outcome == "failed" for check in checks)

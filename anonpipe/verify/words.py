@@ -366,7 +366,7 @@ def _columns(check: Check) -> str:
 
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
-    reserved = verdict.passed and (verdict.unlimited or verdict.unmeasured)
+    reserved = verdict.passed and verdict.word != Outcome.PASSED.value
     head = [
         headline(verdict, rows, facts.held_out),
         *(textwrap.wrap(f"verdict  {verdict.word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),
