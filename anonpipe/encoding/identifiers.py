@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonpipe.encoding.values import is_date, plain, plain_type
-from anonpipe.errors import InputError
+from anonpipe.errors import LOWER_K, InputError
 from anonpipe.partition.strata import Units
 from anonpipe.rng import keyed, number_keys
 from anonpipe.storage.sketch import HashArray
@@ -248,7 +248,7 @@ def _not_a_unit(one: Repeats, k: int) -> str:
             f"{_counts(one)}, and {_rows(one.nulls)} without a value: whose these are cannot be told, so that nobody "
             f"can count units; fill the column, leave these rows out, or say rows_per_unit: many (k counts rows)"
         )
-    return f"{_counts(one)}; k={k} counts units, and there are fewer; lower k, or add units"
+    return f"{_counts(one)}; k={k} counts units, and there are fewer; add units, or {LOWER_K}"
 
 
 def many_rows(k: int) -> str:

@@ -18,7 +18,7 @@ from anonpipe.encoding.rare import Suppression, draw_in, extremes_kept, suppress
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
 from anonpipe.encoding.values import time_zones
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import KEEP_EXTREMES, LOWER_K, InputError, JobError
 from anonpipe.job.model import Job
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import Tree, fit_tree
@@ -98,7 +98,7 @@ def _nothing_to_mask(k: int, suppression: Suppression, what: str) -> str:
         return "every masked column is constant, so there is nothing to mask; mask other columns"
     return (
         f"no masked column has two values that k={k} {what} share. Rarer ones are suppressed, so there is nothing to "
-        "mask: lower k, coarsen the columns, or mask other ones"
+        f"mask: coarsen the columns, mask other ones, or {LOWER_K}"
     )
 
 
@@ -347,7 +347,7 @@ def _extremes(fitted: Fitted) -> Iterator[str]:
             yield (
                 f"{_named(names, most)}: values {few} that stand apart are top-coded to the next ones, as a mean of k "
                 f"would disclose them. {share}Mean, sum and variance are those without them: tell the recipients, or "
-                "preserve them by extremes: keep"
+                f"preserve them by {KEEP_EXTREMES}"
             )
     if unbounded := extremes_kept(fitted.job.columns):
         yield (

@@ -124,11 +124,11 @@ def reservations(unlimited: Sequence[str], unmeasured: Sequence[str], linked: fl
     >>> reservations(["reidentification_rate"], ["singling out", "linkability"])
     ', with no limit on reidentification_rate; singling out and linkability not measured'
     >>> reservations([], [], 0.163)
-    ', but an attacker who knows the originals links up to 16 % of the records'
+    ', but an attacker links up to 16 % of the records'
     """
     free = [f"with no limit on {_listed(unlimited)}"] if unlimited else []
     missing = [f"{_listed(unmeasured)} not measured"] if unmeasured else []
-    links = [f"but an attacker who knows the originals links up to {100 * linked:.0f} % of the records"]
+    links = [f"but an attacker links up to {100 * linked:.0f} % of the records"]
     said = [*free, *missing, *(links if linked else [])]
     return f", {'; '.join(said)}" if said else ""
 

@@ -26,7 +26,7 @@ ALL = {name: held(f"risk.{name}", value, limit) for name, (_, value, limit) in R
 TITLES = {name: UNMEASURED[f"unmeasured.{key}"] for name, (key, _, _) in RISKS.items()}
 LINKED_ANYHOW = held("risk.reidentification_rate", 0.05, None)
 OPEN = "passed, with no limit on reidentification_rate"
-LINKS = "but an attacker who knows the originals links up to {} % of the records"
+LINKS = "but an attacker links up to {} % of the records"
 
 
 def not_measured(key, reason):

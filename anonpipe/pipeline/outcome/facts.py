@@ -126,7 +126,10 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "columns": columns,
         "transforms": {name: text for name, text in TRANSFORMS.items() if name in transforms},
         "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k, fitted.unit is not None),
-        "verdict": {"verdict": replace(verdict, checks=checks).word, "checks": [line(entry).to_dict() for entry in checks]},
+        "verdict": {
+            "verdict": replace(verdict, checks=checks).word,
+            "checks": [line(entry).to_dict() for entry in checks],
+        },
         "versions": {name: text for name, text in package_versions().items() if name != "anonpipe"},
         "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in written],
     }
