@@ -12,7 +12,7 @@ import pytest
 
 from anonpipe import anonymize
 from anonpipe.columns import Kind
-from anonpipe.encoding.identifiers import UnitColumn
+from anonpipe.encoding.identifiers import UnitColumn, constant_in_units, some_units
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility import distributions
 from anonpipe.evaluate.utility._tables import typed_tables
@@ -27,6 +27,7 @@ from anonpipe.pipeline.run import unpublished, verify
 from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.propose.guesses import guess
 from anonpipe.propose.profile import look_at
+from anonpipe.propose.propose import propose_job
 from anonpipe.storage import release
 from anonpipe.verify.check import held
 from anonpipe.verify.output_control import bins_for_recipients, released_checks
@@ -85,7 +86,10 @@ def test_after_the_panel_attack_no_group_holds_fewer_firms_than_k(tmp_path):
 def test_a_unit_of_several_rows_is_told_in_plan_verdict_reports_and_manifest(tmp_path, role):
     job = small.job(tmp_path, _table(), COLUMNS | {"person": {"role": role}}, measure={"queries": 100})
     lines = "\n".join(preview(job).lines())
-    assert "480 rows of 120 units" in lines.replace("\n           ", " ") and small.CANARY not in lines
+    lines = " ".join(lines.split())
+    assert "480 rows of 120 units" in lines and small.CANARY not in lines
+    apart = "all rows of a unit have one value of 'age', 'place'; in the release they differ"
+    assert apart in lines
     outcome = small.run(job)
     assert outcome.verdict.passed, [check for check in outcome.verdict.checks if check.outcome == "failed"]
     smallest = next(check for check in outcome.verdict.checks if check.key == "group.smallest")
@@ -97,6 +101,8 @@ def test_a_unit_of_several_rows_is_told_in_plan_verdict_reports_and_manifest(tmp
     manifest = where.filesystem.cat_file(where.path("_manifest.json")).decode()
     assert json.loads(manifest)["k_counts"] == "units of several rows"
     pages = where.filesystem.cat_file(where.path("_report.html")).decode(), open(outcome.report).read()
+    assert any(apart in warning for warning in outcome.warnings)
+    assert all("all rows of a unit have one value of age, place; here they differ" in page for page in pages)
     assert all("k=5 counts units" in page for page in pages)
     assert "120 distinct" not in pages[0] + manifest
     assert all(small.CANARY not in text for text in (*pages, manifest, *outcome.warnings))
@@ -386,6 +392,28 @@ def test_init_proposes_a_repeating_number_as_the_unit():
     table = pa.table({"UTILITYID": np.repeat(np.arange(40) * 7, 16), "sales": rng.normal(size=640)})
     found = guess(look_at(table))["UTILITYID"]
     assert found.role.value == "unit" and "CHECK" in found.reason and "rows_per_unit" in found.reason
+
+
+def test_columns_that_are_constant_in_units_are_found_by_the_rows_of_some():
+    rng = np.random.default_rng(6)
+    unit = np.repeat(np.arange(2_000, dtype=np.uint64) * 4_503_599_627_370 + 1, 2)  # over all of 53 bits
+    own = rng.integers(0, 30, 2_000)[unit.argsort() // 2].astype(np.int64)
+    few = np.where(rng.random(4_000) < 0.005, rng.integers(0, 30, 4_000), own)
+    many = np.where(rng.random(4_000) < 0.1, rng.integers(0, 30, 4_000), own)
+    table = pa.table({"own": own, "few": few, "many": many, "rare": rng.random(4_000) < 0.005, "id": np.arange(4_000)})
+    batches = table.take(order := rng.permutation(4_000)).to_batches(max_chunksize=700)
+    ends = np.cumsum([0, *map(len, batches)])
+    rows = [some_units(batch, unit[order][a:b], 40_000) for batch, a, b in zip(batches, ends, ends[1:], strict=False)]
+    found = pa.Table.from_batches(rows).column(5).to_numpy()
+    assert 1_900 < len(found) < 2_100 and (np.unique(found, return_counts=True)[1] == 2).all()
+    assert constant_in_units(rows, table.column_names) == ("own", "few")
+    assert constant_in_units([batch[:8] for batch in rows[:1]], table.column_names) == ()
+
+
+def test_init_names_columns_that_are_constant_in_units(tmp_path):
+    proposal = propose_job(small.write_table(tmp_path, _table()), "out", 5)
+    assert 'one value of "age", "place"; in the release they' in proposal
+    assert "one value of" not in propose_job(small.write_table(tmp_path, small.plain_table(200)), "out", 5)
 
 
 def test_an_identifier_that_turns_out_to_be_the_unit_has_noise_of_its_own(tmp_path):

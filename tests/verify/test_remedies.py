@@ -138,7 +138,7 @@ def test_effects_of_advice_are_those_of_the_table():
     few, many = ranges(errors.GROUPS_LINK)
     assert few == linked("mdav + micro_perturbation", 5) and many == linked("mdav", 20)
     assert ranges(errors.EXPECTED_LINKS) == [linked("gaussian, expected", 5)]
-    assert errors.GROUPS_LINK in errors.SMALLER_K and errors.SMALLER_K in errors.LOWER_K
+    assert errors.GROUPS_LINK in errors.SMALLER_K and errors.GROUPS_LINK in errors.LOWER_K
 
 
 def test_no_message_asks_for_a_smaller_k_in_silence():

@@ -61,6 +61,7 @@ def gather(
         warnings=warnings,
         overlaps=overlaps,
         partitions=len(cut.partitions),
+        constant=() if fitted.unit is None else fitted.unit.constant,
         identical=fitted.procedure.identical_within_groups,
         **{name: manifest[name] for name in ("columns", "created", "anonpipe", "rows", "group_sizes", "files")},
         **_of_all_records(work, fitted, cut),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anonpipe.encoding.identifiers import FOLDER, DigestWriter, Save, digest_writers, joined, unit_numbers
+from anonpipe.encoding.identifiers import FOLDER, DigestWriter, Save, digest_writers, joined, some_units, unit_numbers
 from anonpipe.encoding.row_hash import (
     LUMP,
     Contents,
@@ -38,6 +38,7 @@ CHANGED = "the input changed while it was read: {path} holds other rows than bef
 _CONTENTS = "contents/{}.npz"
 _SAMPLES = "samples/{}.npz"
 _HELD = "held/{}.npy"
+OF_UNITS = "of_units/{}.npz"  # All rows of some units
 
 
 def scan_unit(work: Work, index: int) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     writers = digest_writers(work.staging.write_array, job.identifiers, work.start_key, index)
     in_strata = unit_in_strata(work.staging.write_array, job, work.start_key, index)
     scans: list[Scan] = []
-    sample, keys = [], []
+    sample, keys, of_units = [], [], []
     tracer = unit_tracer(job, bytes(work.staging.read("records.key")))
     for first_row, full_batch in read_batches(work.source, unit, [*job.released, *writers]):
         identifiers = add_fingerprints(identifiers, fingerprint(identifier_lanes(full_batch, job.columns), first_row))
@@ -64,6 +65,8 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         units = None if numbers is None else (numbers, job.k)
         if tracer is not None:
             tracer.add(full_batch, kept)
+        if numbers is not None:
+            of_units.append(some_units(batch, numbers, work.source.rows))
         scanned = scan_batch(
             batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by, units, job.k
         )
@@ -76,6 +79,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         raise InputError(CHANGED.format(path=unit.path))
     work.staging.write_record(f"scans/{index}.npz", scan)
     work.staging.write_record(_SAMPLES.format(index), (sample, np.concatenate(keys)))
+    work.staging.write_record(OF_UNITS.format(index), of_units)
     if tracer is not None:
         work.staging.write_record(f"unit_sums/{index}.npz", tracer.sums)
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
