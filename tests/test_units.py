@@ -14,13 +14,15 @@ from anonpipe import anonymize
 from anonpipe.columns import Kind
 from anonpipe.encoding.identifiers import UnitColumn, constant_in_units, some_units
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.risk import Ordered
 from anonpipe.evaluate.utility import distributions
 from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.job.model import parse_job
-from anonpipe.pipeline.arrays import partition_units, released_labels, released_rows
+from anonpipe.pipeline.arrays import partition_rows, partition_units, released_labels, released_rows
 from anonpipe.pipeline.evaluation.known import known_features
 from anonpipe.pipeline.evaluation.measures import load_assessment
-from anonpipe.pipeline.evaluation.samples import read_queries, read_units
+from anonpipe.pipeline.evaluation.samples import read_predicates, read_queries, read_units
+from anonpipe.pipeline.evaluation.search import matches_in
 from anonpipe.pipeline.outcome import facts
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.run import unpublished, verify
@@ -338,11 +340,23 @@ def test_a_hold_out_takes_whole_units(tmp_path, role):
     job = small.job(tmp_path, _table(300), columns, measure={"hold_out": 0.3, "queries": 300, "utility": False})
 
     def looked_at(run):
-        rows = run.context.cut.rows
-        return rows, run.staging.results("scan").read(0)["held_out"]
+        context, seen = run.context, []
+        records = [context.call(partition_rows, at) for at in range(len(context.cut.partitions))]
+        cells, units = (np.concatenate(parts) for parts in zip(*records, strict=True))
+        for name, each in read_predicates(context.work).items():
+            found, matched = (
+                matches_in(context.work, context.cut, "original", name),
+                each.units(Ordered.of(cells), units),
+            )
+            assert found.counts.tolist() == (matched >= 0).sum(axis=1).tolist()
+            rows = each.matches(Ordered.of(cells)).counts
+            seen.append(((found.counts == 1).sum(), ((found.counts == 1) & (rows > 1)).sum()))
+        return context.cut.rows, run.staging.results("scan").read(0)["held_out"], seen
 
-    kept, held = unpublished(job, False, lambda _: None, "ignore", looked_at)
+    kept, held, seen = unpublished(job, False, lambda _: None, "ignore", looked_at)
     assert kept + held == 1200 and held % 4 == 0
+    assert all(alone > 0 for alone, _ in seen), "some predicates single out a unit"
+    assert sum(by_rows for _, by_rows in seen) > 0, "among them such as several rows of the unit meet"
     measured = small.run(job)
     keys = {check.key for check in measured.verdict.checks if check.measured is not None}
     assert "risk.membership_auc" in keys

@@ -47,7 +47,7 @@ from anonpipe.evaluate.risk._scenario import (
     reaches,
     scenario_risk,
 )
-from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, outermost
+from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, joined_units, outermost
 
 # All measures of risk, in the order of a report; a new one is a line here
 MEASURES: tuple[RiskMeasure, ...] = (
@@ -78,7 +78,7 @@ __all__ = [
     "NearestMatches", "Ordered", "Pairs", "PredicateMatches", "Predicates", "RankLinkage", "RiskMeasure",
     "ScenarioRisk", "StratumGuesses", "Tolerances", "Whitened", "WholeGroups", "around", "assigned_cells",
     "candidates", "columns_for_membership",
-    "drawn_cells", "effective_dimension", "fewest_alike", "guess_nearest", "joined", "key_matches",
+    "drawn_cells", "effective_dimension", "fewest_alike", "guess_nearest", "joined", "joined_units", "key_matches",
     "least_shown", "link_by", "membership_from_moments", "merge_nearest", "nearest", "outermost", "reaches",
     "rows_for_membership", "rows_of", "scenario_risk",
 ]  # fmt: skip
