@@ -19,7 +19,7 @@ from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.quantiles import Quantiles, Radix
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.values import Grid
-from anonpipe.errors import InputError
+from anonpipe.errors import LOWER_K, InputError
 from anonpipe.partition.strata import Strata
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -322,7 +322,7 @@ def _fitted(
     found = scan.scored[name].moved(place)
     joined = _joined(np.bincount(found.places, found.counts, 2 * len(strata.rows)), k)
     if joined is None:
-        raise InputError(f"column {name!r} has fewer than {told} values; give it role dropped, or lower k")
+        raise InputError(f"column {name!r} has fewer than {told} values; give it role dropped, or {LOWER_K}")
     found, grid = found.moved(joined), cells.grid(position)
     low, high = _signed(found, grid)
     each = [found.at(at) for at in range(int(joined.max()) + 1)]
