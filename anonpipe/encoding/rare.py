@@ -238,7 +238,8 @@ def draw_in(
             raise InputError(
                 f"column {name!r}: {least:,} rows are needed to be of k units for certain, and of columns on a scale "
                 f"of their own the {most_kept(found.most):,} outermost are looked at, to see whether few dominate; "
-                f"make fewer rows of the units with most, or give the column transform: normal_scores, or {KEEP_EXTREMES}"
+                "make fewer rows of the units with most, or give the column transform: normal_scores, or "
+                f"{KEEP_EXTREMES}"
             )
         limits = _limits(found.moved(stratum, strata), columns[name], strata, least)
         low, high = np.array([*limits, (-np.inf, np.inf)])[stratum[found.places]].T
