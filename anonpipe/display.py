@@ -105,9 +105,9 @@ def plain_table(title: str) -> Table:
 def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None:
     """The summary of a run, or with `details` all checks; warnings; where report and release are.
 
-    Warnings on a release are a count, as they are in its report: in full by `details`, or where it is alone.
+    Warnings on a release are a count, as they are in its report: in full by `details`, or without release or report.
     """
-    in_full = details or form is Form.QUIET or outcome.version is None
+    in_full = details or form is Form.QUIET or outcome.version is None or outcome.report is None
     for warning in outcome.warnings if in_full else ():
         warn(warning)
     if form is Form.QUIET:
@@ -124,7 +124,9 @@ def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None
     if not details:
         notes, warnings = len(outcome.verdict.notes), 0 if in_full else len(outcome.warnings)
         parts = [counted(number, what) for number, what in ((warnings, "warning"), (notes, "note")) if number]
-        line(f"details  {', '.join([*parts, 'all checks'])}: in this internal report, or with --details")
+        line(
+            f"details  {', '.join([*parts, 'all checks'])}: {'in this internal report, or ' * (outcome.report is not None)}with --details"
+        )
 
 
 def show_summary(lines: Sequence[str]) -> None:
