@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+import subprocess
+import sys
 
 import pytest
+import yaml
 
+from anonpipe.environment import ADDRESS_SPACE
+from anonpipe.errors import JobError
 from anonpipe.job.model import load_job
 from tests import runs, small
 
@@ -76,3 +82,35 @@ def test_a_driver_killed_twice_and_resumed(same_job, monkeypatch):
         assert any((staging / "results" / stage).glob("*.npz"))
     assert released_here(folder / "job.yaml", monkeypatch, resume=True) == hashes  # without a cluster now
     assert runs.staging_of(folder) is None
+
+
+def _limited(command, **limits):
+    """The command line in a process with limits of memory, in bytes."""
+
+    def set_limits():
+        for name, n_bytes in limits.items():
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (n_bytes, n_bytes))
+
+    return subprocess.run(
+        [sys.executable, "-m", "anonpipe", *map(str, command)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=set_limits,
+    )
+
+
+@pytest.mark.parametrize(("limit", "option"), [("AS", "ulimit -v"), ("DATA", "ulimit -d")])
+@pytest.mark.parametrize("command", ["init", "plan", "run", "evaluate"])
+def test_too_small_a_limit_of_memory_is_one_error_before_any_work(tmp_path, limit, option, command):
+    files = [tmp_path / "in.parquet"] * (2 if command == "evaluate" else 1)
+    ended = _limited([command, *files], **{limit: 700 << 20})
+    assert ended.returncode == JobError.exit_code and ended.stdout == ""
+    assert option in ended.stderr and ended.stderr.count("error:") == 1 and "Traceback" not in ended.stderr
+
+
+def test_a_run_needs_no_more_memory_than_it_asks_for(tmp_path):
+    job = small.job(tmp_path, small.plain_table(400), gates={"mean": 1, "covariance": 1})
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job.model_dump(mode="json")))
+    ended = _limited(["run", tmp_path / "job.yaml", "--workers", "1"], AS=ADDRESS_SPACE)
+    assert ended.returncode == 0, ended.stderr
