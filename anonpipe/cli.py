@@ -402,8 +402,8 @@ def verify(
     found = checked(release, None if key is None else read_public_key(key), seen)
     if form is Form.JSON:
         read = found.manifest or {"files": None}
-        files = None if read["files"] is None else len(read["files"])
-        facts: dict[str, Any] = {"rows": read.get("rows"), "files": files, "created": read.get("created")}
+        number = None if read["files"] is None else len(read["files"])
+        facts: dict[str, Any] = {"rows": read.get("rows"), "files": number, "created": read.get("created")}
         facts["signature"] = "not looked at" if key is None else "refused" if found.origin else "of this key"
         intact = {"intact": not found.problems, "version": found.where.url()}
         display.as_json(intact | facts | {"problems": found.problems})

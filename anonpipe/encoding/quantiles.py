@@ -137,8 +137,7 @@ class Radix:
         """The mean of each bin.
 
         Numbers are a linear function of their keys between two powers of two, and no bin reaches further at levels up
-        to 52; in the few that are wider, or hold so many that the sum of their keys may have turned over, the mean is
-        that of the extremes.
+        to 52; in the few that are wider, or whose sum of keys may have turned over, the mean is that of the extremes.
         """
         low, high = self.smallest, self.largest
         offsets = self.sums - self.counts.astype(np.uint64) * self.low  # modulo 2^64, as both are
@@ -187,7 +186,6 @@ def _bits(keys: Keys) -> IntArray:
 # % rule (Hundepool et al. 2012, section 4.2.2). And to the sum of fewer than k that stand apart, all others being at
 # less than so many parts of their distance: a dominance rule, of 1 / 1.1 for any number below k.
 DOMINANCE = 0.1
-
 FEWEST = 3  # Records that a run has at least, where k is smaller: the mean of two tells each of them the other
 
 # How far pieces leave the straight line where no step is declared, in parts of half their length

@@ -244,7 +244,7 @@ def mix(state: np.uint64) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def hash_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+def hash_texts(offsets: IntArray, data: npt.NDArray[np.uint8]) -> HashArray:
     """A 64-bit hash of each text, FNV-1a with a final mixing; offsets (n + 1,), returns (n,)."""
     out = np.empty(len(offsets) - 1, dtype=np.uint64)
     for i in range(len(out)):
@@ -256,7 +256,7 @@ def hash_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> n
 
 
 @njit(cache=True, nogil=True)
-def hash_numbered_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+def hash_numbered_texts(offsets: IntArray, data: npt.NDArray[np.uint8]) -> HashArray:
     """Up to 15 last digits of each text as a number, plus a hash of the rest; offsets (n + 1,), returns (n,)."""
     out = np.empty(len(offsets) - 1, dtype=np.uint64)
     for i in range(len(out)):
@@ -273,12 +273,7 @@ def hash_numbered_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uin
 
 
 @njit(cache=True, nogil=True)
-def add_column(
-    rows: npt.NDArray[np.uint64],
-    hashes: npt.NDArray[np.uint64],
-    valid: npt.NDArray[np.bool_],
-    seeds: npt.NDArray[np.uint64],
-) -> None:
+def add_column(rows: HashArray, hashes: HashArray, valid: BoolArray, seeds: HashArray) -> None:
     """Add one column to the rows' hashes, in place; the order of the columns does not matter.
 
     Shapes: rows (n, lanes); hashes, valid (n,); seeds (lanes,).
@@ -292,7 +287,7 @@ def add_column(
 
 
 @njit(cache=True, nogil=True)
-def sum_rows(rows: npt.NDArray[np.uint64], first_row: np.uint64) -> npt.NDArray[np.uint64]:
+def sum_rows(rows: HashArray, first_row: np.uint64) -> HashArray:
     """Sum of the rows' hashes modulo 2^64, each bound to its place in the input; rows (n, lanes), returns (lanes,)."""
     total = np.zeros(rows.shape[1], dtype=np.uint64)
     for i in range(len(rows)):

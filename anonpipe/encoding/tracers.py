@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
@@ -56,14 +55,8 @@ MOST_COLUMNS = 8  # Of which excerpts are taken; no name decides which
 SHIFTS = (1, 10, 12)  # Added to numbers: periods of 2 to 6, 10 and 12 rows, and sorted rows, agree as much as unshifted
 _FEWEST_NEXT = 0.02  # Share of values whose shifted ones occur, from which a column numbers rows
 _MOST_ROWS = 4  # Mean rows of a value, up to which a column that is dropped numbers rows
-_KINDS = (
-    Kind.CONTINUOUS,
-    Kind.DATE,
-    Kind.INTEGER,
-    Kind.ORDINAL,
-    Kind.CATEGORICAL,
-    Kind.BINARY,
-)  # Those of most values first
+# Those of most values first
+_KINDS = (Kind.CONTINUOUS, Kind.DATE, Kind.INTEGER, Kind.ORDINAL, Kind.CATEGORICAL, Kind.BINARY)
 _SEEDS = np.array([0x243F6A8885A308D3, 0x13198A2E03707344], dtype=np.uint64)  # Of the two lanes, whatever the column
 
 _NUMBER = r"^[+-]?\d{1,15}(\.\d{1,12})?$"
@@ -239,14 +232,7 @@ def _value_lanes(words: HashArray, valid: BoolArray) -> HashArray:
 
 
 @njit(cache=True, nogil=True)
-def _excerpts(
-    a: npt.NDArray[np.uint64],
-    b: npt.NDArray[np.uint64],
-    c: npt.NDArray[np.uint64],
-    there: npt.NDArray[np.bool_],
-    border: np.uint64,
-    out: npt.NDArray[np.uint64],
-) -> int:
+def _excerpts(a: HashArray, b: HashArray, c: HashArray, there: BoolArray, border: np.uint64, out: HashArray) -> int:
     """Numbers of the sums of three values, those up to a border, into `out`; returns how many.
 
     Shapes: all but the border (n,).
@@ -258,9 +244,6 @@ def _excerpts(
             out[count] = number
             count += 1
     return count
-
-
-# --- The keyed sums of an input's units
 
 
 @dataclass

@@ -238,7 +238,7 @@ SMALL = 1_500_000
 """Cells of input up to which starting workers costs more than they save: 100,000 rows of 15 columns."""
 
 _ALONE = ("measure",)
-"""Stages whose tasks record the warnings of libraries, which is not safe beside other threads."""
+"""Stages whose tasks record the warnings of libraries, which is not thread-safe."""
 
 
 @contextlib.contextmanager
@@ -252,7 +252,7 @@ def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[
         opened = engine.in_process()
     elif run.scheduler:
         opened = engine.remote_cluster(run.scheduler, run.retries)
-    elif run.workers or run.memory_per_worker or _cells(job, staging) > SMALL:
+    elif needs_workers(job, Work(staging).source.rows):
         scratch = staging.root / "dask"
         opened = engine.local_cluster(
             run.workers, run.memory_per_worker, scratch, run.retries, preload=["anonpipe.pipeline.tasks.preload"]
@@ -263,5 +263,6 @@ def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[
         yield executor
 
 
-def _cells(job: Job, staging: Staging) -> int:
-    return Work(staging).source.rows * len(job.columns)
+def needs_workers(job: Job, rows: int) -> bool:
+    """Whether a local run of so many input rows starts workers, because the job names some or because it is large."""
+    return bool(job.run.workers or job.run.memory_per_worker) or rows * len(job.columns) > SMALL

@@ -235,7 +235,13 @@ _COVARIANCE = CheckKind(
     Audience.SEVERAL,
     unit="sd x sd",
     mandatory=True,
-    gate=Gate("covariance", 0.05, "covariances", "the same of covariances, in products of two deviations", above=0),
+    gate=Gate(
+        "covariance",
+        0.05,
+        "covariances",
+        "what decoding may add to the error of a covariance, in products of two standard deviations",
+        above=0,
+    ),
     remedy=_decoding("covariance"),
 )
 _EXPECTED_MEAN = CheckKind(
@@ -533,9 +539,8 @@ REASONS: dict[Reason, str] = {
     "inference",
     Reason.NO_PAIRS: "a released row replaces no one record, so that there are no pairs to learn from",
     Reason.NO_GROUPS: "the mask forms no groups",
-    Reason.NO_GROUP_SAMPLED: "no group was drawn, as happens where they are few; measure.queries draws more",
-    Reason.ONE_GROUP_SAMPLED: "fewer than two groups were drawn, as happens where they are few; "
-    "measure.queries draws more",
+    Reason.NO_GROUP_SAMPLED: "no whole group is in the sample, as there are few; raise measure.queries",
+    Reason.ONE_GROUP_SAMPLED: "fewer than two whole groups are in the sample, as there are few; raise measure.queries",
     Reason.AVERAGED: "several groupings are averaged, so that no record is in one group",
     Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not cover",
     Reason.ONE_COLUMN: "one feature column leaves nothing to recover from another",
