@@ -9,8 +9,9 @@ from typing import Any
 from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.pair_tables import SmallCells, factors_of
 from anonpipe.encoding.shares import PartShares
-from anonpipe.errors import JobError
-from anonpipe.evaluate.risk import membership_from_moments, rows_for_membership
+from anonpipe.encoding.value_scores import ValueScores
+from anonpipe.errors import GROUPS_LINK, JobError
+from anonpipe.evaluate.risk import columns_for_membership, membership_from_moments, rows_for_membership
 from anonpipe.job.model import Job
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Features, Masker
@@ -19,6 +20,7 @@ from anonpipe.moments import Expected, Moments
 from anonpipe.partition.strata import Strata
 from anonpipe.pipeline.procedure.record import Decoder, Encoders, Members, Procedure, options_text, refuse
 from anonpipe.types import FloatArray
+from anonpipe.verify.words import figure_beyond
 
 
 def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
@@ -31,7 +33,12 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     if not masker.same_person:
         channels = features.width + features.conditioning
         shares = PartShares.fit(
-            encoders.cells, encoders.features, channels, encoders.rounded, _small_cells(job, encoders)
+            encoders.cells,
+            encoders.features,
+            channels,
+            encoders.rounded,
+            _small_cells(job, encoders),
+            _values(job, encoders, masker),
         )
     return Procedure(
         name=masker.name,
@@ -58,6 +65,13 @@ def _small_cells(job: Job, encoders: Encoders) -> SmallCells | None:
     return SmallCells(factors, encoders.least(job.k), None if encoders.rounded is None else encoders.rounded.rounding)
 
 
+def _values(job: Job, encoders: Encoders, masker: Masker) -> ValueScores | None:
+    """What values say of masked scores; None where categories are not matched, or equal values have own scores."""
+    if job.decode.of_cells != "calibrated" or masker.row_for_row or masker.exact_columns:
+        return None
+    return ValueScores.fit(encoders.features)
+
+
 def _members(masker: Masker) -> Members | None:
     if masker.grouped:
         return "scope"
@@ -68,8 +82,12 @@ def _shared_out(shares: PartShares | None, expected: Any) -> tuple[Step, ...]:
     """The step that distributes categories over the parts; none where records belong to persons."""
     if shares is None:
         return ()
-    guaranteed = partial(expected, largest=None)
-    return (Reduce("categories", shares.call, partial(shares.share, guaranteed=guaranteed), with_original=True),)
+    share = partial(shares.share, guaranteed=partial(expected, largest=None))
+    counted = Reduce("categories", shares.call, share, with_original=True, with_stratum=True)
+    if shares.values is None:
+        return (counted,)
+    learned = Reduce("value scores", shares.values.count, shares.values.learn, with_stratum=True, with_draws=True)
+    return learned, counted
 
 
 def _expected(masker: Masker, options: dict[str, Any], moments: Moments, largest: FloatArray | None) -> Expected | None:
@@ -103,7 +121,7 @@ def _intervals(job: Job, encoders: Encoders, masker: Masker) -> IntervalDecoder 
     return None if ends is None else IntervalDecoder.fit(encoders.cells, encoders.features, ends.steps, ends.origins)
 
 
-_IN_GROUPS = "cluster: {method: mdav} in place of any mask"
+_IN_GROUPS = f"cluster: {{method: mdav}} in place of any mask; {GROUPS_LINK}"
 
 
 def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoders: Encoders) -> None:
@@ -112,18 +130,20 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoder
         raise JobError(
             f"mask {masker.name} counts rows, but column {encoders.unit.name!r} has units of up to "
             f"{encoders.unit.most:,} rows. Take mask.method local_synthesis, make one row of each unit, or replace "
-            f"records in groups ({_IN_GROUPS}) of k={job.k} units"
+            f"records in groups of k={job.k} units ({_IN_GROUPS})"
         )
     # With fewer records than feature columns (and two more) a regression fits each record exactly, and permuted
     # components stay in the span of the originals: "synthetic" records would be original ones.
     refuse(masker, job.replacing_options, features)
     if masker.link != "none" and not masker.grouped:
         return
-    channels, apart = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
-    rows, what = (min(strata.rows), "the smallest stratum") if apart else (sum(strata.rows), "the table")
+    channels, stratified = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
+    rows, what = (min(strata.rows), "the smallest stratum") if stratified else (sum(strata.rows), "the table")
     if rows < max(_least(features), features.k):
         wider = "" if masker.grouped else ", or mask.scope to table"
-        remedy = f"set strata.small to merge or drop{wider}, or take fewer strata" if apart else "mask fewer columns"
+        remedy = (
+            f"set strata.small to merge or drop{wider}, or take fewer strata" if stratified else "mask fewer columns"
+        )
         remedy += f", or replace records in groups ({_IN_GROUPS})" if masker.grouped else ""
         raise JobError(
             f"{what} has {rows} records, and mask.method {masker.name} needs {max(_least(features), features.k)} for "
@@ -149,14 +169,15 @@ def _check_membership(job: Job, encoders: Encoders, rows: int, what: str) -> Non
     expected = membership_from_moments(rows, width)
     if expected <= limit:
         return
-    enough = rows_for_membership(width, limit)
+    enough, fewer = rows_for_membership(width, limit), columns_for_membership(rows, width, limit)
     needs = "No number of records suffices" if enough > _MOST_RECORDS else f"At least {enough:,} records are needed"
     raise JobError(
         f"{what} has {rows:,} {counted} and {width.columns} independent feature columns. Means and covariances, which "
-        f"mask.method {job.replacing.name} preserves, then disclose membership: expected AUC {expected:.2f}, and "
-        f"gates.membership_auc is {limit:g}. {needs}. Drop columns, "
-        "join categories, declare ordered ones kind: ordinal, or take fewer strata (strata.small: merge). "
-        "gates.membership_auc: null removes the limit"
+        f"mask.method {job.replacing.name} preserves, then disclose membership: expected AUC "
+        f"{figure_beyond(expected, limit)}, limit {limit:g} (gates.membership_auc). {needs}, or about {fewer:,} "
+        "feature columns at most. Declare ordered categories kind: ordinal and counts kind: integer (one feature "
+        "column each, others have one for each category but one), join categories, drop columns, or take fewer strata "
+        "(strata.small: merge). gates.membership_auc: null removes the limit, and members are then disclosed as often"
     )
 
 
