@@ -58,6 +58,7 @@ class Road:
     told: bool = True
     enough: int = 0
     unit: str | None = None  # The column that names units of several rows
+    constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit
 
 
 IN_GROUPS = Road(None)  # Where nothing is known of the table

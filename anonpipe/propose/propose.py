@@ -23,6 +23,7 @@ import pyarrow as pa
 import yaml
 
 from anonpipe.columns import Column, Kind, Role, Scalar
+from anonpipe.encoding.identifiers import agree, pairs_of
 from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
@@ -85,7 +86,9 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
         guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
     told = tells_strata(looks, guesses, rows)
     unit = of_several(looks, guesses)
-    chosen = replace(chosen, told=told, unit=None if unit is None else unit.name)
+    masked = [look for look in looks if guesses[look.name].role.synthesized]
+    constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
+    chosen = replace(chosen, told=told, unit=None if unit is None else unit.name, constant=tuple(constant))
     return _write(source_url, output, k, guesses, needs, chosen, rows)
 
 
@@ -217,6 +220,7 @@ def _write(
         mask=chosen_road.mask,
         merge=chosen_road.merge,
         unit=chosen_road.unit,
+        constant=chosen_road.constant,
         crowded=chosen_road.enough,
         told_of_strata=chosen_road.told,
         status=by_role.get(Role.SURVIVAL_STATUS),

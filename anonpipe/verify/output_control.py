@@ -115,7 +115,7 @@ def on_too_few(records: int | None, k: int) -> bool:
 def released_measures(measured: Iterable[Measurement], k: int, least: int | None = None) -> tuple[Measurement, ...]:
     """What is not disclosive, was not measured on few records, and does not count fewer than k persons or units."""
     told = (one for one in measured if not disclosive(one) and not on_too_few(one.records, least or k))
-    return tuple(replace(_coarsened(_hidden_count(one, k, least)), worst=()) for one in told)
+    return tuple(replace(_coarsened(_hidden_count(one, k, least)), worst=(), then=()) for one in told)
 
 
 def _hidden_count(one: Measurement, k: int, least: int | None) -> Measurement:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -291,6 +292,23 @@ def _overlap(mean: float, variance: float) -> float:
     """Logarithm of ∫ f(d)² d² of a gamma law."""
     shape, scale = mean**2 / variance, variance / mean
     return math.log(scale) + math.lgamma(2 * shape + 1) - (2 * shape + 1) * math.log(2) - 2 * math.lgamma(shape)
+
+
+def columns_for_membership(rows: int, width: EffectiveDimension, most: float) -> int:
+    """The most columns, of the same mean spread, whose moments tell members from others by no more than `most`.
+
+    Examples
+    --------
+    >>> from anonpipe.evaluate.risk import effective_dimension
+    >>> columns_for_membership(1054, effective_dimension(90, []), 0.6)
+    64
+    """
+
+    def expected(columns: int) -> float:
+        spread = width.spread * columns / width.columns
+        return membership_from_moments(rows, EffectiveDimension(columns, spread))
+
+    return bisect_right(range(1, width.columns + 1), most, key=expected)
 
 
 def rows_for_membership(width: EffectiveDimension, most: float) -> int:

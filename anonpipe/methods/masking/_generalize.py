@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from anonpipe.columns import Column
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import LOWER_K, InputError, JobError
 from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.options import MaskOptions
@@ -157,7 +157,7 @@ def intervals(
     # values up to the (lower) median left; where that leaves fewer than k right the next widest column is cut.
     _check(k, cuts, suppress_above)
     if len(features) < k:
-        raise InputError(f"generalize was given k={k} for {len(features)} records; give that many records or lower k")
+        raise InputError(f"generalize was given k={k} for {len(features)} records; add records, or {LOWER_K}")
     ranges = Range.of(features).width if scale is None else scale
     order, starts = _mondrian_groups(features, k, ranges, cuts == "strict")
     low = np.minimum.reduceat(features[order], starts[:-1], axis=0)
