@@ -84,13 +84,7 @@ def as_json(content: Any) -> None:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things.
-
-    Examples
-    --------
-    >>> counted(1, "file"), counted(2000, "row")
-    ('1 file', '2,000 rows')
-    """
+    """A number of things."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
@@ -452,13 +446,7 @@ def method_content(title: str, record: Any) -> dict[str, Any]:
 
 
 def _heading(name: str) -> str:
-    r"""A long name of a figure on lines that end between its words.
-
-    Examples
-    --------
-    >>> _heading("reidentification_rate"), _heading("k")
-    ('reidentification_\nrate', 'k')
-    """
+    r"""A long name of a figure on lines that end between its words."""
     return escape(re.sub(r"(?<=[._])(?=.)", "\n", name) if len(name) > _LONG_HEADING else name)
 
 
