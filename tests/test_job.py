@@ -349,3 +349,13 @@ def test_an_unchanged_column_outside_the_strata_is_told_with_its_remedy():
     assert by_strata.mask is not None and by_strata.warnings() == []
     chosen = parse_job(content | {"cluster": {"method": "kd_tree"}})
     assert not any("strata.by" in line for line in chosen.warnings())
+
+
+@pytest.mark.parametrize(("method", "lost"), [("local_synthesis", True), ("spectral_swap", True), ("noise", False)])
+def test_a_mask_that_draws_without_an_unchanged_column_is_said_to_lose_its_covariances(method, lost):
+    columns = {"age": {"kind": "integer"}, "sex": {"kind": "binary", "role": "key"}}
+    content = {"input": "a.csv", "output": "b", "k": 5, "columns": columns, "mask": {"method": method}}
+    said = [line for line in parse_job(content).warnings() if "gates.covariance_with_keys" in line]
+    assert len(said) == lost and all("'sex'" in line and "strata.by" in line for line in said)
+    by_sex = parse_job(content | {"strata": {"by": ["sex"]}})
+    assert not any("gates.covariance_with_keys" in line for line in by_sex.warnings())
