@@ -373,3 +373,13 @@ def test_unknown_values_have_the_likeliest_known_one_beside_them(change, told):
     with pytest.raises(JobError) as caught:
         parse_job(job)
     assert told in str(caught.value) and "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("method", "lost"), [("local_synthesis", True), ("spectral_swap", True), ("noise", False)])
+def test_a_mask_that_draws_without_an_unchanged_column_is_said_to_lose_its_covariances(method, lost):
+    columns = {"age": {"kind": "integer"}, "sex": {"kind": "binary", "role": "key"}}
+    content = {"input": "a.csv", "output": "b", "k": 5, "columns": columns, "mask": {"method": method}}
+    said = [line for line in parse_job(content).warnings() if "gates.covariance_with_keys" in line]
+    assert len(said) == lost and all("'sex'" in line and "strata.by" in line for line in said)
+    by_sex = parse_job(content | {"strata": {"by": ["sex"]}})
+    assert not any("gates.covariance_with_keys" in line for line in by_sex.warnings())

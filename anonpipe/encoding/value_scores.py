@@ -60,6 +60,11 @@ class ValueScores:
         columns, channels = zip(*scored, strict=True)
         return cls(tuple(columns), tuple(channels), features.scores, len(scored) == len(numbers))
 
+    @property
+    def keeps_covariances(self) -> bool:
+        """Whether covariances of the values of every two columns are held, in every stratum."""
+        return self.maps and all((each.classes == each.classes[:, :1]).all() for each in self.columns)
+
     def stratum(self, cells: FloatArray) -> int:
         """That of the records of a part."""
         return int(self.scores.strata.assign(cells[:1])[0]) if len(cells) else 0

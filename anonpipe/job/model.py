@@ -294,6 +294,13 @@ class Job(Options):
         return frozenset(how | ({"unchanged outside strata"} if self.unchanged_outside_strata else set()))
 
     @property
+    def _drawn_without(self) -> list[str]:
+        """Unchanged columns that neither make strata nor condition records of no one person."""
+        if self.replacing.row_for_row:
+            return []
+        return [name for name in self.unchanged_outside_strata if name not in self.beside]
+
+    @property
     def unchanged_outside_strata(self) -> list[str]:
         """Columns that are released unchanged and do not make the strata."""
         return [name for name, column in self.released.items() if column.role.unchanged and name not in self.strata.by]
@@ -400,6 +407,13 @@ class Job(Options):
                 f"{', '.join(map(repr, outside))} released unchanged, and not in strata.by: so records are replaced in "
                 "groups, whose records are linked more often than those of a mask. With strata.by naming all such "
                 "columns (or role masked) and no method, local synthesis masks the table"
+            )
+        if self.mask is not None and (apart := self._drawn_without):
+            found.append(
+                f"{', '.join(map(repr, apart))} released unchanged and not in strata.by: mask {self.mask.method} "
+                "draws the other columns without regard to them. Their covariances with these are lost, and "
+                "gates.covariance_with_keys refuses the release if they are large. Name them in strata.by, or give "
+                "them role masked"
             )
         if warning := self.replacing.warns(self.replacing_options):
             found.append(warning)

@@ -131,13 +131,14 @@ def _decoding(gate: str) -> Callable[[Collection[str]], str]:
             f"for a column with many values at a bound that it cannot cross (counts and costs with many 0), {zeros}; "
         )
         others = "for others a finer step, or wider bounds if values beyond them make sense; "
-        rare = (
+        finer = others if zeros else "declare a finer step; " if "groups" in on else ""
+        coded = (
             ""
             if "groups" in on
-            else "join rare categories, drop a column that is mostly missing, or give ordinals kind: categorical "
-            "(more feature columns: means and covariances then disclose more of membership); "
+            else "give counts of few values kind: integer (they are taken for categories), and ordered ones kind: "
+            "ordinal; join rare categories, or drop one of the two columns (in measure.scenarios, too); "
         )
-        return f"{of_zeros if zeros else ''}{others if zeros else 'declare a finer step; '}{rare}or raise gates.{gate}"
+        return f"{of_zeros if zeros else ''}{finer}{coded}or raise gates.{gate}"
 
     return advice
 

@@ -200,6 +200,8 @@ class Evidence:
     rounded: Rounded | None = None
     unpreserved_moments: tuple[str, ...] = ()
     unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
+    # Whether scores were made such that their values have the covariances of the original's (`encoding.value_scores`)
+    values_matched: bool = False
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -469,13 +471,16 @@ class ComparedMoments:
         1, and c = cov(M, T) = cov(S', T'): g of it is left. Where they are
         given in their middle, it is given M, and S' is what it makes divided by
         sqrt(v): g / sqrt(v) of it is left. Of two such columns it is the product
-        of both. The variance is v', and not v.
+        of both, but nothing is lost where scores were made for their values. The variance is v', and not v.
         """
         shift, own, _ = self._released_scores(evidence.view)
         mean = np.nan_to_num(np.abs(shift - self.mean)) / self.scale
         variance = np.abs(own / np.square(self.scale) - 1.0)
         kept = self._kept(evidence)
         covariance = self._correlation * np.abs(1.0 - np.outer(kept, kept))
+        if evidence.values_matched:
+            scored = np.array([each.scored for each in evidence.view.variables], dtype=bool)
+            covariance[np.outer(scored, scored)] = 0.0
         np.fill_diagonal(covariance, _known_or(variance, np.diag(covariance)))
         return mean, covariance
 

@@ -47,7 +47,9 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
     encoded = staging.results("encode").read_all(partitions, *COUNTED)
     decoded = staging.results("decode").read_all(partitions, *COUNTED)
     written = staging.results("write").read_all(cut.files, *COUNTED)
-    values = staging.results("values").read_all(len(compared_names(job)))
+    handed = staging.results("values").read_all(len(compared_names(job)))
+    shares = fitted.procedure.decoder.shares
+    values = None if shares is None else shares.values
     return Evidence(
         rows_in=sum(result["rows"] for result in scanned),
         rows_held_out=sum(result["held_out"] for result in scanned),
@@ -59,7 +61,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         equal_by_chance=sum(result["by_chance"] for result in decoded),
         chance_variance=sum(result["chance_variance"] for result in decoded),
         suppressed=(fitted.suppression.largest_share, fitted.suppression.largest_in),
-        handed_on=handed_on(job, values),
+        handed_on=handed_on(job, handed),
         unchanged=tuple(fitted.unchanged_names),
         released_names=tuple(fitted.schema.names),
         forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),
@@ -75,6 +77,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         staging_check=_staging_check(fitted, encoded, decoded),
         unpreserved_moments=columns_without_sums(fitted),
         unit_rows=None if fitted.unit is None else fitted.min_rows,
+        values_matched=values is not None and values.keeps_covariances,
     )
 
 

@@ -66,10 +66,9 @@ def _small_cells(job: Job, encoders: Encoders) -> SmallCells | None:
 
 
 def _values(job: Job, encoders: Encoders, masker: Masker) -> ValueScores | None:
-    """What values say of masked scores; None where categories are not matched, or equal values have own scores."""
-    if job.decode.of_cells != "calibrated" or masker.row_for_row or masker.exact_columns:
-        return None
-    return ValueScores.fit(encoders.features)
+    """What values say of masked scores; None where covariances are not matched, or values of columns are promised."""
+    matched = job.decode.of_cells == "calibrated" and not masker.exact_columns
+    return ValueScores.fit(encoders.features) if matched else None
 
 
 def _members(masker: Masker) -> Members | None:
