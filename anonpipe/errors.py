@@ -40,6 +40,9 @@ class AnonpipeError(Exception):
     """Base of all errors raised on purpose; `exit_code` is the CLI's answer. Its text can be shown anywhere."""
 
     exit_code = 1
+    # The error of a library that was being handled may quote values of the data. `from None` keeps it from being
+    # printed, but stays a context that logging and error services can follow: so none can be read.
+    __context__: BaseException | None = None
 
     def __str__(self) -> str:
         return printable(super().__str__())

@@ -246,7 +246,7 @@ def test_rows_of_no_unit_are_refused(tmp_path):
     names = table["person"].to_pylist()
     names[7] = None
     table = table.set_column(3, "person", pa.array(names))
-    with pytest.raises(InputError, match="1 row without a value: whose these are cannot be told"):
+    with pytest.raises(InputError, match="1 row without a value, whose units cannot be counted"):
         preview(small.job(tmp_path, table, COLUMNS))
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from anonpipe.warm import warm
 
 NEEDED = ("mdav", "measures")
-"""The usual job with all measures: so long as the checks take."""
+"""The usual job with all measures."""
 
 
 def main() -> None:
-    """Compile; numba keeps it in the user's cache."""
-    warm(only=NEEDED)
+    """Compile, and say when what is needed is there; go on with all the rest until stopped. The user's cache has it."""
+    with contextlib.suppress(KeyboardInterrupt):
+        warm(only=NEEDED)
+        print("compiled: the kernels of the usual job", flush=True)
+        warm()
 
 
 if __name__ == "__main__":

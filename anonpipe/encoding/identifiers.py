@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -31,9 +32,7 @@ Digests = npt.NDArray[np.void]
 Save = Callable[[str, Digests], None]
 
 FOLDER = "identifiers"  # Where runs lie in the staging
-
 RUN_ROWS = 2**20  # Values that are sorted at once
-
 RANGE_ROWS = 2**21  # Entries of all runs that are counted at once, in expectation
 
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("rows", "<i8")])
@@ -93,8 +92,7 @@ def _comparable(name: str, array: pa.Array) -> pa.Array:
     """The values as 64-bit integers, texts or bytes, two of them equal where the values are."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    problem = pa.types.is_nested(array.type)
-    try:
+    with suppress(pa.ArrowException, NotImplementedError):
         if pa.types.is_binary(array.type) or pa.types.is_fixed_size_binary(array.type):
             return array.cast(pa.binary())
         if pa.types.is_large_binary(array.type) or pa.types.is_null(array.type):
@@ -111,14 +109,10 @@ def _comparable(name: str, array: pa.Array) -> pa.Array:
             filled = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # one zero
             return pa.array(filled.view(np.int64), mask=values.is_null().to_numpy(zero_copy_only=False))
         return values.cast(pa.int64() if pa.types.is_integer(kind) else pa.string())
-    except (pa.ArrowException, NotImplementedError):
-        problem = True
-    if problem:
-        raise InputError(
-            f"column {name!r} has role identifier, and its values (nested, or of a rare type) cannot be compared; "
-            "convert it to text or numbers, or give it role dropped if it names no person"
-        )
-    return array
+    raise InputError(
+        f"column {name!r} has role identifier, and its values (nested, or of a rare type) cannot be compared; "
+        "convert it to text or numbers, or give it role dropped if it names no person"
+    )
 
 
 def merged(parts: Sequence[Digests]) -> Digests:
@@ -235,8 +229,8 @@ def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str, unit: 
     if problems:
         raise InputError("\n".join(problems))
     found = [
-        f"column {one.name!r} (which names persons) has {_rows(one.nulls)} without a value: whether they are rows of "
-        "one person cannot be told, and they count as rows of different ones"
+        f"column {one.name!r} (which names persons) has {_rows(one.nulls)} without a value, which count as rows of "
+        "different persons"
         for one in nameless
     ]
     if rows_per_unit == "many":
@@ -247,8 +241,8 @@ def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str, unit: 
 def _not_a_unit(one: Repeats, k: int) -> str:
     if one.nulls:
         return (
-            f"{_counts(one)}, and {_rows(one.nulls)} without a value: whose these are cannot be told, so that nobody "
-            f"can count units; fill the column, leave these rows out, or say rows_per_unit: many (k counts rows)"
+            f"{_counts(one)}, and {_rows(one.nulls)} without a value, whose units cannot be counted; fill the column, "
+            "leave these rows out, or say rows_per_unit: many (k counts rows)"
         )
     return f"{_counts(one)}; k={k} counts units, and there are fewer; add units, or {LOWER_K}"
 
@@ -265,7 +259,7 @@ def _refused(one: Repeats, k: int, columns: int) -> str:
     """Several columns name persons, and nobody says which of them is what k counts."""
     return (
         f"{_counts(one)}; a group of {k} rows may hold one person only, and of {columns} columns with role identifier "
-        "none is said to be what k counts: give the one that names the person (household, enterprise) role: unit. Or "
+        "none is declared as what k counts: give the one that names the person (household, enterprise) role: unit. Or "
         "make one row of each person (aggregate the rows, or lay repeated measurements side by side as columns); or "
         "say rows_per_unit: many, and the verdict and the reports state that k counts rows; or, if several persons "
         "share the value by right (a household, a surname), give the column role dropped"
@@ -391,8 +385,7 @@ def unit_line(unit: UnitColumn, k: int) -> str:
 def unit_numbers(name: str, array: pa.Array, key: bytes) -> Units:
     """A keyed number of 53 bits for the unit of each row, which a float holds; 0 where there is no value.
 
-    Of 10^7 units two have one number in one table of 180. They then count as one, which asks for more of others, never
-    for fewer.
+    Of 10^7 units two have one number in one table of 180. They then count as one, which asks for more of others.
     """
     high, _, there = keyed_values(name, array, key, ("high",))
     numbers = np.zeros(len(array), dtype=np.uint64)

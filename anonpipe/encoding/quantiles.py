@@ -137,8 +137,7 @@ class Radix:
         """The mean of each bin.
 
         Numbers are a linear function of their keys between two powers of two, and no bin reaches further at levels up
-        to 52; in the few that are wider, or hold so many that the sum of their keys may have turned over, the mean is
-        that of the extremes.
+        to 52; in the few that are wider, or whose sum of keys may have turned over, the mean is that of the extremes.
         """
         low, high = self.smallest, self.largest
         offsets = self.sums - self.counts.astype(np.uint64) * self.low  # modulo 2^64, as both are
@@ -187,7 +186,6 @@ def _bits(keys: Keys) -> IntArray:
 # % rule (Hundepool et al. 2012, section 4.2.2). And to the sum of fewer than k that stand apart, all others being at
 # less than so many parts of their distance: a dominance rule, of 1 / 1.1 for any number below k.
 DOMINANCE = 0.1
-
 FEWEST = 3  # Records that a run has at least, where k is smaller: the mean of two tells each of them the other
 
 # How far pieces leave the straight line where no step is declared, in parts of half their length
@@ -399,10 +397,14 @@ def run_means(
         c, v = counts[begin:end], values[begin:end]
         first, last = begin == 0, end == values.shape[0]  # who knows no neighbour cannot tell how far an end is
         drawn = v - v[0]
-        if first and last:  # and nothing beside it tells how wide a run is: who are more than others are not apart
-            few = min(fewer, (c.sum() + 1) // 2)
-            drawn = np.minimum(drawn, _capped(c[::-1], drawn[::-1], 0.0, few, share))
-            drawn = np.maximum(drawn, drawn[-1] - _capped(c, drawn[-1] - drawn, 0.0, few, share))
+        if first and last:  # without a second run to compare widths with: most of a side are not apart
+            # From the middle: an extreme at the other end would make all others look as far out as the first
+            half = np.searchsorted(np.cumsum(c), (c.sum() + 1) // 2)
+            middle = drawn[half]
+            above, below = np.maximum(drawn[half:] - middle, 0.0), np.maximum(middle - drawn[: half + 1], 0.0)
+            few = min(fewer, (c[half:].sum() + 1) // 2), min(fewer, (c[: half + 1].sum() + 1) // 2)
+            drawn = np.minimum(drawn, middle + _capped(c[half:][::-1], above[::-1], 0.0, few[0], share))
+            drawn = np.maximum(drawn, middle - _capped(c[: half + 1], below, 0.0, few[1], share))
         if not first:
             below, width = v[0] - values[begin - 1], values[begin - 1] - values[starts[piece - 1]]
             drawn = np.minimum(drawn, _capped(c[::-1], drawn[::-1] + below, width, fewer, share) - below)

@@ -66,8 +66,7 @@ class Scan:
     counted_by: tuple[str, ...] = ()
     counted_codes: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
     counted_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    # Of each column carried as numbers how many there are in each of these combinations, their mean, and the sum of
-    # squared deviations from it
+    # Of each column carried as numbers count, mean and sum of squared deviations in each of these combinations
     by_combination: dict[str, Numbers] = field(default_factory=dict)
     # strata_by, inside: the columns that make the strata; and of each masked column carried as codes the combinations
     # of their codes with its own that occur, shape (n, n_strata_columns + 1), and the records of each, shape (n,).

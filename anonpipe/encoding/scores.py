@@ -184,10 +184,11 @@ class ScoredColumn:
     def scores(
         self, values: FloatArray, cells: FloatArray, stratum: IntArray, rng: np.random.Generator | None
     ) -> FloatArray:
-        """Scores of values that may be others than those of the cells: filled ones."""
+        """Scores of values, some of them filled ones; without `rng` equal values have the mean of their scores."""
         which, out = self.classes_of(cells, stratum), np.empty(len(values))
         for at, inside in _each(which):
-            out[inside] = self.ranks[at].scores(values[inside], rng)
+            ranks, given = self.ranks[at], values[inside]
+            out[inside] = ranks.middles(given) if rng is None else ranks.scores(given, rng)
         return out
 
     def middles(self, cells: FloatArray, stratum: IntArray) -> FloatArray:
@@ -196,6 +197,10 @@ class ScoredColumn:
         for at, inside in _each(which):
             out[inside] = self.ranks[at].middles(cells[inside, self.position])
         return out
+
+    def said(self, positions: FloatArray, at: int) -> FloatArray:
+        """What the values at some positions (0 to 1) of a class say of their scores."""
+        return self.ranks[at].middles(self.grid.round(self.quantiles[at].at(positions)))
 
     def put_ties(self, original: FloatArray, released: FloatArray, stratum: IntArray) -> None:
         """Put `Ranks.ties` in the place of values, and of released scores."""

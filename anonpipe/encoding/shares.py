@@ -16,6 +16,7 @@ from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.pair_tables import SmallCells
 from anonpipe.encoding.rounding import RoundedColumns, counted_blocks
+from anonpipe.encoding.value_scores import ScoreMap, ValueScores
 from anonpipe.errors import InputError
 from anonpipe.moments import Expected, Moments
 from anonpipe.types import FloatArray, IntArray
@@ -84,13 +85,15 @@ class Called:
     # original, masked: moments of the features, and of the masked ones
     original: Moments
     masked: Moments
+    said: Moments | None = None  # Of the masked ones, values by rank in the place of scores; None without scores
 
     def merge(self, other: Called) -> Called:
         """The parts of both below each other."""
         codes = tuple(np.concatenate(pair) for pair in zip(self.codes, other.codes, strict=True))
         mass = tuple(np.concatenate(pair) for pair in zip(self.mass, other.mass, strict=True))
         rows = np.concatenate([self.rows, other.rows])
-        return Called(codes, mass, rows, self.original.merge(other.original), self.masked.merge(other.masked))
+        said = None if self.said is None or other.said is None else self.said.merge(other.said)
+        return Called(codes, mass, rows, self.original.merge(other.original), self.masked.merge(other.masked), said)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +106,7 @@ class Shares:
     lack: FloatArray | None
     # How many records more each two dummies are to have together, as small cells were drawn; None where none were
     drawn: FloatArray | None = None
+    values: ScoreMap | None = None  # How values by rank come out; None without scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +118,7 @@ class PartShares:
     channels: int  # How many channels the features, and what they are drawn given, have
     rounded: RoundedColumns | None = None  # How the table's counts are rounded; None where they are kept
     small_cells: SmallCells | None = None  # The two-way tables whose small cells are drawn; None for none
+    values: ValueScores | None = None  # What values by rank say of scores; None where covariances are not held to it
 
     @classmethod
     def fit(
@@ -123,13 +128,14 @@ class PartShares:
         channels: int,
         rounded: RoundedColumns | None = None,
         small_cells: SmallCells | None = None,
+        values: ValueScores | None = None,
     ) -> PartShares:
         """Those of a table."""
         blocks = counted_blocks(features)
         sizes = (len(cells.categories[block.name]) if block.name in cells.categories else 1 for block in blocks)
-        return cls(blocks, tuple(sizes), channels, rounded, small_cells)
+        return cls(blocks, tuple(sizes), channels, rounded, small_cells, values)
 
-    def call(self, part: FloatArray, *, params: Any, original: FloatArray) -> Called:
+    def call(self, part: FloatArray, *, params: Any, original: FloatArray, stratum: int = 0) -> Called:
         """Count a part: a dummy x of -1 and +1 calls for (1 + x) / 2 records, an ordinal for the nearest level."""
         pairs = list(zip(self.blocks, self.categories, strict=True))
         masked = np.ascontiguousarray(part[:, : self.channels])
@@ -139,6 +145,9 @@ class PartShares:
             np.array([len(part)]),
             Moments.of(original),
             Moments.of(masked),
+            None
+            if self.values is None
+            else Moments.of(self.values.said(self.values.mapped(masked, params), params, stratum)),
         )
 
     def share(
@@ -149,15 +158,19 @@ class PartShares:
         if self.rounded is not None:
             totals = [self.rounded.counts(at, each) for at, each in enumerate(totals)]
         counts = tuple(share_out(mass, each, called.rows) for mass, each in zip(called.mass, totals, strict=True))
+        values = None if self.values is None else params
         if called.original.n < 2:
-            return Shares(counts, None)
+            return Shares(counts, None, values=values)
         promise = guaranteed(called.original)
-        lack = None if promise is not None else np.asarray(called.original.covariance - called.masked.covariance)
+        wanted = called.original if promise is None else called.masked
+        found = called.masked if called.said is None else called.said
+        lack = None if wanted is found else np.asarray(wanted.covariance - found.covariance)
         if self.small_cells is None or (promise is not None and promise.covariance_error.any()):
-            return Shares(counts, lack)  # of a covariance that is promised on average small cells come out at random
+            # of a covariance that is promised on average small cells come out at random
+            return Shares(counts, lack, values=values)
         drawn = self.small_cells.changes(called.original, rng)
         change = 4.0 * drawn / (called.original.n - 1)
-        return Shares(counts, change if lack is None else lack + change, drawn)
+        return Shares(counts, change if lack is None else lack + change, drawn, values)
 
     def put(self, cells: FloatArray, shares: Shares, part: int) -> FloatArray:
         """A copy of the cells with what fell to the part; the order of its categories means nothing."""
@@ -203,4 +216,4 @@ def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArra
     return np.append(np.bincount(nearest, minlength=categories) * (1.0 - nulls / rows), nulls)
 
 
-RECORDS: tuple[type, ...] = (Called, Shares, Moments)  # What lies on disk between counting and decoding
+RECORDS: tuple[type, ...] = (Called, Shares, Moments, ScoreMap)  # What lies on disk between counting and decoding

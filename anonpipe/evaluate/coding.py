@@ -54,8 +54,8 @@ class _Categories:
         places = np.full(len(codes), len(common))
         places[common] = np.arange(len(common))
         shares = np.bincount(places[which.reshape(-1)]) / len(values)
-        apart = 1.0 - float((shares**2).sum())
-        return cls(codes, places, 1.0 / math.sqrt(apart) if apart > 0 else 1.0, len(common))
+        diversity = 1.0 - float((shares**2).sum())
+        return cls(codes, places, 1.0 / math.sqrt(diversity) if diversity > 0 else 1.0, len(common))
 
     def placed(self, values: FloatArray) -> IntArray:
         codes = _null_as_code(values)

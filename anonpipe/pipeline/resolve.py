@@ -11,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder, placed
 from anonpipe.encoding.conditioning import warn_of_repeats
 from anonpipe.encoding.identifiers import Repeats, UnitColumn, check_repeats, count_repeats, is_run, repeats_in
 from anonpipe.encoding.rare import Suppression, draw_in, extremes_kept, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
+from anonpipe.encoding.tracers import comparable_sketches
 from anonpipe.encoding.values import time_zones
 from anonpipe.errors import KEEP_EXTREMES, LOWER_K, InputError, JobError
 from anonpipe.job.model import Job
@@ -26,6 +28,7 @@ from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import leaf_counts, partition_rows
 from anonpipe.pipeline.procedure import by_mask
 from anonpipe.pipeline.tasks.scan import OF_UNITS, sampled_rows
+from anonpipe.propose.names import codes_for_unknown
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import CountedUnits, Trace
 from anonpipe.storage.sketch import Sketch, UnitSums, merge_sketches, merge_sums
@@ -190,7 +193,7 @@ def trace_of(work: Work) -> Trace:
     digest_of_job = job_digest(work.job, work.staging.read_record("unit.npz", UnitColumn))
     grows = work.job.fewest_changed is not None
     sums = [work.staging.read_record(f"unit_sums/{unit}.npz", UnitSums) for unit in units if grows]
-    table = work.source.rows, tuple(work.job.released), sketches
+    table = work.source.rows, tuple(work.job.released), comparable_sketches(sketches)
     return Trace(digest, digest_of_job, *table, counted_units(work.job, sums))
 
 
@@ -288,6 +291,7 @@ def unpreserved_moments(fitted: Fitted) -> list[str]:
     for what, (text, most) in _LOST.items():
         if names := [name for name, column in lost.items() if what in column]:
             warnings.append(f"{_named(names, most)}: {text}")
+    warnings += _codes(fitted)
     return [*warnings, *_drawn_in([column for column in scored if column.apart and "drawn" not in lost[column.name]])]
 
 
@@ -339,6 +343,23 @@ def _drawn_in(columns: Sequence[ScoredColumn]) -> Iterator[str]:
         f"{_named([column.name for column in columns])}: {up_to}{records} far from all others and {are} released among "
         'them, as so few could be recognised. If that value is a code for "unknown", make it a null in the input'
     )
+
+
+def _codes(fitted: Fitted) -> Iterator[str]:
+    """Warning on values at the ends of columns that may be codes for "unknown", and that k or more records have."""
+    names = []
+    for name, counted in fitted.scan.scored.items():
+        # No exact number of records of a value in a bin of several, but of its smallest
+        whole = counted.moved(np.zeros(int(counted.places.max(initial=0)) + 1, dtype=np.int64))
+        values, counts = whole.smallest, np.where(whole.exact, whole.counts, whole.at_low)
+        found = codes_for_unknown(values, counts, days=fitted.job.columns[name].kind is Kind.DATE)
+        if any(rows >= fitted.min_rows for rows in found.values()):
+            names.append(name)
+    if names:
+        yield (
+            f"{_named(names, None)}: many records have one value at an end, which looks like a code for "
+            '"unknown" and is released as a number. If it is one, make it a null in the input'
+        )
 
 
 def _extremes(fitted: Fitted) -> Iterator[str]:

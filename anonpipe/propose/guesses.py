@@ -9,7 +9,7 @@ follow from each other, too; and of a time or a day as one number (1342, 2024013
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -181,8 +181,7 @@ class Guess:
     ordered: bool = False  # Whether its categories have an order in the input, which the steward has to declare
     levels: tuple[Scalar, ...] = ()  # This order, where the file declares it
     step: float | None = None  # Of which all numbers are multiples; None where nothing is to be said
-    # At which end of its numbers a code for "unknown" may stand: low, high, both; empty where none does
-    code_at: str = ""
+    codes: Mapping[float, int] = field(default_factory=dict)  # Possible codes for "unknown": sampled rows of each
 
 
 def guess(looks: list[Look]) -> dict[str, Guess]:

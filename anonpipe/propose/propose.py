@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,7 +41,7 @@ from anonpipe.propose.choose_method import (
     without_rare_status,
 )
 from anonpipe.propose.guesses import Guess, common_step, guess, guess_for, seen_by_others
-from anonpipe.propose.names import code_for_unknown, quoted
+from anonpipe.propose.names import codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.source import Source, opened
 
@@ -72,7 +73,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
             ordered=look.ordered,
             levels=look.levels,
             step=_step(look, guesses[look.name]),
-            code_at=_code_at(look, guesses[look.name]),
+            codes=_codes(look, guesses[look.name]),
         )
     guesses = without_rare_status(looks, guesses, rows, k)
     chosen = road(looks, guesses, rows, k)
@@ -127,10 +128,31 @@ def _step(look: Look, guessed: Guess) -> float | None:
     return common_step(look.numbers, single=plain_type(look.type) == pa.float32())
 
 
-def _code_at(look: Look, guessed: Guess) -> str:
-    """Where a masked column of numbers or dates may have a code for "unknown"."""
-    masked = guessed.role.synthesized and not guessed.kind.coded
-    return "" if look.numbers is None or not masked else code_for_unknown(look.numbers)
+def _codes(look: Look, guessed: Guess) -> dict[float, int]:
+    """Numbers of a masked column of numbers or dates that may be codes for "unknown"."""
+    if look.numbers is None or not guessed.role.synthesized or guessed.kind.coded:
+        return {}
+    values, counts = np.unique(look.numbers[np.isfinite(look.numbers)], return_counts=True)
+    return codes_for_unknown(values, counts, days=look.date)
+
+
+def _asked_codes(guesses: Mapping[str, Guess]) -> list[str]:
+    """One question for all columns that have the same codes: names and numbers of rows, no value."""
+    columns: dict[tuple[float, ...], list[str]] = {}
+    for name, guessed in guesses.items():
+        if guessed.codes:
+            columns.setdefault(tuple(guessed.codes), []).append(name)
+    asked = []
+    for codes, names in columns.items():
+        rows = sorted(sum(guesses[name].codes.values()) for name in names)
+        many = f"{rows[0]:,}" if rows[0] == rows[-1] else f"{rows[0]:,} to {rows[-1]:,}"
+        what = "value" if len(codes) == 1 else f"{len(codes)} values"
+        which = "the same" if len(names) > 1 else "one" if len(codes) == 1 else "the"
+        asked.append(
+            f"CHECK: {', '.join(map(quoted, names))}: {many} sampled rows have {which} {what} at an end: a code for "
+            '"unknown"? If so, make it a null in the input; else it is masked and counted as a number.'
+        )
+    return asked
 
 
 def _measured_as(role: Role) -> Role:
@@ -192,6 +214,7 @@ def _write(
         output=output,
         k=k,
         guesses=guesses,
+        codes=_asked_codes(guesses),
         needs=needs,
         why=chosen_road.why,
         mask=chosen_road.mask,
@@ -233,5 +256,5 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.globals |= {"Kind": Kind, "Role": Role}
-    environment.filters |= {"quoted": quoted, "flow": _flow, "key": _key}
+    environment.filters |= {"wrapped": partial(wrap, width=116), "quoted": quoted, "flow": _flow, "key": _key}
     return environment.get_template("job.yaml.jinja")

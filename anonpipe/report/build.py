@@ -247,15 +247,13 @@ def _files(facts: Facts) -> tuple[FileLine, ...]:
     return tuple(FileLine(**{key: entry[key] for key in FileLine.model_fields}) for entry in facts.files)
 
 
-def _treatment(job: Job, name: str) -> Treatment:
-    return "unchanged" if name in job.columns and job.columns[name].role.unchanged else "synthetic"
-
-
 def _pictures(facts: Facts, audience: Audience) -> Iterator[Picture]:
     """The columns; of categories the steward sees all records, and what there was before anything was suppressed."""
     of_all = facts.categories if audience == "internal" else {}
     for one in facts.distributions.get(audience, ()):
-        yield _picture(of_all.get(one.name, one), _treatment(facts.job, one.name), one.name in of_all)
+        column = facts.job.columns.get(one.name)
+        treatment: Treatment = "unchanged" if column is not None and column.role.unchanged else "synthetic"
+        yield _picture(of_all.get(one.name, one), treatment, one.name in of_all)
 
 
 def _picture(one: Distribution, treatment: Treatment, of_all_rows: bool = False) -> Picture:

@@ -75,6 +75,11 @@ def border_of(level: int) -> np.uint64:
     return np.uint64((1 << (64 - level)) - 1)
 
 
+def common_contents(one: Sketch, other: Sketch) -> int:
+    """The number of contents that both have."""
+    return len(np.intersect1d(one.numbers, other.numbers, assume_unique=True))
+
+
 def merge_sketches(parts: Iterable[Mapping[str, Sketch]]) -> dict[str, Sketch]:
     """The sketches of all parts together."""
     merged: dict[str, Sketch] = {}
@@ -128,6 +133,19 @@ def _chance_of_common(totals: IntArray, times: IntArray, common: int, share: flo
     powers = np.logspace(-3, 3, 61)[:, None]
     logarithms = np.logaddexp(np.log(apart), np.log1p(-apart) + powers) @ times
     return float(np.exp(min(0.0, (logarithms - powers[:, 0] * common).min())))
+
+
+def chance_of_shifted(agreeing: int, shifted: int) -> float:
+    """Probability that so many contents agree, where so many do after a number is added to each identifier.
+
+    Examples
+    --------
+    >>> chance_of_shifted(500, 499) > 0.4, chance_of_shifted(20, 0) * 2**20
+    (True, 1.0)
+    """
+    from scipy.stats import binom
+
+    return float(binom.sf(agreeing - 1, agreeing + shifted, 0.5))
 
 
 def shared_records(ours: IntArray, theirs: IntArray, level: int, rows: tuple[int, int]) -> float:

@@ -244,7 +244,8 @@ _MEAN = CheckKind("mean", "mean{where}", _FILES, Audience.SEVERAL, unit="sd", ma
     gate=Gate("mean", 0.02, "means", "standard deviations that decoding may add to a mean's error", above=0))
 _COVARIANCE = CheckKind("covariance", lambda about: f"{_covariance(about)}{{where}}", _FILES, Audience.SEVERAL,
     unit="sd x sd", mandatory=True, remedy=_decoding("covariance"),
-    gate=Gate("covariance", 0.05, "covariances", "the same of covariances, in products of two deviations", above=0))
+    gate=Gate("covariance", 0.05, "covariances",
+        "what decoding may add to the error of a covariance, in products of two standard deviations", above=0))
 _EXPECTED_MEAN, _EXPECTED_COVARIANCE = (
     CheckKind(f"expectation.{what}", what + "{where}, deviation from its expected value", _BEFORE_DECODING,
         Audience.SEVERAL, unit="sd", mandatory=True) for what in ("mean", "covariance"))
@@ -522,9 +523,8 @@ REASONS: dict[Reason, str] = {
     "inference",
     Reason.NO_PAIRS: "a released row replaces no one record, so that there are no pairs to learn from",
     Reason.NO_GROUPS: "the mask forms no groups",
-    Reason.NO_GROUP_SAMPLED: "no group was drawn, as happens where they are few; measure.queries draws more",
-    Reason.ONE_GROUP_SAMPLED: "fewer than two groups were drawn, as happens where they are few; "
-    "measure.queries draws more",
+    Reason.NO_GROUP_SAMPLED: "no whole group is in the sample, as there are few; raise measure.queries",
+    Reason.ONE_GROUP_SAMPLED: "fewer than two whole groups are in the sample, as there are few; raise measure.queries",
     Reason.AVERAGED: "several groupings are averaged, so that no record is in one group",
     Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not cover",
     Reason.ONE_COLUMN: "one feature column leaves nothing to recover from another",

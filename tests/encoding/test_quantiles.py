@@ -182,6 +182,19 @@ def test_fewer_than_k_alike_that_stand_apart_are_drawn_in_wherever_they_are(k, s
         assert np.abs(found.centres).max() > 0.5 * TOP  # k of them are a mean of k
 
 
+@pytest.mark.parametrize("rows", range(5, 20))
+def test_giants_at_both_ends_of_few_records_are_not_told_by_how_far_these_spread(rows):
+    """Of one run the mean distance from the mean is released: all others being near, it tells both giants."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        low, high = -1_000.0 * rng.uniform(0.9, 1.1, 2) * [1, -1]
+        found = fitted(np.append(rng.uniform(0, 10, rows - 2), [low, high]))
+        ends = (found.centres - found.halves).min(), (found.centres + found.halves).max()
+        spread = rows * (ends[1] - ends[0]) / 8  # half of the sum of distances from the mean of one run
+        assert abs(spread - (high - low) / 2) > 0.9 * (high - low) / 2
+        assert ends[0] > 0.1 * low and ends[1] < 0.1 * high
+
+
 def test_all_but_two_near_ones_are_not_few():
     rng = np.random.default_rng(1)
     for side in (1.0, -1.0):

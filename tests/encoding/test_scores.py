@@ -97,7 +97,10 @@ def test_survival_times_are_ranked_by_event_in_every_stratum(by):
     features = FeatureEncoder.fit(cells, scan, scores).encode(cells.to_cells(batch))[:, 0]
     frame = batch.to_pandas()
     groups = frame.groupby([*dict.fromkeys((*by, "status"))], sort=False).months
-    assert np.allclose(features, norm.ppf((groups.rank() - 0.5) / groups.transform("size")))
+    rows, equal = groups.transform("size"), frame.groupby([*dict.fromkeys((*by, "status", "months"))]).transform("size")
+    below = groups.rank(method="min") - 1  # a value has the mean of the scores of its records
+    density = norm.pdf(norm.ppf(below / rows)) - norm.pdf(norm.ppf((below + equal) / rows))
+    assert np.allclose(features, density * rows / equal)
     assert len(scores.columns[0].ranks) == (4 if by else 2)
 
 

@@ -367,9 +367,9 @@ def assigned_cells(
     found = np.empty((len(cells), 3))
     for at, cell in enumerate(cells):
         theirs = rng.permutation(cell.released)
-        apart = cdist(original[cell.originals], released[theirs], "sqeuclidean")
-        rows, columns = linear_sum_assignment(apart)
-        nearest = np.arange(len(cell.originals)), apart.argmin(axis=1)
+        distances = cdist(original[cell.originals], released[theirs], "sqeuclidean")
+        rows, columns = linear_sum_assignment(distances)
+        nearest = np.arange(len(cell.originals)), distances.argmin(axis=1)
         hits = []
         for ours, chosen in ((rows, columns), nearest):
             persons = cell.originals[ours]

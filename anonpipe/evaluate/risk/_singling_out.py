@@ -259,8 +259,8 @@ def singling_out(met: PredicateMatches) -> SinglingOut:
     others = met.original.counts[alone]
     weights = n / m * hypergeom.pmf(others, n, others, m)
     persons = np.unique(met.controls.rows[alone], return_inverse=True)[1].reshape(-1)
-    of_person = np.bincount(persons, weights).astype(np.float64)  # of none numpy counts in whole numbers
-    control = weighted_share(of_person, n / m, attacks).at_most((1.0 - 1.0 / n) ** (n - 1))
+    weight_per_person = np.bincount(persons, weights).astype(np.float64)  # of none numpy counts in whole numbers
+    control = weighted_share(weight_per_person, n / m, attacks).at_most((1.0 - 1.0 / n) ** (n - 1))
     return SinglingOut(attack, control, Share(*beyond_control(attack, control)), len(chosen))
 
 

@@ -54,10 +54,7 @@ def summarize(changes: FloatArray, usable: BoolArray) -> ChangeSummary:
 # --- Changes of moments of higher order, over all combinations of columns ---------------------------------------------
 
 _MOST_PRODUCTS = 4_000_000_000  # Multiplications for fourth moments; more columns are measured on fewer records
-
 _MOST_NULLS = 0.5  # Share of nulls above which a column would take too many records from the moments of the others
-
-
 _MOST_ORDER = 8
 _MOST_TERMS = 2_000_000
 _NUMBERS = 1 << 22  # Products held at a time (32 MiB)
@@ -192,9 +189,6 @@ def _higher_moments(tables: TypedTables) -> list[Measurement]:
 
 
 MOMENT_CHANGES = UtilityMeasure(_HIGHER, _higher_moments, without_interval=_HIGHER)
-
-
-# --- Average absolute bias of means and standard deviations ---------------------------------------------
 
 
 def abim(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEAST) -> ChangeSummary:

@@ -5,6 +5,7 @@ of all rows, at a time (`anonpipe.methods.steps`), so that the same steps mask t
 """
 
 from anonpipe.methods.executor import run_steps
+from anonpipe.methods.masking._draws import DrawnSample
 from anonpipe.methods.masking._generalize import Intervals, intervals
 from anonpipe.methods.masking._local_synthesis import RecordsAndDraws
 from anonpipe.methods.masking._registry import MASKERS, RECORDS, mask
@@ -15,6 +16,7 @@ __all__ = [
     "MASKERS",
     "RECORDS",
     "Columns",
+    "DrawnSample",
     "Intervals",
     "MaskOptions",
     "RecordsAndDraws",

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from anonpipe.columns import Column
 from anonpipe.errors import LOWER_K, InputError, JobError
+from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Ends, Features, Masker, no_dummies
@@ -317,7 +318,7 @@ def _records_left(values: FloatArray, strict: bool) -> int:
     n = values.shape[0]
     if not strict:
         return int(n // 2)
-    median = np.partition(values, (n - 1) // 2)[(n - 1) // 2]
+    median = kth_smallest(values, (n - 1) // 2)
     left = 0
     for value in values:
         if value <= median:

@@ -134,10 +134,10 @@ def _score_rows(part: FloatArray, *, params: View, rng: np.random.Generator) -> 
     """The scores of each record, zeros in the channels that they do not fill, so that all strata have as many."""
     # Equal values stand at random in what they take up (`spread`): a normal component of records at one place would
     # have any likelihood, and groups would be made of values, as few records as k each.
-    out, apart = np.zeros((len(part), len(params.numbers))), np.array(part)
+    out, untied = np.zeros((len(part), len(params.numbers))), np.array(part)
     for column in params.numbers:
-        apart[:, column] = spread(part[:, column], rng)
-    scores = params.scores(apart)
+        untied[:, column] = spread(part[:, column], rng)
+    scores = params.scores(untied)
     out[:, : scores.shape[1]] = scores
     return out
 

@@ -40,9 +40,6 @@ def _draw_in_groups(
             out[order[at], column] = codes[order[chosen], column]
 
 
-# --- Categories drawn from the histogram of their group ---------------------------------------------------------------
-
-
 def histogram(
     codes: IntArray,
     order: IntArray,

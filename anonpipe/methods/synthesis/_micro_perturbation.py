@@ -75,8 +75,7 @@ def micro_perturbation(
     again here, from a generator in the same state; one matrix, the factor, carries all that the pieces need of each
     other. Groups of one record get no noise.
 
-    `centred` and `exact` release the true group means: an attacker who knows all members of a group but one can compute
-    the last.
+    `centred` and `exact` release the true group means: an attacker who knows all of a group but one computes the last.
 
     Examples
     --------

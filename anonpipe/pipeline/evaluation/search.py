@@ -57,7 +57,7 @@ def search_release(released: FloatArray, targets: SearchTargets, offset: int) ->
 def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Keep, for all that is looked for, the nearest records of one partition."""
     begin, queries, control = cut.rows_before(index), samples.read_queries(work), _control(work, fitted)
-    apart = known.without_strata(fitted) if fitted.job.strata.by else None
+    unstratified = known.without_strata(fitted) if fitted.job.strata.by else None
     cells, labels = released_rows(work, fitted, cut, index), released_labels(work, fitted, cut, index)
     groups = np.full(len(cells), -1) if labels is None else labels
     alike = groups if labels is None else samples.alike_numbers(fitted, cells, groups)
@@ -68,8 +68,8 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     targets = SearchTargets(queries.features, control, known.first_half(fitted), ranks, axes)
     found = search_release(released, targets, begin)
     row_labels: RowLabels = {"release": of_groups, "ranks": of_groups}
-    if apart is not None:
-        by_strata = _knowing_no_stratum(released, queries, control, apart, begin)
+    if unstratified is not None:
+        by_strata = _knowing_no_stratum(released, queries, control, unstratified, begin)
         found |= by_strata
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
         row_labels |= {name: of_strata for name in by_strata}
@@ -80,7 +80,7 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     del cells, released
     cells, units = partition_rows(work, fitted, cut, index)
     arrays |= _meeting(predicates, "original", cells, begin, units) | _within(fitted, queries, cells)
-    found |= _in_original(known_features(fitted, cells), queries, apart if control is None else None, begin)
+    found |= _in_original(known_features(fitted, cells), queries, unstratified if control is None else None, begin)
     if "strata_original" in found:
         row_labels["strata_original"] = stratum_numbers(fitted, cells)
     _save(work, index, found, row_labels, begin, arrays)
@@ -97,21 +97,27 @@ def _control(work: Work, fitted: Fitted) -> FloatArray | None:
 
 
 def _knowing_no_stratum(
-    released: FloatArray, queries: Queries, control: FloatArray | None, apart: BoolArray, begin: int
+    released: FloatArray, queries: Queries, control: FloatArray | None, unstratified: BoolArray, begin: int
 ) -> dict[str, Nearest]:
     """The closest released record in all columns but those of the strata."""
     asked = {"strata_release": queries.features}
     if control is not None:
         asked["strata_held"] = control
-    return {name: nearest(released[:, apart], each[:, apart], 1, offset=begin) for name, each in asked.items()}
+    return {
+        name: nearest(released[:, unstratified], each[:, unstratified], 1, offset=begin) for name, each in asked.items()
+    }
 
 
-def _in_original(original: FloatArray, queries: Queries, apart: BoolArray | None, begin: int) -> dict[str, Nearest]:
+def _in_original(
+    original: FloatArray, queries: Queries, unstratified: BoolArray | None, begin: int
+) -> dict[str, Nearest]:
     """The nearest other originals of what is looked for; where they stand in for a control, also by some columns."""
     features, own = queries.features, queries.own_original
     found = {"original": nearest(original, features, NEIGHBOURS, offset=begin, without=own, values=True)}
-    if apart is not None:
-        found["strata_original"] = nearest(original[:, apart], features[:, apart], 1, offset=begin, without=own)
+    if unstratified is not None:
+        found["strata_original"] = nearest(
+            original[:, unstratified], features[:, unstratified], 1, offset=begin, without=own
+        )
     return found
 
 

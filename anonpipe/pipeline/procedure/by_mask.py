@@ -9,6 +9,7 @@ from typing import Any
 from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.pair_tables import SmallCells, factors_of
 from anonpipe.encoding.shares import PartShares
+from anonpipe.encoding.value_scores import ValueScores
 from anonpipe.errors import GROUPS_LINK, JobError
 from anonpipe.evaluate.risk import columns_for_membership, membership_from_moments, rows_for_membership
 from anonpipe.job.model import Job
@@ -32,7 +33,12 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     if not masker.same_person:
         channels = features.width + features.conditioning
         shares = PartShares.fit(
-            encoders.cells, encoders.features, channels, encoders.rounded, _small_cells(job, encoders)
+            encoders.cells,
+            encoders.features,
+            channels,
+            encoders.rounded,
+            _small_cells(job, encoders),
+            _values(job, encoders, masker),
         )
     return Procedure(
         name=masker.name,
@@ -59,6 +65,13 @@ def _small_cells(job: Job, encoders: Encoders) -> SmallCells | None:
     return SmallCells(factors, encoders.least(job.k), None if encoders.rounded is None else encoders.rounded.rounding)
 
 
+def _values(job: Job, encoders: Encoders, masker: Masker) -> ValueScores | None:
+    """What values say of masked scores; None where categories are not matched, or equal values have own scores."""
+    if job.decode.of_cells != "calibrated" or masker.row_for_row or masker.exact_columns:
+        return None
+    return ValueScores.fit(encoders.features)
+
+
 def _members(masker: Masker) -> Members | None:
     if masker.grouped:
         return "scope"
@@ -69,8 +82,12 @@ def _shared_out(shares: PartShares | None, expected: Any) -> tuple[Step, ...]:
     """The step that distributes categories over the parts; none where records belong to persons."""
     if shares is None:
         return ()
-    guaranteed = partial(expected, largest=None)
-    return (Reduce("categories", shares.call, partial(shares.share, guaranteed=guaranteed), with_original=True),)
+    share = partial(shares.share, guaranteed=partial(expected, largest=None))
+    counted = Reduce("categories", shares.call, share, with_original=True, with_stratum=True)
+    if shares.values is None:
+        return (counted,)
+    learned = Reduce("value scores", shares.values.count, shares.values.learn, with_stratum=True, with_draws=True)
+    return learned, counted
 
 
 def _expected(masker: Masker, options: dict[str, Any], moments: Moments, largest: FloatArray | None) -> Expected | None:
@@ -120,11 +137,13 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoder
     refuse(masker, job.replacing_options, features)
     if masker.link != "none" and not masker.grouped:
         return
-    channels, apart = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
-    rows, what = (min(strata.rows), "the smallest stratum") if apart else (sum(strata.rows), "the table")
+    channels, stratified = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
+    rows, what = (min(strata.rows), "the smallest stratum") if stratified else (sum(strata.rows), "the table")
     if rows < max(_least(features), features.k):
         wider = "" if masker.grouped else ", or mask.scope to table"
-        remedy = f"set strata.small to merge or drop{wider}, or take fewer strata" if apart else "mask fewer columns"
+        remedy = (
+            f"set strata.small to merge or drop{wider}, or take fewer strata" if stratified else "mask fewer columns"
+        )
         remedy += f", or replace records in groups ({_IN_GROUPS})" if masker.grouped else ""
         raise JobError(
             f"{what} has {rows} records, and mask.method {masker.name} needs {max(_least(features), features.k)} for "

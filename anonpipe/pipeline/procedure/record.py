@@ -308,11 +308,19 @@ class Decoder:
         self, channels: FloatArray, counted_cells: FloatArray, shares: Shares, rng: np.random.Generator
     ) -> FloatArray:
         """Cells with the covariance of the features, corrected by its deviation from the original's."""
-        joint = channels[:, : self.features.width + self.conditioning]
+        joint, said = channels[:, : self.features.width + self.conditioning], {}
         with one_thread():  # the bits must not follow the machine's cores
-            covariance = Moments.of(joint).covariance
+            found = joint
+            if shares.values is not None and self.shares is not None and self.shares.values is not None:
+                values = self.shares.values
+                joint = values.mapped(joint, shares.values)
+                found = values.said(joint, shares.values, values.stratum(counted_cells))
+                said = {channel: found[:, channel] for channel in values.channels}
+            covariance = Moments.of(found).covariance
             target = covariance if shares.lack is None else np.asarray(covariance + shares.lack)
-            return decode_matched(self.features, joint, counted_cells, target, rng=rng, numbers_too=self.values_too)
+            return decode_matched(
+                self.features, joint, counted_cells, target, rng=rng, numbers_too=self.values_too, said=said
+            )
 
 
 def _alike(channels: FloatArray) -> tuple[IntArray, IntArray]:

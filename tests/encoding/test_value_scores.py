@@ -1,0 +1,142 @@
+"""Masked scores whose values have the wanted covariances: against the definition, and what ranks alone lose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from anonpipe.columns import Column
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.features import FeatureEncoder
+from anonpipe.encoding.scan import scan_batch
+from anonpipe.encoding.scores import Scores
+from anonpipe.encoding.shares import PartShares
+from anonpipe.encoding.value_scores import ValueScores, transport
+from anonpipe.partition.strata import build_strata
+
+SCORED = {"kind": "continuous", "transform": "normal_scores"}
+COLUMNS = {"cost": Column(**SCORED), "visits": Column(**SCORED), "age": Column(**SCORED), "sex": Column(kind="binary")}
+
+
+def table(rows, seed=0):
+    """Costs and visits of which most are 0 together, and an age."""
+    rng = np.random.default_rng(seed)
+    need = rng.normal(size=rows)
+    visits = np.where(need + 0.5 * rng.normal(size=rows) > 1.0, 1 + rng.poisson(2, rows), 0)
+    cost = np.where(visits > 0, rng.lognormal(3, 1, rows), 0.0)
+    age = np.round(50 + 10 * need + 5 * rng.normal(size=rows))
+    return pa.record_batch({"cost": cost, "visits": visits, "age": age, "sex": np.where(need > 0.3, "f", "m")})
+
+
+def fitted(rows, seed=0):
+    batch = table(rows, seed)
+    scan = scan_batch(batch, COLUMNS, 0, [])
+    cells = ColumnEncoder.fit(batch.schema, COLUMNS, scan)
+    scores = Scores.fit(cells, scan, build_strata(np.array([rows]), [], [], 5, "merge", None, False, ()), 5)
+    encoder = FeatureEncoder.fit(cells, scan, scores)
+    return encoder, cells, cells.to_cells(batch), scores
+
+
+def drawn(features, seed):
+    """Normal records with exactly the moments of others."""
+    made = np.random.default_rng(seed).normal(size=features.shape)
+    made -= made.mean(axis=0)
+    root = np.linalg.cholesky(np.cov(made.T))
+    return features.mean(axis=0) + made @ np.linalg.inv(root).T @ np.linalg.cholesky(np.cov(features.T)).T
+
+
+def released(cells, scores, masked, channels):
+    """The values that masked scores get by their ranks, as cells."""
+    made = cells.copy()
+    for column, channel in zip(scores.columns, channels, strict=True):
+        made[:, column.position] = masked[:, channel]
+    scores.put_values(made, scores.count(made), np.random.default_rng(0))
+    return made
+
+
+def off(one, other):
+    scale = np.sqrt(np.diag(one))
+    return np.abs(one - other)[~np.eye(len(one), dtype=bool)].max() / scale.min() ** 2
+
+
+def test_what_is_said_is_the_mean_score_of_the_value_at_the_rank():
+    encoder, _, cells, scores = fitted(800)
+    values = ValueScores.fit(encoder)
+    masked = drawn(encoder.encode(cells), 1)
+    sample = values.count(masked, params=None, stratum=0, draws=lambda stream: np.random.default_rng(2))
+    learned = values.learn(sample, params=None, rng=None)
+    mapped = values.mapped(masked, learned)
+    said = values.said(mapped, learned, 0)
+    made = released(cells, scores, mapped, values.channels)
+    for column, channel in zip(scores.columns, values.channels, strict=True):
+        original, new = cells[:, column.position], made[:, column.position]
+        for value in np.unique(new)[:: max(1, len(np.unique(new)) // 20)]:
+            if (original == value).sum() < 5:
+                continue
+            low, high = (original < value).mean(), (original <= value).mean()
+            mean = (norm.pdf(norm.ppf(low)) - norm.pdf(norm.ppf(high))) / (high - low)
+            here = said[new == value, channel]
+            assert np.mean(np.isclose(here, mean)) > 0.8, (column.name, value)  # ranks of a grid of 2,000 positions
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.integers(0, 10**6))
+def test_values_have_the_covariances_of_the_original_ones(seed):
+    encoder, _, cells, scores = fitted(3_000, seed)
+    values, features = ValueScores.fit(encoder), encoder.encode(cells)
+    masked = drawn(features, seed + 1)
+    sample = values.count(masked, params=None, stratum=0, draws=lambda stream: np.random.default_rng(2))
+    learned = values.learn(sample, params=None, rng=None)
+    channels = list(values.channels)
+    wanted = np.cov(features[:, channels].T)
+    found = {}
+    for name, made in (("plain", masked), ("mapped", values.mapped(masked, learned))):
+        again = encoder.encode(released(cells, scores, made, channels))
+        found[name] = off(wanted, np.cov(again[:, channels].T))
+    assert found["plain"] > 0.05
+    assert found["mapped"] < 0.02
+
+
+def test_what_is_lacking_is_that_of_the_values():
+    encoder, cells, table_cells, _ = fitted(1_000)
+    values, features = ValueScores.fit(encoder), encoder.encode(table_cells)
+    masked = drawn(features, 3)
+    learned = values.learn(
+        values.count(masked, params=None, stratum=0, draws=lambda stream: np.random.default_rng(2)),
+        params=None,
+        rng=None,
+    )
+    shares = PartShares.fit(cells, encoder, encoder.width, values=values)
+    calls = [
+        shares.call(masked[part], params=learned, original=features[part], stratum=0)
+        for part in (slice(0, 300), slice(300, 1_000))
+    ]
+    found = shares.share(calls[0].merge(calls[1]), params=learned, rng=None, guaranteed=lambda moments: None)
+    said = values.said(values.mapped(masked, learned), learned, 0)
+    assert np.allclose(found.lack, np.cov(features.T) - np.cov(said.T), atol=1e-9)
+    assert found.values is learned
+
+
+def test_without_scores_nothing_is_said():
+    batch = table(50)
+    plain = {name: Column(kind="continuous") for name in ("cost", "visits", "age")} | {"sex": Column(kind="binary")}
+    scan = scan_batch(batch, plain, 0, [])
+    cells = ColumnEncoder.fit(batch.schema, plain, scan)
+    assert ValueScores.fit(FeatureEncoder.fit(cells, scan)) is None
+
+
+@pytest.mark.parametrize("rank", [4, 2])
+def test_the_transport_map_makes_the_wanted_covariance(rank):
+    rng = np.random.default_rng(rank)
+    given, wanted = (each @ each.T for each in (rng.normal(size=(4, rank)), rng.normal(size=(4, 6))))
+    found = transport(given, wanted)
+    assert np.allclose(found, found.T)
+    made = found @ given @ found.T
+    if rank == 4:
+        assert np.allclose(made, wanted)
+    else:  # what has no variance gets none
+        assert np.linalg.matrix_rank(made, tol=1e-8) == 2
