@@ -70,7 +70,7 @@ def kth_smallest(values: FloatArray, k: int) -> float:
             low = i
         else:
             break
-    return left[k]
+    return float(left[k])
 
 
 # --- Column sums that do not depend on the order in which rows come and go --------------------------------------------
