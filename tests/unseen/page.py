@@ -47,17 +47,15 @@ def figure(row: dict[str, str], risk: str) -> str:
 
 
 def lines(rows: list[dict[str, str]]) -> list[str]:
-    """The table: after the changes, and before in brackets where another method was proposed or a limit was passed."""
+    """The table: the figures of the run `after`, then those of `before`."""
     runs = {run: {row["table"]: row for row in rows if row["run"] == run} for run in ("before", "after")}
     found = [
-        f"| table | method | {' | '.join(RISKS)} | before: method | {' | '.join(RISKS[:2])} |",
-        "|---" * (5 + len(RISKS)) + "|",
+        f"| table | {' | '.join(RISKS)} | {' | '.join(f'before: {risk}' for risk in RISKS[:2])} |",
+        "|---" * (3 + len(RISKS)) + "|",
     ]
     for name, row in runs["after"].items():
-        before = runs["before"][name]
-        after = [row["method"] if row["membership"] else "refused", *(figure(row, risk) for risk in RISKS)]
-        cells = [name, *after, before["method"], *(figure(before, risk) for risk in RISKS[:2])]
-        found.append(f"| {' | '.join(cells)} |")
+        before = (figure(runs["before"][name], risk) for risk in RISKS[:2])
+        found.append(f"| {' | '.join([name, *(figure(row, risk) for risk in RISKS), *before])} |")
     return found
 
 
