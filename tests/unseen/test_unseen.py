@@ -14,6 +14,15 @@ from tests.unseen.release import Attempt, Desk, Released, next_remedy
 from tests.unseen.tables import TABLES, CodeBook, drawn
 
 
+def test_a_newcomer_holds_out_as_many_more_as_is_advised_and_leaves_a_dropped_column_out_of_scenarios(desk):
+    desk.content["measure"] = {"hold_out": 0.1, "scenarios": [{"name": "one", "knows": ["size"]}]}
+    text = "remedy: With about 389, 1.97 times as many, the same figure would pass; else fewer columns"
+    refused, tried = Attempt(0, False, "failed", ["risk.membership_auc 1.02"], [text]), set()
+    assert next_remedy(desk, refused, tried) == "the same figure would pass"
+    assert desk.content["measure"]["hold_out"] == 0.2
+    assert next_remedy(desk, refused, tried) == "fewer columns" and desk.content["measure"]["scenarios"] == []
+
+
 @pytest.mark.parametrize(
     ("name", "size", "edits"),
     [("customers", 600, []), ("free_text", 600, []), ("tiny_strata", 800, ["status.event"]), ("panel", 1_000, [])],
