@@ -118,9 +118,8 @@ def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None
     if not details:
         notes, warnings = len(outcome.verdict.notes), 0 if in_full else len(outcome.warnings)
         parts = [counted(number, what) for number, what in ((warnings, "warning"), (notes, "note")) if number]
-        line(
-            f"details  {', '.join([*parts, 'all checks'])}: {'in this internal report, or ' * (outcome.report is not None)}with --details"
-        )
+        place = "in this internal report, or with --details" if outcome.report is not None else "with --details"
+        line(f"details  {', '.join([*parts, 'all checks'])}: {place}")
 
 
 def show_summary(lines: Sequence[str]) -> None:

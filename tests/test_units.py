@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from anonpipe import anonymize
-from anonpipe.columns import Kind
-from anonpipe.encoding.identifiers import UnitColumn, constant_in_units, some_units
+from anonpipe.columns import Column, Kind
+from anonpipe.encoding.identifiers import UnitColumn, some_units
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk import Ordered
 from anonpipe.evaluate.utility import distributions
@@ -420,8 +420,12 @@ def test_columns_that_are_constant_in_units_are_found_by_the_rows_of_some():
     rows = [some_units(batch, unit[order][a:b], 40_000) for batch, a, b in zip(batches, ends, ends[1:], strict=False)]
     found = pa.Table.from_batches(rows).column(5).to_numpy()
     assert 1_900 < len(found) < 2_100 and (np.unique(found, return_counts=True)[1] == 2).all()
-    assert constant_in_units(rows, table.column_names) == ("own", "few")
-    assert constant_in_units([batch[:8] for batch in rows[:1]], table.column_names) == ()
+    unit, masked = (
+        UnitColumn("unit", 4_000, 2_000, 2, 9, 2.0),
+        {name: Column(kind=Kind.INTEGER) for name in table.column_names},
+    )
+    assert unit.with_constant(rows, masked).constant == ("own", "few")
+    assert unit.with_constant([batch[:8] for batch in rows[:1]], masked).constant == ()
 
 
 def test_init_names_columns_that_are_constant_in_units(tmp_path):

@@ -8,16 +8,18 @@ other, so that memory depends on neither the rows nor on how often one repeats.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anonpipe.columns import Column
 from anonpipe.encoding.values import is_date, plain, plain_type
 from anonpipe.errors import LOWER_K, InputError
 from anonpipe.partition.strata import Units
@@ -307,6 +309,25 @@ class UnitColumn:
         """`sure` for what recipients see: as it is, it would be a count of the rows of fewer than k units."""
         return doubled(k, self.sure)
 
+    def with_constant(self, batches: Sequence[pa.RecordBatch], columns: Mapping[str, Column]) -> Self:
+        """The same with the masked columns that have one value in all rows of a unit, by `some_units`."""
+        import pandas as pd  # imported here as it is slow to load
+
+        table = pa.Table.from_batches(batches)
+        pairs = pairs_of(table.column(table.num_columns - 1).to_numpy())
+        masked = [name for name, column in columns.items() if column.role.synthesized]
+        codes = {name: pd.factorize(table.column(name).to_pandas())[0] for name in masked}
+        return replace(self, constant=tuple(name for name in masked if agree(codes[name], *pairs)))
+
+    @property
+    def apart(self) -> str:
+        """What becomes of the rows of a unit."""
+        differ = (
+            f". In the input all rows of a unit have one value of {', '.join(map(repr, self.constant))}; in the "
+            "release they differ. Release such columns in a table of one row for each unit, or tell the recipients"
+        )
+        return f"rows of one unit ({self.name!r}) do not belong together in the release{differ * bool(self.constant)}"
+
 
 def doubled(k: int, least: int) -> int:
     """The smallest of k, 2 k, 4 k and so on that is not below a number: how large it is, and no more."""
@@ -324,16 +345,6 @@ def units_meaning(k: int) -> str:
     )
 
 
-def apart_in_release(unit: UnitColumn) -> str:
-    """What becomes of the rows of a unit."""
-    names = ", ".join(map(repr, unit.constant))
-    differ = (
-        f". In the input all rows of a unit have one value of {names}; in the release they differ. Release such "
-        "columns in a table of one row for each unit, or tell the recipients"
-    )
-    return f"rows of one unit ({unit.name!r}) do not belong together in the release{differ if names else ''}"
-
-
 _UNIT_ROWS = 20_000  # Rows of whole units that are looked at
 AGREES = 0.98  # Share of the pairs of rows of one value in which another column is equal, where it is of the unit
 _COMMON = 0.8  # A column in which more than this share of any two rows agree tells nothing
@@ -344,15 +355,6 @@ def some_units(batch: pa.RecordBatch, units: Units, of: int) -> pa.RecordBatch:
     """All rows of a keyed choice of units, about `_UNIT_ROWS` of so many in all; the last column holds the units."""
     chosen = (units > 0) & (units <= np.uint64(min(1.0, _UNIT_ROWS / max(1, of)) * 2**53))
     return batch.append_column("", pa.array(units.astype(np.int64))).filter(pa.array(chosen))
-
-
-def constant_in_units(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> tuple[str, ...]:
-    """Of some columns those with one value in all rows of a unit, as far as all rows of some units show."""
-    import pandas as pd  # imported here as it is slow to load
-
-    table = pa.Table.from_batches(batches)
-    pairs = pairs_of(table.column(table.num_columns - 1).to_numpy())
-    return tuple(name for name in names if agree(pd.factorize(table.column(name).to_pandas())[0], *pairs))
 
 
 def pairs_of(codes: IntArray) -> tuple[IntArray, IntArray]:

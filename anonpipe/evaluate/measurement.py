@@ -112,13 +112,9 @@ class Figure:
         interval: tuple[float, float] | tuple[None, None] = (None, None),
         baseline: float | None = None,
         note: str | None = None,
-        parts: tuple[tuple[str, float], ...] = (),
-        curves: tuple[Curve, ...] = (),
-        columns: int | None = None,
-        worst: tuple[str, ...] = (),
-        then: tuple[tuple[str, ...], ...] = (),
+        **others: Any,
     ) -> Measurement:
-        """The figure of a release; `of` is `records` and `note` the figure's own where they are not given."""
+        """The figure of a release: `of` is `records`, `note` the figure's own by default; others as `Measurement`."""
         return Measurement(
             name=self.key,
             title=self.title,
@@ -133,10 +129,6 @@ class Figure:
             baseline=baseline,
             baseline_is="" if baseline is None else self.baseline_is,
             note=self.note if note is None else note,
-            parts=parts,
-            curves=curves,
             audience=self.audience,
-            columns=columns,
-            worst=worst,
-            then=then,
+            **others,
         )

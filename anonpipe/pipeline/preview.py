@@ -29,7 +29,7 @@ from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
 from anonpipe.pipeline.procedure.record import options_text
-from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of, with_constant
+from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of
 from anonpipe.pipeline.start import check_input, needs_workers, refuse_other_table
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_of_units, held_rows, unit_in_strata, unit_tracer, units_in
 from anonpipe.rng import keyed, steward_secret
@@ -189,7 +189,7 @@ def preview(job: Job) -> Preview:
         unit, of_units = unit_of(job, repeats_in(runs, scanned.counted, job.k - 1))
         pairs = runs_in(folder, (*job.identifiers, "in strata"))[-1]
         check_whole(job, unit, scanned.in_strata, pairs)
-        unit = None if unit is None else with_constant(job, unit, scanned.of_units)
+        unit = None if unit is None else unit.with_constant(scanned.of_units, job.columns)
     resolved = resolve(job, source.schema, scanned.scan, unit)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure

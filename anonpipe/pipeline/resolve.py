@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +14,7 @@ import pyarrow as pa
 from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder, placed
 from anonpipe.encoding.conditioning import warn_of_repeats
-from anonpipe.encoding.identifiers import (
-    Repeats,
-    UnitColumn,
-    apart_in_release,
-    check_repeats,
-    constant_in_units,
-    count_repeats,
-    is_run,
-    repeats_in,
-)
+from anonpipe.encoding.identifiers import Repeats, UnitColumn, check_repeats, count_repeats, is_run, repeats_in
 from anonpipe.encoding.rare import Suppression, draw_in, extremes_kept, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
@@ -73,7 +64,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
         raise JobError(_nothing_to_mask(job.k, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
     warnings += unpreserved_moments(fitted)
-    warnings += [] if unit is None else [apart_in_release(unit)]
+    warnings += [] if unit is None else [unit.apart]
     return Resolved(fitted, digest, warnings)
 
 
@@ -127,7 +118,7 @@ def fit(work: Work) -> None:
     unit, repeats = _units(work)
     if unit is not None:
         rows = (staging.read_record(OF_UNITS.format(at)) for at in range(len(work.source.units)))
-        unit = with_constant(job, unit, [batch for batches in rows for batch in batches])
+        unit = unit.with_constant([batch for batches in rows for batch in batches], job.columns)
     scans = (staging.read_record(f"scans/{unit}.npz", *SCAN_RECORDS) for unit in range(len(work.source.units)))
     resolved = resolve(job, work.source.schema, merge_scans(scans), unit)
     fitted = resolved.fitted
@@ -192,12 +183,6 @@ def unit_of(job: Job, identifiers: list[Repeats]) -> tuple[UnitColumn | None, li
         (UnitColumn.of(column) for column in identifiers if column.name == job.unit_column and column.repeated), None
     )
     return unit, warnings
-
-
-def with_constant(job: Job, unit: UnitColumn, batches: Sequence[pa.RecordBatch]) -> UnitColumn:
-    """The unit with the masked columns that are constant within it, by all rows of some units."""
-    names = [name for name, column in job.columns.items() if column.role.synthesized]
-    return replace(unit, constant=constant_in_units(batches, names))
 
 
 def trace_of(work: Work) -> Trace:

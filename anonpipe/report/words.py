@@ -92,20 +92,12 @@ def coefficient(name: str) -> str:
 
 _EXPECTED = " Expected from the means and covariances that are kept; attacks that were tried are listed below."
 _HALVES = "is {} times as far from the original as its random halves are from each other."
+_LINKS = "An attacker who has the original links {} of the records."
+_MEMBERS = "Chance that a member of the table looks more like one than another person: {} (0.5 is guessing)."
 # Figures at the head of a report: check, title, the sentence of a figure, and whether it is a share
 _DIALS: tuple[tuple[str, str, str, bool], ...] = (
-    (
-        "risk.reidentification_rate",
-        "Re-identification",
-        "An attacker who has the original links {} of the records.",
-        True,
-    ),
-    (
-        "risk.membership_auc",
-        "Membership",
-        "Chance that a member of the table looks more like one than another person: {} (0.5 is guessing).",
-        False,
-    ),
+    ("risk.reidentification_rate", "Re-identification", _LINKS, True),
+    ("risk.membership_auc", "Membership", _MEMBERS, False),
     ("utility.column_shapes", "Columns", f"The worst column {_HALVES}", False),
     ("utility.pair_shapes", "Pairs of columns", f"The worst pair of columns {_HALVES}", False),
 )

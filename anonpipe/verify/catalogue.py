@@ -237,53 +237,20 @@ def _of_analysis(key: str, title: str, audience: Audience, *, at_least: bool = F
     )
 
 
-_MEAN = CheckKind(
-    "mean",
-    "mean{where}",
-    _FILES,
-    Audience.SEVERAL,
-    unit="sd",
-    mandatory=True,
-    gate=Gate("mean", 0.02, "means", "standard deviations that decoding may add to a mean's error", above=0),
-    remedy=_decoding("mean"),
-)
-_COVARIANCE = CheckKind(
-    "covariance",
-    lambda about: f"{_covariance(about)}{{where}}",
-    _FILES,
-    Audience.SEVERAL,
-    unit="sd x sd",
-    mandatory=True,
-    gate=Gate(
-        "covariance",
-        0.05,
-        "covariances",
-        "what decoding may add to the error of a covariance, in products of two standard deviations",
-        above=0,
-    ),
-    remedy=_decoding("covariance"),
-)
-_EXPECTED_MEAN = CheckKind(
-    "expectation.mean",
-    "mean{where}, deviation from its expected value",
-    _BEFORE_DECODING,
-    Audience.SEVERAL,
-    unit="sd",
-    mandatory=True,
-)
-_EXPECTED_COVARIANCE = CheckKind(
-    "expectation.covariance",
-    "covariance{where}, deviation from its expected value",
-    _BEFORE_DECODING,
-    Audience.SEVERAL,
-    unit="sd",
-    mandatory=True,
-)
-
 # Held against a limit of the job, in the order of its `gates`
-# Both tables have a few lines an entry: key, title, rows measured on, audience, gate, remedy. The formatter would give
+# These tables have a few lines an entry: key, title, rows measured on, audience, gate, remedy. The formatter would give
 # each argument a line of its own.
 # fmt: off
+_MEAN = CheckKind("mean", "mean{where}", _FILES, Audience.SEVERAL, unit="sd", mandatory=True, remedy=_decoding("mean"),
+    gate=Gate("mean", 0.02, "means", "standard deviations that decoding may add to a mean's error", above=0))
+_COVARIANCE = CheckKind("covariance", lambda about: f"{_covariance(about)}{{where}}", _FILES, Audience.SEVERAL,
+    unit="sd x sd", mandatory=True, remedy=_decoding("covariance"),
+    gate=Gate("covariance", 0.05, "covariances",
+        "what decoding may add to the error of a covariance, in products of two standard deviations", above=0))
+_EXPECTED_MEAN, _EXPECTED_COVARIANCE = (
+    CheckKind(f"expectation.{what}", what + "{where}, deviation from its expected value", _BEFORE_DECODING,
+        Audience.SEVERAL, unit="sd", mandatory=True) for what in ("mean", "covariance"))
+
 _GATED = (
     _MEAN,
     _MEAN.within(Scope.STRATUM),

@@ -214,16 +214,6 @@ class Assessment:
 
 # What a staged assessment is made of
 RECORDS = (
-    Assessment,
-    Measurement,
-    Curve,
-    AnalysisOutcome,
-    ModelComparison,
-    Analysis,
-    CoefficientChange,
-    ModelFit,
-    Estimate,
-    NotChecked,
-    Audience,
-    Reason,
-)
+    Assessment, Measurement, Curve, AnalysisOutcome, ModelComparison, Analysis, CoefficientChange, ModelFit, Estimate,
+    NotChecked, Audience, Reason,
+)  # fmt: skip

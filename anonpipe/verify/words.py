@@ -235,17 +235,7 @@ class RunFacts:
 
 
 def headline(verdict: Verdict, rows: int, held_out: float = 0.0) -> str:
-    """Whether the table was released, in one line.
-
-    Examples
-    --------
-    >>> from anonpipe.verify.check import held
-    >>> from anonpipe.verify.verdict import Verdict
-    >>> headline(Verdict((held("mean", 0.01, 0.02),)), 47_516, 0.05)
-    'RELEASED 47,516 rows (5 % held out)'
-    >>> headline(Verdict((held("mean", 0.03, 0.02),)), 47_516)
-    'NOT RELEASED: 1 of 1 checks failed'
-    """
+    """Whether the table was released, in one line."""
     if verdict.passed:
         held = f" ({100 * held_out:.3g} % held out)" if held_out else ""
         return f"RELEASED {rows:,} rows{held}"
@@ -253,15 +243,7 @@ def headline(verdict: Verdict, rows: int, held_out: float = 0.0) -> str:
 
 
 def counts(verdict: Verdict) -> str:
-    """How the checks came out.
-
-    Examples
-    --------
-    >>> from anonpipe.verify.check import held
-    >>> from anonpipe.verify.verdict import Verdict
-    >>> counts(Verdict((held("mean", 0.01, 0.02), held("covariance.probabilities", 0.1, None))))
-    '1 passed, 0 failed, 1 without a limit'
-    """
+    """How the checks came out."""
     outcomes = Counter(check.outcome for check in verdict.checks if not reason_only(check))
     missing = sum(map(reason_only, verdict.checks))
     unlimited = outcomes[Outcome.NO_LIMIT]
@@ -284,16 +266,7 @@ def method_line(verdict: Verdict, facts: RunFacts) -> str:
 
 
 def figures(verdict: Verdict) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
-    """Four risks and four utilities: label, estimate, 95 % upper limit and limit of each.
-
-    Examples
-    --------
-    >>> from anonpipe.verify.check import held
-    >>> from anonpipe.verify.verdict import Verdict
-    >>> check = held("risk.membership_auc", 0.527, 0.6, point=0.509)
-    >>> figures(Verdict((check,)))[0][1][1]
-    ('membership inference (AUC)', '0.509', '0.527', '0.6')
-    """
+    """Four risks and four utilities: label, estimate, 95 % upper limit and limit of each."""
     checks = {check.key: check for check in verdict.checks}
     sections = []
     for part, names in (("risk", RISKS), ("utility", UTILITIES)):

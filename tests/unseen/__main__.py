@@ -21,6 +21,7 @@ import numpy as np
 
 from tests.unseen import attacks
 from tests.unseen.attacks import UNKNOWN, Figure
+from tests.unseen.page import replace
 from tests.unseen.release import Released, again, as_newcomer
 from tests.unseen.tables import TABLES, CodeBook, drawn
 
@@ -99,6 +100,15 @@ def cells(row: Row) -> list[str]:
     ]
 
 
+def entry(row: Row) -> dict[str, str]:
+    """The line of a file of figures."""
+    said = {"run": "after", "table": row.name, "method": row.made.method, "edits": str(len(row.made.edits))}
+    said["verdict"] = row.made.last.word
+    for name, each in row.figures.items():
+        said |= {f"{name}{end}": f"{value:.4f}" for end, value in zip(("", "_low", "_high"), each, strict=True)}
+    return said
+
+
 def look_at(name: str, secrets: int = 0, size: int | None = None, with_anonymeter: bool = True) -> Row:
     """Release a table and attack it."""
     tables, book = drawn(name, size=size), TABLES[name].book
@@ -146,6 +156,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(TABLES)}; all if none is given")
     parser.add_argument("--secrets", type=int, default=0, help="repeat with so many other secrets")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    parser.add_argument("--csv", type=Path, help="also write the figures into this file, in the place of earlier ones")
     parser.add_argument("--texts", type=Path, help="also write every proposal and printed text to this file")
     given = parser.parse_args()
     if unknown := set(given.names) - set(TABLES):
@@ -157,6 +168,8 @@ def main() -> None:
     for name in given.names or TABLES:
         rows.append(look_at(name, given.secrets, with_anonymeter=attacks.has_anonymeter()))
         print(shown([HEADINGS, cells(rows[-1])], given.markdown).splitlines()[-1], flush=True)
+        if given.csv:
+            replace([entry(rows[-1])], given.csv)
         if given.texts:
             with given.texts.open("a") as file:
                 file.write("\n".join([f"== {name}", rows[-1].made.proposal, *_texts(rows[-1].made), ""]))

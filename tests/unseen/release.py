@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pandas as pd
 import yaml
 
@@ -207,8 +208,23 @@ def _drop(desk: Desk, text: str) -> bool:
     counts = pd.read_parquet(desk.data, columns=desk.coded).nunique()
     if not named and not len(counts):
         return False
-    desk.columns[named[0] if named else counts.idxmax()]["role"] = "dropped"
+    name = named[0] if named else counts.idxmax()
+    desk.columns[name]["role"] = "dropped"
+    measure = desk.content.get("measure", {})
+    scenarios = [each | {"knows": [n for n in each["knows"] if n != name]} for each in measure.get("scenarios", [])]
+    if scenarios:  # nobody is found by a column that is not released
+        measure["scenarios"] = [each for each in scenarios if each["knows"]]
     return True
+
+
+def _larger_hold_out(desk: Desk, text: str) -> bool:
+    """Hold out as many times more as the text says, at most half of the table."""
+    found, measure = re.search(r"([\d.]+) times as many", text), desk.content.get("measure", {})
+    before = measure.get("hold_out", 0.0)
+    if found is None or not before:
+        return False
+    measure["hold_out"] = min(0.5, float(np.ceil(100 * before * float(found[1]))) / 100)
+    return bool(measure["hold_out"] > before)
 
 
 def _finer(desk: Desk, text: str) -> bool:
@@ -237,6 +253,7 @@ def _no_limit(desk: Desk, text: str) -> bool:
 
 REMEDIES: dict[str, Edit] = {
     "mask: {method: local_synthesis}": _local_synthesis,
+    "the same figure would pass": _larger_hold_out,
     "merge": _merge,
     "ordinal": _ordinal,
     "finer step": _finer,

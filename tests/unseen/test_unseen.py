@@ -7,20 +7,31 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.unseen import attacks
+from tests.unseen import attacks, page
 from tests.unseen.__main__ import LIMITS, Row, cells, criteria, look_at
 from tests.unseen.attacks import Figure
 from tests.unseen.release import Attempt, Desk, Released, next_remedy
 from tests.unseen.tables import TABLES, CodeBook, drawn
 
 
+def test_a_newcomer_holds_out_as_many_more_as_is_advised_and_leaves_a_dropped_column_out_of_scenarios(desk):
+    desk.content["measure"] = {"hold_out": 0.1, "scenarios": [{"name": "one", "knows": ["size"]}]}
+    text = "remedy: With about 389, 1.97 times as many, the same figure would pass; else fewer columns"
+    refused, tried = Attempt(0, False, "failed", ["risk.membership_auc 1.02"], [text]), set()
+    assert next_remedy(desk, refused, tried) == "the same figure would pass"
+    assert desk.content["measure"]["hold_out"] == 0.2
+    assert next_remedy(desk, refused, tried) == "fewer columns" and desk.content["measure"]["scenarios"] == []
+
+
 @pytest.mark.parametrize(
-    ("name", "size", "edits"), [("customers", 600, []), ("free_text", 600, []), ("tiny_strata", 800, ["status.event"])]
+    ("name", "size", "edits"),
+    [("customers", 600, []), ("free_text", 600, []), ("tiny_strata", 800, ["status.event"]), ("panel", 1_000, [])],
 )
 def test_a_newcomer_releases_a_small_table_that_withstands_attacks(name, size, edits):
     row = look_at(name, size=size, with_anonymeter=False)
     assert row.released, row.made.last.texts
     assert (row.made.edits, row.dropped, row.survival_kept) == (edits, [], True if edits else None)
+    assert row.unit_kept == (True if name == "panel" else None)
     assert set(row.figures) == {"membership", "linkage"}
     assert all(figure.low < LIMITS[risk] for risk, figure in row.figures.items()), row.figures
 
@@ -74,6 +85,23 @@ def test_a_newcomer_follows_what_is_printed_and_loosens_a_limit_last(desk):
     assert done == ["ordinal", "a larger k", "fewer columns", "raise gates."]
     assert desk.columns["size"] == {"kind": "ordinal", "levels": ["small", "large"], "role": "dropped"}
     assert (desk.content["k"], desk.content["gates"]) == (10, {"mean": None})
+
+
+def test_the_page_has_the_figures_of_the_file(tmp_path):
+    (block,) = page.BETWEEN.findall(page.PAGE.read_text(encoding="utf-8"))
+    rows = page.read()
+    assert block.splitlines() == page.lines(rows)
+    assert {row["table"] for row in rows if row["run"] == "after"} == set(TABLES)
+    page.replace(rows, file := tmp_path / "figures.csv")
+    page.replace([{**rows[0], "verdict": "failed"}], file)
+    assert [row["verdict"] for row in page.read(file)] == ["failed", *(row["verdict"] for row in rows[1:])]
+
+
+def test_no_table_with_passed_is_above_a_limit_in_the_file():
+    released = [row for row in page.read() if row["run"] == "after" and row["verdict"].startswith("passed")]
+    assert len(released) >= 14
+    above = [(row["table"], risk) for row in released for risk in LIMITS if float(row[risk]) > LIMITS[risk]]
+    assert above == []
 
 
 def test_only_what_passed_is_a_finding(desk):

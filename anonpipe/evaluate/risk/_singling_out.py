@@ -59,21 +59,21 @@ class Predicates:
 
     def matches(self, records: Ordered, most: int = MANY, offset: int = 0) -> Matches:
         """Which of some records meet each, counted to one more than `most`; `offset`: number of the first record."""
-        counts, rows = _find_met(records.cells, records.orders, *self._ranges(records), most)
+        counts, rows, _ = self._find(records, np.empty(0, dtype=np.int64), most)
         return Matches(counts, rows + offset * counts)
 
     def units(self, records: Ordered, units: IntArray) -> IntArray:
         """The units of the records that meet each, `MANY` + 1 at most, -1 for none: (n_predicates, `MANY` + 1)."""
-        return np.asarray(_find_units(records.cells, records.orders, *self._ranges(records), units, MANY))
+        return self._find(records, units, MANY)[2]
 
-    def _ranges(self, records: Ordered) -> tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]:
-        """In the order of each column, which records meet its interval; then columns and ends."""
+    def _find(self, records: Ordered, units: IntArray, most: int) -> tuple[IntArray, IntArray, IntArray]:
         begins, ends = np.empty_like(self.columns), np.empty_like(self.columns)
         for column in np.unique(self.columns):
             values, here = records.cells[column, records.orders[column]], self.columns == column
             begins[here] = np.searchsorted(values, self.low[here], side="left")
             ends[here] = np.searchsorted(values, self.high[here], side="right")
-        return begins, ends, self.columns, self.low, self.high
+        ranges = begins, ends, self.columns, self.low, self.high
+        return _find_met(records.cells, records.orders, *ranges, units, most)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -303,65 +303,34 @@ def _find_met(
     columns: IntArray,
     low: FloatArray,
     high: FloatArray,
+    units: IntArray,
     most: int,
-) -> tuple[IntArray, IntArray]:
-    """Count records, looking only at those that meet each predicate's rarest interval.
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Count records (or distinct units, where these are given), by those that meet each predicate's rarest interval.
 
-    Shapes: cells (n_columns, n_rows); orders (n_columns, n_rows); begins, ends (n_predicates, size); returns
-    (n_predicates,).
-
-    Examples
-    --------
-    >>> cells, one = np.array([[1.0, 2.0, 3.0]]), np.array([[0]])
-    >>> _find_met(cells, np.array([[0, 1, 2]]), np.array([[1]]), np.array([[3]]), one, one + 2.0, one + 9.0, 5)
-    (array([2]), array([3]))
+    Shapes: cells (n_columns, n_rows); orders (n_columns, n_rows); begins, ends (n_predicates, size); units (n_rows,) or
+    (0,); returns counts and sums of row numbers (n_predicates,), and the units (n_predicates, most + 1), -1 for none.
     """
-    n = len(columns)
+    n, size = columns.shape
     counts, rows = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    found = np.full((n, most + 1 if len(units) else 0), -1, dtype=np.int64)
     for q in range(n):
         rarest = np.argmin(ends[q] - begins[q])
         order = orders[columns[q, rarest]]
         for at in range(begins[q, rarest], ends[q, rarest]):
-            if _meets(cells, order[at], columns[q], low[q], high[q]):
+            row, met = order[at], True
+            for j in range(size):
+                value = cells[columns[q, j], row]
+                if value < low[q, j] or value > high[q, j]:
+                    met = False
+                    break
+            if met and len(units):
+                met = not (found[q, : counts[q]] == units[row]).any()
+                if met:
+                    found[q, counts[q]] = units[row]
+            if met:
                 counts[q] += 1
-                rows[q] += order[at]
+                rows[q] += row
                 if counts[q] > most:
                     break
-    return counts, rows
-
-
-@nb.njit(cache=True, nogil=True)
-def _find_units(
-    cells: FloatArray,
-    orders: IntArray,
-    begins: IntArray,
-    ends: IntArray,
-    columns: IntArray,
-    low: FloatArray,
-    high: FloatArray,
-    units: IntArray,
-    most: int,
-) -> IntArray:
-    """The distinct units of the records that meet each, one more than `most` at most; shapes as of `_find_met`."""
-    found = np.full((len(columns), most + 1), -1, dtype=np.int64)
-    for q in range(len(columns)):
-        rarest, count = np.argmin(ends[q] - begins[q]), 0
-        order = orders[columns[q, rarest]]
-        for at in range(begins[q, rarest], ends[q, rarest]):
-            unit = units[order[at]]
-            if _meets(cells, order[at], columns[q], low[q], high[q]) and not (found[q, :count] == unit).any():
-                found[q, count] = unit
-                count += 1
-                if count > most:
-                    break
-    return found
-
-
-@nb.njit(cache=True, nogil=True)
-def _meets(cells: FloatArray, row: int, columns: IntArray, low: FloatArray, high: FloatArray) -> bool:
-    """Whether a record lies in all intervals."""
-    met = True
-    for j in range(len(columns)):
-        value = cells[columns[j], row]
-        met = met and low[j] <= value <= high[j]
-    return met
+    return counts, rows, found

@@ -43,18 +43,7 @@ def checks(
 
 
 def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
-    """The limits that are held: the job's own in any case, default ones where there is a figure that is sure enough.
-
-    Examples
-    --------
-    >>> from anonpipe.job.model import parse_job
-    >>> job = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"age": {"kind": "integer"}}})
-    >>> limits_of(job, Assessment())["reidentification_rate"] is None
-    True
-    >>> found = Measurement("reidentification_rate", "-", 0.04, "share", "lower", "-", 500, 900, low=0.03, high=0.06)
-    >>> limits_of(job, Assessment(risk=(found,)))["reidentification_rate"]
-    0.09
-    """
+    """The limits that are held: the job's own in any case, default ones where there is a figure that is sure enough."""
 
     def is_known(name: str) -> bool:
         found = gated(name, assessment.measured)
@@ -68,12 +57,6 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
     """Why a model has no fit, what the figures of risk are, and of limits held against nothing which can be held.
 
     Why nothing was measured is told where `Assessment.not_checked` is.
-
-    Examples
-    --------
-    >>> found = Measurement("membership.auc", "AUC", 0.5, "", "lower", "-", 500, 900)
-    >>> notes(Assessment(risk=(found,)), {"reidentification_rate": 0.05})[0].split("; ")[1]
-    'limits on risk that can be held here: gates.membership_auc'
     """
     of_risk = [name for name, gate in MEASURED.items() if "risk" in gate.needs]
     apply = [f"gates.{name}" for name in of_risk if gated(name, assessment.measured) is not None]
