@@ -366,7 +366,7 @@ def test_no_scheduler_is_one_clear_error():
 
 def test_a_given_scheduler_gives_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", "5e1b07c93ad264f8" * 4)
-    job = load_job(runs.registry_job(tmp_path, rows=4000, files=2))
+    job = load_job(runs.registry_job(tmp_path, rows=2000, files=2))
     plain = dask.config.set({"distributed.comm.require-encryption": None})
     with plain, LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as given:
         trusted = {"scheduler": given.scheduler_address, "trust_network": True}

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonpipe.encoding.values import is_date, plain, plain_type
-from anonpipe.errors import InputError
+from anonpipe.errors import LOWER_K, InputError
 from anonpipe.partition.strata import Units
 from anonpipe.rng import keyed, number_keys
 from anonpipe.storage.sketch import HashArray
-from anonpipe.types import BoolArray
+from anonpipe.types import BoolArray, IntArray
 
 Digests = npt.NDArray[np.void]
 
@@ -242,7 +242,7 @@ def _not_a_unit(one: Repeats, k: int) -> str:
             f"{_counts(one)}, and {_rows(one.nulls)} without a value, whose units cannot be counted; fill the column, "
             "leave these rows out, or say rows_per_unit: many (k counts rows)"
         )
-    return f"{_counts(one)}; k={k} counts units, and there are fewer; lower k, or add units"
+    return f"{_counts(one)}; k={k} counts units, and there are fewer; add units, or {LOWER_K}"
 
 
 def many_rows(k: int) -> str:
@@ -291,6 +291,7 @@ class UnitColumn:
     most: int
     sure: int  # Rows that hold k units, whichever rows they are: one more than the k - 1 units with most have
     mean_rows: float  # Rows of the unit that a row belongs to, on average over the rows
+    constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit
 
     @classmethod
     def of(cls, found: Repeats) -> UnitColumn:
@@ -321,6 +322,53 @@ def units_meaning(k: int) -> str:
         f"k={k} counts units (persons, households, enterprises), which may have several rows: no group, stratum, "
         f"category or combination of key variables is of fewer than {k} of them"
     )
+
+
+def apart_in_release(unit: UnitColumn) -> str:
+    """What becomes of the rows of a unit."""
+    names = ", ".join(map(repr, unit.constant))
+    differ = (
+        f". In the input all rows of a unit have one value of {names}; in the release they differ. Release such "
+        "columns in a table of one row for each unit, or tell the recipients"
+    )
+    return f"rows of one unit ({unit.name!r}) do not belong together in the release{differ if names else ''}"
+
+
+_UNIT_ROWS = 20_000  # Rows of whole units that are looked at
+AGREES = 0.98  # Share of the pairs of rows of one value in which another column is equal, where it is of the unit
+_COMMON = 0.8  # A column in which more than this share of any two rows agree tells nothing
+_BY_CHANCE = 1e-6  # Probability with which all pairs agree by chance, at most
+
+
+def some_units(batch: pa.RecordBatch, units: Units, of: int) -> pa.RecordBatch:
+    """All rows of a keyed choice of units, about `_UNIT_ROWS` of so many in all; the last column holds the units."""
+    chosen = (units > 0) & (units <= np.uint64(min(1.0, _UNIT_ROWS / max(1, of)) * 2**53))
+    return batch.append_column("", pa.array(units.astype(np.int64))).filter(pa.array(chosen))
+
+
+def constant_in_units(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> tuple[str, ...]:
+    """Of some columns those with one value in all rows of a unit, as far as all rows of some units show."""
+    import pandas as pd  # imported here as it is slow to load
+
+    table = pa.Table.from_batches(batches)
+    pairs = pairs_of(table.column(table.num_columns - 1).to_numpy())
+    return tuple(name for name in names if agree(pd.factorize(table.column(name).to_pandas())[0], *pairs))
+
+
+def pairs_of(codes: IntArray) -> tuple[IntArray, IntArray]:
+    """Each row and the next one of the same value, of all values but null."""
+    order = np.argsort(codes, kind="stable")
+    same = (codes[order][1:] == codes[order][:-1]) & (codes[order][1:] >= 0)
+    return order[:-1][same], order[1:][same]
+
+
+def agree(values: IntArray, first: IntArray, second: IntArray) -> bool:
+    """Whether a column is equal in all pairs but few, and not by chance."""
+    shares = np.bincount(values + 1) / len(values)
+    chance = float(np.square(shares).sum())
+    if chance > _COMMON or len(first) * np.log(chance) > np.log(_BY_CHANCE):
+        return False
+    return bool(np.mean(values[first] == values[second]) >= AGREES)
 
 
 def unit_line(unit: UnitColumn, k: int) -> str:

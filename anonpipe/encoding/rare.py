@@ -18,7 +18,7 @@ from anonpipe.columns import Column, Kind
 from anonpipe.encoding.columns import ColumnScan, Outermost, Sums, logarithms, most_kept, with_moments
 from anonpipe.encoding.quantiles import DOMINANCE, FEWEST
 from anonpipe.encoding.scan import Scan
-from anonpipe.errors import InputError
+from anonpipe.errors import KEEP_EXTREMES, InputError
 from anonpipe.partition.strata import Strata, UnitSets
 from anonpipe.types import FloatArray, IntArray
 
@@ -238,7 +238,8 @@ def draw_in(
             raise InputError(
                 f"column {name!r}: {least:,} rows are needed to be of k units for certain, and of columns on a scale "
                 f"of their own the {most_kept(found.most):,} outermost are looked at, to see whether few dominate; "
-                "make fewer rows of the units with most, or give the column transform: normal_scores, or extremes: keep"
+                "make fewer rows of the units with most, or give the column transform: normal_scores, or "
+                f"{KEEP_EXTREMES}"
             )
         limits = _limits(found.moved(stratum, strata), columns[name], strata, least)
         low, high = np.array([*limits, (-np.inf, np.inf)])[stratum[found.places]].T

@@ -37,7 +37,7 @@ from anonpipe.encoding.columns import (
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
 from anonpipe.encoding.values import as_dictionary, level_array, numbers, of_days
-from anonpipe.errors import InputError
+from anonpipe.errors import LOWER_K, InputError
 from anonpipe.partition.strata import Units, UnitSets
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -385,7 +385,7 @@ def check_scan(
     zones: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """Hold the input against the job."""
-    problems = [] if scan.rows >= k else [f"the input has {scan.rows} rows, fewer than k={k}; lower k or add rows"]
+    problems = [] if scan.rows >= k else [f"the input has {scan.rows} rows, fewer than k={k}; add rows, or {LOWER_K}"]
     warnings: list[str] = []
     for name, scanned in scan.columns.items():
         problems += _problems(name, columns[name], scanned)

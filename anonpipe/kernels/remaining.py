@@ -364,7 +364,7 @@ def _furthest_possible(
 
 
 @nb.njit(cache=True, nogil=True)
-def furthest_record(tree: Remaining, point: FloatArray, again: bool = False) -> int:
+def furthest_record(tree: Remaining, point: FloatArray, again: bool) -> int:
     """Row of the record furthest from a point; of equals, the lowest row."""
     # `again`: the last query was from this point, and no record has left: a single leaf has its distances already
     values, ids, distances = tree.values, tree.ids, tree.distances
@@ -423,7 +423,7 @@ def nearest_records(tree: Remaining, point: FloatArray, rows: IntArray, nearest:
     branch_bounds, leaf_bounds = tree.branch_bounds, tree.leaf_bounds
     _nearest_possible(tree.branch_low, tree.branch_high, int(0), point, branch_bounds)
     first = int(np.argmin(branch_bounds))
-    found, wanted, looked = 0, rows.shape[0], 0
+    found, wanted, looked = int(0), rows.shape[0], 0
     border = np.finfo(np.float64).max
     for turn in range(-1, branch_bounds.shape[0]):
         branch = first if turn < 0 else turn

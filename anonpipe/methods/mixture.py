@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma, gammaln
 
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import LOWER_K, SMALLER_K, InputError, JobError
 from anonpipe.kernels.mixture import (
     Ellipsoids,
     choose_moves,
@@ -70,7 +70,7 @@ def least_weight(k: int, n_rows: int, parts: int, rule: str, called: str) -> flo
     if parts < 1 or (parts > 1 and parts * k >= n_rows):
         raise JobError(
             f"{parts} {called} of {k} or more of {n_rows} records were asked for, and there must be fewer than "
-            f"records / k; give 1 to {max(1, (n_rows - 1) // k)}, or a smaller k"
+            f"records / k; give 1 to {max(1, (n_rows - 1) // k)}, or {SMALLER_K}"
         )
     return k / n_rows if parts > 1 else 0.0
 
@@ -642,7 +642,7 @@ def needs(counts: IntArray, k: int) -> tuple[IntArray, IntArray]:
     if lacking.sum() > spare.sum():
         groups = int((counts > 0).sum())
         raise InputError(
-            f"{int(counts.sum())} records do not fill {groups} groups of {k}; fit fewer components, or give a smaller k"
+            f"{int(counts.sum())} records do not fill {groups} groups of {k}; fit fewer components, or {LOWER_K}"
         )
     return lacking, spare
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 import yaml
 
 from anonpipe.columns import Column, Kind, Role, Scalar
+from anonpipe.encoding.identifiers import agree, pairs_of
 from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
@@ -49,16 +50,7 @@ if TYPE_CHECKING:
 
 
 def propose_job(source_url: str, output: str, k: int, analyses: Sequence[RecipientAnalysis] = ()) -> str:
-    """Propose a commented job for a table; the steward corrects and completes it.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = path.write_text(chr(10).join(["ssn,height", *(f"{n},{160 + n / 7}" for n in range(40))]))
-    >>> yaml.safe_load(propose_job(str(path), "releases", 5))["columns"]
-    {'ssn': {'kind': 'integer', 'role': 'identifier'}, 'height': {'kind': 'continuous', 'role': 'masked'}}
-    """
+    """Propose a commented job for a table; the steward corrects and completes it."""
     if k < 2:
         raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
     with opened(source_url) as source:
@@ -85,18 +77,14 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
         guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
     told = tells_strata(looks, guesses, rows)
     unit = of_several(looks, guesses)
-    chosen = replace(chosen, told=told, unit=None if unit is None else unit.name)
+    masked = [look for look in looks if guesses[look.name].role.synthesized]
+    constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
+    chosen = replace(chosen, told=told, unit=None if unit is None else unit.name, constant=tuple(constant))
     return _write(source_url, output, k, guesses, needs, chosen, rows)
 
 
 def default_output(source_url: str) -> str:
-    """A folder by the name of the data: two tables in one output would take each other's place.
-
-    Examples
-    --------
-    >>> default_output("in/registry.parquet"), default_output("s3://clinic/visits/"), default_output("in/*.csv")
-    ('registry-release', 'visits-release', 'in-release')
-    """
+    """A folder by the name of the data: two tables in one output would take each other's place."""
     parts = [part for part in source_url.split("://")[-1].split("/") if part.strip(".") and not set("*?[") & set(part)]
     name = parts[-1].split(".")[0] if parts else ""
     return f"{name or 'table'}-release"
@@ -217,6 +205,7 @@ def _write(
         mask=chosen_road.mask,
         merge=chosen_road.merge,
         unit=chosen_road.unit,
+        constant=chosen_road.constant,
         crowded=chosen_road.enough,
         told_of_strata=chosen_road.told,
         status=by_role.get(Role.SURVIVAL_STATUS),

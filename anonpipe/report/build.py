@@ -83,6 +83,7 @@ class Facts:
     categories: Mapping[str, Distribution] = field(default_factory=dict)
     # Survival curves of both tables, likewise
     survival: Mapping[Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
+    constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit of the original
 
 
 def internal(facts: Facts, version: str | None) -> Report:
@@ -201,7 +202,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "created": facts.created,
         "anonpipe": facts.anonpipe,
         "passed": passed,
-        "headline": words.headline(facts.verdict, facts.rows, lines),
+        "headline": words.headline(replace(facts.verdict, checks=checks), facts.rows, lines),
         "summary": words.summary(lines),
         "k": job.k,
         "k_of_units": facts.least is not None,
@@ -210,7 +211,11 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "partitions": facts.partitions,
         "methods": words.methods(job),
         "guarantees": words.guarantees(job, grouped, facts.identical, facts.least is not None),
-        "not_guaranteed": (*words.not_guaranteed(job, grouped, facts.identical, not_kept), *overlaps),
+        "not_guaranteed": (
+            *words.not_guaranteed(job, grouped, facts.identical, not_kept),
+            *(words.apart(facts.constant) if facts.least is not None else ()),
+            *overlaps,
+        ),
         "checks": lines,
         "dials": words.dials(checks),
         "group_sizes": tuple(

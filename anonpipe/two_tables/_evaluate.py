@@ -117,7 +117,7 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, limits, at_default))
     notes = (*evaluation.notes(assessment, limits), _UNTOLD)
     verdict = Verdict(checks, notes)
-    warnings = _warnings(tables, job)
+    warnings = (*_warnings(tables, job), *evaluation.warnings(assessment, limits))
     pictured = typed_tables(*frames)
     bins = bins_for_steward(least)
     report = of_two_tables(

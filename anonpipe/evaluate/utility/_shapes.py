@@ -60,6 +60,9 @@ _LEAST_CELL = 5  # Records that a cell of a table of shares has, or is joined wi
 _FACTOR = math.sqrt(6) / math.pi * (-math.log(-math.log1p(-_CHANCE)) - float(np.euler_gamma))
 _SKEWNESS, _KURTOSIS = 1.1395, 5.4
 _Z = 1.959964
+
+_NAMED = 4  # Columns, or pairs, that are named where they are furthest from the original
+
 _LEAST_ROWS = 4  # Records of the original that can be halved
 
 
@@ -210,6 +213,7 @@ def ratio_measured(
         note=f"{note} {figure.note}".strip(),
         columns=len(set().union(*names)) if names else 0,
         worst=names[ratio.worst] if ratio.worst >= 0 and ratio.value > 0 else (),
+        then=tuple(names[at] for at in np.argsort(-ratio.each, kind="stable")[1:_NAMED] if ratio.each[at] > 1),
     )
 
 

@@ -8,6 +8,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
+from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.grouping._classes import checked_alpha, jensen_shannon
 from anonpipe.methods.grouping._options import UNBLOCKED, ClassGroupingOptions, plain_options, under_2k
@@ -87,8 +88,11 @@ def _halves_divergence(
     half = n // 2
     for i in range(n):
         values[i] = features[rows[i], j]
-    border = np.partition(values, half)[half]
-    ties = half - (values < border).sum()
+    border = kth_smallest(values, half)
+    ties = half
+    for i in range(n):
+        if values[i] < border:
+            ties -= 1
     lower = np.zeros(shares.shape[0])
     upper = np.zeros(shares.shape[0])
     for i in range(n):
@@ -153,15 +157,6 @@ def class_kd_tree(
     choose from: the effect is much less than that of `crest` or `class_mdav`, and so is the price.
 
     With `alpha` 1 this is `kd_tree`. Li and Sarkar propose to mind classes in it; the rule here is this project's.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0], [2.0, 1.0]])
-    >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> class_kd_tree(features, 2, classes=np.array([0, 1, 0, 1]), **options).tolist()
-    [0, 0, 1, 1]
-    >>> class_kd_tree(features, 2, classes=np.array([0, 0, 1, 1]), alpha=0.2, **options).tolist()
-    [0, 1, 0, 1]
     """
     return np.asarray(_median_groups(features, k, classes, class_shares, checked_alpha(alpha)))
 

@@ -60,7 +60,7 @@ def _most_distant(
         elif partners[row] >= 0 and tree.places[partners[row]] >= 0:
             return size
         else:
-            partners[row] = furthest_record(tree, features[row])
+            partners[row] = furthest_record(tree, features[row], nb.boolean(False))
             bounds[row] = squared_distance(features[partners[row]], features[row])
         sink(heap[:size], 0, bounds, ids)
 
@@ -207,7 +207,7 @@ def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArra
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     tree = remaining_records(features, np.arange(n))
-    first, last, left, label = 0, n - 1, n, 0
+    first, last, left, label = 0, n - 1, n, int(0)
     while left >= 2 * k:
         tree = tidied(features, tree)
         while tree.places[order[first]] < 0:

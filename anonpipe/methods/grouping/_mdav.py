@@ -37,12 +37,12 @@ def pairs_of_groups(features: FloatArray, k: int, least: int) -> IntArray:
     sums = sum_rows(features, every)
     tree = remaining_records(features, every)
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
-    label = 0
+    label = int(0)
     for left in range(n, least - 1, -2 * k):
         tree = tidied(features, tree)
-        r = features[furthest_record(tree, mean_of(sums, left))]
+        r = features[furthest_record(tree, mean_of(sums, left), nb.boolean(False))]
         nearest_records(tree, r, rows, distances)
-        s = features[furthest_record(tree, r, True)]
+        s = features[furthest_record(tree, r, nb.boolean(True))]
         take_group(tree, features, sums, rows, labels, label)
         nearest_records(tree, s, rows, distances)
         take_group(tree, features, sums, rows, labels, label + 1)
@@ -61,7 +61,7 @@ def _single_groups(features: FloatArray, k: int) -> IntArray:
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
     for label in range(n // k):
         tree = tidied(features, tree)
-        r = features[furthest_record(tree, mean_of(sums, n - label * k))]
+        r = features[furthest_record(tree, mean_of(sums, n - label * k), nb.boolean(False))]
         nearest_records(tree, r, rows, distances)
         take_group(tree, features, sums, rows, labels, label)
     return labels
@@ -324,10 +324,11 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     tree = remaining_records(features, every)
     group, distances = np.empty(2 * k - 1, dtype=np.int64), np.empty(2 * k - 1)
     nearest = np.empty(2 * k - 1, dtype=np.int64)
-    left, label = n, 0
+    left, label = n, int(0)
     while left >= k:
         tree = tidied(features, tree)
-        nearest_records(tree, features[furthest_record(tree, mean)], group[:k], distances[:k])
+        outermost = features[furthest_record(tree, mean, nb.boolean(False))]
+        nearest_records(tree, outermost, group[:k], distances[:k])
         take_group(tree, features, sums, group[:k], labels, label)
         left -= k
         size = k
@@ -419,14 +420,6 @@ def class_mdav(
 
     With `alpha` 1 the groups are those of `mdav_generic`. Li and Sarkar propose to carry their eq. 6 over to other
     methods; the rule here is this project's.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [2.0], [7.0], [8.0], [9.0]])
-    >>> classes = np.array([0, 0, 1, 1, 1, 0])
-    >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> class_mdav(features, 2, classes=classes, **options).tolist()
-    [0, 2, 0, 2, 1, 1]
     """
     alpha = checked_alpha(alpha)
     return np.asarray(_mixed_groups(features, k, classes, class_shares, alpha, diagonal(features)))
@@ -466,7 +459,7 @@ def _mixed_groups(
     counts = np.empty(shares.shape[0])
     places = np.empty(k, dtype=np.int64)
     left = n
-    label = 0
+    label = int(0)
     while left >= 2 * k:
         middle = np.array([column[:left].mean() for column in columns])
         squared_distances(columns, left, middle, distances)

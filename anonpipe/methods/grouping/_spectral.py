@@ -6,6 +6,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
+from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import covariance, split_rows
 from anonpipe.methods.grouping._options import UNBLOCKED, plain_options
 from anonpipe.methods.record import Grouping
@@ -60,7 +61,7 @@ def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
 @nb.njit(cache=True, nogil=True)
 def _highest_of_lower_half(values: FloatArray) -> float:
     """The median, of an even number of values the lower one; the next lower value where none lies above it."""
-    median = np.partition(values, (values.shape[0] - 1) // 2)[(values.shape[0] - 1) // 2]
+    median = kth_smallest(values, (values.shape[0] - 1) // 2)
     highest = -np.inf
     above = False
     for value in values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.errors import InfeasibleError
+from anonpipe.errors import LOWER_K, InfeasibleError
 from anonpipe.kernels.points import checked_features, sort_groups, squared_distance, squared_distances
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -37,8 +37,8 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
     found = int(units.max()) + 1
     if found < k:
         raise InfeasibleError(
-            f"{len(features):,} records are of {found:,} units, fewer than k={k}, and make no group; lower k, take "
-            "fewer strata, or join strata (strata.small: merge)"
+            f"{len(features):,} records are of {found:,} units, fewer than k={k}, and make no group; take fewer "
+            f"strata, join strata (strata.small: merge), or {LOWER_K}"
         )
     order, starts = sort_groups(labels)
     into = _merge_until(features, order, starts, units, k)

@@ -14,7 +14,7 @@ from anonpipe.encoding.row_hash import counted, looked_up
 from anonpipe.errors import EngineError
 from anonpipe.evaluate import risk
 from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, nearest
-from anonpipe.pipeline.arrays import partition_cells, released_labels, released_rows
+from anonpipe.pipeline.arrays import partition_rows, released_labels, released_rows
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation import known, samples
@@ -78,8 +78,8 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     predicates = samples.read_predicates(work)
     arrays |= _meeting(predicates, "release", cells[:, : len(fitted.cells.names)], begin)
     del cells, released
-    cells = partition_cells(work, fitted, cut, index)
-    arrays |= _meeting(predicates, "original", cells, begin) | _within(fitted, queries, cells)
+    cells, units = partition_rows(work, fitted, cut, index)
+    arrays |= _meeting(predicates, "original", cells, begin, units) | _within(fitted, queries, cells)
     found |= _in_original(known_features(fitted, cells), queries, unstratified if control is None else None, begin)
     if "strata_original" in found:
         row_labels["strata_original"] = stratum_numbers(fitted, cells)
@@ -121,17 +121,27 @@ def _in_original(
     return found
 
 
-def _meeting(predicates: Mapping[str, Predicates], where: str, cells: FloatArray, begin: int) -> dict[str, IntArray]:
-    """Which of a partition's records meet predicates that may single out, where there are any."""
+def _meeting(
+    predicates: Mapping[str, Predicates], where: str, cells: FloatArray, begin: int, units: IntArray | None = None
+) -> dict[str, IntArray]:
+    """Which of a partition's records, or units, meet predicates that may single out, where there are any."""
     if not predicates:
         return {}
     records = risk.Ordered.of(cells)
+    if units is not None:
+        return {f"{where}.{name}.units": each.units(records, units) for name, each in predicates.items()}
     found = {name: each.matches(records, offset=begin) for name, each in predicates.items()}
     return {f"{where}.{name}.{what}": array for name, one in found.items() for what, array in vars(one).items()}
 
 
 def matches_in(work: Work, cut: Cut, where: str, name: str) -> risk.Matches:
-    """Which records of the `release`, or of the `original`, meet the predicates on `one` column or on `several`."""
+    """Which records of the `release`, or of the `original`, meet the predicates on `one` column or on `several`.
+
+    Of the original the units, where these have several rows.
+    """
+    name_of_units = f"{where}.{name}.units"
+    if name_of_units in next(_files(work, cut)):
+        return risk.joined_units(file[name_of_units] for file in _files(work, cut))
     parts = (risk.Matches(file[f"{where}.{name}.counts"], file[f"{where}.{name}.rows"]) for file in _files(work, cut))
     return reduce(risk.Matches.__add__, parts)
 

@@ -11,7 +11,9 @@ from anonpipe import interrupts
 from anonpipe.columns import Role
 from anonpipe.errors import OutputError
 from anonpipe.files import why
+from anonpipe.pipeline import evaluation
 from anonpipe.pipeline.arrays import FILES
+from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.outcome.evidence import release_warnings
 from anonpipe.pipeline.outcome.facts import gather, manifest
 from anonpipe.pipeline.resolve import trace_of
@@ -117,6 +119,8 @@ def warnings_of(run: Run) -> list[str]:
             f"repeat.growing: {cut.rows - cut.released:,} of {cut.rows:,} synthetic rows are withheld, so that sizes "
             "of strata are rounded; do not disclose this number to recipients"
         )
+    assessment = load_assessment(run.context.work)
+    warnings += evaluation.warnings(assessment, evaluation.limits_of(run.job, assessment))
     return [*warnings, *overlaps.warnings, *overlaps.problems]
 
 
