@@ -112,5 +112,5 @@ def test_too_small_a_limit_of_memory_is_one_error_before_any_work(tmp_path, limi
 def test_a_run_needs_no_more_memory_than_it_asks_for(tmp_path):
     job = small.job(tmp_path, small.plain_table(400), gates={"mean": 1, "covariance": 1})
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job.model_dump(mode="json")))
-    ended = _limited(["run", tmp_path / "job.yaml", "--workers", "1"], AS=ADDRESS_SPACE)
+    ended = _limited(["run", tmp_path / "job.yaml"], AS=ADDRESS_SPACE)
     assert ended.returncode == 0, ended.stderr
