@@ -104,13 +104,22 @@ def _tell_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+# Commands that load compiled code; the others read, print and delete
+_COMPUTING = ("init", "plan", "compare", "run", "evaluate", "demo", "warm")
+
+
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version and end")
     ] = False,
 ) -> None:
     """Options of the command line itself; its help is the application's."""
+    if context.invoked_subcommand in _COMPUTING:
+        from anonpipe.environment import check_address_space
+
+        check_address_space()
 
 
 @app.command()
@@ -131,11 +140,16 @@ def init(
     It holds column names and no value of the data, but the levels that a file declares of an ordered column.
     """
     from anonpipe.job.analyses import read_analyses
+    from anonpipe.job.plain_yaml import load_yaml
     from anonpipe.propose.propose import default_output, propose_job
 
     wanted = () if analyses is None else read_analyses(analyses)
-    sys.stdout.write(propose_job(source, output or default_output(source), k, wanted))
+    text = propose_job(source, output or default_output(source), k, wanted)
+    sys.stdout.write(text)
     sys.stdout.flush()
+    columns = load_yaml(text)["columns"]
+    if dropped := [name for name, column in columns.items() if column["role"] == "dropped"]:
+        display.warn(f"columns left out by role: dropped, for the reasons given there: {', '.join(dropped)}")
 
 
 @app.command()
@@ -350,8 +364,8 @@ def _draw(made: Report, page: Path, silent: bool = False) -> None:
         display.line(f"{page}: {whose}")
 
 
-def _refuse(release: str, found: Checked) -> None:
-    """Refuse a release that is not what was published, or not the one that was asked for."""
+def _refuse(release: str, found: Checked) -> dict[str, Any]:
+    """The manifest; an error for a release that is not what was published, or not the one that was asked for."""
     said = {
         "is damaged, it does not match its manifest": found.damage,
         "is not shown to be signed by the owner of the key": found.origin,
@@ -360,9 +374,12 @@ def _refuse(release: str, found: Checked) -> None:
     if found.problems:
         what = ", and ".join(text for text, problems in said.items() if problems)
         whole = "" if found.damage else "; its files are those of its manifest"
+        if found.manifest is None:
+            whole = "; nothing else of it was read"
         lines = "".join(f"\n  {problem}" for problem in found.problems)
         mend = f"\n{_MEND}" if found.damage else ""
         raise InputError(f"the release at {release} {what}{whole}:{lines}{mend}")
+    return found.manifest or {}
 
 
 @app.command()
@@ -383,12 +400,14 @@ def verify(
 
     form = _form(as_json, quiet)
     found = checked(release, None if key is None else read_public_key(key), seen)
-    where, manifest, problems = found.where, found.manifest, found.problems
     if form is Form.JSON:
-        facts = {"rows": manifest["rows"], "files": len(manifest["files"]), "created": manifest["created"]}
+        read = found.manifest or {"files": None}
+        number = None if read["files"] is None else len(read["files"])
+        facts: dict[str, Any] = {"rows": read.get("rows"), "files": number, "created": read.get("created")}
         facts["signature"] = "not looked at" if key is None else "refused" if found.origin else "of this key"
-        display.as_json({"intact": not problems, "version": where.url(), **facts, "problems": problems})
-    _refuse(release, found)
+        intact = {"intact": not found.problems, "version": found.where.url()}
+        display.as_json(intact | facts | {"problems": found.problems})
+    manifest = _refuse(release, found)
     if form is Form.TABLES:
         files = counted(len(manifest["files"]), "file")
         display.line(f"{files}, {counted(manifest['rows'], 'row')}: checksums and schema are those of the manifest")
@@ -455,8 +474,7 @@ def export(
 
     form = _form(as_json, quiet)
     found = checked(release, None if key is None else read_public_key(key))
-    _refuse(release, found)
-    given = found.where, found.manifest, target
+    given = found.where, _refuse(release, found), target
     if by is not None:
         made = export_folders(*given, [name.strip() for name in by.split(",") if name.strip()])
     elif target.suffix.lower() in LABELLED:

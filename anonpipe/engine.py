@@ -17,8 +17,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any, NoReturn
@@ -41,6 +43,7 @@ _FINAL = (InputError, JobError, OutputError, DamagedError)  # trying again canno
 # Dask sets it once it has chosen the modules that the server loads, which would not be ours
 _LOADS_ITS_OWN = "_forkserver_preload_set"
 _CLIENT_SETTINGS: dict[str, Any] = {"logging": {"distributed": "critical"}}
+# Dask's threshold of 64 KiB gives every freed array back at once: half of the run's system time went into new pages.
 _WORKER_ENVIRONMENT = {
     "DASK_LOGGING__DISTRIBUTED": "critical",
     "OMP_NUM_THREADS": "1",
@@ -48,7 +51,8 @@ _WORKER_ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
     "NUMBA_NUM_THREADS": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "MALLOC_TRIM_THRESHOLD_": "65536",
+    "MALLOC_MMAP_THRESHOLD_": str(4 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(32 << 20),
 }
 
 # Spilling would write raw rows to disk; spilling off with pausing on hangs for ever.
@@ -182,19 +186,48 @@ class _Guarded:
 
 
 @contextlib.contextmanager
-def in_process() -> Iterator[Executor]:
-    """An executor that runs the tasks one after the other, here."""
+def in_process(threads: int = 1, retries: int = 0, alone: Collection[str] = ()) -> Iterator[Executor]:
+    """An executor that runs the tasks here, by several threads except in the stages `alone`."""
 
     def run(work: Work, tasks: Sequence[Task], on_done: OnDone) -> None:
-        for task in tasks:
-            interrupts.safe_point()
-            outcome = _Guarded(work)(task)
+        several = threads > 1 and len(tasks) > 1 and tasks[0].stage not in alone
+        tried = partial(_tried, _Guarded(work), retries)
+        for outcome in _by_threads(tried, tasks, threads) if several else map(tried, _until_stopped(tasks)):
             if isinstance(outcome, Failure):
                 outcome.raise_it()
             on_done(outcome)
 
-    with one_thread():
+    with one_thread(), _private_umask():  # tasks set the mask too, and threads share it
         yield run
+
+
+def _tried(work: _Guarded, retries: int, task: Task) -> TaskResult | Failure:
+    for _ in range(retries):
+        with contextlib.suppress(EngineError):
+            return work(task)
+    return work(task)
+
+
+def _until_stopped(tasks: Sequence[Task]) -> Iterator[Task]:
+    for task in tasks:
+        interrupts.safe_point()
+        yield task
+
+
+def _by_threads(
+    work: Callable[[Task], TaskResult | Failure], tasks: Sequence[Task], threads: int
+) -> Iterator[TaskResult | Failure]:
+    """The outcomes in the order in which they come; after an error or Ctrl-C only what runs is finished."""
+    # OpenMP counts the threads of each thread that calls it
+    pool = ThreadPoolExecutor(threads, initializer=one_thread)
+    try:
+        waiting = {pool.submit(work, task) for task in tasks}
+        while waiting:
+            interrupts.safe_point()
+            done, waiting = wait(waiting, timeout=_POLL, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def default_workers() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -9,6 +11,8 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
 from threadpoolctl import ThreadpoolController
+
+from anonpipe.errors import JobError
 
 # Whose arithmetic, random numbers or files a release consists of
 PACKAGES = ("anonpipe", "numpy", "scipy", "numba", "pyarrow", "scikit-learn")
@@ -59,3 +63,30 @@ def one_thread() -> AbstractContextManager[object]:
 def _libraries(modules: int) -> ThreadpoolController:
     """The libraries of this process; a search takes as long as many a task, and no library comes without modules."""
     return ThreadpoolController()
+
+
+# --- Limits of memory
+
+# Bytes that one process of a run reserves on top of its data: for libraries and compiled code (measured: 2,535 MiB on
+# two cores), and for the threads of each core (128 MiB, an estimate: the stack and two heaps of the allocator). Most of
+# it is never used. Where it is refused, LLVM ends the process by SIGABRT instead of an error.
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+ADDRESS_SPACE = (3 << 30) + (128 << 20) * _CORES
+
+_LIMITED = (
+    "this process may reserve {given:,} MiB of memory ({option}), and anonpipe needs {needed:,} MiB on top of the "
+    "data, most of which it never uses; set {option} unlimited, and limit memory by run.memory_per_worker, a container "
+    "or a control group (systemd: MemoryMax)"
+)
+
+
+def check_address_space(needed: int = ADDRESS_SPACE) -> None:
+    """Refuse limits of memory under which libraries would end the process without an error."""
+    written = needed * 2 // 3  # Without what is mapped from files (measured: 1,491 MiB)
+    for limit, option, least in (
+        (resource.RLIMIT_AS, "ulimit -v", needed),
+        (resource.RLIMIT_DATA, "ulimit -d", written),
+    ):
+        soft, _ = resource.getrlimit(limit)
+        if soft != resource.RLIM_INFINITY and soft < least:
+            raise JobError(_LIMITED.format(given=soft >> 20, needed=least >> 20, option=option))

@@ -6,6 +6,15 @@ no value of the data: messages end up in logs, schedulers and databases.
 
 from __future__ import annotations
 
+# Advice that raises a risk says so. Shares of records that an attacker links, lowest and highest of seven tables
+# (docs/frontier.md); tests/verify/test_remedies.py holds them against data/frontier.csv.
+MASK_LINKS = "0.1 to 0.4 % of the records are linked"
+GROUPS_LINK = "groups of k=5 link 11 to 18 % of the records, of k=20 2 to 4 %"
+EXPECTED_LINKS = "at k=5 15 to 19 % of the records are linked"
+SMALLER_K = f"a smaller k, which protects less ({GROUPS_LINK})"
+LOWER_K = f"lower k, which protects less ({GROUPS_LINK})"
+KEEP_EXTREMES = "extremes: keep (the largest value can then be worked out within 0.1 %)"
+
 
 def printable(text: str) -> str:
     r"""Text with control and direction characters written as escapes.
@@ -31,6 +40,9 @@ class AnonpipeError(Exception):
     """Base of all errors raised on purpose; `exit_code` is the CLI's answer. Its text can be shown anywhere."""
 
     exit_code = 1
+    # The error of a library that was being handled may quote values of the data. `from None` keeps it from being
+    # printed, but stays a context that logging and error services can follow: so none can be read.
+    __context__: BaseException | None = None
 
     def __str__(self) -> str:
         return printable(super().__str__())

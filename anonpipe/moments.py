@@ -365,9 +365,9 @@ def expect_together(parts: Sequence[tuple[Moments, Expected]]) -> Expected:
     scatter, variance, drift = np.zeros_like(whole.scatter), np.zeros_like(whole.scatter), np.zeros_like(whole.scatter)
     mean_variance, scale = np.zeros_like(whole.mean), np.zeros_like(whole.scatter)
     for moments, expected in parts:
-        own, apart = max(moments.n - 1, 0), moments.mean - whole.mean
-        scatter += own * expected.covariance + moments.n * np.outer(apart, apart)
-        shift = moments.n * np.outer(np.abs(apart), expected.mean_error)
+        own, deviation = max(moments.n - 1, 0), moments.mean - whole.mean
+        scatter += own * expected.covariance + moments.n * np.outer(deviation, deviation)
+        shift = moments.n * np.outer(np.abs(deviation), expected.mean_error)
         variance += (own * expected.covariance_error) ** 2 + (shift + shift.T) ** 2
         moved = moments.n * np.outer(expected.mean_error, expected.mean_error)
         drift += moved
@@ -453,10 +453,10 @@ def limit_of_scopes(scopes: Scopes, form: str) -> SamplingLimit:
 def _between(scopes: Scopes) -> list[FloatArray]:
     """Scatter of each part's group means about the mean of the table."""
     centre = merge_all([grouped.total for grouped, _ in scopes]).mean
-    apart = [grouped.total.mean - centre for grouped, _ in scopes]
+    deviations = [grouped.total.mean - centre for grouped, _ in scopes]
     return [
-        grouped.between_scatter + grouped.total.n * np.outer(shift, shift)
-        for (grouped, _), shift in zip(scopes, apart, strict=True)
+        grouped.between_scatter + grouped.total.n * np.outer(deviation, deviation)
+        for (grouped, _), deviation in zip(scopes, deviations, strict=True)
     ]
 
 

@@ -36,13 +36,17 @@ SIDE_BY_SIDE = ["-n", "2", "--dist", "worksteal"]
 def main(arguments: list[str]) -> int:
     """Run all checks, then the tests; the first failure's exit code."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would translate all sources each
-    warm = subprocess.Popen([sys.executable, "-m", "tests.warm"], cwd=ROOT)  # on the core that the checks leave idle
-    for command in CHECKS:
-        print("$", " ".join([Path(command[0]).name, *command[1:]]), flush=True)
-        if code := subprocess.run(command, cwd=ROOT, check=False).returncode:
+    # On the core that the checks leave idle: for as long as they take, and until what most tests need is there
+    with subprocess.Popen([sys.executable, "-m", "tests.warm"], cwd=ROOT, stdout=subprocess.PIPE) as warm:
+        try:
+            for command in CHECKS:
+                print("$", " ".join([Path(command[0]).name, *command[1:]]), flush=True)
+                if code := subprocess.run(command, cwd=ROOT, check=False).returncode:
+                    return code
+            if warm.stdout is not None:
+                warm.stdout.readline()
+        finally:
             warm.terminate()
-            return code
-    warm.wait()
     with in_memory() as settings:
         command = [sys.executable, "-m", "pytest", *SIDE_BY_SIDE, *arguments]
         return subprocess.run(command, cwd=ROOT, env=os.environ | settings, check=False).returncode

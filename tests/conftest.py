@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from anonpipe.storage import release
@@ -29,6 +32,13 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, OutputPl
     found = release.place(url)
     release.check_writable(found)
     return url, found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
+    """Files of tests have no examples in their texts: none are looked for there, in both processes."""
+    found = yield
+    return [each for each in found if not (file_path.name.startswith("test_") and isinstance(each, DoctestModule))]
 
 
 def pytest_collection_finish() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import threading
 import time
 from pathlib import Path
+
+from threadpoolctl import threadpool_info
 
 from anonpipe.engine import Task, TaskResult
 from anonpipe.errors import InputError
@@ -73,6 +76,16 @@ def slow(task: Task) -> TaskResult:
     """Take a while."""
     time.sleep(0.3)
     return {"index": task.index, "rows": 1, "pid": os.getpid()}
+
+
+def in_thread(task: Task) -> TaskResult:
+    """Tell the thread, how private its files are, and how many threads OpenMP may start from it."""
+    time.sleep(0.05)
+    umask = os.umask(0o077)
+    os.umask(umask)
+    cores = max(library["num_threads"] for library in threadpool_info())
+    name = threading.current_thread().name
+    return {"index": task.index, "rows": 1, "stage": task.stage, "thread": name, "umask": umask, "cores": cores}
 
 
 def crowded(task: Task) -> TaskResult:

@@ -43,7 +43,8 @@ def silent(folder, data=None, **changes):
         ({"columns": {"site": {"kind": "categorical"}, "age": {"role": "identifier"}}}, "spectral_swap"),
         ({"columns": COLUMNS | KEY}, None),
         ({"columns": COLUMNS | KEY, "strata": {"by": ["site"]}}, "local_synthesis"),
-        ({"columns": COLUMNS | {"firm": {"role": "unit"}}}, None),
+        ({"columns": COLUMNS | {"firm": {"role": "unit"}}}, "local_synthesis"),
+        ({"columns": {"site": {"kind": "categorical"}, "firm": {"role": "unit"}}}, None),
         ({"columns": COLUMNS | {"firm": {"role": "identifier"}}}, "local_synthesis"),
         ({"decode": {"categories": "histogram"}}, None),
         ({"cluster": {}}, None),
@@ -58,6 +59,16 @@ def test_the_method_of_a_job_that_names_none(changes, mask):
     assert parse_job(job.model_dump(mode="json")) == job  # as workers read it
     if mask is None and "synthesize" not in changes:
         assert (job.cluster.method, job.synthesize.method) == ("mdav", "micro_perturbation")
+
+
+def test_groups_by_default_say_why():
+    of_categories = {"columns": {"site": {"kind": "categorical"}, "firm": {"role": "unit"}}}
+    assert "no masked column is a number or a date: so records are replaced in groups" in "\n".join(
+        parse_job(SAID_NOTHING | of_categories).warnings()
+    )
+    assert "in groups" not in "\n".join(
+        parse_job(SAID_NOTHING | {"columns": COLUMNS | {"firm": {"role": "unit"}}}).warnings()
+    )
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,13 @@ def cluster(tmp_path_factory):
             yield executor, scratch
 
 
-@pytest.fixture(params=["in process", "cluster"])
+@pytest.fixture(params=["in process", "threads", "cluster"])
 def executor(request, cluster):
-    """Both kinds of executor."""
+    """All kinds of executor."""
     if request.param == "cluster":
         yield cluster[0]
     else:
-        with engine.in_process() as here:
+        with engine.in_process(2 if request.param == "threads" else 1, retries=1) as here:
             yield here
 
 
@@ -74,10 +74,32 @@ def test_refusals_reach_the_user_and_are_not_retried(executor, tmp_path):
     assert (tmp_path / "tries").read_text() == "x"
 
 
-def test_a_passing_fault_is_retried(cluster, tmp_path):
+def test_a_passing_fault_is_retried(executor, tmp_path):
     told: list[int] = []
-    cluster[0](engine_tasks.flaky, tasks(tmp_path, 4), lambda result: told.append(result["index"]))
+    executor(engine_tasks.flaky, tasks(tmp_path, 4), lambda result: told.append(result["index"]))
     assert sorted(told) == list(range(4))
+
+
+def test_threads_take_turns_and_leave_some_stages_alone(tmp_path):
+    told: list[engine.TaskResult] = []
+    with engine.in_process(2, alone=["alone"]) as executor:
+        for stage in ("beside", "alone"):
+            executor(engine_tasks.in_thread, tasks(tmp_path, 4, stage), told.append)
+    beside, alone = ([one["thread"] == "MainThread" for one in told if one["stage"] == s] for s in ("beside", "alone"))
+    assert beside == [False] * 4 and alone == [True] * 4
+    assert {one["umask"] for one in told} == {0o077} and {one["cores"] for one in told} == {1}
+
+
+def test_threads_stop_at_ctrl_c_and_finish_what_runs(tmp_path):
+    was = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    begun = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts.stoppable(), engine.in_process(2) as executor:
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+            executor(engine_tasks.slow, tasks(tmp_path, 40), lambda _: None)
+    finally:
+        signal.signal(signal.SIGINT, was)
+    assert time.monotonic() - begun < 5, "20 rounds of 0.3 s would take 6 s"
 
 
 def test_a_piece_that_kills_its_workers_is_one_clear_error(cluster, tmp_path):
@@ -344,7 +366,7 @@ def test_no_scheduler_is_one_clear_error():
 
 def test_a_given_scheduler_gives_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", "5e1b07c93ad264f8" * 4)
-    job = load_job(runs.registry_job(tmp_path, rows=4000, files=2))
+    job = load_job(runs.registry_job(tmp_path, rows=2000, files=2))
     plain = dask.config.set({"distributed.comm.require-encryption": None})
     with plain, LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as given:
         trusted = {"scheduler": given.scheduler_address, "trust_network": True}

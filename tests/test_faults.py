@@ -69,7 +69,7 @@ def test_any_damage_of_a_stopped_run_gives_the_same_bytes_or_a_refusal(tmp_path,
         small.run(given)
         expected = staging.released(given)
     snapshot = staging.Snapshot.take(given, (point, 1), tmp_path / "kept")
-    share = 6 / (len(staging.FAULTS) * len(staging.files_of(snapshot.kept)))
+    share = 4 / (len(staging.FAULTS) * len(staging.files_of(snapshot.kept)))
     outcomes = [(*told[:2], told[2]) for told in staging.damage(snapshot, expected, rng, share)]
     assert outcomes
     assert [told for told in outcomes if told[2] not in ("same", "refused 5")] == []

@@ -359,3 +359,27 @@ def test_a_mask_that_draws_without_an_unchanged_column_is_said_to_lose_its_covar
     assert len(said) == lost and all("'sex'" in line and "strata.by" in line for line in said)
     by_sex = parse_job(content | {"strata": {"by": ["sex"]}})
     assert not any("gates.covariance_with_keys" in line for line in by_sex.warnings())
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"columns": {"x": {"kind": "numeric"}}}, "columns.x.kind: unknown value; did you mean continuous?"),
+        ({"columns": {"x": {"kind": "integr"}}}, "columns.x.kind: unknown value; did you mean integer?"),
+        ({"columns": {"x": {"kind": "Boolean"}}}, "columns.x.kind: unknown value; did you mean binary?"),
+        ({"columns": {"x": {"kind": "canary83741"}}}, "columns.x.kind: unknown value; known are: continuous, integer,"),
+        ({"columns": {"x": {"kind": 7}}}, "columns.x.kind: unknown value; known are: continuous, integer,"),
+        ({"mask": {"method": "local_synthese"}}, "mask: unknown method; did you mean local_synthesis?"),
+        ({"strata": {"small": "merged"}}, "strata.small: unknown value; did you mean merge?"),
+        (
+            {"columns": {"x": {"kind": "integer", "bounds": [False, True]}}},
+            "columns.x.bounds: bounds takes numbers; yes",
+        ),
+        ({"columns": {"x": {"kind": "integer", "step": True}}}, "columns.x.step: step takes numbers; yes"),
+    ],
+)
+def test_unknown_values_have_the_likeliest_known_one_beside_them(change, told):
+    job = {"input": "a", "output": "b", "k": 5, "columns": {"x": {"kind": "integer"}}} | change
+    with pytest.raises(JobError) as caught:
+        parse_job(job)
+    assert told in str(caught.value) and "canary" not in str(caught.value)

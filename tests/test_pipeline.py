@@ -465,8 +465,7 @@ def test_released_rows_are_shuffled(tmp_path, registry):
 
 @pytest.mark.parametrize("stopped", range(8))
 def test_a_run_that_stopped_after_any_stage_goes_on(tmp_path, registry, monkeypatch, stopped):
-    whole = registry_job(tmp_path / "whole", registry)
-    small.run(whole)
+    whole = _undisturbed(tmp_path / "whole", registry)
     given = registry_job(tmp_path / "stopped", registry)
 
     def stop(*_):
@@ -478,12 +477,24 @@ def test_a_run_that_stopped_after_any_stage_goes_on(tmp_path, registry, monkeypa
             small.run(given)
     assert len(small.stagings()) == 2  # the folder and its lock
     stages = [news.stage for news in _resume(given) if news.done < news.total and news.rows == 0]
-    assert _hashes(given) == _hashes(whole)
+    assert _hashes(given) == whole
     assert small.stagings() == []
     names = ["scan", "route", "encode", "group", "decode", "assess", "write"]  # groups form in transform
     assert [name for name in stages if name in names] == [
         name for name in names[stopped:] if name != "assess"
     ]  # silent without measures
+
+
+_KNOWN = []
+
+
+def _undisturbed(folder, registry):
+    """The hashes of the release of a run that nothing stops, which do not depend on the folder."""
+    if not _KNOWN:
+        given = registry_job(folder, registry)
+        small.run(given)
+        _KNOWN.append(_hashes(given))
+    return _KNOWN[0]
 
 
 def _resume(given):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe.errors import AnonpipeError
+from anonpipe.errors import LOWER_K, AnonpipeError
 from anonpipe.pipeline.preview import preview
 from tests import small
 
@@ -33,7 +33,7 @@ def refusal(function, job) -> str:
 @pytest.mark.parametrize(
     ("names", "rows", "changes", "said"),
     [
-        ("xy", 9, {"k": 10}, "the input has 9 rows, fewer than k=10; lower k or add rows"),
+        ("xy", 9, {"k": 10}, f"the input has 9 rows, fewer than k=10; add rows, or {LOWER_K}"),
         ("xyw", 30, {"strata": {"by": ["w"]}}, "1 stratum has fewer than k=5 records"),
         (
             "xyw",

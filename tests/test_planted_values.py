@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import pickle
+import traceback
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from anonpipe import anonymize
+from anonpipe.errors import AnonpipeError, EngineError, InfeasibleError, InputError, JobError, OutputError
+from anonpipe.job.model import parse_job
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
+from anonpipe.pipeline.preview import preview
+from anonpipe.pipeline.run import execute
 from tests import small
 
 COST, BORN = 98_765_432.11, np.datetime64("1871-03-17")
@@ -71,3 +79,55 @@ def test_what_hands_on_values_is_not_released(how):
     job = {"k": 5, "columns": PLAIN, "gates": LOOSE, "measure": small.OFF} | how
     released, verdict, _ = anonymize(_table(), job)
     assert released is None and _handed_on(verdict).outcome == "failed"
+
+
+def _raised(error):
+    """The error, as raised while one that quotes a value is handled."""
+    try:
+        try:
+            raise ValueError(small.CANARY)
+        except ValueError:
+            raise error from None
+    except AnonpipeError as caught:
+        return caught
+
+
+def _reachable(error):
+    """All errors that lead from one to others, as services that report errors follow them."""
+    found = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+@pytest.mark.parametrize("kind", [AnonpipeError, InputError, JobError, EngineError, OutputError, InfeasibleError])
+def test_no_error_leads_to_the_error_of_a_library_behind_it(kind):
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: None)
+        error = _raised(kind("it is wrong"))
+    assert _reachable(error) == [error]
+    printed = "".join(traceback.format_exception(error)) + repr(vars(error))
+    assert small.CANARY not in printed and small.CANARY.encode() not in pickle.dumps(error)
+    assert type(pickle.loads(pickle.dumps(error))) is kind and str(error) == "it is wrong"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("text.csv", f"{small.CANARY},1\n", "integer"),
+        ("wide.csv", f"1,2,{small.CANARY}\n", "integer"),
+        ("quote.csv", f'"{small.CANARY},1\n', "integer"),
+        ("bytes.csv", f"{small.CANARY}\udcff,1\n", "categorical"),
+    ],
+)
+@pytest.mark.parametrize("call", [preview, lambda job: execute(job, cluster=False)], ids=["plan", "run"])
+def test_no_value_that_cannot_be_read_is_reachable_from_the_error(tmp_path, name, text, kind, call):
+    rows = "".join(f"{at},{at / 7}\n" for at in range(200))
+    (tmp_path / name).write_bytes(f"x,y\n{rows}{text}".encode(errors="surrogateescape"))
+    columns = {"x": {"kind": kind}, "y": {"kind": "continuous"}}
+    job = parse_job({"input": str(tmp_path / name), "output": str(tmp_path / "out"), "k": 5, "columns": columns})
+    with pytest.raises(AnonpipeError) as caught:
+        call(job)
+    for error in _reachable(caught.value):
+        assert small.CANARY not in f"{error!r} {error} {vars(error)}"

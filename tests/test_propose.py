@@ -26,7 +26,7 @@ from anonpipe.propose.choose_method import FEW_RECORDS, road
 from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
 from anonpipe.propose.dependencies import derived
 from anonpipe.propose.guesses import Guess, guess, seen_by_others
-from anonpipe.propose.names import FEWEST_OTHERS, code_for_unknown, quoted
+from anonpipe.propose.names import FEWEST_OTHERS, codes_for_unknown, quoted
 from anonpipe.propose.profile import SAMPLE_ROWS, declared_order, look_at, sample_of
 from anonpipe.propose.propose import propose_job
 from anonpipe.source import check_types, open_source
@@ -456,19 +456,19 @@ def test_the_step_that_numbers_lie_on_is_proposed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("codes", "end"),
+    ("codes", "asked"),
     [
         ({}, ""),
-        ({-400_000: 400}, "low"),
-        ({9_999: 2}, "high"),
+        ({-400_000: 400}, "400 sampled rows have one value"),
+        ({9_999: 2}, "2 sampled rows have one value"),
         ({9_999: 1}, ""),
-        ({-9_999: 30, 9_998: 20, 9_999: 10}, "low and high"),
+        ({-9_999: 30, 9_998: 20, 9_999: 10}, "60 sampled rows have the 3 values"),
         ({150: 30}, ""),
     ],
 )
 @pytest.mark.parametrize("form", ["integer", "continuous", "date", "text"])
 def test_a_code_for_unknown_is_asked_about_and_not_told(
-    tmp_path: Path, codes: dict[int, int], end: str, form: str
+    tmp_path: Path, codes: dict[int, int], asked: str, form: str
 ) -> None:
     rng = np.random.default_rng(4)
     values = np.concatenate([rng.integers(18, 96, 3_000), *(np.repeat(code, many) for code, many in codes.items())])
@@ -481,8 +481,7 @@ def test_a_code_for_unknown_is_asked_about_and_not_told(
     }[form]
     pq.write_table(pa.table({"x": column, "sex": rng.choice(["m", "f"], len(values))}), tmp_path / "in.parquet")
     text = propose_job(str(tmp_path / "in.parquet"), "out", 5)
-    (asked,) = [line for line in text.splitlines() if "occurs again and again" in line] or [""]
-    assert asked.startswith(f"    # CHECK: at its {end} end one value") if end else asked == ""
+    assert (f'  # CHECK: "x": {asked} at an end' in text) if asked else "sampled rows have" not in text
     told = [str(code) for code in codes if abs(code) > 1_000] + [f"{code:,}" for code in codes]
     assert not any(code in text for code in told)
     assert yaml.safe_load(text)["columns"]["x"]["role"] == "masked"
@@ -492,12 +491,39 @@ def test_a_code_for_unknown_is_asked_about_and_not_told(
 def test_codes_are_found_where_they_are_rare_or_not(values: list[int], codes: list[int]) -> None:
     """A slow twin of the usual case: many others, and of each code two or more."""
     others, repeated = set(values), all(codes.count(code) > 1 for code in codes)
-    found = code_for_unknown(np.array([*values, *codes], dtype=float))
-    if len(others) >= FEWEST_OTHERS and repeated:
-        ends = [name for name, sign in (("low", -1), ("high", 1)) if any(code * sign > 0 for code in codes)]
-        assert found == " and ".join(ends)
+    found = codes_for_unknown(*np.unique(np.array([*values, *codes], dtype=float), return_counts=True))
+    if len(others) >= FEWEST_OTHERS and repeated and codes:
+        assert found == {float(code): codes.count(code) for code in codes}
     elif not codes and len(others) < FEWEST_OTHERS:
-        assert found == ""
+        assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("x", "code", "asked"),
+    [
+        (np.repeat(np.arange(18, 97), np.arange(79, 0, -1)), 99, True),
+        (np.repeat(np.arange(18, 97), np.arange(79, 0, -1)), 97, True),
+        (np.repeat(np.arange(18, 97), np.arange(79, 0, -1)), 100, False),
+        (np.arange(0, 99), 99, False),  # percent, of which 99 is one
+        (np.arange(0, 9_000, 7), 9_999, True),
+        (np.arange(0, 9_000, 7), 9_500, False),
+        (np.arange("1920-01-01", "2005-01-01", 30, dtype="datetime64[D]"), np.datetime64("1900-01-01"), True),
+        (np.arange("1920-01-01", "2005-01-01", 30, dtype="datetime64[D]"), np.datetime64("1899-06-03"), False),
+    ],
+)
+def test_well_known_codes_near_the_others_are_asked_about_once_for_all_columns(
+    tmp_path: Path, x: np.ndarray, code: object, asked: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    columns = {name: rng.choice(x, 4_000) for name in ("x", "y", "z")}
+    for name, rows in (("x", 60), ("y", 90)):
+        columns[name][:rows] = code
+    pq.write_table(pa.table(columns), tmp_path / "in.parquet")
+    text = propose_job(str(tmp_path / "in.parquet"), "out", 5)
+    questions = [line for line in text.splitlines() if "sampled rows have" in line]
+    same = '  # CHECK: "x", "y": 60 to 90 sampled rows have the same value at an end: a code for "unknown"?'
+    assert [line[: len(same)] for line in questions] == ([same] if asked else [])
+    assert f" {code} " not in text
 
 
 def test_the_demonstration_table(tmp_path: Path) -> None:
@@ -625,6 +651,33 @@ def test_shares_of_nulls_do_not_hide_a_derived_column() -> None:
         }
     )
     assert derived(look_at(table)) == {"scaled": 'a linear copy of "value"', "measured": 'a class of "value"'}
+
+
+@pytest.mark.parametrize(
+    ("later", "copy"),
+    [
+        (lambda rng, t: t + rng.gamma(2, 1_200, len(t)).astype(int), False),  # seconds of waiting
+        (lambda rng, t: t + 3_600, True),  # another time zone
+        (lambda rng, t: t // 60 * 60, True),  # to the minute
+    ],
+)
+@pytest.mark.parametrize("form", ["timestamp", "integer", "float"])
+def test_a_difference_is_no_rounding_however_long_the_year(later, copy: bool, form: str) -> None:
+    rng = np.random.default_rng(5)
+    arrived = rng.integers(1_672_531_200, 1_672_531_200 + 365 * 86_400, 5_000)
+    seen = later(rng, arrived)
+    columns = {"arrived_at": arrived, "seen_at": seen}
+    if form == "timestamp":
+        columns = {name: values.astype("datetime64[s]") for name, values in columns.items()}
+    elif form == "float":
+        columns = {name: values / 3_600 for name, values in columns.items()}
+    (reason,) = derived(look_at(pa.table(columns))).values()
+    if copy:
+        assert reason == 'a linear copy of "arrived_at"'
+    else:
+        assert (
+            reason.startswith('CHECK: "arrived_at" and a small difference') and '"seen_at" minus "arrived_at"' in reason
+        )
 
 
 def test_a_shared_missing_code_makes_no_copy() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import yaml
 
 from anonpipe.columns import Column
 from anonpipe.evaluate.utility import Analysis
@@ -121,6 +122,19 @@ def test_few_that_stand_far_apart_are_told_however_large_the_table(tmp_path, cod
     found = [line for line in preview(job).warnings if "far from all others" in line]
     assert [line.split(" far")[0] for line in found] == ([f"column 'age': {told}"] if told else [])
     assert "7777" not in str(found) and "7,777" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "rows", "asked"),
+    [(999, 200, True), (99, 400, True), (-1, 800, True), (999, 4, False), (101, 400, False), (99, 4, False)],
+)
+def test_codes_for_unknown_that_remain_are_told_by_column_and_not_by_value(tmp_path, code, rows, asked):
+    ages = np.append(np.clip(np.random.default_rng(3).normal(50, 12, 30_000).round(), 18, 98), np.repeat(code, rows))
+    columns = {"age": {"kind": "integer", "bounds": [-10_000, 10_000]}, "other": NUMBER}
+    job = small.job(tmp_path, pa.table({"age": ages.astype(int), "other": np.arange(float(len(ages)))}), columns)
+    found = [line for line in preview(job).warnings if "looks like a code" in line]
+    assert [line.split(":")[0] for line in found] == (["column 'age'"] if asked else [])
+    assert not any(str(code) in line for line in found)
 
 
 def test_values_beyond_the_original_are_told_to_the_steward_alone(tmp_path):
@@ -256,3 +270,23 @@ def test_many_columns_with_long_tails_share_a_line_each(tmp_path):
     (tmp_path / "plain").mkdir()
     drawn = [one for one in preview(small.job(tmp_path / "plain", table, plain)).warnings if "top-coded" in one]
     assert len(drawn) == 2 and sum("and 7 more" in one for one in drawn) == 1
+
+
+def test_columns_left_out_are_named_at_the_end(tmp_path, monkeypatch, capsys):
+    """By `init`, which proposes it, on standard error, and by the summary of a run."""
+    rng = np.random.default_rng(1)
+    table = pa.table(
+        {
+            "age": rng.integers(18, 90, 400),
+            "income": rng.lognormal(9.0, 1.0, 400),
+            "remark": [f"{small.CANARY} {at}" for at in rng.integers(0, 250, 400)],
+        }
+    )
+    path = small.write_table(tmp_path, table)
+    call = small.commands(capsys, monkeypatch)
+    proposed = call("init", path)
+    assert "left out by role: dropped" in proposed.err and "remark" in proposed.err
+    assert small.CANARY not in proposed.out + proposed.err and yaml.safe_load(proposed.out)["columns"]
+    columns = {"age": {"kind": "integer"}, "income": {"kind": "continuous"}, "remark": {"role": "dropped"}}
+    done = small.run(small.job(tmp_path, table, columns, gates=LOOSE))
+    assert done.version and done.summary[-1] == "dropped  remark"

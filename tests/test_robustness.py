@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+import subprocess
+import sys
 
 import pytest
+import yaml
 
+from anonpipe.environment import ADDRESS_SPACE
+from anonpipe.errors import JobError
 from anonpipe.job.model import load_job
 from tests import runs, small
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The job's release by two workers."""
+    """The job's release by this process."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    done = runs.run_cli(folder, "run", str(runs.registry_job(folder, 3_000, 3)))
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder, runs.released_hashes(folder / "out")
+    with pytest.MonkeyPatch.context() as patch:
+        return folder, released_here(runs.registry_job(folder, 3_000, 3), patch)
+
+
+def released_here(job, patch, secret=runs.SECRET, resume=False):
+    """The digests of what this process releases, in the folder of the job."""
+    for name, value in runs.environment(job.parent, secret).items():
+        patch.setenv(name, value)
+    assert small.run(load_job(str(job)), resume).version
+    return runs.released_hashes(job.parent / "out")
 
 
 @pytest.fixture
@@ -38,13 +51,8 @@ def test_one_worker_gives_the_same_bytes(same_job):
 
 
 def test_another_secret_gives_other_values(same_job, monkeypatch):
-    folder, job, hashes = same_job
-    for secret, equal in ((runs.SECRET, True), (runs.SECRET[::-1], False)):
-        for name, value in runs.environment(folder, secret).items():
-            monkeypatch.setenv(name, value)
-        assert small.run(load_job(job)).version
-        made = runs.released_hashes(folder / "out")
-        assert made == hashes if equal else not set(made.values()) & set(hashes.values())
+    folder, _, hashes = same_job
+    assert not set(released_here(folder / "job.yaml", monkeypatch, runs.SECRET[::-1]).values()) & set(hashes.values())
 
 
 def test_a_worker_killed_in_every_stage(same_job):
@@ -59,7 +67,7 @@ def test_a_worker_killed_in_every_stage(same_job):
     assert runs.released_hashes(folder / "out") == hashes
 
 
-def test_a_driver_killed_twice_and_resumed(same_job):
+def test_a_driver_killed_twice_and_resumed(same_job, monkeypatch):
     """Drivers without a cluster are killed at any time, and in every stage, by the campaign of faults."""
     folder, job, hashes = same_job
     resume: list[str] = []
@@ -72,7 +80,37 @@ def test_a_driver_killed_twice_and_resumed(same_job):
         staging = runs.staging_of(folder)
         assert staging is not None and staging.stat().st_mode & 0o077 == 0
         assert any((staging / "results" / stage).glob("*.npz"))
-    done = runs.run_cli(folder, "run", job, "--resume")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert runs.released_hashes(folder / "out") == hashes
+    assert released_here(folder / "job.yaml", monkeypatch, resume=True) == hashes  # without a cluster now
     assert runs.staging_of(folder) is None
+
+
+def _limited(command, **limits):
+    """The command line in a process with limits of memory, in bytes."""
+
+    def set_limits():
+        for name, n_bytes in limits.items():
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (n_bytes, n_bytes))
+
+    return subprocess.run(
+        [sys.executable, "-m", "anonpipe", *map(str, command)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=set_limits,
+    )
+
+
+@pytest.mark.parametrize(("limit", "option"), [("AS", "ulimit -v"), ("DATA", "ulimit -d")])
+@pytest.mark.parametrize("command", ["init", "plan", "run", "evaluate"])
+def test_too_small_a_limit_of_memory_is_one_error_before_any_work(tmp_path, limit, option, command):
+    files = [tmp_path / "in.parquet"] * (2 if command == "evaluate" else 1)
+    ended = _limited([command, *files], **{limit: 700 << 20})
+    assert ended.returncode == JobError.exit_code and ended.stdout == ""
+    assert option in ended.stderr and ended.stderr.count("error:") == 1 and "Traceback" not in ended.stderr
+
+
+def test_a_run_needs_no_more_memory_than_it_asks_for(tmp_path):
+    job = small.job(tmp_path, small.plain_table(400), gates={"mean": 1, "covariance": 1})
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job.model_dump(mode="json")))
+    ended = _limited(["run", tmp_path / "job.yaml", "--workers", "1"], AS=ADDRESS_SPACE)
+    assert ended.returncode == 0, ended.stderr

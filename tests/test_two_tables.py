@@ -101,10 +101,10 @@ def test_the_figures_are_those_of_the_run_that_made_the_release(tmp_path):
 
 
 def test_form_and_cut_of_the_files_change_nothing(tmp_path, monkeypatch):
-    first, release = people(800, 1), people(900, 2)
+    first, release = people(400, 1), people(450, 2)
     whole = small.write_table(tmp_path, release, "release.parquet")
     for at in range(3):
-        small.write_table(tmp_path, release.slice(300 * at, 300), f"cut/part-{at}.parquet")
+        small.write_table(tmp_path, release.slice(150 * at, 150), f"cut/part-{at}.parquet")
     pcsv.write_csv(release, tmp_path / "release.csv")
     dictionary = release.set_column(2, "place", release["place"].dictionary_encode())
     narrow = small.write_table(tmp_path, dictionary.set_column(0, "age", dictionary["age"].cast("int16")), "n.parquet")
@@ -113,7 +113,7 @@ def test_form_and_cut_of_the_files_change_nothing(tmp_path, monkeypatch):
     job = job_of(measure={"utility": False})
     found = [evaluate_release(original, each, job, hold_out=whole) for each in forms]
     read = reading.read_batches
-    monkeypatch.setattr(reading, "read_batches", lambda source, unit, names: read(source, unit, names, 117))
+    monkeypatch.setattr(reading, "read_batches", lambda source, unit, names: read(source, unit, names, 58))
     found.append(evaluate_release(original, whole, job, hold_out=whole))
     figures = [[(one.name, one.value) for one in each.assessment.measured] for each in found]
     for other in figures[1:]:

@@ -12,21 +12,24 @@ import pytest
 
 from anonpipe import anonymize
 from anonpipe.columns import Kind
-from anonpipe.encoding.identifiers import UnitColumn
+from anonpipe.encoding.identifiers import UnitColumn, constant_in_units, some_units
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.risk import Ordered
 from anonpipe.evaluate.utility import distributions
 from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.job.model import parse_job
-from anonpipe.pipeline.arrays import partition_units, released_labels, released_rows
+from anonpipe.pipeline.arrays import partition_rows, partition_units, released_labels, released_rows
 from anonpipe.pipeline.evaluation.known import known_features
 from anonpipe.pipeline.evaluation.measures import load_assessment
-from anonpipe.pipeline.evaluation.samples import read_queries, read_units
+from anonpipe.pipeline.evaluation.samples import read_predicates, read_queries, read_units
+from anonpipe.pipeline.evaluation.search import matches_in
 from anonpipe.pipeline.outcome import facts
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.run import unpublished, verify
 from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.propose.guesses import guess
 from anonpipe.propose.profile import look_at
+from anonpipe.propose.propose import propose_job
 from anonpipe.storage import release
 from anonpipe.verify.check import held
 from anonpipe.verify.output_control import bins_for_recipients, released_checks
@@ -85,7 +88,10 @@ def test_after_the_panel_attack_no_group_holds_fewer_firms_than_k(tmp_path):
 def test_a_unit_of_several_rows_is_told_in_plan_verdict_reports_and_manifest(tmp_path, role):
     job = small.job(tmp_path, _table(), COLUMNS | {"person": {"role": role}}, measure={"queries": 100})
     lines = "\n".join(preview(job).lines())
-    assert "480 rows of 120 units" in lines.replace("\n           ", " ") and small.CANARY not in lines
+    lines = " ".join(lines.split())
+    assert "480 rows of 120 units" in lines and small.CANARY not in lines
+    apart = "all rows of a unit have one value of 'age', 'place'; in the release they differ"
+    assert apart in lines
     outcome = small.run(job)
     assert outcome.verdict.passed, [check for check in outcome.verdict.checks if check.outcome == "failed"]
     smallest = next(check for check in outcome.verdict.checks if check.key == "group.smallest")
@@ -97,6 +103,8 @@ def test_a_unit_of_several_rows_is_told_in_plan_verdict_reports_and_manifest(tmp
     manifest = where.filesystem.cat_file(where.path("_manifest.json")).decode()
     assert json.loads(manifest)["k_counts"] == "units of several rows"
     pages = where.filesystem.cat_file(where.path("_report.html")).decode(), open(outcome.report).read()
+    assert any(apart in warning for warning in outcome.warnings)
+    assert all("all rows of a unit have one value of age, place; here they differ" in page for page in pages)
     assert all("k=5 counts units" in page for page in pages)
     assert "120 distinct" not in pages[0] + manifest
     assert all(small.CANARY not in text for text in (*pages, manifest, *outcome.warnings))
@@ -238,7 +246,7 @@ def test_rows_of_no_unit_are_refused(tmp_path):
     names = table["person"].to_pylist()
     names[7] = None
     table = table.set_column(3, "person", pa.array(names))
-    with pytest.raises(InputError, match="1 row without a value: whose these are cannot be told"):
+    with pytest.raises(InputError, match="1 row without a value, whose units cannot be counted"):
         preview(small.job(tmp_path, table, COLUMNS))
 
 
@@ -332,11 +340,23 @@ def test_a_hold_out_takes_whole_units(tmp_path, role):
     job = small.job(tmp_path, _table(300), columns, measure={"hold_out": 0.3, "queries": 300, "utility": False})
 
     def looked_at(run):
-        rows = run.context.cut.rows
-        return rows, run.staging.results("scan").read(0)["held_out"]
+        context, seen = run.context, []
+        records = [context.call(partition_rows, at) for at in range(len(context.cut.partitions))]
+        cells, units = (np.concatenate(parts) for parts in zip(*records, strict=True))
+        for name, each in read_predicates(context.work).items():
+            found, matched = (
+                matches_in(context.work, context.cut, "original", name),
+                each.units(Ordered.of(cells), units),
+            )
+            assert found.counts.tolist() == (matched >= 0).sum(axis=1).tolist()
+            rows = each.matches(Ordered.of(cells)).counts
+            seen.append(((found.counts == 1).sum(), ((found.counts == 1) & (rows > 1)).sum()))
+        return context.cut.rows, run.staging.results("scan").read(0)["held_out"], seen
 
-    kept, held = unpublished(job, False, lambda _: None, "ignore", looked_at)
+    kept, held, seen = unpublished(job, False, lambda _: None, "ignore", looked_at)
     assert kept + held == 1200 and held % 4 == 0
+    assert all(alone > 0 for alone, _ in seen), "some predicates single out a unit"
+    assert sum(by_rows for _, by_rows in seen) > 0, "among them such as several rows of the unit meet"
     measured = small.run(job)
     keys = {check.key for check in measured.verdict.checks if check.measured is not None}
     assert "risk.membership_auc" in keys
@@ -386,6 +406,28 @@ def test_init_proposes_a_repeating_number_as_the_unit():
     table = pa.table({"UTILITYID": np.repeat(np.arange(40) * 7, 16), "sales": rng.normal(size=640)})
     found = guess(look_at(table))["UTILITYID"]
     assert found.role.value == "unit" and "CHECK" in found.reason and "rows_per_unit" in found.reason
+
+
+def test_columns_that_are_constant_in_units_are_found_by_the_rows_of_some():
+    rng = np.random.default_rng(6)
+    unit = np.repeat(np.arange(2_000, dtype=np.uint64) * 4_503_599_627_370 + 1, 2)  # over all of 53 bits
+    own = rng.integers(0, 30, 2_000)[unit.argsort() // 2].astype(np.int64)
+    few = np.where(rng.random(4_000) < 0.005, rng.integers(0, 30, 4_000), own)
+    many = np.where(rng.random(4_000) < 0.1, rng.integers(0, 30, 4_000), own)
+    table = pa.table({"own": own, "few": few, "many": many, "rare": rng.random(4_000) < 0.005, "id": np.arange(4_000)})
+    batches = table.take(order := rng.permutation(4_000)).to_batches(max_chunksize=700)
+    ends = np.cumsum([0, *map(len, batches)])
+    rows = [some_units(batch, unit[order][a:b], 40_000) for batch, a, b in zip(batches, ends, ends[1:], strict=False)]
+    found = pa.Table.from_batches(rows).column(5).to_numpy()
+    assert 1_900 < len(found) < 2_100 and (np.unique(found, return_counts=True)[1] == 2).all()
+    assert constant_in_units(rows, table.column_names) == ("own", "few")
+    assert constant_in_units([batch[:8] for batch in rows[:1]], table.column_names) == ()
+
+
+def test_init_names_columns_that_are_constant_in_units(tmp_path):
+    proposal = propose_job(small.write_table(tmp_path, _table()), "out", 5)
+    assert 'one value of "age", "place"; in the release they' in proposal
+    assert "one value of" not in propose_job(small.write_table(tmp_path, small.plain_table(200)), "out", 5)
 
 
 def test_an_identifier_that_turns_out_to_be_the_unit_has_noise_of_its_own(tmp_path):

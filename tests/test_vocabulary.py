@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
+from string import ascii_letters, ascii_lowercase
 
 import pytest
 
@@ -56,12 +58,24 @@ ALLOWED = {
 }
 
 
+@cache
+def normalized(path):
+    """The text of a file, words apart by one space each."""
+    return re.sub(r"[\s\"]+", " ", path.read_text(encoding="utf-8").split(AVOIDED)[0])
+
+
 def count(word, paths):
     """Whole words, also inside identifiers: `told_rows` and `rowsTold` count, `toldest` does not."""
     first, rest = word[0], word[1:].replace(" ", "[ _-]")
-    form = re.compile(f"(?<![A-Za-z])[{first}{first.upper()}]{rest}(?![a-z])|(?<=[a-z]){first.upper()}{rest}(?![a-z])")
-    texts = [path.read_text(encoding="utf-8").split(AVOIDED)[0] for path in paths]
-    return sum(len(form.findall(re.sub(r"[\s\"]+", " ", text))) for text in texts)
+    form = re.compile(f"[{first}{first.upper()}]{rest}(?![a-z])")
+    texts = [normalized(path) for path in paths]
+    return sum(begins(text, found.start()) for text in texts for found in form.finditer(text))
+
+
+def begins(text, at):
+    """Whether a word begins here: after no letter, or as a capital after a small one."""
+    before = text[at - 1 : at]
+    return not before or before not in ascii_letters or (before in ascii_lowercase and text[at].isupper())
 
 
 @pytest.mark.parametrize(("where", "paths"), [("pages", PAGES), ("code", CODE)])

@@ -57,13 +57,7 @@ class Axis:
     disclosive: bool = True  # for the data steward only
 
     def loss(self, value: float, baseline: float | None = None) -> float:
-        """A value of the measure as one of which less is better.
-
-        Examples
-        --------
-        >>> Axis("o", "overlap", "share", "higher").loss(0.75)
-        0.25
-        """
+        """A value of the measure as one of which less is better."""
         if self.better == "higher":
             return 1.0 - value if self.unit == "share" else -value
         if self.better == "near baseline":
@@ -191,13 +185,7 @@ def _limit_to_set(risk: str) -> str:
 
 
 def pareto(places: Sequence[tuple[float, float]]) -> list[bool]:
-    """Whether nothing is better on one axis and at least as good on the other.
-
-    Examples
-    --------
-    >>> pareto([(0, 3), (1, 1), (2, 2), (1, 1), (0, 4)])
-    [True, True, False, True, False]
-    """
+    """Whether nothing is better on one axis and at least as good on the other."""
     values = np.asarray(places, dtype=np.float64).reshape(-1, 2)
     dominated = [bool(((values <= one).all(axis=1) & (values < one).any(axis=1)).any()) for one in values]
     return [not each for each in dominated]
@@ -309,8 +297,7 @@ def draw_map(study: Study) -> bytes:
 
     Filled marks pass all gates in all draws, hollow ones do not. Bars are the 95 % interval of the risk (or, where the
     measure has none, two standard errors over draws) and two standard errors of the utility loss. A dotted line is the
-    mean baseline, dashed lines are the job's limits, the grey steps are the Pareto front (of settings that pass all
-    gates, if any does).
+    mean baseline, dashed lines are limits, grey steps the Pareto front (of settings that pass all gates, if any does).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -62,18 +62,8 @@ class Setting:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """What to give to `--set` for it, each as key=value.
-
-        Examples
-        --------
-        >>> grid(_example(), ["mask:noise"], [5])[0].overrides
-        ('k=5', 'cluster=null', 'sensitive=null', 'synthesize=null', 'mask={method: noise}')
-        """
+        """What to give to `--set` for it, each as key=value."""
         return (f"k={self.k}", *(f"{name}={_flow(value)}" for name, value in self.sections.items()))
-
-
-def _example() -> Job:
-    return parse_job({"input": "-", "output": "-", "k": 5, "columns": {"x": {"kind": "continuous"}}})
 
 
 def _flow(value: Any) -> str:
@@ -83,14 +73,7 @@ def _flow(value: Any) -> str:
 
 
 def grid(base: Job, methods: Sequence[str], ks: Sequence[int]) -> tuple[Setting, ...]:
-    """Every method with every k, in the order given.
-
-    Examples
-    --------
-    >>> for setting in grid(_example(), ["kd_tree+pca:expected"], [3]):
-    ...     setting.sections["synthesize"]
-    {'method': 'pca', 'moments': 'expected'}
-    """
+    """Every method with every k, in the order given."""
     for what, given in (("methods", methods), ("k", ks)):
         if not given or len(set(given)) != len(given):
             raise JobError(f"--{what}: give at least one, and none twice")
@@ -144,13 +127,7 @@ def _formed(text: str, name: str, form: str, options: dict[str, Any]) -> dict[st
 
 
 def _forms(name: str) -> tuple[str | None, tuple[str, ...]]:
-    """The option that the form of a method sets, and what it may be.
-
-    Examples
-    --------
-    >>> _forms("pca")
-    ('moments', ('exact', 'expected'))
-    """
+    """The option that the form of a method sets, and what it may be."""
     record: Method = SYNTHESIZERS[name] if name in SYNTHESIZERS else MASKERS[name]
     if record.options is None or record.forms is None:
         return None, ()
@@ -171,13 +148,7 @@ def _grouping(base: Job, name: str) -> dict[str, Any]:
 
 
 def digest_of(job: Job, draw: int, release: str) -> str:
-    """What a measured figure depends on beside the input: the job but for its paths and cluster, the draw, the version.
-
-    Examples
-    --------
-    >>> digest_of(_example(), 0, "1") == digest_of(_example(), 1, "1")
-    False
-    """
+    """What a measured figure depends on besides the input: the job without its paths and cluster, draw, and version."""
     content = job.model_dump(mode="json", exclude={"input", "output", "run"})
     text = json.dumps([content, draw, release], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -270,13 +270,7 @@ def _of_gates(assessment: Assessment) -> tuple[Measurement, ...]:
 
 
 def furthest(of_limits: tuple[Measurement, ...]) -> tuple[Measurement, ...]:
-    """The column, pair of columns or survival curve that is furthest from the original, of all; none where none is.
-
-    Examples
-    --------
-    >>> furthest(())
-    ()
-    """
+    """The column, pair of columns or survival curve that is furthest from the original, of all; none where none is."""
     found = [one for one in of_limits if one.name in DISTRIBUTIONS and one.value == one.value]
     if not found:
         return ()
@@ -317,16 +311,7 @@ def _of_analyses(assessment: Assessment) -> tuple[Measurement, ...]:
 
 
 def known_names(job: Job) -> tuple[str, ...]:
-    """The names of all measures that there may be for some setting of a job.
-
-    Examples
-    --------
-    >>> from anonpipe.job.model import parse_job
-    >>> asked = parse_job({"input": "-", "output": "-", "k": 5, "columns": {"x": {"kind": "continuous"}}})
-    >>> names = known_names(asked)
-    >>> names[:2], "closest_record.p5" in names, "analyses.overlap" in names
-    (('reidentification_rate', 'group_linkage'), True, False)
-    """
+    """The names of all measures that there may be for some setting of a job."""
     families = ["analyses"] if job.analyses else []
     families += [f"analysis.{one.name}" for one in job.analyses]
     risks = (name for measure in risk.MEASURES for name in measure.figures)

@@ -9,7 +9,6 @@ turns it into next to nothing. The calibrated ways keep the counts instead, or o
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 from scipy.special import expit, log_expit
 
@@ -116,19 +115,13 @@ def rounded(chances: FloatArray, units: int, rng: np.random.Generator) -> IntArr
     return np.diff(whole, axis=1, prepend=0)
 
 
-# --- Assignment of categories to records under fixed counts per group -------------------------------------------------
-
 _SORT_FROM = 64
 
 
 @njit(cache=True, nogil=True)
 def assign_by_counts(
-    scores: npt.NDArray[np.float64],
-    order: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
-    targets: npt.NDArray[np.int64],
-    sequence: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
+    scores: FloatArray, order: IntArray, starts: IntArray, targets: IntArray, sequence: IntArray
+) -> IntArray:
     """Give exactly `targets[g, c]` records of group g the category c.
 
     Shapes: scores (n, q); targets (n_groups, q); returns (n,).
@@ -154,7 +147,7 @@ def assign_by_counts(
 
 
 @njit(cache=True, nogil=True)
-def _bring_forward(free: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], category: int, wanted: int) -> None:
+def _bring_forward(free: IntArray, scores: FloatArray, category: int, wanted: int) -> None:
     """Move the `wanted` best records of a category to the front; all others keep their order."""
     count = len(free)
     if count < _SORT_FROM:

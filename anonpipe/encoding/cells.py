@@ -184,8 +184,7 @@ class Tally:
     n: FloatArray
     mean: FloatArray
     m2: FloatArray
-    # Of each column carried as codes, by position, the records of each code, nulls last. A column is left out where it
-    # is not known.
+    # Of each column carried as codes, by position, the records of each code, nulls last. None where not known.
     codes: dict[int, IntArray]
 
     @classmethod
@@ -224,15 +223,16 @@ def expected_tallies(
     dropped = strata.dropped > 0
     counted = [name for name in scan.counted_by if name in encoder.names]
     stratum, recoded = placed(scan, encoder, strata, by)
-    parts = []
-    for at, rows in enumerate(strata.rows):
-        inside = stratum == at
-        numbers = _numbers(scan, encoder, inside)
-        codes = {encoder.names.index(name): _codes(scan, encoder, recoded, name, inside) for name in counted}
-        parts.append(Tally(rows, *numbers, codes))
+
+    def codes_in(inside: BoolArray) -> dict[int, IntArray]:
+        return {encoder.names.index(name): _codes(scan, encoder, recoded, name, inside) for name in counted}
+
+    inside = [stratum == at for at in range(len(strata.rows))]
+    parts = [
+        Tally(n, *_numbers(scan, encoder, each), codes_in(each)) for n, each in zip(strata.rows, inside, strict=True)
+    ]
     kept = stratum >= 0
-    numbers = _numbers(scan, encoder, kept if dropped else None)
-    codes = {encoder.names.index(name): _codes(scan, encoder, recoded, name, kept) for name in counted}
+    numbers, codes = _numbers(scan, encoder, kept if dropped else None), codes_in(kept)
     alone = {
         position: np.append(np.asarray(scan.columns[name].counts), scan.columns[name].nulls)
         for position, name in enumerate(encoder.names)
@@ -277,8 +277,7 @@ def _numbers(scan: Scan, encoder: ColumnEncoder, inside: npt.NDArray[np.bool_] |
 def without_rounding(n: FloatArray, mean: FloatArray, m2: FloatArray) -> FloatArray:
     """Squared deviations, those of columns of one value exactly zero: sums of such a column leave a rest of rounding.
 
-    Deviations under 1e-11 of the mean are rounding errors of sums, however these were made, and no scale to measure
-    others by.
+    Deviations under 1e-11 of the mean are rounding errors of sums, and no scale to measure others by.
     """
     return np.where(m2 > n * np.square(_ROUNDING * mean), m2, 0.0)
 

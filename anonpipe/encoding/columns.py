@@ -56,8 +56,7 @@ class ColumnScan:
     # codes. Each is one person's true value: it leaves the private staging only as a count of released values.
     least: float = math.nan
     most: float = math.nan
-    # sums, log_sums: from which mean and squared deviations of a column of numbers come, exact, so that no order of the
-    # rows shows in them
+    # sums, log_sums: from which mean and squared deviations of a column of numbers come, exact whatever the row order
     sums: Sums | None = None
     log_sums: Sums | None = None
     inexact: int = 0  # Whole numbers of 2^53 or more that no float64 is equal to
@@ -314,7 +313,6 @@ def feature_width(column: Column, scanned: ColumnScan) -> int:
 # --- Sums of floats without any rounding: the same whatever the order and the cut of the values -----------------------
 
 _UNIT = 1130  # Sums are whole numbers of 2^-1130, of which every float is a multiple
-
 _SPLIT = 2.0**27 + 1.0
 _LOW_BITS = 26
 _CHUNK = 2**20  # Values that are added as floats without rounding: 2^20 numbers of 27 bits stay far below 2^53

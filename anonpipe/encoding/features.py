@@ -440,10 +440,7 @@ def variance_inside(x: FloatArray, low: float, high: float) -> float:
 def keep_group_sums(values: FloatArray, order: IntArray, starts: IntArray, low: float, high: float) -> FloatArray:
     """Move values into [low, high] by the least squares that keep the sum of every group; values (n_rows,)."""
     out = values.copy()
-    largest = 0
-    for g in range(starts.shape[0] - 1):
-        largest = max(largest, starts[g + 1] - starts[g])
-    x = np.empty(largest)
+    x = np.empty(values.shape[0])
     for g in range(starts.shape[0] - 1):
         n, outside = 0, False
         for row in order[starts[g] : starts[g + 1]]:

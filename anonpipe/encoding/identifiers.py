@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,20 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonpipe.encoding.values import is_date, plain, plain_type
-from anonpipe.errors import InputError
+from anonpipe.errors import LOWER_K, InputError
 from anonpipe.partition.strata import Units
 from anonpipe.rng import keyed, number_keys
 from anonpipe.storage.sketch import HashArray
-from anonpipe.types import BoolArray
+from anonpipe.types import BoolArray, IntArray
 
 Digests = npt.NDArray[np.void]
 
 Save = Callable[[str, Digests], None]
 
 FOLDER = "identifiers"  # Where runs lie in the staging
-
 RUN_ROWS = 2**20  # Values that are sorted at once
-
 RANGE_ROWS = 2**21  # Entries of all runs that are counted at once, in expectation
 
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("rows", "<i8")])
@@ -91,8 +90,7 @@ def _comparable(name: str, array: pa.Array) -> pa.Array:
     """The values as 64-bit integers, texts or bytes, two of them equal where the values are."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    problem = pa.types.is_nested(array.type)
-    try:
+    with suppress(pa.ArrowException, NotImplementedError):
         if pa.types.is_binary(array.type) or pa.types.is_fixed_size_binary(array.type):
             return array.cast(pa.binary())
         if pa.types.is_large_binary(array.type) or pa.types.is_null(array.type):
@@ -109,14 +107,10 @@ def _comparable(name: str, array: pa.Array) -> pa.Array:
             filled = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # one zero
             return pa.array(filled.view(np.int64), mask=values.is_null().to_numpy(zero_copy_only=False))
         return values.cast(pa.int64() if pa.types.is_integer(kind) else pa.string())
-    except (pa.ArrowException, NotImplementedError):
-        problem = True
-    if problem:
-        raise InputError(
-            f"column {name!r} has role identifier, and its values (nested, or of a rare type) cannot be compared; "
-            "convert it to text or numbers, or give it role dropped if it names no person"
-        )
-    return array
+    raise InputError(
+        f"column {name!r} has role identifier, and its values (nested, or of a rare type) cannot be compared; "
+        "convert it to text or numbers, or give it role dropped if it names no person"
+    )
 
 
 def merged(parts: Sequence[Digests]) -> Digests:
@@ -233,8 +227,8 @@ def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str, unit: 
     if problems:
         raise InputError("\n".join(problems))
     found = [
-        f"column {one.name!r} (which names persons) has {_rows(one.nulls)} without a value: whether they are rows of "
-        "one person cannot be told, and they count as rows of different ones"
+        f"column {one.name!r} (which names persons) has {_rows(one.nulls)} without a value, which count as rows of "
+        "different persons"
         for one in nameless
     ]
     if rows_per_unit == "many":
@@ -245,10 +239,10 @@ def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str, unit: 
 def _not_a_unit(one: Repeats, k: int) -> str:
     if one.nulls:
         return (
-            f"{_counts(one)}, and {_rows(one.nulls)} without a value: whose these are cannot be told, so that nobody "
-            f"can count units; fill the column, leave these rows out, or say rows_per_unit: many (k counts rows)"
+            f"{_counts(one)}, and {_rows(one.nulls)} without a value, whose units cannot be counted; fill the column, "
+            "leave these rows out, or say rows_per_unit: many (k counts rows)"
         )
-    return f"{_counts(one)}; k={k} counts units, and there are fewer; lower k, or add units"
+    return f"{_counts(one)}; k={k} counts units, and there are fewer; add units, or {LOWER_K}"
 
 
 def many_rows(k: int) -> str:
@@ -263,7 +257,7 @@ def _refused(one: Repeats, k: int, columns: int) -> str:
     """Several columns name persons, and nobody says which of them is what k counts."""
     return (
         f"{_counts(one)}; a group of {k} rows may hold one person only, and of {columns} columns with role identifier "
-        "none is said to be what k counts: give the one that names the person (household, enterprise) role: unit. Or "
+        "none is declared as what k counts: give the one that names the person (household, enterprise) role: unit. Or "
         "make one row of each person (aggregate the rows, or lay repeated measurements side by side as columns); or "
         "say rows_per_unit: many, and the verdict and the reports state that k counts rows; or, if several persons "
         "share the value by right (a household, a surname), give the column role dropped"
@@ -297,6 +291,7 @@ class UnitColumn:
     most: int
     sure: int  # Rows that hold k units, whichever rows they are: one more than the k - 1 units with most have
     mean_rows: float  # Rows of the unit that a row belongs to, on average over the rows
+    constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit
 
     @classmethod
     def of(cls, found: Repeats) -> UnitColumn:
@@ -329,6 +324,53 @@ def units_meaning(k: int) -> str:
     )
 
 
+def apart_in_release(unit: UnitColumn) -> str:
+    """What becomes of the rows of a unit."""
+    names = ", ".join(map(repr, unit.constant))
+    differ = (
+        f". In the input all rows of a unit have one value of {names}; in the release they differ. Release such "
+        "columns in a table of one row for each unit, or tell the recipients"
+    )
+    return f"rows of one unit ({unit.name!r}) do not belong together in the release{differ if names else ''}"
+
+
+_UNIT_ROWS = 20_000  # Rows of whole units that are looked at
+AGREES = 0.98  # Share of the pairs of rows of one value in which another column is equal, where it is of the unit
+_COMMON = 0.8  # A column in which more than this share of any two rows agree tells nothing
+_BY_CHANCE = 1e-6  # Probability with which all pairs agree by chance, at most
+
+
+def some_units(batch: pa.RecordBatch, units: Units, of: int) -> pa.RecordBatch:
+    """All rows of a keyed choice of units, about `_UNIT_ROWS` of so many in all; the last column holds the units."""
+    chosen = (units > 0) & (units <= np.uint64(min(1.0, _UNIT_ROWS / max(1, of)) * 2**53))
+    return batch.append_column("", pa.array(units.astype(np.int64))).filter(pa.array(chosen))
+
+
+def constant_in_units(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> tuple[str, ...]:
+    """Of some columns those with one value in all rows of a unit, as far as all rows of some units show."""
+    import pandas as pd  # imported here as it is slow to load
+
+    table = pa.Table.from_batches(batches)
+    pairs = pairs_of(table.column(table.num_columns - 1).to_numpy())
+    return tuple(name for name in names if agree(pd.factorize(table.column(name).to_pandas())[0], *pairs))
+
+
+def pairs_of(codes: IntArray) -> tuple[IntArray, IntArray]:
+    """Each row and the next one of the same value, of all values but null."""
+    order = np.argsort(codes, kind="stable")
+    same = (codes[order][1:] == codes[order][:-1]) & (codes[order][1:] >= 0)
+    return order[:-1][same], order[1:][same]
+
+
+def agree(values: IntArray, first: IntArray, second: IntArray) -> bool:
+    """Whether a column is equal in all pairs but few, and not by chance."""
+    shares = np.bincount(values + 1) / len(values)
+    chance = float(np.square(shares).sum())
+    if chance > _COMMON or len(first) * np.log(chance) > np.log(_BY_CHANCE):
+        return False
+    return bool(np.mean(values[first] == values[second]) >= AGREES)
+
+
 def unit_line(unit: UnitColumn, k: int) -> str:
     """How `anonpipe plan` tells of the unit; counts for the steward."""
     return (
@@ -341,8 +383,7 @@ def unit_line(unit: UnitColumn, k: int) -> str:
 def unit_numbers(name: str, array: pa.Array, key: bytes) -> Units:
     """A keyed number of 53 bits for the unit of each row, which a float holds; 0 where there is no value.
 
-    Of 10^7 units two have one number in one table of 180. They then count as one, which asks for more of others, never
-    for fewer.
+    Of 10^7 units two have one number in one table of 180. They then count as one, which asks for more of others.
     """
     high, _, there = keyed_values(name, array, key, ("high",))
     numbers = np.zeros(len(array), dtype=np.uint64)

@@ -25,8 +25,7 @@ class IntervalDecoder:
     # Of the columns of the release, lower and upper end of each in turn: of the type of the column for dates, else
     # 64-bit integers where all ends are whole, or floating-point numbers
     fields: tuple[pa.Field, ...]
-    # steps, origins: of each, what ends are multiples of, counted from where; a step of 0 for columns whose ends are
-    # values of the column
+    # steps, origins: of each, what ends are multiples of, counted from where; 0 where ends are values of the column
     steps: tuple[float, ...]
     origins: tuple[float, ...]
 

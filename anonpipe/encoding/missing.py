@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from anonpipe.kernels.principal import block_order
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 DONORS = 20  # Records, those with missing values among them, that share their donors
 
@@ -73,8 +72,6 @@ def fill_predicted(
 
     Shapes: features (n_rows, width).
 
-    References
-    ----------
     Little (1988), doi:10.1080/07350015.1988.10509663.
     """
     filled = cells.copy()
@@ -88,7 +85,7 @@ def fill_predicted(
     return filled
 
 
-def _predicted(values: FloatArray, others: FloatArray, known: npt.NDArray[np.bool_]) -> FloatArray:
+def _predicted(values: FloatArray, others: FloatArray, known: BoolArray) -> FloatArray:
     """Least squares of the known values on the other columns, for all records."""
     centre = others[known].mean(axis=0)
     centred = others[known] - centre
@@ -96,17 +93,9 @@ def _predicted(values: FloatArray, others: FloatArray, known: npt.NDArray[np.boo
     return np.asarray((others - centre) @ slopes)
 
 
-# --- Filling of missing numbers from the same group, and from near ones where that has too few ------------------------
-
-
 @njit(cache=True, nogil=True)
 def fill_column(
-    values: npt.NDArray[np.float64],
-    order: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
-    line: npt.NDArray[np.int64],
-    fewest: int,
-    draws: npt.NDArray[np.float64],
+    values: FloatArray, order: IntArray, starts: IntArray, line: IntArray, fewest: int, draws: FloatArray
 ) -> None:
     """Give each missing value a value of its group or of near ones, in place; values (n,); line (n_groups,)."""
     groups = len(starts) - 1
@@ -136,14 +125,7 @@ def fill_column(
 
 
 @njit(cache=True, nogil=True)
-def _collect(
-    known: npt.NDArray[np.float64],
-    order: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
-    group: int,
-    donors: npt.NDArray[np.float64],
-    count: int,
-) -> int:
+def _collect(known: FloatArray, order: IntArray, starts: IntArray, group: int, donors: FloatArray, count: int) -> int:
     """Write the values that a group has behind the first `count` donors; the number of donors then."""
     for at in range(starts[group], starts[group + 1]):
         value = known[order[at]]

@@ -2,8 +2,7 @@
 
 Lasko & Vinterbo 2010, section III: the distribution over the categories that the masked dummies stand for may itself be
 released, as "a type of local generalization". As they describe it, it is too even: unmasked dummies of -1 and +1 make a
-category of 5 % one of 29 %. Here it is calibrated, so that the mean probability of a category is its share, and rounded
-to a step.
+category of 5 % one of 29 %. Here it is calibrated, so that its mean is the share of the category, and rounded.
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ class ProbabilityDecoder:
     """The columns of probabilities of each masked category or binary column."""
 
     blocks: tuple[CategoryBlock, ...]  # The columns, each with its place among cells and features
-    # Of the columns of the release, all of the first block, then all of the second; the order inside a block is that of
-    # `CategoryBlock.codes`
+    # Of the columns of the release, block by block, in the order of `CategoryBlock.codes`
     fields: tuple[pa.Field, ...]
     texts: tuple[str | None, ...]  # Of each of them the category, None for nulls
     units: int  # One over the step
@@ -146,7 +144,7 @@ class ProbabilityDecoder:
 
     def in_place(self, columns: Sequence[pa.Array], shares: FloatArray) -> list[pa.Array]:
         """The columns of the release: those of the table, but probabilities where categories were."""
-        new = {block.position: [pa.array(shares[:, at]) for at in _places(place)] for block, place in self.slices()}
+        new = {block.position: [pa.array(column) for column in shares[:, place].T] for block, place in self.slices()}
         return [each for at, column in enumerate(columns) for each in new.get(at, [column])]
 
     def described(self) -> dict[str, dict[str, str | None]]:
@@ -190,10 +188,6 @@ def _unmasked(block: CategoryBlock) -> FloatArray:
     return np.stack([(block.shares - block.shares * own) / (1.0 - block.shares), own], axis=1)
 
 
-def _places(place: slice) -> range:
-    return range(place.start, place.stop)
-
-
 def column_name(column: str, category: str | None) -> str:
     r"""The name of the column of a category: both names and an underscore between, as indicators are mostly called.
 
@@ -203,8 +197,5 @@ def column_name(column: str, category: str | None) -> str:
     """
     if category is None:
         return f"{column}_{NULL}"
-    return f"{column}_" + re.sub(r"[^\w-]", lambda odd: _escaped(odd.group()), category)
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in text.encode())
+    escaped = re.sub(r"[^\w-]", lambda odd: "".join(f"%{byte:02X}" for byte in odd.group().encode()), category)
+    return f"{column}_{escaped}"

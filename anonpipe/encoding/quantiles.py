@@ -137,8 +137,7 @@ class Radix:
         """The mean of each bin.
 
         Numbers are a linear function of their keys between two powers of two, and no bin reaches further at levels up
-        to 52; in the few that are wider, or hold so many that the sum of their keys may have turned over, the mean is
-        that of the extremes.
+        to 52; in the few that are wider, or whose sum of keys may have turned over, the mean is that of the extremes.
         """
         low, high = self.smallest, self.largest
         offsets = self.sums - self.counts.astype(np.uint64) * self.low  # modulo 2^64, as both are
@@ -187,7 +186,6 @@ def _bits(keys: Keys) -> IntArray:
 # % rule (Hundepool et al. 2012, section 4.2.2). And to the sum of fewer than k that stand apart, all others being at
 # less than so many parts of their distance: a dominance rule, of 1 / 1.1 for any number below k.
 DOMINANCE = 0.1
-
 FEWEST = 3  # Records that a run has at least, where k is smaller: the mean of two tells each of them the other
 
 # How far pieces leave the straight line where no step is declared, in parts of half their length
@@ -211,7 +209,14 @@ class Quantiles:
 
     @classmethod
     def fit(
-        cls, found: Radix, k: int, low: float = -np.inf, high: float = np.inf, *, stepped: bool = True
+        cls,
+        found: Radix,
+        k: int,
+        low: float = -np.inf,
+        high: float = np.inf,
+        *,
+        stepped: bool = True,
+        rng: np.random.Generator | None = None,
     ) -> Quantiles:
         """Those of the values of one place, k or more.
 
@@ -220,7 +225,7 @@ class Quantiles:
         neighbour: so the function ascends, and every run keeps its mean. Fewer than k between atoms count as the
         nearest atom: a mean over them and records of the atom, whose value is known, would be a mean over them alone.
         An extreme that makes up most of a run's mean is drawn in, and so are fewer than k that do and stand apart
-        (`DOMINANCE`).
+        (`DOMINANCE`). With a generator the means are moved at random (`_moves`).
         """
         counts, values, atom = _atoms(found, k)
         if not len(counts):
@@ -232,6 +237,8 @@ class Quantiles:
         centres, distance = run_means(counts, inside, starts, is_atom, least, DOMINANCE).T.copy()
         centres[piece[atom]] = inside[atom]
         edges = np.append(0, np.cumsum(np.add.reduceat(counts, starts[:-1])))
+        if rng is not None:
+            centres += _moves(centres, is_atom, distance, np.diff(edges), (low, high), rng)
         halves = _halves(centres, is_atom, low, high)
         if len(centres) == 1:  # a uniform distribution whose records are as far from their mean
             halves = np.maximum(np.minimum(2.0 * distance, np.minimum(centres - low, high - centres)), 0.0)
@@ -295,6 +302,28 @@ def _halves(centres: FloatArray, atom: BoolArray, low: float, high: float) -> Fl
     nearer = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
     inside = np.minimum(np.minimum(nearer, centres - low), high - centres)
     return np.where(atom, 0.0, np.maximum(inside, 0.0))
+
+
+def _moves(
+    centres: FloatArray,
+    atom: BoolArray,
+    distance: FloatArray,
+    records: IntArray,
+    bounds: tuple[float, float],
+    rng: np.random.Generator,
+) -> FloatArray:
+    """How far each mean is moved: uniformly, about half the standard error that the mean of such a run has.
+
+    Exact means tell who is in a run: who knows many of the values finds the one set of neighbours that adds up to each,
+    and with all but one the last. A move is at most a quarter of the distance to a neighbour, so means stay in order.
+    """
+    gaps = np.diff(centres)
+    room = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
+    room = np.minimum(
+        np.where(np.isinf(room), 2.0 * distance, room), 2.0 * np.minimum(centres - bounds[0], bounds[1] - centres)
+    )
+    most = np.maximum(room, 0.0) / np.sqrt(np.maximum(2.0 * records, 16.0))
+    return np.where(atom, 0.0, rng.uniform(-1.0, 1.0, len(centres)) * most)
 
 
 # --- Sorted values cut into runs of at least so many records, each with a mean that gives nobody away -----------------
@@ -399,10 +428,14 @@ def run_means(
         c, v = counts[begin:end], values[begin:end]
         first, last = begin == 0, end == values.shape[0]  # who knows no neighbour cannot tell how far an end is
         drawn = v - v[0]
-        if first and last:  # and nothing beside it tells how wide a run is: who are more than others are not apart
-            few = min(fewer, (c.sum() + 1) // 2)
-            drawn = np.minimum(drawn, _capped(c[::-1], drawn[::-1], 0.0, few, share))
-            drawn = np.maximum(drawn, drawn[-1] - _capped(c, drawn[-1] - drawn, 0.0, few, share))
+        if first and last:  # without a second run to compare widths with: most of a side are not apart
+            # From the middle: an extreme at the other end would make all others look as far out as the first
+            half = np.searchsorted(np.cumsum(c), (c.sum() + 1) // 2)
+            middle = drawn[half]
+            above, below = np.maximum(drawn[half:] - middle, 0.0), np.maximum(middle - drawn[: half + 1], 0.0)
+            few = min(fewer, (c[half:].sum() + 1) // 2), min(fewer, (c[: half + 1].sum() + 1) // 2)
+            drawn = np.minimum(drawn, middle + _capped(c[half:][::-1], above[::-1], 0.0, few[0], share))
+            drawn = np.maximum(drawn, middle - _capped(c[: half + 1], below, 0.0, few[1], share))
         if not first:
             below, width = v[0] - values[begin - 1], values[begin - 1] - values[starts[piece - 1]]
             drawn = np.minimum(drawn, _capped(c[::-1], drawn[::-1] + below, width, fewer, share) - below)

@@ -18,7 +18,7 @@ from anonpipe.columns import Column, Kind
 from anonpipe.encoding.columns import ColumnScan, Outermost, Sums, logarithms, most_kept, with_moments
 from anonpipe.encoding.quantiles import DOMINANCE, FEWEST
 from anonpipe.encoding.scan import Scan
-from anonpipe.errors import InputError
+from anonpipe.errors import KEEP_EXTREMES, InputError
 from anonpipe.partition.strata import Strata, UnitSets
 from anonpipe.types import FloatArray, IntArray
 
@@ -27,8 +27,7 @@ from anonpipe.types import FloatArray, IntArray
 class Suppression:
     """Which codes are released as another one, stratum by stratum."""
 
-    # Column name to its changes: each the stratum, the code (nulls: the number of categories) and the code that it is
-    # released as
+    # Column name to its changes: each the stratum, the code (nulls: the number of categories) and its new code
     targets: dict[str, list[tuple[int, int, int]]]
     missing: dict[str, int]  # The code of nulls of each of these columns: its number of categories
     ordinal: tuple[str, ...] = ()  # Columns among them whose nulls are NaN in the cells
@@ -214,8 +213,7 @@ def _with_counts(scanned: ColumnScan, counts: IntArray, nulls: int, column: Colu
 class Extremes:
     """Values that are drawn in."""
 
-    # Of each column of which some are, the lowest and the highest value of each stratum; infinite where nothing is
-    # drawn in
+    # Of each column of which some are, the lowest and the highest value of each stratum; infinite for none
     limits: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     # By how much the mean of each of these columns is moved, in its unit
     moved: dict[str, float] = field(default_factory=dict)
@@ -237,7 +235,12 @@ def draw_in(
     extremes, changed, by_combination = Extremes(), dict(scan.columns), dict(scan.by_combination)
     for name, found in scan.outermost.items():
         if least > most_kept(found.most):
-            raise InputError(_TOO_MANY.format(name=name, rows=least, most=most_kept(found.most)))
+            raise InputError(
+                f"column {name!r}: {least:,} rows are needed to be of k units for certain, and of columns on a scale "
+                f"of their own the {most_kept(found.most):,} outermost are looked at, to see whether few dominate; "
+                "make fewer rows of the units with most, or give the column transform: normal_scores, or "
+                f"{KEEP_EXTREMES}"
+            )
         limits = _limits(found.moved(stratum, strata), columns[name], strata, least)
         low, high = np.array([*limits, (-np.inf, np.inf)])[stratum[found.places]].T
         drawn = np.clip(found.values, low, high)
@@ -252,13 +255,6 @@ def draw_in(
         extremes.moved[name] = float((drawn[at] - found.values[at]).sum() / before.values)
         extremes.reach[name] = float(np.abs(drawn[at] - found.values[at]).max())
     return replace(scan, columns=changed, by_combination=by_combination), extremes
-
-
-_TOO_MANY = (
-    "column {name!r}: {rows:,} rows are needed to be of k units for certain, and of columns on a scale of their own "
-    "the {most:,} outermost are looked at, to see whether few dominate; make fewer rows of the units with most, or "
-    "give the column transform: normal_scores, or extremes: keep"
-)
 
 
 def _limits(found: Outermost, column: Column, strata: int, least: int) -> list[tuple[float, float]]:
@@ -285,14 +281,16 @@ def drawn_to(values: FloatArray, records: int, least: int) -> int:
     as the next, and as the `least` below are wide, and beside whom all others have together less than a tenth: a mean
     tells their sum. *p %*: the others have less than a tenth beside the first, for the holder of the second, who takes
     his own away; then as many count as one as make it safe. Of fewer than three times `least` the first rule alone is
-    asked, and all others are what is beside them.
+    asked, and compares with the nearer half of the others.
     """
     roomy = records >= 3 * least
     run = least if roomy else records // 2
     if run < 1:
         return 0
     border = values[run]
-    excess, wide = values[:run] - border, border - values[-1 - run if roomy else -1]  # the other end may have some, too
+    # The other end may have some, too, and must not make the rest look wide
+    last = -1 - run if roomy else -1 - (records - run - 1) // 2
+    excess, wide = values[:run] - border, border - values[last]
     held, after = np.cumsum(excess), np.append(excess[1:], 0.0)
     length = border - values[2 * run - 1] if roomy else wide
     apart = (DOMINANCE * excess > np.maximum(length, after)) & (held[-1] - held < DOMINANCE * held) & (excess > wide)

@@ -4,8 +4,7 @@ Random rounding to a base (Fellegi 1975, "Controlled random rounding", Survey Me
 every release it is averaged away, and two equal counts would differ. So the draw follows from a key, as in the cell-key
 method of the Australian Bureau of Statistics (Fraser & Wooton 2005; Thompson, Broadfoot & Elazar 2013): here from the
 secret, the category and the multiple that the count has passed. A rounded count then never falls when the count rises,
-one person more changes it with a chance of one over the base, and however many releases there are, a count has one
-answer.
+one person more changes it with a chance of one over the base, and in all releases a count has one answer.
 """
 
 from __future__ import annotations

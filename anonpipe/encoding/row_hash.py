@@ -92,11 +92,21 @@ def number_words(values: FloatArray) -> HashArray:
 
 
 def _text_words(array: pa.Array) -> HashArray:
+    return np.asarray(hash_texts(*_text_buffers(array)))
+
+
+def numbered_text_words(array: pa.Array) -> HashArray:
+    """A word for each text: of texts that end in digits, the number plus a word of what stands before it."""
+    return np.asarray(hash_numbered_texts(*_text_buffers(array)))
+
+
+def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Offsets (n + 1,) and bytes of texts."""
     _, offsets, data = array.buffers()
     begin = array.offset
     ends = np.frombuffer(offsets, dtype=np.int32)[begin : begin + len(array) + 1] if len(array) else np.zeros(1)
     content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
-    return np.asarray(hash_texts(ends.astype(np.int64), content))
+    return ends.astype(np.int64), content
 
 
 def column_lanes(name: str, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
@@ -227,7 +237,7 @@ def mix(state: np.uint64) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def hash_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+def hash_texts(offsets: IntArray, data: npt.NDArray[np.uint8]) -> HashArray:
     """A 64-bit hash of each text, FNV-1a with a final mixing; offsets (n + 1,), returns (n,)."""
     out = np.empty(len(offsets) - 1, dtype=np.uint64)
     for i in range(len(out)):
@@ -239,12 +249,24 @@ def hash_texts(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> n
 
 
 @njit(cache=True, nogil=True)
-def add_column(
-    rows: npt.NDArray[np.uint64],
-    hashes: npt.NDArray[np.uint64],
-    valid: npt.NDArray[np.bool_],
-    seeds: npt.NDArray[np.uint64],
-) -> None:
+def hash_numbered_texts(offsets: IntArray, data: npt.NDArray[np.uint8]) -> HashArray:
+    """Up to 15 last digits of each text as a number, plus a hash of the rest; offsets (n + 1,), returns (n,)."""
+    out = np.empty(len(offsets) - 1, dtype=np.uint64)
+    for i in range(len(out)):
+        rest, number, unit = offsets[i + 1], np.uint64(0), np.uint64(1)
+        while rest > max(offsets[i], offsets[i + 1] - 15) and 48 <= data[rest - 1] <= 57:
+            rest -= 1
+            number += np.uint64(data[rest] - 48) * unit
+            unit *= np.uint64(10)
+        state = _FNV_START
+        for at in range(offsets[i], rest):
+            state = (state ^ np.uint64(data[at])) * _FNV_PRIME
+        out[i] = number + mix(state) if rest > offsets[i] or rest == offsets[i + 1] else number
+    return out
+
+
+@njit(cache=True, nogil=True)
+def add_column(rows: HashArray, hashes: HashArray, valid: BoolArray, seeds: HashArray) -> None:
     """Add one column to the rows' hashes, in place; the order of the columns does not matter.
 
     Shapes: rows (n, lanes); hashes, valid (n,); seeds (lanes,).
@@ -258,7 +280,7 @@ def add_column(
 
 
 @njit(cache=True, nogil=True)
-def sum_rows(rows: npt.NDArray[np.uint64], first_row: np.uint64) -> npt.NDArray[np.uint64]:
+def sum_rows(rows: HashArray, first_row: np.uint64) -> HashArray:
     """Sum of the rows' hashes modulo 2^64, each bound to its place in the input; rows (n, lanes), returns (lanes,)."""
     total = np.zeros(rows.shape[1], dtype=np.uint64)
     for i in range(len(rows)):

@@ -37,7 +37,7 @@ from anonpipe.encoding.columns import (
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
 from anonpipe.encoding.values import as_dictionary, level_array, numbers, of_days
-from anonpipe.errors import InputError
+from anonpipe.errors import LOWER_K, InputError
 from anonpipe.partition.strata import Units, UnitSets
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -66,8 +66,7 @@ class Scan:
     counted_by: tuple[str, ...] = ()
     counted_codes: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
     counted_rows: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    # Of each column carried as numbers how many there are in each of these combinations, their mean, and the sum of
-    # squared deviations from it
+    # Of each column carried as numbers count, mean and sum of squared deviations in each of these combinations
     by_combination: dict[str, Numbers] = field(default_factory=dict)
     # strata_by, inside: the columns that make the strata; and of each masked column carried as codes the combinations
     # of their codes with its own that occur, shape (n, n_strata_columns + 1), and the records of each, shape (n,).
@@ -386,7 +385,7 @@ def check_scan(
     zones: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
     """Hold the input against the job."""
-    problems = [] if scan.rows >= k else [f"the input has {scan.rows} rows, fewer than k={k}; lower k or add rows"]
+    problems = [] if scan.rows >= k else [f"the input has {scan.rows} rows, fewer than k={k}; add rows, or {LOWER_K}"]
     warnings: list[str] = []
     for name, scanned in scan.columns.items():
         problems += _problems(name, columns[name], scanned)

@@ -2,6 +2,9 @@
 
 Records and identifiers are compared by their values alone. Contents stay equal if columns are renamed or reordered, if
 numbers or dates are stored as text, and if the case of texts changes; excerpts of them also if columns join or leave.
+
+Identifiers that number rows (1, 2, 3, …; A001, A002, …) agree in any two tables. So identifiers are also counted with a
+number added: where as many of these agree, the identifier is no evidence. Its pairs with values of the row can be.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
@@ -26,12 +28,22 @@ from anonpipe.encoding.row_hash import (
     keyed_rows,
     mix,
     number_words,
+    numbered_text_words,
     value_words,
 )
 from anonpipe.encoding.values import is_supported, plain, positions, present
 from anonpipe.errors import InputError
 from anonpipe.rng import keyed, number_keys
-from anonpipe.storage.sketch import MAX_UNIT_SUMS, HashArray, Sketch, UnitSums, border_of, buckets_for, merge_sums
+from anonpipe.storage.sketch import (
+    MAX_UNIT_SUMS,
+    HashArray,
+    Sketch,
+    UnitSums,
+    border_of,
+    buckets_for,
+    common_contents,
+    merge_sums,
+)
 from anonpipe.types import BoolArray
 
 MOST_OF_RECORDS = 4_096  # Contents in a sketch of whole records or of an identifier: all, or 2,048 at least
@@ -40,14 +52,11 @@ MOST_OF_EXCERPTS = 512
 EXCERPTS = (2, 3)  # Values of a record in an excerpt of it
 FULL_CELL = 16  # Mean records of an excerpt, above which it tells no persons apart and is counted no further
 MOST_COLUMNS = 8  # Of which excerpts are taken; no name decides which
-_KINDS = (
-    Kind.CONTINUOUS,
-    Kind.DATE,
-    Kind.INTEGER,
-    Kind.ORDINAL,
-    Kind.CATEGORICAL,
-    Kind.BINARY,
-)  # Those of most values first
+SHIFTS = (1, 10, 12)  # Added to numbers: periods of 2 to 6, 10 and 12 rows, and sorted rows, agree as much as unshifted
+_FEWEST_NEXT = 0.02  # Share of values whose shifted ones occur, from which a column numbers rows
+_MOST_ROWS = 4  # Mean rows of a value, up to which a column that is dropped numbers rows
+# Those of most values first
+_KINDS = (Kind.CONTINUOUS, Kind.DATE, Kind.INTEGER, Kind.ORDINAL, Kind.CATEGORICAL, Kind.BINARY)
 _SEEDS = np.array([0x243F6A8885A308D3, 0x13198A2E03707344], dtype=np.uint64)  # Of the two lanes, whatever the column
 
 _NUMBER = r"^[+-]?\d{1,15}(\.\d{1,12})?$"
@@ -76,13 +85,16 @@ class Tracer:
         parts: dict[str, HashArray] = {}
         dropped: dict[str, HashArray] = {}
         words: dict[str, tuple[HashArray, BoolArray]] = {}
+        numbers: dict[str, tuple[HashArray, BoolArray]] = {}
         for name in self.names:
             role, of_column = self.columns[name].role, column_lanes(name, batch, self.columns)
             column = comparable_words(batch.column(name))
             values = _value_lanes(*column)
+            if not role.released:
+                self._count_numbers("identifier" if role.names_persons else "dropped", name, *column)
             if role.names_persons:
                 identifiers += of_column
-                self._count(_subject("identifier", [name]), values[column[1]], MOST_OF_RECORDS)
+                numbers[name] = column
                 continue
             words[name] = column
             if role.released:
@@ -97,31 +109,43 @@ class Tracer:
             self._count(_subject("with dropped", [*parts, *dropped]), sum(dropped.values(), released), MOST_OF_RECORDS)
         for name, values in parts.items() if len(parts) > 1 else ():
             self._count(_subject("without one", [other for other in parts if other != name]), released - values, most)
-        self._count_excerpts(words)
+        self._count_excerpts(words, numbers)
         for part in (lanes, identifiers):
             self.fingerprint = add_fingerprints(self.fingerprint, fingerprint(part, first_row))
         return lanes
 
-    def _count_excerpts(self, columns: Mapping[str, tuple[HashArray, BoolArray]]) -> None:
+    def _count_numbers(self, kind: str, name: str, words: HashArray, valid: BoolArray) -> None:
+        """Count the values of a column, and these with numbers added."""
+        for shift in (0, *SHIFTS):
+            values = _value_lanes(words + np.uint64(shift), valid)[valid]
+            self._count(_subject(_shifted(kind, shift), [name]), values, MOST_OF_RECORDS)
+
+    def _count_excerpts(
+        self, columns: Mapping[str, tuple[HashArray, BoolArray]], identifiers: Mapping[str, tuple[HashArray, BoolArray]]
+    ) -> None:
         """Count pairs and triples of values: some are the same whatever columns join, leave or change."""
         names = sorted(columns, key=lambda name: _KINDS.index(self.columns[name].kind))[:MOST_COLUMNS]
-        if len(names) < min(EXCERPTS):
-            return
         key = keyed(self.key, "values of excerpts")
-        nothing = np.zeros(len(columns[names[0]][0]), dtype=np.uint64)
-        values = [number_keys(key, columns[name][0]) for name in names] + [nothing]
-        there = [columns[name][1] for name in names] + [np.ones(len(nothing), dtype=np.bool_)]
-        numbers = np.empty(len(nothing), dtype=np.uint64)
+        values = {name: (number_keys(key, columns[name][0]), columns[name][1]) for name in names}
         for size in EXCERPTS:
-            for subset in itertools.combinations(range(len(names)), size):
-                subject = _subject(f"excerpt of {size}", [names[at] for at in subset])
-                sketch = self.sketches.get(subject, Sketch.empty(MOST_OF_EXCERPTS))
-                a, b, c = (*subset, -1)[:3]
-                whole = there[a] & there[b] & there[c]
-                count = _excerpts(values[a], values[b], values[c], whole, border_of(sketch.level), numbers)
-                sketch = sketch.add(numbers[:count])
-                crowded = sketch.counts.sum() > FULL_CELL * max(64, len(sketch.counts))
-                self.sketches[subject] = Sketch.nothing(MOST_OF_EXCERPTS) if crowded else sketch
+            for subset in itertools.combinations(names, size):
+                self._count_excerpt(_subject(f"excerpt of {size}", subset), [values[name] for name in subset])
+        for identifier, shift in itertools.product(identifiers, (0, *SHIFTS)):
+            words, valid = identifiers[identifier]
+            numbers = number_keys(key, words + np.uint64(shift)), valid
+            for name in names:
+                subject = json.dumps([_shifted("numbered", shift), identifier, name])
+                self._count_excerpt(subject, [numbers, values[name]])
+
+    def _count_excerpt(self, subject: str, columns: list[tuple[HashArray, BoolArray]]) -> None:
+        """Count two or three values of each row together."""
+        (a, in_a), (b, in_b), *third = columns
+        c, in_c = third[0] if third else (np.zeros_like(a), in_b)
+        numbers, sketch = np.empty(len(a), dtype=np.uint64), self.sketches.get(subject, Sketch.empty(MOST_OF_EXCERPTS))
+        count = _excerpts(a, b, c, in_a & in_b & in_c, border_of(sketch.level), numbers)
+        sketch = sketch.add(numbers[:count])
+        crowded = sketch.counts.sum() > FULL_CELL * max(64, len(sketch.counts))
+        self.sketches[subject] = Sketch.nothing(MOST_OF_EXCERPTS) if crowded else sketch
 
     def _count(self, subject: str, lanes: HashArray, most: int) -> None:
         numbers = keyed_rows(lanes, self.key, keyed(self.key, "second"))
@@ -131,6 +155,42 @@ class Tracer:
 def _subject(kind: str, names: Iterable[str]) -> str:
     """What a sketch is of; only those of comparable kinds are compared."""
     return json.dumps([kind, *sorted(names)])
+
+
+def _shifted(kind: str, shift: int) -> str:
+    """A kind of sketches in which a number was added to values."""
+    return f"{kind} +{shift}" if shift else kind
+
+
+def comparable_sketches(sketches: Mapping[str, Sketch]) -> dict[str, Sketch]:
+    """The sketches of a whole input that are evidence of its records.
+
+    Excerpts with a dropped column that numbers rows are none. Pairs with an identifier are needed where that numbers
+    rows.
+    """
+    subjects = {subject: json.loads(subject) for subject in sketches}
+    row_numbers = {
+        (kind, names[0])
+        for subject, (kind, *names) in subjects.items()
+        if kind in ("identifier", "dropped") and _numbers_rows(kind, names[0], sketches)
+    }
+
+    def is_evidence(kind: str, names: list[str]) -> bool:
+        if kind.startswith("numbered"):
+            return ("identifier", names[0]) in row_numbers
+        if kind.startswith("excerpt"):
+            return not any(("dropped", name) in row_numbers for name in names)
+        return not kind.startswith("dropped")
+
+    return {subject: sketches[subject] for subject, (kind, *names) in subjects.items() if is_evidence(kind, names)}
+
+
+def _numbers_rows(kind: str, name: str, sketches: Mapping[str, Sketch]) -> bool:
+    """Whether many values of a column follow each other."""
+    values, *shifted = (sketches[_subject(_shifted(kind, shift), [name])] for shift in (0, *SHIFTS))
+    if kind == "dropped" and values.counts.sum() > _MOST_ROWS * len(values.counts):
+        return False
+    return max(common_contents(values, other) for other in shifted) > _FEWEST_NEXT * len(values.numbers)
 
 
 def comparable_words(array: pa.Array) -> tuple[HashArray, BoolArray]:
@@ -146,7 +206,7 @@ def comparable_words(array: pa.Array) -> tuple[HashArray, BoolArray]:
 
 def _text_words(texts: pa.Array) -> HashArray:
     texts = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    words = value_words(texts)[0].copy()
+    words = numbered_text_words(texts).copy()
     for pattern, standard, to_words in ((_NUMBER, "0", _numbers_in), (_DATE, "1970-01-01", _days_in)):
         matching = pc.fill_null(pc.match_substring_regex(texts, pattern), False)
         chosen = matching.to_numpy(zero_copy_only=False)
@@ -172,14 +232,7 @@ def _value_lanes(words: HashArray, valid: BoolArray) -> HashArray:
 
 
 @njit(cache=True, nogil=True)
-def _excerpts(
-    a: npt.NDArray[np.uint64],
-    b: npt.NDArray[np.uint64],
-    c: npt.NDArray[np.uint64],
-    there: npt.NDArray[np.bool_],
-    border: np.uint64,
-    out: npt.NDArray[np.uint64],
-) -> int:
+def _excerpts(a: HashArray, b: HashArray, c: HashArray, there: BoolArray, border: np.uint64, out: HashArray) -> int:
     """Numbers of the sums of three values, those up to a border, into `out`; returns how many.
 
     Shapes: all but the border (n,).
@@ -191,9 +244,6 @@ def _excerpts(
             out[count] = number
             count += 1
     return count
-
-
-# --- The keyed sums of an input's units
 
 
 @dataclass

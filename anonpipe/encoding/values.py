@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -113,7 +114,6 @@ def date_counts(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 ISO_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"  # How a text of a day is written; others are no dates
-
 _FIRST_DAY, _LAST_DAY = -719_162.0, 2_932_896.0  # 0001-01-01 and 9999-12-31: what has four digits of a year
 
 
@@ -225,10 +225,8 @@ def level_array(name: str, levels: tuple[bool | int | float | str, ...], kind: p
             "write text and dates in quotes (YAML reads a bare yes, no, on or off as true or false), numbers without"
         )
     found = None
-    try:
+    with suppress(pa.ArrowException, ValueError, TypeError):
         found = pa.array(list(levels)).cast(plain)
-    except (pa.ArrowException, ValueError, TypeError):
-        pass
     if found is None or len(found.unique()) != len(levels):
         raise InputError(
             f"the declared levels or events of column {name!r} do not fit its type {plain}; correct the list"

@@ -55,6 +55,7 @@ class Measurement:
     audience: Audience | None = None
     columns: int | None = None  # Of how many columns it is the figure; None where that does not matter
     worst: tuple[str, ...] = ()  # In which columns it is worst: for the steward, who sees it in the verdict
+    then: tuple[tuple[str, ...], ...] = ()  # The columns, or pairs, that follow it: for the steward
 
     def __post_init__(self) -> None:
         if (self.low is None) != (self.high is None):
@@ -115,6 +116,7 @@ class Figure:
         curves: tuple[Curve, ...] = (),
         columns: int | None = None,
         worst: tuple[str, ...] = (),
+        then: tuple[tuple[str, ...], ...] = (),
     ) -> Measurement:
         """The figure of a release; `of` is `records` and `note` the figure's own where they are not given."""
         return Measurement(
@@ -136,4 +138,5 @@ class Figure:
             audience=self.audience,
             columns=columns,
             worst=worst,
+            then=then,
         )

@@ -34,19 +34,31 @@ def with_methods(content: dict[str, Any]) -> dict[str, Any]:
 
 def _needs_groups(content: Mapping[str, Any]) -> bool:
     """Whether a job that names no method asks for what only groups have."""
-    columns, decode, strata = (_entries(content.get(name)) for name in ("columns", "decode", "strata"))
+    decode, strata = (_entries(content.get(name)) for name in ("decode", "strata"))
     by = strata.get("by") if isinstance(strata.get("by"), list | tuple) else ()
-    roles = {name: _entries(column).get("role", Role.MASKED) for name, column in columns.items()}
-    groups = any(role == Role.UNIT or (role in _UNCHANGED and name not in (by or ())) for name, role in roles.items())
-    return bool(groups or decode.get("restore_survival_times") or decode.get("categories") == "histogram")
+    roles = {name: column.get("role", Role.MASKED) for name, column in _columns(content).items()}
+    unchanged = any(role in _UNCHANGED and name not in (by or ()) for name, role in roles.items())
+    units_of_categories = Role.UNIT in roles.values() and not _masks_numbers(content)
+    restored = decode.get("restore_survival_times") or decode.get("categories") == "histogram"
+    return bool(unchanged or units_of_categories or restored)
 
 
 def _default_mask(content: Mapping[str, Any]) -> str:
     """That of `anonpipe init`: by a mixture, or where no masked column is a number or a date in the spectral basis."""
-    columns = [_entries(column) for column in _entries(content.get("columns")).values()]
-    masked = [each for each in columns if each.get("role", Role.MASKED) in (Role.MASKED, Role.SURVIVAL_TIME)]
-    numbers = any(each.get("kind") in (Kind.CONTINUOUS, Kind.INTEGER, Kind.DATE) for each in masked)
-    return "local_synthesis" if numbers else "spectral_swap"
+    return "local_synthesis" if _masks_numbers(content) else "spectral_swap"
+
+
+def _masks_numbers(content: Mapping[str, Any]) -> bool:
+    """Whether some masked column is a number or a date."""
+    return any(
+        column.get("role", Role.MASKED) in (Role.MASKED, Role.SURVIVAL_TIME)
+        and column.get("kind") in (Kind.CONTINUOUS, Kind.INTEGER, Kind.DATE)
+        for column in _columns(content).values()
+    )
+
+
+def _columns(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {name: _entries(column) for name, column in _entries(content.get("columns")).items()}
 
 
 def _entries(section: Any) -> Mapping[str, Any]:

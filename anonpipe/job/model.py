@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -90,10 +91,10 @@ class Job(Options):
     (or each stratum) at once, and forms no groups. With a `mask` the other
     three are null. A job that gives none of the four is masked by local
     synthesis (by `spectral_swap` where no masked column is a number or a date),
-    or replaced in groups where it asks for what only these have: a column of
-    role `unit`, one that is released unchanged and is not in strata.by (the
-    records that a mask draws would not go with it), times that are restored,
-    `histogram`.
+    or replaced in groups where it asks for what only these have: a column
+    that is released unchanged and is not in strata.by (the records that a mask
+    draws would not go with it), units of several rows without a masked number
+    or date, times that are restored, `histogram`. `plan` and `run` say so.
 
     k counts units. The column of role `unit` names them (persons, households,
     enterprises), and a unit may have several rows: no group then holds fewer
@@ -395,6 +396,12 @@ class Job(Options):
             )
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
+        masked = [column for column in self.columns.values() if column.role.synthesized]
+        if self._groups_by_default and self.unit_declared and all(column.kind.coded for column in masked):
+            found.append(
+                "units have several rows, and no masked column is a number or a date: so records are replaced in "
+                "groups, whose records are linked more often than those of a mask"
+            )
         if self._groups_by_default and (outside := self.unchanged_outside_strata):
             found.append(
                 f"{', '.join(map(repr, outside))} released unchanged, and not in strata.by: so records are replaced in "
@@ -501,9 +508,39 @@ def _explain(item: Any) -> str:
     if item["type"] in _PLAIN_WORDS:
         return f"{where}: {_PLAIN_WORDS[item['type']]}"
     if item["type"] == "union_tag_invalid":
-        known: dict[str, Mapping[str, Method]] = {"cluster": GROUPINGS, "synthesize": SYNTHESIZERS, "mask": MASKERS}
-        return f"{where}: unknown method; known are: {', '.join(in_jobs(known[where]))}"
+        methods: dict[str, Mapping[str, Method]] = {"cluster": GROUPINGS, "synthesize": SYNTHESIZERS, "mask": MASKERS}
+        given = item["input"].get("method") if isinstance(item["input"], dict) else None
+        return f"{where}: unknown method; {_known(in_jobs(methods[where]), given)}"
+    if item["type"] in ("enum", "literal_error"):
+        return f"{where}: unknown value; {_known(re.findall(_QUOTED, item['msg']), item['input'])}"
     return f"{where}: {item['msg'].removeprefix('Value error, ')}"
+
+
+_QUOTED = r"'([^']+)'"
+
+# Words of other programs for kinds of columns
+_OTHER_WORDS = {
+    Kind.CONTINUOUS: ("numeric", "number", "float", "double", "real", "decimal"),
+    Kind.INTEGER: ("int", "int64", "count", "whole", "discrete"),
+    Kind.CATEGORICAL: ("category", "categoric", "string", "text", "str", "factor", "nominal", "object", "enum"),
+    Kind.BINARY: ("bool", "boolean", "flag", "logical", "dichotomous"),
+    Kind.DATE: ("datetime", "timestamp", "time", "day"),
+    Kind.ORDINAL: ("ordered", "rank", "likert"),
+}
+
+
+def _known(known: Sequence[str], given: Any) -> str:
+    """The known values, the likeliest first as a question; what was given is not quoted.
+
+    Examples
+    --------
+    >>> _known(["continuous", "integer"], "Numeric")
+    'did you mean continuous? Known are: continuous, integer'
+    """
+    word = given.strip().lower() if isinstance(given, str) else ""
+    near = [kind.value for kind, words in _OTHER_WORDS.items() if kind in known and word in words]
+    near = near or get_close_matches(word, known, 1, 0.6)
+    return (f"did you mean {near[0]}? Known are: " if near else "known are: ") + ", ".join(known)
 
 
 def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:

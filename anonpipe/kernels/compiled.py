@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import atexit
+import contextlib
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -139,6 +141,32 @@ def compiled_from(module: str, package: Path = PACKAGE) -> dict[tuple[str, str],
 @cache
 def digest(module: str, package: Path = PACKAGE) -> str:
     """A digest of all that a module's kernels are compiled from."""
+    return (_kept_digests(package) if package == PACKAGE else {}).get(module) or _digest_of(module, package)
+
+
+@cache
+def _kept_digests(package: Path) -> dict[str, str]:
+    """The digests of all modules with kernels: found once for these sources, as every process would take half a second.
+
+    Kept ones hold only where no source of the package has changed, comments included.
+    """
+    texts = [(str(path.relative_to(package)).encode(), path.read_bytes()) for path in sorted(package.rglob("*.py"))]
+    read = b"\0".join([numba.__version__.encode(), *(part for pair in texts for part in pair)])
+    these, file = hashlib.sha256(read).hexdigest(), root() / "digests.json"
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["of"] == these:
+            return dict(kept["digests"])
+    found = {name: _digest_of(name, package) for name in (name_of(source, package) for source in sources(package))}
+    with contextlib.suppress(OSError):
+        handle, new = tempfile.mkstemp(dir=root())
+        with os.fdopen(handle, "w", encoding="utf-8") as writing:
+            json.dump({"of": these, "digests": found}, writing)
+        os.replace(new, file)  # whole or not at all: other processes read it, or write the same
+    return found
+
+
+def _digest_of(module: str, package: Path) -> str:
     parts = compiled_from(module, package)
     # Homes too: machine code imports what it refers to by module, and fails where that has moved
     content = "\0".join([numba.__version__, *("\0".join((*key, parts[key])) for key in sorted(parts))])
@@ -155,6 +183,16 @@ def any_kept() -> bool:
     return any(any(folder(name_of(source)).glob("*.nbi")) for source in sources())
 
 
+@cache
+def _prepared(path: str) -> bool:
+    """Make the folder of a module of the package; whether it is one."""
+    source = Path(path).resolve()
+    if not source.is_relative_to(PACKAGE):
+        return False
+    folder(name_of(source)).mkdir(mode=0o700, exist_ok=True)
+    return True
+
+
 class KernelLocator(_CacheLocator):
     """Tells numba the folder of a kernel; functions of other packages are none of its business."""
 
@@ -165,11 +203,7 @@ class KernelLocator(_CacheLocator):
     @classmethod
     def from_function(cls, function: FunctionType, path: str) -> KernelLocator | None:
         """The locator of a kernel, None for any other function."""
-        source = Path(path).resolve()
-        if not source.is_relative_to(PACKAGE):
-            return None
-        folder(name_of(source)).mkdir(mode=0o700, exist_ok=True)
-        return cls(function, path)
+        return cls(function, path) if _prepared(path) else None
 
     def get_cache_path(self) -> str:
         """The folder."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.points import checked_features
+from anonpipe.kernels.points import checked_features, kth_smallest
 from anonpipe.types import FloatArray, IntArray
 
 SAMPLE_ROWS = 1024
@@ -121,7 +121,7 @@ def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> F
 def split_rows(rows: IntArray, projections: FloatArray, left: int) -> None:
     """Move the `left` rows of smallest projection to the front, both parts in their old order, ties in row order."""
     count = rows.shape[0]
-    border = np.partition(projections, left)[left]
+    border = kth_smallest(projections, left)
     below = 0
     for i in range(count):
         if projections[i] < border:

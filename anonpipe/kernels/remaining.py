@@ -63,24 +63,24 @@ def remaining_records(features: FloatArray, rows: IntArray, few: int = _FEW) -> 
     here = features[rows]
     order, starts = split_recursively(here, branches, nb.boolean(False))
     for branch in range(branches):
-        _halve(here, order[starts[branch] : starts[branch + 1]])
+        halve(here, order[starts[branch] : starts[branch + 1]], ROOM, n)
     return _lay_out(features, rows[order], starts, int(ROOM), int(FAN))
 
 
 @nb.njit(cache=True, nogil=True)
-def _halve(features: FloatArray, rows: IntArray) -> None:
-    """Sort the rows of a branch so that every ROOM of them are near: halves along the widest column."""
+def halve(features: FloatArray, rows: IntArray, room: int, some: int) -> None:
+    """Sort rows so that every `room` of them are near: halves along the column in which about `some` vary most."""
     values = np.empty(rows.shape[0])
     stack = [(0, rows.shape[0])]
     while len(stack) > 0:
         start, end = stack.pop()
-        if end - start <= ROOM:
+        if end - start <= room:
             continue
         part = rows[start:end]
-        column = _widest_column(features, part)
+        column = _widest_column(features, part[:: max(1, part.shape[0] // some)])
         for i in range(part.shape[0]):
             values[i] = features[part[i], column]
-        left = -(-part.shape[0] // ROOM) // 2 * ROOM
+        left = -(-part.shape[0] // room) // 2 * room
         split_rows(part, values[: part.shape[0]], left)
         stack.append((start, start + left))
         stack.append((start + left, end))
@@ -364,7 +364,7 @@ def _furthest_possible(
 
 
 @nb.njit(cache=True, nogil=True)
-def furthest_record(tree: Remaining, point: FloatArray, again: bool = False) -> int:
+def furthest_record(tree: Remaining, point: FloatArray, again: bool) -> int:
     """Row of the record furthest from a point; of equals, the lowest row."""
     # `again`: the last query was from this point, and no record has left: a single leaf has its distances already
     values, ids, distances = tree.values, tree.ids, tree.distances
@@ -423,7 +423,7 @@ def nearest_records(tree: Remaining, point: FloatArray, rows: IntArray, nearest:
     branch_bounds, leaf_bounds = tree.branch_bounds, tree.leaf_bounds
     _nearest_possible(tree.branch_low, tree.branch_high, int(0), point, branch_bounds)
     first = int(np.argmin(branch_bounds))
-    found, wanted, looked = 0, rows.shape[0], 0
+    found, wanted, looked = int(0), rows.shape[0], 0
     border = np.finfo(np.float64).max
     for turn in range(-1, branch_bounds.shape[0]):
         branch = first if turn < 0 else turn

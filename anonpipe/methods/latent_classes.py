@@ -143,9 +143,7 @@ def _pick(shares: FloatArray, uniform: float) -> int:
 # --- Categorical columns after the numbers: latent classes whose weights depend on the numbers ------------------------
 
 _MOST_FOR_NEWTON = 512  # Largest number of classes times (1 + width) for which second derivatives are summed
-
 _LEAST_PIVOT = 1e-7  # Of a Cholesky factor, relative to its largest one: below, its solution is noise
-
 _DRAWS = 1 << 20  # Draws held at a time (8 MiB)
 
 
@@ -197,8 +195,7 @@ class ClassStatistics:
     # terms, squares: sums of (1, x), shape (1 + width,), and of (1, x)(1, x)'
     terms: FloatArray
     squares: FloatArray
-    # Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)', block by block, minus the second derivatives; shape (0, 0) where
-    # they are not wanted
+    # Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)', in blocks, minus the second derivatives; shape (0, 0) if not wanted
     hessian: FloatArray
 
     def merge(self, other: Self) -> Self:

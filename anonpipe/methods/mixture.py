@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma, gammaln
 
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import LOWER_K, SMALLER_K, InputError, JobError
 from anonpipe.kernels.mixture import (
     Ellipsoids,
     choose_moves,
@@ -70,7 +70,7 @@ def least_weight(k: int, n_rows: int, parts: int, rule: str, called: str) -> flo
     if parts < 1 or (parts > 1 and parts * k >= n_rows):
         raise JobError(
             f"{parts} {called} of {k} or more of {n_rows} records were asked for, and there must be fewer than "
-            f"records / k; give 1 to {max(1, (n_rows - 1) // k)}, or a smaller k"
+            f"records / k; give 1 to {max(1, (n_rows - 1) // k)}, or {SMALLER_K}"
         )
     return k / n_rows if parts > 1 else 0.0
 
@@ -78,7 +78,6 @@ def least_weight(k: int, n_rows: int, parts: int, rule: str, called: str) -> flo
 # --- The records of a mixture: its parameters, and what estimates must keep to ----------------------------------------
 
 SHAPES = ("spherical", "diagonal", "tied", "eev", "vev", "full")  # Forms of the covariances; see `covariances`
-
 DIAGONAL = ("spherical", "diagonal")  # Shapes whose covariances are diagonal
 
 
@@ -169,8 +168,6 @@ class Mixture:
         return Ellipsoids(self.means, factors, constants, self.degrees, self.diagonal)
 
 
-# --- Covariances of the components from their scatters, in six shapes -------------------------------------------------
-
 _ITERATIONS = 200
 _TOLERANCE = 1e-12
 
@@ -187,19 +184,14 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
 
     Shapes: scatters (n_groups, width, width); counts (n_groups,).
 
-    Notes
-    -----
     For "vev", in λ_g and A by turns: with the logarithms of both as unknowns the likelihood is concave, so that the
     turns end in its only maximum.
 
     Where a scatter has equal eigenvalues, as those of few distinct records do, its orientation in "eev" and "vev" is
     any of many equally likely ones, and rounding decides; the lengths of the axes do not depend on it.
 
-    The clusters "with equal shape but different orientation and volume" that the authors found in their larger table
-    are "vev".
+    The clusters "with equal shape but different orientation and volume" of the authors' larger table are "vev".
 
-    References
-    ----------
     Celeux and Govaert 1995, Pattern Recognition 28:781-793, doi:10.1016/0031-3203(94)00125-6, section 3; the names in
     small letters are their initials for equal and variable volume, shape and orientation.
     """
@@ -228,9 +220,7 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
 # --- Degrees of freedom of t components -------------------------------------------------------------------------------
 
 _LEAST, _MOST = 1.0, 200.0  # Range of estimated degrees of freedom; 200 is as good as normal
-
 _FIRST = 30.0  # Degrees of freedom that an estimate starts from
-
 _HALVINGS = 50
 
 
@@ -266,8 +256,7 @@ class Statistics:
     sums: FloatArray  # Sums of z u (x - centre), shape (n_groups, width)
     # Sums of z u (x - centre)(x - centre)', shape (n_groups, width, width), or (n_groups, 1, width): their diagonals
     scatters: FloatArray
-    # centres, degrees: means, shape (n_groups, width), and degrees of freedom, shape (n_groups,), of that mixture:
-    # equal in all pieces
+    # centres, degrees: means, shape (n_groups, width), and degrees of freedom, shape (n_groups,), of that mixture
     centres: FloatArray
     degrees: FloatArray
 
@@ -452,8 +441,7 @@ def agglomerate(sample: FloatArray, most: int, starts: Iterable[int] = (50,)) ->
     """Groups of a sample for every number of groups from `most` down to 1, once for each of the `starts`."""
     # Ward's criterion joins records into so many small groups; from there the determinant criterion goes on, the
     # classification likelihood of ellipsoids (Fraley 1998, doi:10.1137/S1064827596311451), which is not defined for
-    # single records. Where the change comes decides which maximum is found. Nothing is random, ties go to the lower
-    # numbers.
+    # single records. Where the change comes decides which maximum is found. Ties go to the lower numbers.
     from scipy.cluster.hierarchy import linkage
 
     spread = sample.std(axis=0)
@@ -487,14 +475,11 @@ def _ward(tree: FloatArray | None, n_rows: int, groups: int) -> IntArray:
 # --- Number and shape of the components, by the Bayesian information criterion on a sample ----------------------------
 
 SAMPLE_ROWS = 4_000  # Rows of a sample
-
 TREE_ROWS = 2_000  # Of them those that first groups are made of, which takes 4 bytes for each pair
-
 _START_PASSES = 10  # Passes from every start; only the likeliest then goes on
 
 # Passes that shapes and numbers of components are compared after; then the best go on, in their order
 _SHORT_PASSES = 25
-
 _BEATEN = 3  # Candidates in turn that went on to their end and are not the best: then nobody else goes on
 
 _T = TypeVar("_T")
@@ -642,7 +627,6 @@ def _longer(
 # The bound on weights bounds groups on average only; the moves of the repair are the same for every split of the rows.
 
 _NUMBERS = 1 << 20  # Costs held at a time (8 MiB)
-
 _FIRST_ROWS = 1 << 12  # Rows looked at first, to learn what is dear
 
 
@@ -658,7 +642,7 @@ def needs(counts: IntArray, k: int) -> tuple[IntArray, IntArray]:
     if lacking.sum() > spare.sum():
         groups = int((counts > 0).sum())
         raise InputError(
-            f"{int(counts.sum())} records do not fill {groups} groups of {k}; fit fewer components, or give a smaller k"
+            f"{int(counts.sum())} records do not fill {groups} groups of {k}; fit fewer components, or {LOWER_K}"
         )
     return lacking, spare
 
@@ -715,8 +699,7 @@ def movable(
 ) -> Movable:
     """The cheapest records of a partition to move into each group that lacks some; `counts` has shape (n_groups,)."""
     # As many of each donor as it can spare and as are lacking in all: more cannot be moved, so that the choice of
-    # `moves` is that of all records at hand. Memory: 40 bytes for each lacking group, times the records of these
-    # donors.
+    # `moves` is that of all records at hand. Memory: 40 bytes a lacking group and donor record.
     lacking, spare = needs(counts, k)
     most, targets = np.minimum(spare, lacking.sum()), np.flatnonzero(lacking)
     found = Movable.none(most)
@@ -813,9 +796,7 @@ def principal_components(moments: Moments, share: float) -> Components:
 # of them, for each group, the map that takes the draws to the mean and scatter of the records.
 
 _DEPENDENT = 1e-13  # Draws whose variance along some axis is under this part of the largest are dependent
-
 _RANK = 1e-12  # Eigenvalues of a group's correlation matrix below this, times its width, count as 0
-
 _NARROW = 1e-5  # A correlation matrix with an eigenvalue between 0 and this leaves draws of categories no room
 
 
@@ -894,10 +875,7 @@ def affine_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
         raise InputError(
             "the draws of some groups are dependent; draw from an independent generator for each partition"
         )
-    matrices = np.einsum("gjm,gmh->gjh", roots, factors)
-    return AffineMaps(
-        draws.means, records.means, np.ascontiguousarray(matrices), used.sum(axis=1), _is_narrow(values, used)
-    )
+    return _maps(records, draws, np.einsum("gjm,gmh->gjh", roots, factors), values, used)
 
 
 def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineMaps:
@@ -919,14 +897,14 @@ def correcting_maps(records: GroupStatistics, draws: GroupStatistics) -> AffineM
         )
     settled = np.einsum("gmr,gr,glr->gml", axes, 1.0 / np.sqrt(spread), axes)
     up = scale[:, :, None] * vectors * np.where(used, roots, 0.0)[:, None, :]
-    matrices = np.einsum("gjm,gml,glh->gjh", up, settled, down)
-    return AffineMaps(
-        draws.means, records.means, np.ascontiguousarray(matrices), used.sum(axis=1), _is_narrow(values, used)
-    )
+    return _maps(records, draws, np.einsum("gjm,gml,glh->gjh", up, settled, down), values, used)
 
 
-def _is_narrow(values: FloatArray, used: BoolArray) -> BoolArray:
-    return np.asarray(np.where(used, values, 1.0).min(axis=1, initial=1.0) < _NARROW)
+def _maps(
+    records: GroupStatistics, draws: GroupStatistics, matrices: FloatArray, values: FloatArray, used: BoolArray
+) -> AffineMaps:
+    narrow = np.asarray(np.where(used, values, 1.0).min(axis=1, initial=1.0) < _NARROW)
+    return AffineMaps(draws.means, records.means, np.ascontiguousarray(matrices), used.sum(axis=1), narrow)
 
 
 def _principal(

@@ -109,8 +109,7 @@ class Grouping(Method):
     largest: Callable[[int], int] | None  # The largest group as a function of k, None where there is no limit
     about: Mapping[str, str] = field(default_factory=dict)  # What each of its options is for
     draws: bool = False  # Whether the groups depend on `rng`
-    # Whether it takes `classes`, codes of shape (n_rows,), and `class_shares`, the share of each class in the whole
-    # table
+    # Whether it takes `classes`, codes of shape (n_rows,), and `class_shares`, those of the whole table
     classes: bool = False
 
     def __post_init__(self) -> None:
@@ -142,8 +141,7 @@ class Guarantee:
 class Noise:
     """Noise of one covariance for a stratum, for small strata together, or for the table."""
 
-    # `factor(options, grouped, drawn)`: the argument `factor` of the synthesizer, from the moments of these records in
-    # their groups
+    # `factor(options, grouped, drawn)`: the argument `factor` of the synthesizer, from their moments in their groups
     factor: Callable[[Any, GroupedMoments, NoiseScatter | None], FloatArray]
     # `draws_first(options)`: whether that depends on the draws, which are then counted (`drawn`) in a pass of their own
     draws_first: Callable[[Any], bool] = lambda options: False
@@ -211,8 +209,7 @@ class Masker(Replacing):
     # `expect(moments, **options) -> Expected`, the moments to expect and their standard errors, or None with options
     # for which they are not known. None for methods that promise nothing of the covariance.
     expect: Callable[..., Expected | None] | None
-    # What a released record stands for: the `person` whose record it was made from, a `group` of k or more, or none of
-    # both
+    # What a released record stands for: the `person` whose record it was made from, a `group` of k or more, or neither
     link: Link
     exact_columns: bool = False  # Whether the values of each column are kept exactly with the default options
     # Whether what it releases is of the columns' own scale, such as ends of intervals, and means nothing of scores: a
@@ -226,15 +223,12 @@ class Masker(Replacing):
     # Whether the columns of the option `categories` come out as scores with mean and variance of the indicators, to be
     # cut into categories, and not as indicators
     returns_category_scores: bool = False
-    # Whether it permutes along axes, so that `expect` takes the largest size of a record along each, as the option
-    # `largest`
+    # Whether it permutes along axes, so that `expect` takes the largest size of a record along each, as `largest`
     permutes: bool = False
     decodings: Mapping[str, str] = field(default_factory=dict)  # Ways to decode that mean nothing after it, and why
-    # `check_columns(options, columns)`: what is wrong with options that name columns, as the job declares these; None
-    # for nothing
+    # `check_columns(options, columns)`: what is wrong with options that name columns, as the job declares them; or None
     check_columns: Callable[[Any, Mapping[str, Column]], str | None] = nothing
-    # `ends(options)`: how the ends of intervals are released, which then come out as all low ones, then all high ones;
-    # None for none
+    # `ends(options)`: how the ends of intervals are released, which come out as all low, then all high ones; or None
     ends: Callable[[Any], Ends | None] = nothing
     # Records that its steps count and learn, dataclasses of arrays, numbers and each other, which lie on disk between
     # two steps; `Moments` is known

@@ -25,8 +25,7 @@ class Rows:
     # `function(part, *, params, rng) -> new part`, of the same rows and any number of channels. `part` is not changed.
     function: Callable[..., FloatArray]
     least: int = 0  # Rows that a part must have at least
-    # `channels(given, params)`: how many channels the new part has, of so many given ones. As many, unless said
-    # otherwise.
+    # `channels(given, params)`: how many channels the new part has, of so many given ones. By default as many.
     channels: Callable[[int, Any], int] = as_many
     placed: bool = False  # Whether the function also takes `place`, the part's number
     with_stratum: bool = False  # Whether the function also takes `stratum`, that of the part
@@ -38,8 +37,7 @@ class Columns:
     """Replaces one channel at a time, of all rows, in row order."""
 
     name: str  # What it does, in a word; draws are keyed by it
-    # `function(column, *, place, params, rng) -> new column`, `place` being the channel's number. `column` is not
-    # changed.
+    # `function(column, *, place, params, rng) -> new column`, `place` being the channel's number. No change in place.
     function: Callable[..., FloatArray]
     # Whether the function also takes `original`, the column of the features that has this place; there are then as many
     # channels as columns

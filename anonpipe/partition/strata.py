@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.errors import InputError
+from anonpipe.errors import LOWER_K, InputError
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Units = npt.NDArray[np.uint64]
@@ -88,8 +88,7 @@ class Strata:
     positions: tuple[int, ...]  # Where the strata columns stand among the cells
     sizes: tuple[int, ...]  # Number of codes of each of them
     stratum: tuple[int, ...]  # Stratum of each combination (mixed radix of the codes), -1 for dropped
-    # The combination whose codes a record of this combination takes; itself unless its small stratum was merged into
-    # another
+    # The combination whose codes a record of this combination takes; itself unless its small stratum was merged
     recoded: tuple[int, ...]
     rows: tuple[int, ...]  # Records of each stratum
     dropped: int  # Records of dropped small strata
@@ -158,7 +157,7 @@ def build_strata(
     stratum = np.where((final >= 0) & (counts > 0), np.searchsorted(kept, final), -1)
     sums = np.bincount(stratum[stratum >= 0], weights=counts[stratum >= 0], minlength=len(kept)).astype(int)
     if not len(kept):
-        raise InputError(f"no stratum of {_joined(names)} has {_whom(told)}; lower k or take fewer strata columns")
+        raise InputError(f"no stratum of {_joined(names)} has {_whom(told)}; take fewer strata columns, or {LOWER_K}")
     return Strata(
         tuple(positions),
         tuple(sizes),
@@ -183,8 +182,8 @@ def _host(
     if not fit.any():
         raise InputError(
             f"a stratum of {_joined(names)} ({rows[tiny]} records) has fewer than {_whom(told)}, and no stratum of "
-            "the same event status to be merged into has as many; set strata.small: drop, lower k, or take fewer "
-            "strata columns"
+            "the same event status to be merged into has as many; set strata.small: drop, take fewer strata columns, "
+            f"or {LOWER_K}"
         )
     return int(np.argmax(np.where(fit, rows, -1)))
 
@@ -193,17 +192,17 @@ def _small_message(names: Sequence[str], rows: IntArray, is_small: npt.NDArray[n
     strata, small = int((rows > 0).sum()), rows[is_small]
     if len(small) == strata:
         each = "the only stratum" if strata == 1 else f"each of the {strata} strata"
-        remedy = "lower k" if told.startswith("k=") else "mask fewer columns"
+        remedy = LOWER_K if told.startswith("k=") else "mask fewer columns"
         return (
             f"{each} of {_joined(names)} has fewer than {_whom(told)}: the largest has {rows.max()} of {rows.sum()} "
-            f"records; {remedy}, or take fewer or coarser strata columns"
+            f"records; take fewer or coarser strata columns, or {remedy}"
         )
     many = "1 stratum has" if len(small) == 1 else f"{len(small)} strata have"
     in_all = "1 row" if small.sum() == 1 else f"{small.sum()} rows"
     return (
         f"{many} fewer than {_whom(told)} in column {_joined(names)} ({in_all} in all); "
         "set strata.small: merge (they join the largest stratum of the same event status and take its value) "
-        "or strata.small: drop (their records are left out), or lower k"
+        f"or strata.small: drop (their records are left out), or {LOWER_K}"
     )
 
 

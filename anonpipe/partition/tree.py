@@ -20,8 +20,7 @@ class Tree:
     """Splits along principal directions; node 0 is the root, a tree of one leaf has no nodes."""
 
     directions: FloatArray  # Unit vector of each node, shape (n_nodes, width)
-    # thresholds, key_thresholds: A record goes left where (projection, key) is less, compared in this order, shapes
-    # (n_nodes,)
+    # thresholds, key_thresholds: A record goes left where (projection, key) is less, in this order, shapes (n_nodes,)
     thresholds: FloatArray
     key_thresholds: KeyArray
     children: IntArray  # Left and right child, shape (n_nodes, 2): a node, or -1 - leaf
@@ -116,9 +115,6 @@ def _checked(features: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray
     if keys.dtype != np.uint64:
         raise ValueError(f"keys are {keys.dtype}; give uint64")
     return features, np.ascontiguousarray(keys)
-
-
-# --- Routing of records through a tree of splits ----------------------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.columns import Kind
-from anonpipe.encoding.identifiers import Repeats, digest_writers, joined, keep_in, repeats_in, runs_in
+from anonpipe.encoding.identifiers import Repeats, digest_writers, joined, keep_in, repeats_in, runs_in, some_units
 from anonpipe.encoding.row_hash import added, contents_of, counted, keyed_rows, row_lanes
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
-from anonpipe.encoding.tracers import Tracer
+from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
 from anonpipe.errors import GateError, JobError
@@ -29,8 +29,8 @@ from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes
 from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
 from anonpipe.pipeline.procedure.record import options_text
-from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of
-from anonpipe.pipeline.start import check_input, refuse_other_table
+from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of, with_constant
+from anonpipe.pipeline.start import check_input, needs_workers, refuse_other_table
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_of_units, held_rows, unit_in_strata, unit_tracer, units_in
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, opened, read_batches
@@ -59,7 +59,7 @@ class Preview:
     # partitions, files: how many of each
     partitions: int
     files: int
-    workers: int  # Processes that would be used here
+    workers: int  # Processes that would be started; 0 where this one does all
     # staging_bytes, peak_bytes: predicted disk use of the staging, and memory of all processes together
     staging_bytes: int
     peak_bytes: int
@@ -88,7 +88,8 @@ class Preview:
             f"cut        {_counted(self.partitions, 'partition')} of up to about {self.rows:,} records x {self.width} "
             f"feature columns, {_counted(self.files, 'output file')}",
             f"staging    about {_size(self.staging_bytes)} on disk",
-            f"memory     about {_size(self.peak_bytes)} in all processes together, {_counted(self.workers, 'worker')}",
+            f"memory     about {_size(self.peak_bytes)} in "
+            + (f"all processes together, {_counted(self.workers, 'worker')}" if self.workers else "this process"),
             _wrapped("gates", f"{_gates_text(job)}; {_WIDER}"),
             _wrapped("measure", options_text(job.measure)),
             *(_wrapped("scenario", _scenario_line(section)) for section in self.scenarios),
@@ -188,11 +189,13 @@ def preview(job: Job) -> Preview:
         unit, of_units = unit_of(job, repeats_in(runs, scanned.counted, job.k - 1))
         pairs = runs_in(folder, (*job.identifiers, "in strata"))[-1]
         check_whole(job, unit, scanned.in_strata, pairs)
+        unit = None if unit is None else with_constant(job, unit, scanned.of_units)
     resolved = resolve(job, source.schema, scanned.scan, unit)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
     digests = resolved.digest, job_digest(job, unit)
-    trace = Trace(*digests, source.rows, tuple(job.released), scanned.sketches, counted_units(job, scanned.sums))
+    sketches = comparable_sketches(scanned.sketches)
+    trace = Trace(*digests, source.rows, tuple(job.released), sketches, counted_units(job, scanned.sums))
     width = max(fitted.width, len(encoder.names))
     cells = len(encoder.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)
@@ -211,7 +214,7 @@ def preview(job: Job) -> Preview:
         rows=min(rows, max(strata.rows)),
         partitions=partitions,
         files=max(1, round(n_rows / job.release.file_rows)),
-        workers=workers,
+        workers=workers if needs_workers(job, source.rows) else 0,
         staging_bytes=8
         * n_rows
         * (len(encoder.names) + cells + (3 if method.keeps_features else 2) * fitted.width + ranked)
@@ -302,6 +305,7 @@ class _Scanned:
     sums: list[UnitSums]
     classes: list[list[IntArray]]
     in_strata: list[Repeats | None]
+    of_units: list[pa.RecordBatch]  # All rows of some units
 
 
 def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
@@ -317,7 +321,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
         for what in ("subset", "event")
         if getattr(analysis, what) is not None
     ]
-    repeats, in_strata = [], []
+    repeats, in_strata, of_units = [], [], []
     classes: list[list[IntArray]] = [[] for _ in job.measure.scenarios]
     for unit in source.units:
         writers = digest_writers(keep_in(folder), job.identifiers, key, unit.index)
@@ -335,6 +339,8 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
             kept = None if rows is None else ~held_of_units(rows, key, share, units)
             if changed is not None:
                 changed.add(batch, kept)
+            if units is not None:
+                of_units.append(some_units(batch, units, source.rows))
             for parts, scenario in zip(classes, job.measure.scenarios, strict=True):
                 if not scenario.tolerance:
                     parts.append(_classes(job, batch.select(scenario.knows), kept, units, key, source.rows))
@@ -347,9 +353,8 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     empty = [item.analysis for item in unmet if item.what == "subset"]
     unmet = [item for item in unmet if item.what == "subset" or item.analysis not in empty]
     sums = [] if changed is None else [changed.sums]
-    return _Scanned(
-        merge_scans([] if merged is None else [merged]), unmet, repeats, tracer.sketches, sums, classes, in_strata
-    )
+    whole = merge_scans([] if merged is None else [merged])
+    return _Scanned(whole, unmet, repeats, tracer.sketches, sums, classes, in_strata, of_units)
 
 
 def _classes(

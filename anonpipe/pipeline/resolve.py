@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder, placed
 from anonpipe.encoding.conditioning import warn_of_repeats
-from anonpipe.encoding.identifiers import Repeats, UnitColumn, check_repeats, count_repeats, is_run, repeats_in
+from anonpipe.encoding.identifiers import (
+    Repeats,
+    UnitColumn,
+    apart_in_release,
+    check_repeats,
+    constant_in_units,
+    count_repeats,
+    is_run,
+    repeats_in,
+)
 from anonpipe.encoding.rare import Suppression, draw_in, extremes_kept, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
+from anonpipe.encoding.tracers import comparable_sketches
 from anonpipe.encoding.values import time_zones
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import KEEP_EXTREMES, LOWER_K, InputError, JobError
 from anonpipe.job.model import Job
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import Tree, fit_tree
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import leaf_counts, partition_rows
 from anonpipe.pipeline.procedure import by_mask
-from anonpipe.pipeline.tasks.scan import sampled_rows
+from anonpipe.pipeline.tasks.scan import OF_UNITS, sampled_rows
+from anonpipe.propose.names import codes_for_unknown
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import CountedUnits, Trace
 from anonpipe.storage.sketch import Sketch, UnitSums, merge_sketches, merge_sums
@@ -61,6 +73,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
         raise JobError(_nothing_to_mask(job.k, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
     warnings += unpreserved_moments(fitted)
+    warnings += [] if unit is None else [apart_in_release(unit)]
     return Resolved(fitted, digest, warnings)
 
 
@@ -98,7 +111,7 @@ def _nothing_to_mask(k: int, suppression: Suppression, what: str) -> str:
         return "every masked column is constant, so there is nothing to mask; mask other columns"
     return (
         f"no masked column has two values that k={k} {what} share. Rarer ones are suppressed, so there is nothing to "
-        "mask: lower k, coarsen the columns, or mask other ones"
+        f"mask: coarsen the columns, mask other ones, or {LOWER_K}"
     )
 
 
@@ -112,6 +125,9 @@ def fit(work: Work) -> None:
     """Fit everything that follows from the scans, and write it into the staging."""
     job, staging = work.job, work.staging
     unit, repeats = _units(work)
+    if unit is not None:
+        rows = (staging.read_record(OF_UNITS.format(at)) for at in range(len(work.source.units)))
+        unit = with_constant(job, unit, [batch for batches in rows for batch in batches])
     scans = (staging.read_record(f"scans/{unit}.npz", *SCAN_RECORDS) for unit in range(len(work.source.units)))
     resolved = resolve(job, work.source.schema, merge_scans(scans), unit)
     fitted = resolved.fitted
@@ -178,6 +194,12 @@ def unit_of(job: Job, identifiers: list[Repeats]) -> tuple[UnitColumn | None, li
     return unit, warnings
 
 
+def with_constant(job: Job, unit: UnitColumn, batches: Sequence[pa.RecordBatch]) -> UnitColumn:
+    """The unit with the masked columns that are constant within it, by all rows of some units."""
+    names = [name for name, column in job.columns.items() if column.role.synthesized]
+    return replace(unit, constant=constant_in_units(batches, names))
+
+
 def trace_of(work: Work) -> Trace:
     """The scanned input as the release logs compare it."""
     units = range(len(work.source.units))
@@ -186,7 +208,7 @@ def trace_of(work: Work) -> Trace:
     digest_of_job = job_digest(work.job, work.staging.read_record("unit.npz", UnitColumn))
     grows = work.job.fewest_changed is not None
     sums = [work.staging.read_record(f"unit_sums/{unit}.npz", UnitSums) for unit in units if grows]
-    table = work.source.rows, tuple(work.job.released), sketches
+    table = work.source.rows, tuple(work.job.released), comparable_sketches(sketches)
     return Trace(digest, digest_of_job, *table, counted_units(work.job, sums))
 
 
@@ -284,6 +306,7 @@ def unpreserved_moments(fitted: Fitted) -> list[str]:
     for what, (text, most) in _LOST.items():
         if names := [name for name, column in lost.items() if what in column]:
             warnings.append(f"{_named(names, most)}: {text}")
+    warnings += _codes(fitted)
     return [*warnings, *_drawn_in([column for column in scored if column.apart and "drawn" not in lost[column.name]])]
 
 
@@ -337,6 +360,23 @@ def _drawn_in(columns: Sequence[ScoredColumn]) -> Iterator[str]:
     )
 
 
+def _codes(fitted: Fitted) -> Iterator[str]:
+    """Warning on values at the ends of columns that may be codes for "unknown", and that k or more records have."""
+    names = []
+    for name, counted in fitted.scan.scored.items():
+        # No exact number of records of a value in a bin of several, but of its smallest
+        whole = counted.moved(np.zeros(int(counted.places.max(initial=0)) + 1, dtype=np.int64))
+        values, counts = whole.smallest, np.where(whole.exact, whole.counts, whole.at_low)
+        found = codes_for_unknown(values, counts, days=fitted.job.columns[name].kind is Kind.DATE)
+        if any(rows >= fitted.min_rows for rows in found.values()):
+            names.append(name)
+    if names:
+        yield (
+            f"{_named(names, None)}: many records have one value at an end, which looks like a code for "
+            '"unknown" and is released as a number. If it is one, make it a null in the input'
+        )
+
+
 def _extremes(fitted: Fitted) -> Iterator[str]:
     """Warnings on extremes of columns without normal scores."""
     few = f"of fewer than {fitted.min_rows} records" + (" of a stratum" if fitted.job.strata.by else "")
@@ -347,7 +387,7 @@ def _extremes(fitted: Fitted) -> Iterator[str]:
             yield (
                 f"{_named(names, most)}: values {few} that stand apart are top-coded to the next ones, as a mean of k "
                 f"would disclose them. {share}Mean, sum and variance are those without them: tell the recipients, or "
-                "preserve them by extremes: keep"
+                f"preserve them by {KEEP_EXTREMES}"
             )
     if unbounded := extremes_kept(fitted.job.columns):
         yield (

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from anonpipe import engine, interrupts
 from anonpipe.engine import Executor, Task
+from anonpipe.environment import check_address_space
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job
@@ -93,6 +94,7 @@ def open_run(
 ) -> Iterator[Run]:
     """Check job and input, lock the stagings of the job, and resume or make one."""
     engine.no_core_dumps()
+    check_address_space()
     if publishes:
         release.check_writable(release.place(job.output, job.report.internal))
         refuse_other_table(job)
@@ -232,18 +234,35 @@ def _removed_if_hopeless(staging: Staging) -> Iterator[None]:
         raise
 
 
+SMALL = 1_500_000
+"""Cells of input up to which starting workers costs more than they save: 100,000 rows of 15 columns."""
+
+_ALONE = ("measure",)
+"""Stages whose tasks record the warnings of libraries, which is not thread-safe."""
+
+
 @contextlib.contextmanager
 def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[Executor]:
-    """The executor of the job: its scheduler, an own local cluster, or this process."""
+    """The executor of the job: its scheduler, an own local cluster, or this process.
+
+    It is this process for a small input, unless the job names workers or their memory.
+    """
+    run = job.run
     if not cluster:
         opened = engine.in_process()
-    elif job.run.scheduler:
-        opened = engine.remote_cluster(job.run.scheduler, job.run.retries)
-    else:
-        run = job.run
+    elif run.scheduler:
+        opened = engine.remote_cluster(run.scheduler, run.retries)
+    elif needs_workers(job, Work(staging).source.rows):
         scratch = staging.root / "dask"
         opened = engine.local_cluster(
             run.workers, run.memory_per_worker, scratch, run.retries, preload=["anonpipe.pipeline.tasks.preload"]
         )
+    else:
+        opened = engine.in_process(engine.default_workers(), run.retries, _ALONE)
     with opened as executor:
         yield executor
+
+
+def needs_workers(job: Job, rows: int) -> bool:
+    """Whether a local run of so many input rows starts workers, because the job names some or because it is large."""
+    return bool(job.run.workers or job.run.memory_per_worker) or rows * len(job.columns) > SMALL

@@ -23,6 +23,8 @@ NEARLY_ALL = 0.95
 
 SAME_CORRELATION = 0.99999
 
+_SAME_UNIT = 1e-3  # Slopes as near to 1 are of columns in one unit, whose difference is a quantity
+
 DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 
 
@@ -49,7 +51,15 @@ def _copies(looks: list[Look]) -> Iterator[tuple[str, str]]:
         if one.name in gone or other.name in gone or not _same(one, other):
             continue
         gone.add(other.name)
-        yield other.name, f"a linear copy of {quoted(one.name)}"
+        apart = not _is_copy(*_together(one, other))
+        reason = _DIFFERENCE if apart else "a linear copy of {one}"
+        yield other.name, reason.format(one=quoted(one.name), other=quoted(other.name))
+
+
+_DIFFERENCE = (
+    "CHECK: {one} and a small difference, which masks would not keep. If the difference matters, add {other} minus "
+    "{one} to the input as a column, in its unit"
+)
 
 
 def _same(one: Look, other: Look) -> bool:
@@ -58,6 +68,19 @@ def _same(one: Look, other: Look) -> bool:
         return False
     x, y = _together(one, other)
     return len(x) >= max(ENOUGH_ROWS, other.filled / 2) and _line(x, y)
+
+
+def _is_copy(x: Floats, y: Floats) -> bool:
+    """Whether numbers of the same unit differ by a constant, to rounding; others by a line (`_line`).
+
+    How wide a year of arrivals is says nothing of the hours from arrival to departure.
+    """
+    slope = float(np.cov(x, y)[0, 1] / x.var(ddof=1))
+    if abs(slope - 1.0) > _SAME_UNIT:
+        return True
+    rest = np.abs(y - x - np.median(y - x))
+    steps = sum(float(np.diff(np.unique(values)).min()) for values in (x, y))
+    return bool(np.quantile(rest, NEARLY_ALL) <= steps + 1e-6 * np.ptp(np.quantile(y, [0.25, 0.75])))
 
 
 def _line(x: Floats, y: Floats) -> bool:

@@ -9,7 +9,7 @@ follow from each other, too; and of a time or a day as one number (1342, 2024013
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.columns import Kind, Role, Scalar
+from anonpipe.encoding.identifiers import AGREES, agree, pairs_of
 from anonpipe.encoding.values import is_index, is_supported
 from anonpipe.job.analyses import Needs, Survival
 from anonpipe.propose.dependencies import ENOUGH_ROWS, derived
@@ -38,9 +39,6 @@ from anonpipe.types import FloatArray, IntArray
 
 MOST_ROWS = 20  # Rows of a unit, on average: more of them are of a place or a code
 FEWEST = 20  # Values, and pairs of rows of one value, below which nothing is concluded
-AGREES = 0.98  # Share of the pairs of rows of one value in which another column is equal, where it is of the unit
-COMMON = 0.8  # A column in which more than this share of any two rows agree tells nothing
-BY_CHANCE = 1e-6  # Probability with which all pairs agree by chance, at most
 TOGETHER = 0.9  # Share of the pairs of rows of one value that follow each other, in a table that is sorted by units
 
 
@@ -55,24 +53,15 @@ def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dic
     """Of the candidates those that number units of several rows.
 
     Shapes: columns (n_rows,).
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> person = np.repeat(np.arange(300), 3)
-    >>> of_person = {"sex": rng.integers(0, 2, 300)[person], "born": rng.integers(0, 60, 300)[person]}
-    >>> table = of_person | {"person": person, "cost": rng.integers(0, 400, 900)}
-    >>> {name: sure.name for name, sure in repeating(table, ["person", "cost"]).items()}
-    {'person': 'CERTAIN'}
     """
     found = {}
     for name in candidates:
         codes = columns[name]
-        first, second = _pairs(codes)
+        first, second = pairs_of(codes)
         if not _repeats_a_little(codes, len(first)):
             continue
         others = {other: values for other, values in columns.items() if other != name}
-        same = [other for other, values in others.items() if _agrees(values, first, second)]
+        same = [other for other, values in others.items() if agree(values, first, second)]
         own = _apart(_no_parts(codes, [others[other] for other in same]))
         if own >= 2:
             found[name] = Sureness.CERTAIN
@@ -83,15 +72,8 @@ def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dic
 
 def follows(column: IntArray, other: IntArray) -> bool:
     """Whether rows of equal values of `other` are equal in `column`, too."""
-    first, second = _pairs(other)
+    first, second = pairs_of(other)
     return bool(len(first) and np.mean(column[first] == column[second]) >= AGREES)
-
-
-def _pairs(codes: IntArray) -> tuple[IntArray, IntArray]:
-    """Each row and the next one of the same value, of all values but null."""
-    order = np.argsort(codes, kind="stable")
-    same = (codes[order][1:] == codes[order][:-1]) & (codes[order][1:] >= 0)
-    return order[:-1][same], order[1:][same]
 
 
 def _repeats_a_little(codes: IntArray, pairs: int) -> bool:
@@ -102,15 +84,6 @@ def _repeats_a_little(codes: IntArray, pairs: int) -> bool:
         return False
     mean = counts.mean()
     return bool(mean <= MOST_ROWS and counts.max() <= 10 * max(mean, 2.0))
-
-
-def _agrees(values: IntArray, first: IntArray, second: IntArray) -> bool:
-    """Whether a column is equal in all pairs but few, and not by chance."""
-    shares = np.bincount(values + 1) / len(values)
-    chance = float(np.square(shares).sum())
-    if chance > COMMON or len(first) * np.log(chance) > np.log(BY_CHANCE):
-        return False
-    return bool(np.mean(values[first] == values[second]) >= AGREES)
 
 
 def _no_parts(codes: IntArray, columns: Sequence[IntArray]) -> list[IntArray]:
@@ -148,14 +121,6 @@ def common_step(values: FloatArray, single: bool = False) -> float | None:
     """The largest decimal step below 1 of which all numbers are multiples, to rounding; None without one.
 
     Shapes: values (n,).
-
-    Examples
-    --------
-    >>> tenths = np.arange(100) / 10
-    >>> common_step(tenths), common_step(tenths.astype(np.float32).astype(float), single=True)
-    (0.1, 0.1)
-    >>> common_step(tenths / 2), common_step(np.sqrt(tenths)), common_step(np.arange(50) * 0.25)
-    (0.05, None, 0.25)
     """
     values = values[np.isfinite(values)]
     many, values = len(values), np.unique(values)
@@ -199,8 +164,7 @@ class Guess:
     ordered: bool = False  # Whether its categories have an order in the input, which the steward has to declare
     levels: tuple[Scalar, ...] = ()  # This order, where the file declares it
     step: float | None = None  # Of which all numbers are multiples; None where nothing is to be said
-    # At which end of its numbers a code for "unknown" may stand: low, high, both; empty where none does
-    code_at: str = ""
+    codes: Mapping[float, int] = field(default_factory=dict)  # Possible codes for "unknown": sampled rows of each
 
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
@@ -515,12 +479,6 @@ def seen_by_others(guesses: Mapping[str, Guess]) -> tuple[str, ...]:
     """Released columns that somebody outside usually knows of a person, by their names, and those released unchanged.
 
     None where no name says so: combinations of what is released unchanged are counted anyway.
-
-    Examples
-    --------
-    >>> masked, key = Guess(Kind.INTEGER, Role.MASKED), Guess(Kind.BINARY, Role.KEY)
-    >>> seen_by_others({"age": masked, "agency": masked, "income": masked, "kind": key})
-    ('age', 'kind')
     """
     released = {name: guessed for name, guessed in guesses.items() if guessed.role.released}
     told = {name for name, guessed in released.items() if _is_seen(name, guessed)}

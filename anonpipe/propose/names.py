@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from itertools import pairwise, product
 
 import numpy as np
 import yaml
 
-from anonpipe.types import FloatArray
+from anonpipe.types import FloatArray, IntArray
 
 _IDENTIFYING = frozenset(
     (
@@ -71,38 +72,18 @@ def names_unit(name: str) -> bool:
 
 
 def names_one_unit(name: str) -> bool:
-    """Whether a name is a word for a person or a group of persons, and says of nothing else about them.
-
-    Examples
-    --------
-    >>> [names_one_unit(name) for name in ("household", "HH_CODE", "family2")]
-    [True, True, True]
-    >>> [names_one_unit(name) for name in ("household_size", "family_history", "persons", "code")]
-    [False, False, False, False]
-    """
+    """Whether a name is a word for a person or a group of persons, and says of nothing else about them."""
     left = set(words_of(name)) - _OF_A_NUMBER
     return bool(left) and left <= _ONE_UNIT
 
 
 def names_one_person(name: str) -> bool:
-    """Whether a name is a word for a person, and says of nothing else about him.
-
-    Examples
-    --------
-    >>> [names_one_person(name) for name in ("person", "Patient_no", "household")]
-    [True, True, False]
-    """
+    """Whether a name is a word for a person, and says of nothing else about him."""
     return names_one_unit(name) and bool(set(words_of(name)) & _ONE_PERSON)
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a column name, in lower case.
-
-    Examples
-    --------
-    >>> words_of("patientID"), words_of("SURV_mm")
-    (['patient', 'id'], ['surv', 'mm'])
-    """
+    """The words of a column name, in lower case."""
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
@@ -132,29 +113,45 @@ FEWEST_OTHERS = 10  # Distinct values that are no such codes, below which all ma
 MOST_CODES = 3  # Codes at either end: not known, refused, does not apply
 
 
-def code_for_unknown(values: FloatArray) -> str:
-    """At which end of a sample's numbers codes stand, in words; empty where none do.
+_NEIGHBOURS = 5  # Distinct values next to a well-known code, which has five times as many records as their mean
 
-    Each of them occurs twice or more, and the nearest other value is further away than all others are wide.
+# Well-known codes: nines and the two numbers before, and days on which calendars and systems begin or end
+_NINES = [10**digits - below for digits in range(1, 10) for below in (1, 2, 3)]
+_CODES = [*_NINES, *(-code for code in _NINES), -1, 88, 888]
+_DAYS = [
+    (date.fromisoformat(f"{year:04}-{day}") - date(1970, 1, 1)).days
+    for day, years in (
+        ("01-01", (1, 1753, 1800, 1900, 1901, 1904, 1970)),
+        ("12-31", (1899, 2099, 2199, 2999, 9999)),
+        ("12-30", (1899,)),
+        ("11-11", (1111,)),
+    )
+    for year in years
+]
 
-    Shapes: values (n,).
 
-    Examples
-    --------
-    >>> ages = np.arange(18.0, 90.0)
-    >>> code_for_unknown(np.append(ages, [999, 999])), code_for_unknown(np.append(ages, [-99, -99, 998, 998, 999, 999]))
-    ('high', 'low and high')
-    >>> [code_for_unknown(np.append(ages, far)) for far in ([999], [120, 120], [5e8, 6e8])]
-    ['', '', '']
+def codes_for_unknown(values: FloatArray, counts: IntArray, *, days: bool = False) -> dict[float, int]:
+    """Numbers at the ends that may be codes for "unknown", and the records of each.
+
+    Each of them occurs twice or more. Either the nearest other value is further away than all others are wide, or it
+    is a well-known code with many more records than its neighbours.
+
+    Shapes: values, counts (n_values,), values ascending.
     """
-    distinct, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+    known = np.isin(values, _DAYS if days else _CODES)
     for below, above in sorted(product(range(MOST_CODES + 1), repeat=2), key=sum)[:0:-1]:
-        middle = distinct[below : len(distinct) - above]
-        outer = np.append(counts[:below], counts[len(counts) - above :])
-        if len(middle) < FEWEST_OTHERS or (outer < 2).any():
+        middle = slice(below, len(values) - above)
+        outer = np.append(np.arange(below), np.arange(len(values) - above, len(values)))
+        if len(values[middle]) < FEWEST_OTHERS or (counts[outer] < 2).any():
             continue
-        width = middle[-1] - middle[0]
-        gaps = [middle[0] - distinct[below - 1]] * (below > 0) + [distinct[-above] - middle[-1]] * (above > 0)
-        if min(gaps) > width:
-            return " and ".join(["low"] * (below > 0) + ["high"] * (above > 0))
-    return ""
+        ends = [(below - 1, slice(below, below + _NEIGHBOURS))] * (below > 0)
+        ends += [(len(values) - above, slice(len(values) - above - _NEIGHBOURS, len(values) - above))] * (above > 0)
+        width = values[middle][-1] - values[middle][0]
+        far = all(min(abs(values[at] - values[next_])) > width for at, next_ in ends)
+        if far or (known[outer].all() and all(_is_heap(counts, at, next_) for at, next_ in ends)):
+            return dict(zip(values[outer].tolist(), counts[outer].tolist(), strict=True))
+    return {}
+
+
+def _is_heap(counts: IntArray, code: int, neighbours: slice) -> bool:
+    return bool(counts[code] >= 5 * counts[neighbours].mean())

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ import pyarrow as pa
 import yaml
 
 from anonpipe.columns import Column, Kind, Role, Scalar
+from anonpipe.encoding.identifiers import agree, pairs_of
 from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
@@ -39,7 +41,7 @@ from anonpipe.propose.choose_method import (
     without_rare_status,
 )
 from anonpipe.propose.guesses import Guess, common_step, guess, guess_for, seen_by_others
-from anonpipe.propose.names import code_for_unknown, quoted
+from anonpipe.propose.names import codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.source import Source, opened
 
@@ -48,16 +50,7 @@ if TYPE_CHECKING:
 
 
 def propose_job(source_url: str, output: str, k: int, analyses: Sequence[RecipientAnalysis] = ()) -> str:
-    """Propose a commented job for a table; the steward corrects and completes it.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = path.write_text(chr(10).join(["ssn,height", *(f"{n},{160 + n / 7}" for n in range(40))]))
-    >>> yaml.safe_load(propose_job(str(path), "releases", 5))["columns"]
-    {'ssn': {'kind': 'integer', 'role': 'identifier'}, 'height': {'kind': 'continuous', 'role': 'masked'}}
-    """
+    """Propose a commented job for a table; the steward corrects and completes it."""
     if k < 2:
         raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
     with opened(source_url) as source:
@@ -71,7 +64,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
             ordered=look.ordered,
             levels=look.levels,
             step=_step(look, guesses[look.name]),
-            code_at=_code_at(look, guesses[look.name]),
+            codes=_codes(look, guesses[look.name]),
         )
     guesses = without_rare_status(looks, guesses, rows, k)
     chosen = road(looks, guesses, rows, k)
@@ -84,18 +77,14 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
         guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
     told = tells_strata(looks, guesses, rows)
     unit = of_several(looks, guesses)
-    chosen = replace(chosen, told=told, unit=None if unit is None else unit.name)
+    masked = [look for look in looks if guesses[look.name].role.synthesized]
+    constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
+    chosen = replace(chosen, told=told, unit=None if unit is None else unit.name, constant=tuple(constant))
     return _write(source_url, output, k, guesses, needs, chosen, rows)
 
 
 def default_output(source_url: str) -> str:
-    """A folder by the name of the data: two tables in one output would take each other's place.
-
-    Examples
-    --------
-    >>> default_output("in/registry.parquet"), default_output("s3://clinic/visits/"), default_output("in/*.csv")
-    ('registry-release', 'visits-release', 'in-release')
-    """
+    """A folder by the name of the data: two tables in one output would take each other's place."""
     parts = [part for part in source_url.split("://")[-1].split("/") if part.strip(".") and not set("*?[") & set(part)]
     name = parts[-1].split(".")[0] if parts else ""
     return f"{name or 'table'}-release"
@@ -124,10 +113,31 @@ def _step(look: Look, guessed: Guess) -> float | None:
     return common_step(look.numbers, single=plain_type(look.type) == pa.float32())
 
 
-def _code_at(look: Look, guessed: Guess) -> str:
-    """Where a masked column of numbers or dates may have a code for "unknown"."""
-    masked = guessed.role.synthesized and not guessed.kind.coded
-    return "" if look.numbers is None or not masked else code_for_unknown(look.numbers)
+def _codes(look: Look, guessed: Guess) -> dict[float, int]:
+    """Numbers of a masked column of numbers or dates that may be codes for "unknown"."""
+    if look.numbers is None or not guessed.role.synthesized or guessed.kind.coded:
+        return {}
+    values, counts = np.unique(look.numbers[np.isfinite(look.numbers)], return_counts=True)
+    return codes_for_unknown(values, counts, days=look.date)
+
+
+def _asked_codes(guesses: Mapping[str, Guess]) -> list[str]:
+    """One question for all columns that have the same codes: names and numbers of rows, no value."""
+    columns: dict[tuple[float, ...], list[str]] = {}
+    for name, guessed in guesses.items():
+        if guessed.codes:
+            columns.setdefault(tuple(guessed.codes), []).append(name)
+    asked = []
+    for codes, names in columns.items():
+        rows = sorted(sum(guesses[name].codes.values()) for name in names)
+        many = f"{rows[0]:,}" if rows[0] == rows[-1] else f"{rows[0]:,} to {rows[-1]:,}"
+        what = "value" if len(codes) == 1 else f"{len(codes)} values"
+        which = "the same" if len(names) > 1 else "one" if len(codes) == 1 else "the"
+        asked.append(
+            f"CHECK: {', '.join(map(quoted, names))}: {many} sampled rows have {which} {what} at an end: a code for "
+            '"unknown"? If so, make it a null in the input; else it is masked and counted as a number.'
+        )
+    return asked
 
 
 def _measured_as(role: Role) -> Role:
@@ -189,11 +199,13 @@ def _write(
         output=output,
         k=k,
         guesses=guesses,
+        codes=_asked_codes(guesses),
         needs=needs,
         why=chosen_road.why,
         mask=chosen_road.mask,
         merge=chosen_road.merge,
         unit=chosen_road.unit,
+        constant=chosen_road.constant,
         crowded=chosen_road.enough,
         told_of_strata=chosen_road.told,
         status=by_role.get(Role.SURVIVAL_STATUS),
@@ -229,5 +241,5 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.globals |= {"Kind": Kind, "Role": Role}
-    environment.filters |= {"quoted": quoted, "flow": _flow, "key": _key}
+    environment.filters |= {"wrapped": partial(wrap, width=116), "quoted": quoted, "flow": _flow, "key": _key}
     return environment.get_template("job.yaml.jinja")

@@ -37,7 +37,8 @@ def _figure(report: Report) -> Any:
 
     pictures = {one.name: one for one in report.pictures}
     told = report.compared.shares if report.compared else ()
-    shares = {name: [one for one in told if one.column == name] for name in _names_of(report)}
+    both = [column.name for column in report.columns if column.treatment in ("synthetic", "unchanged")]
+    shares = {name: [one for one in told if one.column == name] for name in both}
     curves = [curve for part in report.survival for curve in _curves(part)]
     count = len(shares) + len(curves) + 1
     columns = min(4, count)
@@ -59,11 +60,6 @@ def _figure(report: Report) -> Any:
     sampled = f"numbers: a sample of {report.pictured:,} records, the outer bins open" if report.pictured else ""
     figure.suptitle(sampled, fontsize=9, ha="right", x=0.99)
     return figure
-
-
-def _names_of(report: Report) -> list[str]:
-    """The columns that both tables have, in the order of the release."""
-    return [column.name for column in report.columns if column.treatment in ("synthetic", "unchanged")]
 
 
 def _draw_column(axis: Any, shares: list[ShareLine], picture: Picture | None) -> None:

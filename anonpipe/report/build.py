@@ -83,6 +83,7 @@ class Facts:
     categories: Mapping[str, Distribution] = field(default_factory=dict)
     # Survival curves of both tables, likewise
     survival: Mapping[Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
+    constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit of the original
 
 
 def internal(facts: Facts, version: str | None) -> Report:
@@ -201,7 +202,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "created": facts.created,
         "anonpipe": facts.anonpipe,
         "passed": passed,
-        "headline": words.headline(facts.verdict, facts.rows, lines),
+        "headline": words.headline(replace(facts.verdict, checks=checks), facts.rows, lines),
         "summary": words.summary(lines),
         "k": job.k,
         "k_of_units": facts.least is not None,
@@ -210,7 +211,11 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "partitions": facts.partitions,
         "methods": words.methods(job),
         "guarantees": words.guarantees(job, grouped, facts.identical, facts.least is not None),
-        "not_guaranteed": (*words.not_guaranteed(job, grouped, facts.identical, not_kept), *overlaps),
+        "not_guaranteed": (
+            *words.not_guaranteed(job, grouped, facts.identical, not_kept),
+            *(words.apart(facts.constant) if facts.least is not None else ()),
+            *overlaps,
+        ),
         "checks": lines,
         "dials": words.dials(checks),
         "group_sizes": tuple(
@@ -242,15 +247,13 @@ def _files(facts: Facts) -> tuple[FileLine, ...]:
     return tuple(FileLine(**{key: entry[key] for key in FileLine.model_fields}) for entry in facts.files)
 
 
-def _treatment(job: Job, name: str) -> Treatment:
-    return "unchanged" if name in job.columns and job.columns[name].role.unchanged else "synthetic"
-
-
 def _pictures(facts: Facts, audience: Audience) -> Iterator[Picture]:
     """The columns; of categories the steward sees all records, and what there was before anything was suppressed."""
     of_all = facts.categories if audience == "internal" else {}
     for one in facts.distributions.get(audience, ()):
-        yield _picture(of_all.get(one.name, one), _treatment(facts.job, one.name), one.name in of_all)
+        column = facts.job.columns.get(one.name)
+        treatment: Treatment = "unchanged" if column is not None and column.role.unchanged else "synthetic"
+        yield _picture(of_all.get(one.name, one), treatment, one.name in of_all)
 
 
 def _picture(one: Distribution, treatment: Treatment, of_all_rows: bool = False) -> Picture:

@@ -137,8 +137,6 @@ def compared(
 ) -> Compared:
     """Means, deviations, shares and correlations of both tables.
 
-    Notes
-    -----
     Correlations are those of the original after rare categories were suppressed. A null is none of the categories: it
     counts as 0 in all of them. The deviations that a correlation is divided by are those of all values of either
     column, also of rows in which the other is null.

@@ -98,8 +98,7 @@ class Picture(Part):
     # Of the bins of numbers and dates (days since 1970-01-01); None for an open end. Empty for categories.
     edges: tuple[float | None, ...] = ()
     labels: tuple[str, ...] = ()  # Of categories; empty for numbers
-    # original, released: share of the records with a value in each bin or category, 0 to 1; of all records with
-    # `of_all_rows`
+    # original, released: share of the records with a value in each bin or category, 0 to 1; of all with `of_all_rows`
     original: tuple[float, ...]
     released: tuple[float, ...]
     nulls_original: float | None = None  # Null share; None where it is not told
@@ -174,8 +173,7 @@ class Compared(Part):
 
     numbers: tuple[NumberLine, ...]  # Means, standard deviations and shares of nulls
     shares: tuple[ShareLine, ...]  # The commonest categories of each column, none of fewer than k original records
-    # The correlations that changed most, the largest change first, between numbers and such categories of different
-    # columns
+    # The correlations that changed most, the largest change first, of numbers and such categories
     pairs: tuple[PairLine, ...]
     pairs_compared: int  # How many correlations there are
     # Columns of so many categories that nothing of them is measured: they are released unchanged

@@ -41,13 +41,7 @@ Place = Callable[[float], float]
 
 
 def tag(element: str, content: str = "", **attributes: object) -> Markup:
-    """An SVG element; text and attributes are escaped, also what would turn their direction; `class_` is `class`.
-
-    Examples
-    --------
-    >>> tag("text", "a<b", x=1.25, text_anchor="end")
-    Markup('<text x="1.2" text-anchor="end">a&lt;b</text>')
-    """
+    """An SVG element; text and attributes are escaped, also what would turn their direction; `class_` is `class`."""
     pairs = ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items() if value is not None)
     shown = Markup("").join(Markup(' {}="{}"').format(name, printable(_short(value))) for name, value in pairs)
     inside = content if isinstance(content, Markup) else printable(content)
@@ -74,13 +68,7 @@ def _fitted(content: str, width: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """A figure for readers: four digits.
-
-    Examples
-    --------
-    >>> number(0.123456), number(1234567.0), number(None), number(0.0), number(21.0)
-    ('0.1235', '1,234,567', '–', '0', '21')
-    """
+    """A figure for readers: four digits."""
     if value is None or not math.isfinite(value):
         return "–"
     if value == 0 or 1e4 <= abs(value) < 1e15:
@@ -89,13 +77,7 @@ def number(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share in per cent.
-
-    Examples
-    --------
-    >>> percent(0.1234), percent(None), percent(0.00012)
-    ('12.3 %', '–', '0.012 %')
-    """
+    """A share in per cent."""
     if value is None or not math.isfinite(value):
         return "–"
     return f"{100 * value:.1f} %" if value == 0 or abs(value) >= 0.001 else f"{100 * value:.2g} %"

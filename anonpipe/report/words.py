@@ -90,7 +90,7 @@ def coefficient(name: str) -> str:
     return re.sub(r"\[((?:T\.)?-?\d+)\.0\]", r"[\1]", name)
 
 
-_EXPECTED = " Expected from the means and covariances that are kept; no attack was tried."
+_EXPECTED = " Expected from the means and covariances that are kept; attacks that were tried are listed below."
 _HALVES = "is {} times as far from the original as its random halves are from each other."
 # Figures at the head of a report: check, title, the sentence of a figure, and whether it is a share
 _DIALS: tuple[tuple[str, str, str, bool], ...] = (
@@ -283,10 +283,23 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[
     return tuple(found)
 
 
+def apart(constant: Sequence[str]) -> tuple[str, ...]:
+    """What becomes of units that have several rows; `constant` are columns with one value in all rows of a unit.
+
+    Examples
+    --------
+    >>> apart(["income"])[1]
+    'In the original all rows of a unit have one value of income; here they differ.'
+    """
+    differ = f"In the original all rows of a unit have one value of {', '.join(constant)}; here they differ."
+    rows = "Rows of one unit do not belong together, and no column says which they were: do not analyse whole units."
+    return (rows, differ) if constant else (rows,)
+
+
 def headline(verdict: Verdict, rows: int, checks: Sequence[CheckLine]) -> str:
     """The verdict in a sentence, and which risks have no limit or were not measured."""
     if verdict.passed:
-        free = reservations(verdict.unlimited, ())
+        free = reservations(verdict.unlimited, (), verdict.linked)
         missing = f" Not measured: {', '.join(verdict.unmeasured)}." if verdict.unmeasured else ""
         return f"Released: {counted(rows, 'row')}. Nothing that was checked failed{free}.{missing}"
     failed = sum(check.outcome == "failed" for check in checks)

@@ -309,29 +309,41 @@ def _read_small(where: OutputPlace, name: str) -> bytes:
 
 def read_manifest(where: OutputPlace) -> dict[str, Any]:
     """The manifest of a version."""
-    return _read_manifest(where)[1]
+    return _parsed(where, _manifest_bytes(where))
 
 
-def _read_manifest(where: OutputPlace) -> tuple[bytes, dict[str, Any]]:
-    """The manifest as bytes, for its signature, and parsed."""
+def _manifest_bytes(where: OutputPlace) -> bytes:
     try:
-        written = _read_small(where, MANIFEST)
+        return _read_small(where, MANIFEST)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        raise _unreadable(where) from None
+
+
+def _unreadable(where: OutputPlace) -> InputError:
+    return InputError(f"the manifest of {where.url()} cannot be read; the release is damaged: fetch it again")
+
+
+def _parsed(where: OutputPlace, written: bytes) -> dict[str, Any]:
+    try:
         manifest: dict[str, Any] = json.loads(written)
         complete = isinstance(manifest["rows"], int) and isinstance(manifest["schema"], list)
         complete = complete and all({"name", "rows", "sha256"} <= set(entry) for entry in manifest["files"])
         complete = complete and all({"name", "sha256"} <= set(entry) for entry in manifest.get("documents", []))
-    except (FileNotFoundError, NotADirectoryError, ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         complete = False
     if complete:
-        return written, manifest
-    raise InputError(f"the manifest of {where.url()} cannot be read; the release is damaged: fetch it again")
+        return manifest
+    raise _unreadable(where)
+
+
+NOT_SIGNED = "is not by the key given: another key signed, or the manifest or its signature was changed"
 
 
 class Checked(NamedTuple):
     """The result of checking a version: folder, manifest and problems."""
 
     where: OutputPlace
-    manifest: dict[str, Any]
+    manifest: dict[str, Any] | None  # None if the signature is wrong: then nothing else was read
     origin: list[str]  # Problems with the signature
     order: list[str]  # Problems with name and age of the version
     damage: list[str]  # Files that differ from the manifest
@@ -348,14 +360,16 @@ def check(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None
 
 
 def checked(url: str, key: Ed25519PublicKey | None = None, seen: str | None = None) -> Checked:
-    """Compare a published release with its manifest."""
+    """Compare a published release with its manifest, whose signature comes first."""
     if seen is not None and not versions.is_version(seen):
         raise InputError(f"{seen!r} is no name of a version, such as v000012-5d1c09aa")
     where = resolve(url)
     with _readable(where):
-        written, manifest = _read_manifest(where)
-        origin, order = _check_origin(where, written, manifest, key), _check_order(where, manifest, key, seen)
-        return Checked(where, manifest, origin, order, _check_files(where, manifest))
+        written = _manifest_bytes(where)
+        if origin := _check_origin(where, written, key):
+            return Checked(where, None, origin, [], [])
+        manifest = _parsed(where, written)
+        return Checked(where, manifest, [], _check_order(where, manifest, key, seen), _check_files(where, manifest))
 
 
 def _check_files(where: OutputPlace, manifest: dict[str, Any]) -> list[str]:
@@ -379,10 +393,8 @@ def _check_files(where: OutputPlace, manifest: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _check_origin(
-    where: OutputPlace, written: bytes, manifest: dict[str, Any], key: Ed25519PublicKey | None
-) -> list[str]:
-    """Problems with the signature of the manifest, on the bytes that were parsed."""
+def _check_origin(where: OutputPlace, written: bytes, key: Ed25519PublicKey | None) -> list[str]:
+    """Problems with the signature of the manifest's bytes."""
     if key is None:
         return []
     try:
@@ -391,11 +403,7 @@ def _check_origin(
         return [f"{SIGNATURE}: missing: the release is not signed"]
     except ValueError:
         return [f"{SIGNATURE}: not a regular file of a signature's size"]
-    if is_signed(written, signature, key):
-        return []
-    if manifest.get("signed_by") == fingerprint(key):
-        return [f"{SIGNATURE}: is not of this manifest: it was changed, or its signature"]
-    return [f"{SIGNATURE}: is of another key than the one given"]
+    return [] if is_signed(written, signature, key) else [f"{SIGNATURE}: {NOT_SIGNED}"]
 
 
 def _check_order(
@@ -474,16 +482,7 @@ def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
 
 
 def signing_key(secret: bytes) -> Ed25519PrivateKey:
-    """The private key that belongs to a steward's secret.
-
-    Examples
-    --------
-    >>> manifest, key = b"{}", signing_key(b"s" * 16)
-    >>> is_signed(manifest, key.sign(manifest), key.public_key())
-    True
-    >>> is_signed(b"{ }", key.sign(manifest), key.public_key())
-    False
-    """
+    """The private key that belongs to a steward's secret."""
     return Ed25519PrivateKey.from_private_bytes(keyed(secret, "signing key")[:32])
 
 

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.rng import home_key, keyed, private_home
 from anonpipe.storage import release
-from anonpipe.storage.sketch import Sketch, UnitSums, chance_of, shared_records
+from anonpipe.storage.sketch import Sketch, UnitSums, chance_of, chance_of_shifted, shared_records
 from anonpipe.storage.versions import OutputPlace
 
 LOG = "releases.jsonl"
@@ -76,7 +76,11 @@ class Trace:
             "population": _hex(secret, "population", self.digest),
             "rows": self.rows,
             "columns": [_hex(secret, "column", column) for column in self.columns],
-            "sketches": [asdict(_stored_sketch(secret, subject, sketch)) for subject, sketch in self.sketches.items()],
+            "sketches": [
+                asdict(_stored_sketch(secret, subject, sketch))
+                for subject, sketch in self.sketches.items()
+                if not _shift(subject)
+            ],
             **({} if self.counted is None else {"counted": asdict(_stored_sums(secret, self.counted))}),
             **({"accepted": list(accepted)} if accepted else {}),
         }
@@ -84,7 +88,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class StoredSketch:
-    """A sketch as a log keeps it; not even the secret turns it back into records."""
+    """A sketch as a log keeps it: keyed one-way digests and numbers of records."""
 
     on: str  # Keyed digest of what can be compared with it: its kind, and no name of a column
     # level, depths: the sketch's level, and of each content the level up to which it stays, packed
@@ -139,8 +143,17 @@ def _stored_sketch(secret: bytes, subject: str, sketch: Sketch) -> StoredSketch:
 
 def _comparable(subject: str) -> str:
     """Sketches of equal such texts are compared: all of identifiers, all of records, excerpts of one size."""
-    kind: str = json.loads(subject)[0]
+    kind = _kind(subject)
     return "records" if kind in _RECORDS else kind
+
+
+def _kind(subject: str) -> str:
+    return str(json.loads(subject)[0]).partition(" +")[0]
+
+
+def _shift(subject: str) -> str:
+    """The number that was added to an identifier; nothing where none was."""
+    return str(json.loads(subject)[0]).partition(" +")[2]
 
 
 @lru_cache(maxsize=256)
@@ -225,7 +238,11 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
     accepted = {name for line in releases.values() for name in line.get("accepted", ())}
     of_units = [line for line in lines if _is_comparable(trace.counted, secret, line)]
     uncounted = [str(line["version"]) for line in lines if line not in of_units and line["version"] not in accepted]
-    problems += [_UNCOUNTED.format(count=len(uncounted), names=", ".join(uncounted))] if uncounted else []
+    problems += (
+        [_UNCOUNTED.format(count=len(uncounted), names=", ".join(uncounted), at_least=trace.counted.min_changed)]
+        if uncounted
+        else []
+    )
     problems += _too_few(trace.counted, of_units)
     if len(lines) + 1 > trace.counted.max_overlapping:
         problems.append(_TOO_MANY.format(count=len(lines), at_most=trace.counted.max_overlapping))
@@ -265,7 +282,10 @@ HELD = (
 ALLOWED = "earlier releases that overlap with this one were allowed by the job: "
 _UNCOUNTED = (
     "repeat.growing counts units, but {count} of the earlier releases that overlap with this input did not: they "
-    "counted none, or by another unit or in other columns: {names}"
+    "counted none, or by another unit or in other columns: {names}. So how many units differ from them is unknown, and "
+    "their difference to this one can disclose them. A series can begin now: when by your own count {at_least} or more "
+    'have joined, left or changed in every column, allow this one run: --set repeat.allow="why". Later runs need no '
+    "allow and are compared with this release"
 )
 _TOO_MANY = (
     "this input overlaps with {count} earlier releases, and repeat.max_overlapping is {at_most}: holders of all can "
@@ -324,8 +344,20 @@ class _Shared:
     per_content: float  # Mean number of records with equal content
 
 
-def _shared(ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int]) -> _Shared:
-    level = max(ours.level, theirs.level)
+def _shifted(ours: Mapping[str, StoredSketch], subject: str) -> list[StoredSketch]:
+    """The sketches of a subject with numbers added to its identifier."""
+    names = json.loads(subject)[1:]
+    return [
+        sketch
+        for other, sketch in ours.items()
+        if _shift(other) and _kind(other) == _kind(subject) and json.loads(other)[1:] == names
+    ]
+
+
+def _shared(
+    ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int], shifted: Sequence[StoredSketch] = ()
+) -> _Shared:
+    level = max(sketch.level for sketch in (ours, theirs, *shifted))
     tables = [{m: n for m, (depth, n) in sketch.contents.items() if depth >= level} for sketch in (ours, theirs)]
     keys = sorted({*tables[0], *tables[1]})
     ours_counts, theirs_counts = (np.array([table.get(m, 0) for m in keys], dtype=np.int64) for table in tables)
@@ -333,7 +365,17 @@ def _shared(ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int]) -> 
     same = rows[0] == rows[1] and bool((ours_counts == theirs_counts).all()) and len(ours_counts) > 0
     per_content = (ours_counts.sum() + theirs_counts.sum()) / max(1, 2 * len(keys))
     records = float(rows[0]) if same else shared_records(ours_counts, theirs_counts, level, rows)
-    return _Shared(records, chance_of(ours_counts, theirs_counts, share), same, level > 0, per_content)
+    chance = chance_of(ours_counts, theirs_counts, share)
+    if shifted:
+        # Numbers of rows agree in any two tables, and values in these rows by chance: about as often if shifted
+        agreeing = int(np.count_nonzero((ours_counts > 0) & (theirs_counts > 0)))
+        by_chance = max(
+            sum(depth >= level and mark in tables[1] for mark, (depth, _) in sketch.contents.items())
+            for sketch in shifted
+        )
+        chance = max(chance, chance_of_shifted(agreeing, by_chance))
+        same = False
+    return _Shared(records, chance, same, level > 0, per_content)
 
 
 @dataclass(frozen=True)
@@ -354,13 +396,17 @@ def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> l
     for line in lines:
         theirs = [StoredSketch(**stored) for stored in line["sketches"]]
         rows = trace.rows, int(line["rows"])
-        pairs = {subject: [other for other in theirs if other.on == stored.on] for subject, stored in ours.items()}
+        pairs = {
+            subject: [other for other in theirs if other.on == stored.on]
+            for subject, stored in ours.items()
+            if not _shift(subject)
+        }
         limit = CHANCE / max(1, sum(map(len, pairs.values())))
         per_unit = max(_rows_per_unit(list(ours.values()), secret), _rows_per_unit(theirs, secret))
         shared = {
-            subject: _shared(stored, _most_alike(stored, pairs[subject]), rows)
-            for subject, stored in ours.items()
-            if pairs[subject]
+            subject: _shared(ours[subject], _most_alike(ours[subject], others), rows, _shifted(ours, subject))
+            for subject, others in pairs.items()
+            if others
         }
         sure = {subject: common for subject, common in shared.items() if _is_sure(subject, common, limit, per_unit)}
         if sure:
@@ -371,7 +417,7 @@ def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> l
 
 def _is_sure(subject: str, shared: _Shared, limit: float, per_unit: float) -> bool:
     """Whether the overlap is no chance; excerpts count where few records share one."""
-    if "excerpt" not in json.loads(subject)[0]:
+    if not _kind(subject).startswith(("excerpt", "numbered")):
         return shared.chance < limit
     # Quotas fill cells with equal numbers of other persons, and rows of one person are no independent draws
     return shared.per_content <= _LARGEST_CELL and shared.chance ** (1.0 / per_unit) < limit
@@ -409,8 +455,9 @@ def _overlap(
     if any(match.same for match in wider):
         return _SAME_PERSONS.format(rows=now, time=line["time"], **_columns_since(trace, secret, line))
     equal = min(max((match.records for match in wider), default=0.0), then, now)
-    persons = [match.records for subject, match in sure.items() if kinds[subject] == "identifier"]
-    others = {s: match.records for s, match in sure.items() if kinds[s] != "identifier"}
+    named = shared if any(kinds[subject] == "numbered" for subject in sure) else sure
+    persons = [match.records for subject, match in named.items() if kinds[subject] == "identifier"]
+    others = {s: match.records for s, match in sure.items() if kinds[s] not in ("identifier", "numbered")}
     updated = [s for s, records in others.items() if records > 1.1 * equal + 20]
     common = max(persons or [equal, *(others[subject] for subject in updated)])
     updated = [subject for subject in updated if kinds[subject] == "without one"]
@@ -431,14 +478,15 @@ def _columns_since(trace: Trace, secret: bytes, line: Mapping[str, Any]) -> dict
 
 
 def _by_identifiers_alone(sure: Mapping[str, _Shared]) -> str:
-    """A remedy where only an identifier agrees, as in any two tables that number their rows from 1."""
+    """A remedy where nothing agrees without an identifier."""
     seen = [json.loads(subject) for subject in sure]
-    if any(what != "identifier" for what, *_ in seen):
+    if any(what not in ("identifier", "numbered") for what, *_ in seen):
         return ""
-    names = ", ".join(repr(name) for _, *names in seen for name in names)
+    names = ", ".join(sorted({repr(names[0]) for _, *names in seen}))
+    values = "" if any(what == "identifier" for what, *_ in seen) else " together with single values in its row"
     return (
-        f". Only the identifier ({names}) agrees. If it numbers rows and names no person, give it role: dropped; then "
-        "only the records are compared"
+        f". Only the identifier ({names}) agrees{values}. If it numbers rows and names no person, give it role: "
+        "dropped; then only the records are compared"
     )
 
 
@@ -446,11 +494,6 @@ def _parts(equal: float, common: float, then: int, now: int) -> tuple[int, int, 
     """Records that are equal, changed, added and gone; they add up to the rows of either table.
 
     Two digits, as sketches are no more precise.
-
-    Examples
-    --------
-    >>> _parts(5_999.0, 6_000.0, 6_000, 6_001), _parts(11_321.0, 15_000.0, 15_000, 16_000)
-    ((5999, 1, 1, 0), (11300, 3700, 1000, 0))
     """
     least = min(then, now)
     apart = min(_two_digits(least - common), least)

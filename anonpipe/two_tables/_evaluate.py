@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from importlib.metadata import version
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -104,24 +104,27 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
         )
     both = tuple(_sampled(tables, table, measure.rows) for table in (tables.original, tables.release))
     before, after = (typed(tables.encoder, cells, tables.encoder.names) for cells in both)
-    kinds = {name: column.kind for name, column in tables.columns.items()}
-    seen = _SeenValues((before, after, kinds), _endpoints(tables, job))
+    frames = (before, after, {name: column.kind for name, column in tables.columns.items()})
+    ends = () if job is None else endpoints_of(job)
+    endpoints = [end for end in ends if {end.time, end.status} <= set(tables.columns)]
     assessment = (
-        _utility(tables, job, seen, paired, least) + _risk(tables, job, both, paired, least) + _analyses(tables, job)
+        _utility(tables, job, frames, endpoints, paired, least)
+        + _risk(tables, job, both, paired, least)
+        + _analyses(tables, job)
     )
     limits = dict.fromkeys(MEASURED) if job is None else evaluation.limits_of(job, assessment)
     at_default = () if job is None else job.gates.at_default
     checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, limits, at_default))
     notes = (*evaluation.notes(assessment, limits), _UNTOLD)
     verdict = Verdict(checks, notes)
-    warnings = _warnings(tables, job)
-    pictured = typed_tables(*seen.tables)
+    warnings = (*_warnings(tables, job), *evaluation.warnings(assessment, limits))
+    pictured = typed_tables(*frames)
     bins = bins_for_steward(least)
     report = of_two_tables(
         verdict,
         assessment,
         distributions(pictured, bins),
-        survival_pictures(pictured, seen.endpoints, bins),
+        survival_pictures(pictured, endpoints, bins),
         correlation_changes(pictured),
         source=tables.original.url,
         output=tables.release.url,
@@ -135,18 +138,6 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     return Evaluated(rows, tuple(tables.columns), tables.left_out, verdict, assessment, report, warnings)
 
 
-class _SeenValues(NamedTuple):
-    """A sample of either table, typed, and what is known of the columns."""
-
-    tables: tuple[pd.DataFrame, pd.DataFrame, dict[str, Kind]]  # As the measures take them
-    endpoints: list[Endpoint]
-
-
-def _endpoints(tables: Tables, job: Job | None) -> list[Endpoint]:
-    ends = () if job is None else endpoints_of(job)
-    return [end for end in ends if {end.time, end.status} <= set(tables.columns)]
-
-
 _UNTOLD = (
     "two tables do not tell, and so not checked: sizes of groups, suppression, moments before decoding, and the limits "
     "gates." + ", gates.".join(name for name in GATES if name not in MEASURED and name != "rows_under_k")
@@ -155,16 +146,23 @@ _UNTOLD = (
 Both = tuple[FloatArray, ...]
 
 
-def _utility(tables: Tables, job: Job | None, seen: _SeenValues, paired: bool, least: int) -> Assessment:
+def _utility(
+    tables: Tables,
+    job: Job | None,
+    frames: tuple[pd.DataFrame, pd.DataFrame, dict[str, Kind]],
+    endpoints: Sequence[Endpoint],
+    paired: bool,
+    least: int,
+) -> Assessment:
     if job is not None and not job.measure.utility:
         return Assessment(not_checked=(NotChecked("unmeasured.utility", Reason.UTILITY_OFF),))
     found = utility(
-        *seen.tables,
+        *frames,
         rng=generator(KEY, "utility"),
         least=least,
         of=tables.original.rows,
         paired=paired,
-        endpoints=seen.endpoints,
+        endpoints=endpoints,
     )
     return Assessment(utility=found)
 
@@ -480,7 +478,9 @@ def _tables(given: Sequence[Named], job: Job | None) -> Tables:
     names = sorted(name for name in known if name in first.source.schema.names and name not in left_out)
     if not names:
         raise InputError(f"{first.url} and {second.url} have no column in common that can be compared")
-    columns = {name: _as_compared(known[name]) for name in names}
+    # Categories are those that the tables hold, declared or not; an ordinal's levels give their order
+    ordinal = {name: known[name].levels for name in names if known[name].kind is Kind.ORDINAL}
+    columns = {name: Column(kind=known[name].kind, levels=ordinal.get(name)) for name in names}
     for other in given[1:]:
         _check_types(first, other, columns)
     scan = merge_scans(
@@ -500,11 +500,6 @@ def _of_run(url: str) -> str:
     if not where.filesystem.isdir(where.root) or not exists(where, POINTER):
         return url
     return f"{url.rstrip('/')}/{VERSIONS}/{os.path.basename(resolve(url).root)}"
-
-
-def _as_compared(known: Column) -> Column:
-    """Kind, and the order of an ordinal; other categories are those that the tables hold, declared or not."""
-    return Column(kind=known.kind, levels=known.levels if known.kind is Kind.ORDINAL else None)
 
 
 def _left_out(original: Named, release: Named, known: Mapping[str, Column]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from anonpipe.audience import Audience
+from anonpipe.errors import EXPECTED_LINKS, GROUPS_LINK, MASK_LINKS, SMALLER_K
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk import MEASURES
 
@@ -124,9 +125,8 @@ def _decoding(gate: str) -> Callable[[Collection[str]], str]:
     def advice(on: Collection[str]) -> str:
         zeros = _unless(on, normal_scores="transform: normal_scores (or transform: log)")
         if "groups" in on:
-            zeros += (
-                ", or " * bool(zeros) + "synthesize: {method: pca, moments: expected}, whose noise is that of the group"
-            )
+            of_group = "synthesize: {method: pca, moments: expected}, whose noise is that of the group"
+            zeros = ", ".join(filter(None, [_MASK, zeros, f"or {of_group} ({EXPECTED_LINKS})"]))
         of_zeros = (
             f"for a column with many values at a bound that it cannot cross (counts and costs with many 0), {zeros}; "
         )
@@ -147,8 +147,25 @@ def _or_mask(on: Collection[str], advice: str) -> str:
     """Advice for a disclosure risk: the default mask first, unless the job has it."""
     if "local_synthesis" in on:
         return "fewer columns, joined categories, or fewer and larger strata"
+    advice += f" ({GROUPS_LINK})" * ("groups" in on)
     first = "strata.by with all columns that are released unchanged, and " if "unchanged outside strata" in on else ""
-    return f"{first}mask: {{method: local_synthesis}}; otherwise {advice}, or more noise"
+    return f"{first}{_MASK}; otherwise {advice}, or more noise"
+
+
+_MASK = f"mask: {{method: local_synthesis}} ({MASK_LINKS})"
+
+
+def _keeps_more(on: Collection[str], *, first: str = "", strata: str = "", then: str = "") -> str:
+    """Advice for utility: what raises no risk first, then the default mask, then what raises risk."""
+    mask = "" if "local_synthesis" in on else _MASK
+    of_strata = f"{strata} (a link then discloses the stratum: gates.stratum_inference)" if strata else ""
+    advice = [part for part in (first, mask, of_strata, _smaller_k(on)) if part]
+    return f"{', '.join(advice[:-1])}, or {advice[-1]}{then}" if len(advice) > 1 else f"{advice[0]}{then}"
+
+
+def _smaller_k(on: Collection[str]) -> str:
+    """A smaller k, and what it does to risk."""
+    return SMALLER_K if "groups" in on else "a smaller k, with which rarer categories are released"
 
 
 _DAMAGED = "input or staging changed, or was damaged, while the run was at work; run again"
@@ -237,7 +254,13 @@ _COVARIANCE = CheckKind(
     Audience.SEVERAL,
     unit="sd x sd",
     mandatory=True,
-    gate=Gate("covariance", 0.05, "covariances", "the same of covariances, in products of two deviations", above=0),
+    gate=Gate(
+        "covariance",
+        0.05,
+        "covariances",
+        "what decoding may add to the error of a covariance, in products of two standard deviations",
+        above=0,
+    ),
     remedy=_decoding("covariance"),
 )
 _EXPECTED_MEAN = CheckKind(
@@ -293,8 +316,8 @@ _GATED = (
             "share of records that may equal, in all synthetic columns, an original record of their group that "
             "fewer than k persons share; of records of no person beyond what another sample would have", least=0),
         remedy=lambda on: ("take coarser steps, at which k persons are alike, drop a column, or raise "
-        "gates.unchanged_record_rate" if "local_synthesis" in on else "take a larger k, a mask whose records are of "
-        "no person, or coarser steps, where k persons are alike")),
+        "gates.unchanged_record_rate, which releases more records that equal a person's" if "local_synthesis" in on
+        else f"{_MASK}, a larger k, or coarser steps, where k persons are alike")),
     CheckKind("cells.exact", "small cells of two-way tables released exactly, beyond chance", _FILES, Audience.OPEN,
         unit="of small cells",
         gate=Gate("exact_small_cells", 0.1, "small cells of two-way tables",
@@ -302,14 +325,14 @@ _GATED = (
             "released with the original's count beyond what another sample of the same margins would have", least=0,
             most=1),
         remedy=lambda on: ("" if "local_synthesis" in on else "mask: {method: local_synthesis}, which draws small "
-        "cells; otherwise ") + "join rare categories, drop a column of many categories, or raise "
-        "gates.exact_small_cells"),
+        "cells (31 % stay exact, of groups 50 %, of another sample 22 %); otherwise ") + "join rare categories, drop "
+        "a column of many categories, or raise gates.exact_small_cells, which releases more true counts of under k"),
     CheckKind("local_suppression", "local-suppression rate, worst column", "the input", Audience.OPEN,
         scope=Scope.COLUMN, counts=Counting.SHARE,
         gate=Gate("local_suppression_rate", 0.05, "local suppression",
             "share of records that suppression of rare categories may change in one column", least=0),
         remedy="join rare categories in the input, take fewer or coarser columns into strata.by, inside which "
-        "categories are counted, drop the column, or take a smaller k"),
+        f"categories are counted, drop the column, or take {SMALLER_K}"),
     CheckKind("mean.own_unit",
         lambda about: ("mean in original units (transformed columns)" + (f"; {about['lost']}: mean not preserved" if
         about.get("lost") else "")), _FILES, Audience.SEVERAL, unit="sd",
@@ -341,7 +364,8 @@ _GATED = (
             most=1, figures=("linkage.group",), beside=("rank_linkage.group",), unmeasured="unmeasured.linkage",
             needs=("groups",), example=0.5, told=False),
         "group linkage rate",
-        "a larger k leads fewer, as does synthesize.method micro_perturbation in place of gaussian or pca"),
+        f"a larger k leads fewer ({GROUPS_LINK}), as does synthesize.method micro_perturbation in place of gaussian "
+        f"or pca ({EXPECTED_LINKS})"),
     _of_measure("risk",
         Gate("tail_linkage", 0.2, "the most extreme records linked correctly",
             "the share of the most extreme records (the largest and smallest 1 and 5 % of a masked number or date, "
@@ -349,8 +373,8 @@ _GATED = (
             "own group of n each counts 1/n. Of these figures the largest, which few records make uncertain", least=0,
             most=1, figures=("tails.[ct]o*",), unmeasured="unmeasured.tails", example=0.2, few_records=True),
         "re-identification rate of extreme records",
-        lambda on: ("a larger k hides extremes among more records" + "; mask.method local_synthesis links hardly "
-        "any" * ("local_synthesis" not in on))),
+        lambda on: ("mask: {method: local_synthesis}, which links none of them (groups of 5: 17 to 19 %); otherwise "
+        * ("local_synthesis" not in on) + "a larger k hides extremes among more records")),
     _of_measure("risk",
         Gate("scenario_risk", 0.09, "persons linked by what a scenario knows",
             "the share of persons who are linked rightly by who knows the columns of a scenario "
@@ -384,8 +408,8 @@ _GATED = (
             "tell", least=0, most=1, figures=("collusion.gained",), unmeasured="unmeasured.collusion",
             needs=("groups",), example=0.3, told=False),
         "values recovered by colluding group members",
-        "sums that are kept exactly give the last member away, whatever k is: synthesize.form independent, or "
-        "moments: expected, give away fewer"),
+        "sums that are kept exactly disclose the last member, whatever k is: synthesize.form independent discloses "
+        f"fewer, and so does moments: expected ({EXPECTED_LINKS})"),
     _of_measure("risk",
         Gate("homogeneity", None, "records in groups with one sensitive value",
             "records in groups, or sets of equal rows, with one value of a sensitive column; of the column with most",
@@ -430,40 +454,38 @@ _GATED = (
             "other columns: of what others' records do not tell anyway, of the column of strata.by with most", least=0,
             most=1, figures=("stratum_inference",), unmeasured="unmeasured.strata", needs=("strata",), example=0.3),
         "stratum inference, worst variable",
-        lambda on: ("groups lie inside strata, so that who is found is known to be of one stratum: " + ("a larger k"
-        if "local_synthesis" in on else "a larger k or, where no stratum is small, mask.method local_synthesis") +
-        " finds fewer; a column that is left out of strata.by, with role masked, is synthesised too (a status of "
-        "few persons, say)")),
+        lambda on: ("groups lie inside strata, so that a person who is linked is known to be of one stratum: " + (""
+        if "local_synthesis" in on else f"where no stratum is small, {_MASK}, otherwise ") + "a larger k links fewer; "
+        "a column that is left out of strata.by, with role masked, is synthesised too (a status of few persons, say)")),
     _of_measure("utility",
         Gate("column_shapes", None, "distributions of columns", _BESIDE_CHANCE.format("the distribution of a column"),
             above=0, figures=("column_shapes",), unmeasured="unmeasured.utility", example=1),
         "column distributions, worst column",
         lambda on: ("transform: normal_scores on a column of numbers keeps its distribution; " * ("normal_scores"
-        not in on) + "a smaller k keeps more of all"), audience=Audience.SEVERAL, unit=_CHANCE),
+        not in on) + f"{_smaller_k(on)}, keeps more of all"), audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
         Gate("pair_shapes", None, "how pairs of columns go together",
             _BESIDE_CHANCE.format("a correlation, or the cross table of two columns (numbers in ten bins),"), above=0,
             figures=("pair_shapes",), unmeasured="unmeasured.utility", example=1),
         "pairwise associations, worst pair",
-        lambda on: ("mask.method local_synthesis, " * ("local_synthesis" not in on) + "a smaller k, or strata by "
-        "the categories that matter keep more of how columns go together"), audience=Audience.SEVERAL, unit=_CHANCE),
+        lambda on: _keeps_more(on, strata="strata by the categories that matter", then=": these keep more of how "
+        "columns go together"), audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
         Gate("survival_curves", None, "survival curves",
             _BESIDE_CHANCE.format("a Kaplan-Meier curve, of all records or of a group with 10 k records and k "
             "events,"), above=0, figures=("survival_curves",), unmeasured="unmeasured.utility", needs=("survival",),
             example=1),
         "survival curves, worst curve",
-        lambda on: ("transform: normal_scores on the survival time, " * ("normal_scores" not in on) +
-        "strata.by with the status, " + "a larger weight of the column whose curve is furthest "
-        "(columns.NAME.weight), " * ("groups" in on) + "or a smaller k"), audience=Audience.SEVERAL, unit=_CHANCE),
+        lambda on: _keeps_more(on, first=_unless(on, normal_scores="transform: normal_scores on the survival time") +
+        ", a larger weight of the column whose curve is furthest (columns.NAME.weight)" * ("groups" in on),
+        strata="strata.by with the status"), audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
         Gate("distinguishability", None, "records told from original ones",
             "the area under the curve of telling released records from original ones by boosted trees; 0.5 is chance",
             least=0.5, most=1, figures=("distinguishability",), unmeasured="unmeasured.utility", example=0.6),
         "distinguishability (AUC)",
-        lambda on: ("transform: normal_scores, " * ("normal_scores" not in on) + "mask.method local_synthesis, " * (
-        "local_synthesis" not in on) + "a smaller k, or strata by the categories that matter make records less easy "
-        "to tell"), audience=Audience.SEVERAL, unit="AUC"),
+        lambda on: _keeps_more(on, first=_unless(on, normal_scores="transform: normal_scores"),
+        strata="strata by the categories that matter"), audience=Audience.SEVERAL, unit="AUC"),
 )
 # fmt: on
 
@@ -535,9 +557,8 @@ REASONS: dict[Reason, str] = {
     "inference",
     Reason.NO_PAIRS: "a released row replaces no one record, so that there are no pairs to learn from",
     Reason.NO_GROUPS: "the mask forms no groups",
-    Reason.NO_GROUP_SAMPLED: "no group was drawn, as happens where they are few; measure.queries draws more",
-    Reason.ONE_GROUP_SAMPLED: "fewer than two groups were drawn, as happens where they are few; "
-    "measure.queries draws more",
+    Reason.NO_GROUP_SAMPLED: "no whole group is in the sample, as there are few; raise measure.queries",
+    Reason.ONE_GROUP_SAMPLED: "fewer than two whole groups are in the sample, as there are few; raise measure.queries",
     Reason.AVERAGED: "several groupings are averaged, so that no record is in one group",
     Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not cover",
     Reason.ONE_COLUMN: "one feature column leaves nothing to recover from another",

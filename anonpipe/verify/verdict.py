@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
+from math import isfinite, nan
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -14,7 +15,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Curve, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, ModelComparison, ModelFit
-from anonpipe.verify.catalogue import MEASURED, UNMEASURED, About, kind_of
+from anonpipe.verify.catalogue import GATES, MEASURED, UNMEASURED, About, kind_of
 from anonpipe.verify.check import Check, Outcome, unmeasured
 from anonpipe.verify.words import Line, content, line
 
@@ -33,12 +34,12 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """`passed`, and which risks have no limit or no figure; `failed`; `not checked` where no limit was held."""
+        """`passed`, and what else is to be known of it; `failed`; `not checked` where no limit was held."""
         if not self.passed:
             return Outcome.FAILED.value
         if all(check.outcome is not Outcome.PASSED for check in self.checks):
             return Outcome.NOT_CHECKED.value
-        return f"{Outcome.PASSED.value}{reservations(self.unlimited, self.unmeasured)}"
+        return f"{Outcome.PASSED.value}{reservations(self.unlimited, self.unmeasured, self.linked)}"
 
     @property
     def unlimited(self) -> tuple[str, ...]:
@@ -52,11 +53,26 @@ class Verdict:
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """Which of the five risks were not measured though they apply."""
-        missing = {check.key for check in self.checks if check.reason is not None and check.reason not in _CANNOT_APPLY}
-        if "unmeasured.risk" in missing:
-            return (_ALL,)
-        return tuple(UNMEASURED[key] for key in _RISKS.values() if key in missing)
+        """Which of the five risks have no figure, though nobody said that they cannot apply."""
+        reasons = {check.key: check.reason for check in self.checks if check.reason is not None}
+        carried_out = [check for check in self.checks if check.outcome is not Outcome.NOT_CHECKED]
+        known = {check.key for check in carried_out if check.withheld or isfinite(_number(check.measured))}
+        missing = [
+            UNMEASURED[why]
+            for key, why in _RISKS.items()
+            if (reasons[why] not in _CANNOT_APPLY if why in reasons else key not in known)
+        ]
+        return (_ALL,) if len(missing) == len(_RISKS) else tuple(missing)
+
+    @property
+    def linked(self) -> float:
+        """Share of the records that an attacker links, where it may be above the default limit; 0 elsewhere.
+
+        Groups of k allow for 1/k. Where the share is withheld from recipients, its limit stands for it.
+        """
+        found = (check for check in self.checks if check.key == "risk.reidentification_rate")
+        shares = [_number(check.limit if check.withheld else check.measured) for check in found]
+        return next((share for share in shares if share > _LINKED), 0.0)
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -93,22 +109,33 @@ _RISKS = {
     for name in ("reidentification_rate", "membership_auc", "attribute_inference", "singling_out", "linkability")
 }
 
+_LINKED = GATES["reidentification_rate"].default or 0.0  # The share above which a verdict tells it
+
 _CANNOT_APPLY = (Reason.NO_LINK, Reason.ONE_COLUMN, Reason.ONLY_PROBABILITIES)
 
 _ALL = "disclosure risk"
 
 
-def reservations(unlimited: Sequence[str], unmeasured: Sequence[str]) -> str:
-    """What a verdict that passed says of risks without a limit, or without a figure; nothing where there are none.
+def reservations(unlimited: Sequence[str], unmeasured: Sequence[str], linked: float = 0.0) -> str:
+    """What a verdict that passed says of risks without a limit or a figure, and of records that are linked.
 
     Examples
     --------
     >>> reservations(["reidentification_rate"], ["singling out", "linkability"])
     ', with no limit on reidentification_rate; singling out and linkability not measured'
+    >>> reservations([], [], 0.163)
+    ', but an attacker links up to 16 % of the records'
     """
-    free = f", with no limit on {_listed(unlimited)}" if unlimited else ""
-    missing = f"{';' if unlimited else ','} {_listed(unmeasured)} not measured" if unmeasured else ""
-    return free + missing
+    free = [f"with no limit on {_listed(unlimited)}"] if unlimited else []
+    missing = [f"{_listed(unmeasured)} not measured"] if unmeasured else []
+    links = [f"but an attacker links up to {100 * linked:.0f} % of the records"]
+    said = [*free, *missing, *(links if linked else [])]
+    return f", {'; '.join(said)}" if said else ""
+
+
+def _number(value: float | None) -> float:
+    """A figure, NaN for none."""
+    return nan if value is None else value
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -114,8 +114,10 @@ def measured(check: Check, short: bool = False) -> str:
     if check.measured is None:
         return NOT_MEASURED
     unit = _SHORT.get(check.unit, check.unit) if short else check.unit
-    undefined = isnan(check.measured) or (check.limit is None and isinf(check.measured))
-    return "not defined" if undefined else f"{_number(check.measured)} {unit}".strip()
+    if isnan(check.measured) or (check.limit is None and isinf(check.measured)):
+        return "not defined"
+    beyond = check.limit if check.outcome is Outcome.FAILED else None
+    return f"{figure_beyond(check.measured, beyond)} {unit}".strip()
 
 
 def limit(check: Check, short: bool = False) -> str:
@@ -193,6 +195,18 @@ def _filled(words: Words, check: Check) -> str:
         "where": _WHERE.get(check.kind.scope, "") if check.kind else "",
     }
     return _Filled().vformat(words if isinstance(words, str) else words(check.about), (), given)
+
+
+def figure_beyond(value: float, limit: float | None) -> str:
+    """A figure, with as many digits as it takes to differ from the limit that it is beyond.
+
+    Examples
+    --------
+    >>> figure_beyond(0.604, 0.6), figure_beyond(0.60004, 0.6), figure_beyond(0.60004, None)
+    ('0.604', '0.60004', '0.6')
+    """
+    digits = range(4, 17) if limit not in (None, value) and _number(value) == _number(limit) else ()
+    return next((text for at in digits if float(text := f"{value:.{at}g}") != limit), _number(value))
 
 
 def _number(value: Any) -> str:
@@ -366,7 +380,7 @@ def _columns(check: Check) -> str:
 
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
-    reserved = verdict.passed and (verdict.unlimited or verdict.unmeasured)
+    reserved = verdict.passed and verdict.word != Outcome.PASSED.value
     head = [
         headline(verdict, rows, facts.held_out),
         *(textwrap.wrap(f"verdict  {verdict.word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),

@@ -49,7 +49,7 @@ def literal(values, least):
     if run == 0:
         return 0
     border = values[run]
-    lowest = values[n - 1 - (run if roomy else 0)]
+    lowest = values[n - 1 - (run if roomy else (n - run - 1) // 2)]
     excess = [value - border for value in values[:run]]
     if excess[0] <= border - lowest:
         return 0
@@ -92,6 +92,17 @@ def test_fewer_than_k_giants_are_drawn_in(values, drawn):
     crowd = np.repeat([6.0, 5.0, 4.0, 3.0, 2.0, 1.0], 10)
     every = np.append(values, crowd)
     assert (every > every[drawn_to(every, len(every), 5)]).sum() == drawn
+
+
+@pytest.mark.parametrize("rows", range(5, 20))
+def test_giants_at_both_ends_of_a_small_stratum_do_not_hide_each_other(rows):
+    """A mean of the five on a side would tell the giant of this side, as all others are near 0."""
+    rng = np.random.default_rng(rows)
+    every = np.sort(np.append(rng.uniform(0, 10, rows - 2), [-1_000.0, 1_100.0]))[::-1]
+    for values, giant in ((every, 1_100.0), (-every[::-1], 1_000.0)):
+        assert (values > values[drawn_to(values, rows, 5)]).sum() >= 1
+        mean = np.minimum(values, values[drawn_to(values, rows, 5)])[:5].mean()
+        assert abs(5 * mean - giant) > 0.9 * giant
 
 
 COLUMNS = {

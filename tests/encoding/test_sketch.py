@@ -1,4 +1,5 @@
 import itertools
+import json
 from collections import Counter
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from anonpipe.columns import Column
-from anonpipe.encoding.tracers import Tracer
+from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.rng import number_keys
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.storage.sketch import Sketch, chance_of, merge_sketches
@@ -58,7 +59,16 @@ def test_sketches_of_parts_merge_and_are_kept_in_files():
         from_bytes(to_bytes(traced(part, 77).sketches), [Sketch]) for part in (whole.slice(0, 100), whole.slice(100))
     )
     assert merged.keys() == together.sketches.keys()
-    assert len(merged) == 9  # person, both, all, without x and place, three pairs, a triple
+    kinds = Counter(json.loads(subject)[0].partition(" +")[0] for subject in comparable_sketches(merged))
+    # `person` and `note` number rows: no excerpt has `note`, and each of the others comes with three shifts
+    assert kinds == {
+        "record": 1,
+        "with dropped": 1,
+        "without one": 2,
+        "excerpt of 2": 1,
+        "identifier": 4,
+        "numbered": 12,
+    }
     for subject, sketch in together.sketches.items():
         other = merged[subject]
         assert (sketch.level, sketch.most) == (other.level, other.most)

@@ -88,7 +88,7 @@ class Poison:
             "output": str(folder / "out"),
             "k": 5,
             "repeat": {"allow": "a test"},
-            "cluster": {"method": "mdav"},
+            "cluster": {"method": "mdav", "refine": False},
             "columns": {
                 "name": {"kind": "categorical", "role": "identifier"},
                 "age": {"kind": "integer", "bounds": [0, 110]},

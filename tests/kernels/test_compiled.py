@@ -100,6 +100,23 @@ def test_digest_changes_where_a_used_kernel_moves(tmp_path):
     assert {name for name in before if before[name] != after[name]} == {"sub.near", "user", "by_module", "other"}
 
 
+def test_digests_are_kept_for_the_very_same_sources_only(tmp_path, monkeypatch):
+    (tmp_path / "kept").mkdir()
+    monkeypatch.setattr(compiled, "root", lambda: tmp_path / "kept")
+    package, find, asked = tmp_path / "package", compiled._kept_digests.__wrapped__, []
+    found = compiled._digest_of
+    monkeypatch.setattr(compiled, "_digest_of", lambda name, of: asked.append(name) or found(name, of))
+    wanted = _write(package, MODULES)
+    del asked[:]
+    assert find(package) == wanted == find(package) and sorted(asked) == sorted(MODULES)
+    after = _write(package, MODULES | {"far": MODULES["far"].replace("x + LIMIT", "x - LIMIT")})
+    assert find(package) == after != wanted
+    for broken in ("", "{}", "[1]", '{"of": 1}', (tmp_path / "kept" / "digests.json").read_text()[:-9]):
+        (tmp_path / "kept" / "digests.json").write_text(broken)
+        assert find(package) == after
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["digests.json"]
+
+
 def test_all_that_a_kernel_refers_to_is_in_its_digest():
     for name, kernel in _kernels():
         parts = {part for _, part in compiled.compiled_from(name)}

@@ -2,6 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import principal_direction, split_rows
 
 
@@ -44,3 +45,17 @@ def test_split_is_a_stable_sort_by_rank(values, data):
     split_rows(rows, projections, left)
     assert rows[:left].tolist() == sorted(expected[:left])
     assert rows[left:].tolist() == sorted(expected[left:])
+
+
+def test_the_kth_smallest_is_that_of_a_sort_whatever_the_order_and_ties():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 3, 4, 7, 16, 33, 500):
+        for values in (
+            rng.normal(size=n),
+            rng.integers(0, 3, n) * 1.0,
+            np.arange(n) * 1.0,
+            -np.abs(np.arange(n) - n / 2),
+        ):
+            before = values.copy()
+            assert [kth_smallest(values, k) for k in range(n)] == np.sort(before).tolist()
+            assert (values == before).all()

@@ -12,7 +12,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Curve, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, ModelComparison, ModelFit
-from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated, notes
+from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated, notes, warnings
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.verify import words
 from anonpipe.verify.output_control import released_check, released_measures
@@ -165,8 +165,16 @@ def test_recipients_are_not_told_in_which_column_a_figure_is_worst():
 
 
 def test_pairs_that_do_not_go_together_are_told_where_no_limit_says_so():
-    pair = measured("pair_shapes", 40.0, worst=("admitted", "discharged"))
-    told = " ".join(notes(Assessment((pair,)), {"pair_shapes": None}))
-    assert "'admitted' and 'discharged' go together up to 40 times further" in told
-    assert "further" not in " ".join(notes(Assessment((pair,)), {"pair_shapes": 1.0}))
-    assert "further" not in " ".join(notes(Assessment((replace(pair, value=0.9),)), {"pair_shapes": None}))
+    pair = measured("pair_shapes", 40.0, worst=("admitted", "discharged"), then=(("total", "part"),))
+    (text,) = warnings(Assessment((pair,)), {"pair_shapes": None})
+    assert "'admitted' and 'discharged'; 'total' and 'part' go together up to 40 times further" in text
+    assert "Recipients must not relate them" in text
+    assert warnings(Assessment((pair,)), {"pair_shapes": 50.0}) == ()
+    assert warnings(Assessment((replace(pair, value=1.0),)), {}) == warnings(Assessment(), {}) == ()
+
+
+@pytest.mark.parametrize(("area", "limit", "warned"), [(0.977, None, True), (0.89, None, False), (0.977, 0.99, False)])
+def test_records_that_are_recognized_as_released_are_warned_of(area, limit, warned):
+    trees = measured("distinguishability", area)
+    texts = warnings(Assessment((trees,)), {"distinguishability": limit})
+    assert [f"AUC {area}" in text and "Recipients can use single columns" in text for text in texts] == [True] * warned

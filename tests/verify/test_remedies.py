@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import re
+from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe import cli, display
+from anonpipe import cli, display, errors
 from anonpipe.errors import GateError
 from anonpipe.evaluate.utility import auc
-from anonpipe.verify.catalogue import KINDS
+from anonpipe.verify.catalogue import KINDS, kind_of
 from anonpipe.verify.check import held
 from anonpipe.verify.words import remedies
 from tests import runs, small
@@ -89,6 +92,63 @@ def test_no_remedy_names_what_is_on(key):
     assert len(advice) > 10
 
 
+RISKY = ("a smaller k", "lower k", "moments: expected", "extremes: keep", "raise gates.unchanged", "raise gates.exact")
+"""Advice that raises a risk."""
+EFFECT = re.compile(r"^[^.;]*?(\d %|which releases|with which)")
+
+
+def advice_of(kind, on):
+    return kind.remedy if isinstance(kind.remedy, str) else kind.remedy(on)
+
+
+@pytest.mark.parametrize("on", [("groups",), ("groups", "normal_scores"), ("noise",), MASKED], ids=str)
+@pytest.mark.parametrize("key", [key for key, kind in KINDS.items() if kind.remedy])
+def test_a_remedy_that_raises_risk_says_what_it_does(key, on):
+    advice = advice_of(KINDS[key], on)
+    for phrase in RISKY:
+        for after in advice.split(phrase)[1:]:
+            assert EFFECT.match(after), (phrase, advice)
+
+
+@pytest.mark.parametrize("name", ["reidentification_rate", "membership_auc", "attribute_inference", "linkability"])
+@pytest.mark.parametrize("on", [("groups",), ("noise",)], ids=str)
+def test_the_mask_that_links_least_stands_first(name, on):
+    assert advice_of(kind_of(name), on).startswith(f"mask: {{method: local_synthesis}} ({errors.MASK_LINKS})")
+    for key in ("mean", "records.unchanged", "cells.exact", "risk.tail_linkage", "utility.pair_shapes"):
+        advice = advice_of(KINDS[key], ("groups", "normal_scores"))
+        others = [advice.find(phrase) for phrase in ("synthesize", "larger k", "smaller k", "raise")]
+        assert 0 <= advice.find("mask: {method: local_synthesis}") < min(place for place in others if place >= 0)
+
+
+def ranges(text):
+    """Lowest and highest share in per cent of each "a to b %"."""
+    return [(float(low), float(high)) for low, high in re.findall(r"([\d.]+) to ([\d.]+) %", text)]
+
+
+def test_effects_of_advice_are_those_of_the_table():
+    with (Path(__file__).parents[2] / "data" / "frontier.csv").open() as file:
+        cells = [row for row in csv.DictReader(file) if row["measure"] == "linked"]
+
+    def linked(method, k, digits=0):
+        shares = [100 * float(row["value"]) for row in cells if method in row["method"] and row["k"] == str(k)]
+        assert len(shares) >= 7
+        return round(min(shares), digits), round(max(shares), digits)
+
+    assert ranges(errors.MASK_LINKS) == [linked("local_synthesis", 5, 1)]
+    few, many = ranges(errors.GROUPS_LINK)
+    assert few == linked("mdav + micro_perturbation", 5) and many == linked("mdav", 20)
+    assert ranges(errors.EXPECTED_LINKS) == [linked("gaussian, expected", 5)]
+    assert errors.GROUPS_LINK in errors.SMALLER_K and errors.GROUPS_LINK in errors.LOWER_K
+
+
+def test_no_message_asks_for_a_smaller_k_in_silence():
+    """Error texts take the words of `anonpipe.errors`, which say what it does."""
+    package = Path(errors.__file__).parent
+    texts = {path.name: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    asking = {name for name, text in texts.items() if re.search(r"(lower|smaller) k\b", text)}
+    assert asking == {"errors.py", "catalogue.py", "quantiles.py"}  # the last one in a comment
+
+
 def visits(rows: int = 1_000) -> pa.Table:
     """Counts, five of six of them 0, beside an age and an income."""
     rng = np.random.default_rng(3)
@@ -121,6 +181,7 @@ def test_what_is_advised_for_counts_with_many_zeros_keeps_them(tmp_path, monkeyp
     assert plain > 0.02 and least == 0
     assert released_visits(tmp_path / "wide", {"bounds": [-200, 700]})[1] < 0
     for remedy in (
+        {"mask": {"method": "local_synthesis"}},
         {"column": {"transform": "normal_scores"}},
         {"column": {"transform": "log", "step": 1}},
         {"synthesize": {"method": "pca", "moments": "expected"}},

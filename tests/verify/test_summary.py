@@ -21,13 +21,19 @@ def lines_of(checks, facts=None, remedies=()):
 
 def figures():
     keys = [*(f"risk.{name}" for name in RISKS), *(f"utility.{name}" for name in UTILITIES)]
-    checks = [held(key, 0.123456, 0.6, point=0.0123456, columns=("a long name of a column",)) for key in keys]
-    return [*checks, held("group.smallest", 123_456, 5, about={"groups": 1_234})]
+    checks = [held(key, 0.0823456, 0.6, point=0.0123456, columns=("a long name of a column",)) for key in keys]
+    return [*checks, held("risk.linkability", 0.01, 0.1), held("group.smallest", 123_456, 5, about={"groups": 1_234})]
 
 
 def test_summary_is_one_screen():
     lines = lines_of(figures(), RunFacts("local_synthesis", ("vital_status",), 0.05))
     assert lines[0].startswith("RELEASED") and len(lines) == 13
+
+
+def test_what_is_not_plain_has_a_line_of_its_own():
+    linked = held("risk.reidentification_rate", 0.1623, 0.2, point=0.153)
+    lines = lines_of([linked, *figures()[1:]])
+    assert lines[1] == "verdict  passed, but an attacker links up to 16 % of the records" and len(lines) == 14
 
 
 def test_long_method_line_is_cut():

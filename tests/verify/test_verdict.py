@@ -8,39 +8,79 @@ import pytest
 
 from anonpipe.evaluate.reason import Reason
 from anonpipe.report import words as report_words
+from anonpipe.verify.catalogue import UNMEASURED
 from anonpipe.verify.check import Check, Outcome, held
+from anonpipe.verify.output_control import released_checks
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import figures
 
 ROWS = held("rows.lost", 0, 0)
-LINKED = held("risk.reidentification_rate", 0.05, 0.09)
+RISKS = {
+    "reidentification_rate": ("linkage", 0.05, 0.09),
+    "membership_auc": ("membership", 0.51, 0.6),
+    "attribute_inference": ("attribute_inference", 0.02, 0.1),
+    "singling_out": ("singling_out", 0.03, 0.1),
+    "linkability": ("linkability", 0.04, 0.1),
+}
+ALL = {name: held(f"risk.{name}", value, limit) for name, (_, value, limit) in RISKS.items()}
+TITLES = {name: UNMEASURED[f"unmeasured.{key}"] for name, (key, _, _) in RISKS.items()}
 LINKED_ANYHOW = held("risk.reidentification_rate", 0.05, None)
-STRATUM = held("risk.stratum_inference", 0.1, None)
-NO_LINK = Check("unmeasured.linkage", Outcome.NOT_CHECKED, reason=Reason.NO_LINK)
-NO_MEMBERS = Check("unmeasured.membership", Outcome.NOT_CHECKED, reason=Reason.NO_HOLD_OUT)
-RISK_OFF = Check("unmeasured.risk", Outcome.NOT_CHECKED, reason=Reason.RISK_OFF)
-MEMBERS = held("risk.membership_auc", 0.51, 0.6)
 OPEN = "passed, with no limit on reidentification_rate"
+LINKS = "but an attacker links up to {} % of the records"
+
+
+def not_measured(key, reason):
+    return Check(f"unmeasured.{key}", Outcome.NOT_CHECKED, reason=reason)
+
+
+def judged(*others, without=()):
+    """All risks within their limits, but for some; other checks take the place of those of the same key."""
+    checks = {check.key: check for name, check in ALL.items() if name not in without}
+    return Verdict((ROWS, *(checks | {check.key: check for check in others}).values()))
+
+
+@pytest.mark.parametrize("name", RISKS)
+def test_it_passes_without_a_word_only_where_each_risk_has_a_figure_or_cannot_apply(name):
+    key = RISKS[name][0]
+    missing = f"passed, {TITLES[name]} not measured"
+    assert judged().word == "passed"
+    assert judged(without=[name]).word == missing  # nobody recorded why
+    assert judged(held(f"risk.{name}", math.nan, None)).word == missing  # measured, and not defined
+    assert judged(held(f"risk.{name}", math.inf, None)).word.startswith("passed, ")
+    assert judged(held(f"risk.{name}", math.nan, 0.1)).word == "failed"
+    for reason in Reason:
+        applies = reason not in (Reason.NO_LINK, Reason.ONE_COLUMN, Reason.ONLY_PROBABILITIES)
+        assert judged(not_measured(key, reason), without=[name]).word == (missing if applies else "passed")
 
 
 @pytest.mark.parametrize(
-    ("checks", "word"),
+    ("verdict", "word"),
     [
-        ((ROWS, LINKED), "passed"),
-        ((ROWS, LINKED_ANYHOW), OPEN),
-        ((ROWS, RISK_OFF), "passed, disclosure risk not measured"),
-        ((ROWS, LINKED, STRATUM), "passed, with no limit on stratum_inference"),
-        ((ROWS, NO_LINK), "passed"),
-        ((ROWS, NO_LINK, NO_MEMBERS), "passed, membership inference not measured"),
-        ((ROWS, LINKED_ANYHOW, NO_MEMBERS), f"{OPEN}; membership inference not measured"),
-        ((ROWS, held("risk.reidentification_rate", 0.05, 1.0)), OPEN),
-        ((ROWS, NO_LINK, MEMBERS), "passed"),
-        ((LINKED_ANYHOW,), "not checked"),
-        ((ROWS, held("risk.reidentification_rate", math.nan, 0.09)), "failed"),
+        (judged(LINKED_ANYHOW), OPEN),
+        (Verdict((ROWS, not_measured("risk", Reason.RISK_OFF))), "passed, disclosure risk not measured"),
+        (Verdict((ROWS,)), "passed, disclosure risk not measured"),
+        (judged(held("risk.stratum_inference", 0.1, None)), "passed, with no limit on stratum_inference"),
+        (
+            judged(LINKED_ANYHOW, not_measured("membership", Reason.NO_HOLD_OUT), without=["singling_out"]),
+            f"{OPEN}; membership inference and singling out not measured",
+        ),
+        (judged(held("risk.reidentification_rate", 0.05, 1.0)), OPEN),
+        (judged(held("risk.reidentification_rate", 0.153, 0.2)), f"passed, {LINKS.format(15)}"),
+        (judged(held("risk.reidentification_rate", 0.4, None)), f"{OPEN}; {LINKS.format(40)}"),
+        (Verdict((LINKED_ANYHOW,)), "not checked"),
+        (judged(held("risk.reidentification_rate", 0.3, 0.2)), "failed"),
     ],
 )
-def test_it_passes_without_a_word_only_where_known_risks_have_limits(checks, word):
-    assert Verdict(checks).word == word
+def test_it_says_what_is_beyond_plain(verdict, word):
+    assert verdict.word == word
+
+
+@pytest.mark.parametrize(("limit", "word"), [(0.09, "passed"), (0.2, f"passed, {LINKS.format(20)}")])
+def test_recipients_learn_the_limit_where_the_share_is_withheld(limit, word):
+    few = held("risk.reidentification_rate", 0.08, limit, records=30, of=9_000)
+    checks = released_checks(judged(few), 5, 9_000)
+    assert [check.measured for check in checks if check.key == few.key] == [None]
+    assert Verdict(checks).word.startswith(word)
 
 
 @pytest.mark.parametrize(
@@ -53,5 +93,6 @@ def test_the_summary_says_what_a_figure_without_upper_end_is(end, shown):
 
 
 def test_what_was_not_measured_has_a_sentence_of_its_own_in_the_report():
-    text = report_words.headline(Verdict((ROWS, LINKED, NO_MEMBERS)), 768, ())
+    few = judged(not_measured("membership", Reason.NO_HOLD_OUT))
+    text = report_words.headline(few, 768, ())
     assert text == "Released: 768 rows. Nothing that was checked failed. Not measured: membership inference."

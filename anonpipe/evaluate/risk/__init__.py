@@ -35,7 +35,7 @@ from anonpipe.evaluate.risk._measure import (
     WholeGroups,
     effective_dimension,
 )
-from anonpipe.evaluate.risk._membership import membership_from_moments, rows_for_membership
+from anonpipe.evaluate.risk._membership import columns_for_membership, membership_from_moments, rows_for_membership
 from anonpipe.evaluate.risk._nearest import Nearest, RankLinkage, Whitened, merge_nearest, nearest
 from anonpipe.evaluate.risk._probabilistic import fewest_alike, link_by
 from anonpipe.evaluate.risk._scenario import (
@@ -47,7 +47,7 @@ from anonpipe.evaluate.risk._scenario import (
     reaches,
     scenario_risk,
 )
-from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, outermost
+from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, joined_units, outermost
 
 # All measures of risk, in the order of a report; a new one is a line here
 MEASURES: tuple[RiskMeasure, ...] = (
@@ -77,7 +77,8 @@ __all__ = [
     "EquivalenceClasses", "Guesses", "InferenceTask", "KeyMatches", "Matches", "Measured", "Nearest",
     "NearestMatches", "Ordered", "Pairs", "PredicateMatches", "Predicates", "RankLinkage", "RiskMeasure",
     "ScenarioRisk", "StratumGuesses", "Tolerances", "Whitened", "WholeGroups", "around", "assigned_cells",
-    "candidates", "drawn_cells", "effective_dimension", "fewest_alike", "guess_nearest", "joined", "key_matches",
+    "candidates", "columns_for_membership",
+    "drawn_cells", "effective_dimension", "fewest_alike", "guess_nearest", "joined", "joined_units", "key_matches",
     "least_shown", "link_by", "membership_from_moments", "merge_nearest", "nearest", "outermost", "reaches",
     "rows_for_membership", "rows_of", "scenario_risk",
 ]  # fmt: skip

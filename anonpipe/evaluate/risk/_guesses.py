@@ -10,6 +10,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.evaluate.coding import Coding
+from anonpipe.kernels.tiles import TILE, cut_into_tiles
 from anonpipe.types import FloatArray, IntArray
 
 NEIGHBOURS = 5  # Closest released records whose agreement says how sure a guess is
@@ -97,8 +98,6 @@ def surest(ordered: IntArray, share: float) -> IntArray:
 
 # --- The nearest points in all attributes but one, for every attribute in one pass ------------------------------------
 
-_TILE = 512  # Points whose columns are turned at a time; with their distances they stay in the fastest cache
-
 
 @nb.njit(cache=True, nogil=True)
 def nearest_but_one(
@@ -108,63 +107,84 @@ def nearest_but_one(
     n, m, attributes = features.shape[0], queries.shape[0], ends.shape[0]
     rows = np.zeros((m, attributes, wanted), dtype=np.int64)
     best = np.full((m, attributes, wanted), np.inf)
-    columns = np.empty((features.shape[1], _TILE))
-    part, total, largest = np.empty(_TILE), np.empty(_TILE), np.empty(_TILE)
-    parts = np.empty(attributes)
-    for low in range(0, n, _TILE):
-        count = min(_TILE, n - low)
-        for i in range(count):
-            for j in range(features.shape[1]):
-                columns[j, i] = features[low + i, j]
-        for q in range(m):
-            _add_up(columns, count, queries[q], ends, jumps, part, total, largest)
-            border = best[q, :, -1].max()
+    if n == 0:
+        return rows, best
+    order, least, most = cut_into_tiles(features)
+    tiles = least.shape[0]
+    low, high = least.T.copy(), most.T.copy()
+    columns = np.empty((tiles, features.shape[1], TILE))
+    for i in range(n):
+        columns[i // TILE, :, i % TILE] = features[order[i]]
+    room = max(tiles, TILE)
+    total, reach, bounds, parts = np.empty(room), np.empty(room), np.empty(tiles), np.zeros(attributes)
+    for q in range(m):
+        query, last = queries[q], best[q, :, -1]
+        parts[:] = 0.0
+        _add_up(low, high, tiles, query, ends, jumps, parts, total, reach)
+        bounds[:] = reach[:tiles] - total[:tiles]
+        nearest_first, fresh = np.argsort(-bounds), 1
+        for turn in range(tiles):
+            if turn == fresh:  # what was found since rules more tiles out
+                _add_up(low, high, tiles, query, ends, jumps, last, total, reach)
+                bounds[:] = reach[:tiles] - total[:tiles] * (1.0 - 1e-12)
+                fresh *= 4
+            at = nearest_first[turn]
+            if turn > 0 and bounds[at] < 0.0:
+                continue
+            count = min(TILE, n - at * TILE)
+            _add_up(columns[at], columns[at], count, query, ends, jumps, last, total, reach)
             for i in range(count):
-                # No attribute can leave out more than the largest; the difference is rounded.
-                if total[i] - largest[i] <= border + 1e-12 * total[i]:
-                    _improve(features[low + i], queries[q], ends, jumps, parts, low + i, rows[q], best[q])
-                    border = best[q, :, -1].max()
+                if total[i] * (1.0 - 1e-12) <= reach[i]:
+                    row = order[at * TILE + i]
+                    _improve(features[row], query, ends, jumps, parts, row, rows[q], best[q])
     return rows, best
 
 
 @nb.njit(cache=True, nogil=True)
 def _add_up(
-    columns: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
     count: int,
     query: FloatArray,
     ends: IntArray,
     jumps: FloatArray,
-    part: FloatArray,
+    borders: FloatArray,
     total: FloatArray,
-    largest: FloatArray,
+    reach: FloatArray,
 ) -> None:
-    """Squared distances of the points of a tile, and what the attribute with most has of each."""
-    total[:count] = 0.0
-    largest[:count] = 0.0
+    """Least squared distances of some boxes or points (width, n), and up to where they may be near enough.
+
+    In all but attribute a one is near if the distance without the part of a is at most the border of a: if the whole
+    is at most the largest sum of a part and its border.
+    """
+    part, total, reach = np.zeros(count), total[:count], reach[:count]
+    total[:] = 0.0
+    reach[:] = 0.0
     begin = 0
     for a in range(ends.shape[0]):
-        value, jump = query[begin], jumps[a]
-        if jump > 0:
+        jump, border, last = jumps[a], borders[a], ends[a] - 1
+        for j in range(begin, last):
             for i in range(count):
-                part[i] = 0.0 if columns[begin, i] == value else jump
-        else:
-            for i in range(count):
-                part[i] = (columns[begin, i] - value) ** 2
-        for j in range(begin + 1, ends[a]):
-            for i in range(count):
-                part[i] += _apart(columns[j, i], query[j], jump)
+                part[i] += _apart(low[j, i], high[j, i], query[j], jump)
         for i in range(count):
-            total[i] += part[i]
-            largest[i] = max(largest[i], part[i])
-        begin = ends[a]
+            own = part[i] + _apart(low[last, i], high[last, i], query[last], jump)
+            total[i] += own
+            near = own + border
+            reach[i] = near if near > reach[i] else reach[i]
+        if last > begin:
+            part[:] = 0.0
+        begin = last + 1
 
 
 @nb.njit(cache=True, nogil=True)
-def _apart(one: float, other: float, jump: float) -> float:
-    """Squared distance of two entries."""
+def _apart(low: float, high: float, value: float, jump: float) -> float:
+    """Squared distance of an entry from an interval, or from another entry that is both its ends."""
     if jump > 0:
-        return 0.0 if one == other else jump
-    return (one - other) ** 2
+        return jump if (value < low) | (value > high) else 0.0
+    below, above = low - value, value - high
+    step = below if below > above else above
+    step = step if step > 0.0 else 0.0
+    return step * step
 
 
 @nb.njit(cache=True, nogil=True)
@@ -183,7 +203,7 @@ def _improve(
     for a in range(ends.shape[0]):
         parts[a] = 0.0
         for j in range(begin, ends[a]):
-            parts[a] += _apart(point[j], query[j], jumps[a])
+            parts[a] += _apart(point[j], point[j], query[j], jumps[a])
         begin = ends[a]
     # From the last attribute back, parts become the sums after each.
     for a in range(ends.shape[0] - 1, -1, -1):
@@ -191,11 +211,11 @@ def _improve(
     before, begin = 0.0, 0
     for a in range(ends.shape[0]):
         distance, at = before + parts[a], best.shape[1] - 1
-        if distance < best[a, at]:
-            while at > 0 and distance < best[a, at - 1]:
+        if distance < best[a, at] or (distance == best[a, at] and row < rows[a, at]):
+            while at > 0 and (distance < best[a, at - 1] or (distance == best[a, at - 1] and row < rows[a, at - 1])):
                 best[a, at], rows[a, at] = best[a, at - 1], rows[a, at - 1]
                 at -= 1
             best[a, at], rows[a, at] = distance, row
         for j in range(begin, ends[a]):
-            before += _apart(point[j], query[j], jumps[a])
+            before += _apart(point[j], point[j], query[j], jumps[a])
         begin = ends[a]

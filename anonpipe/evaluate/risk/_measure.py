@@ -193,9 +193,10 @@ class PredicateMatches:
     released: Matches  # In the release
     original: Matches
     controls: Matches  # Of records that were held out
-    rows: int  # Records of the original
-    held: int  # Records held out: no more
+    rows: int  # Records of the original, or units of several
+    held: int  # Those held out: no more
     wanted: int  # Attacks, at most
+    whom: str = "record"  # Or `unit`
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

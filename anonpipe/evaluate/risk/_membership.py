@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -293,15 +294,18 @@ def _overlap(mean: float, variance: float) -> float:
     return math.log(scale) + math.lgamma(2 * shape + 1) - (2 * shape + 1) * math.log(2) - 2 * math.lgamma(shape)
 
 
-def rows_for_membership(width: EffectiveDimension, most: float) -> int:
-    """The fewest records whose moments tell members from others by no more than `most`, above 0.5.
+def columns_for_membership(rows: int, width: EffectiveDimension, most: float) -> int:
+    """The most columns, of the same mean spread, whose moments tell members from others by no more than `most`."""
 
-    Examples
-    --------
-    >>> from anonpipe.evaluate.risk import effective_dimension
-    >>> rows_for_membership(effective_dimension(64, []), 0.6)
-    1054
-    """
+    def expected(columns: int) -> float:
+        spread = width.spread * columns / width.columns
+        return membership_from_moments(rows, EffectiveDimension(columns, spread))
+
+    return bisect_right(range(1, width.columns + 1), most, key=expected)
+
+
+def rows_for_membership(width: EffectiveDimension, most: float) -> int:
+    """The fewest records whose moments tell members from others by no more than `most`, above 0.5."""
     low, high = width.columns + 1, width.columns + 2
     while membership_from_moments(high, width) > most:
         low, high = high, 2 * high

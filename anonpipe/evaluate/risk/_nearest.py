@@ -11,14 +11,8 @@ import numpy.typing as npt
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.points import LARGEST, squared_distance
-from anonpipe.kernels.remaining import nearest_records, remaining_records
+from anonpipe.kernels.tiles import TILE, Tiles, queries_near_box
 from anonpipe.types import Float32Array, FloatArray, IntArray
-
-# Queries after which a tree is judged, and that it pays where one leaf in so many is looked into
-_TRIAL, _USEFUL = 64, 4
-
-# Queries from which a tree is tried: building it costs as much as scanning the points for a third of them
-_BUILD = 4_000
 
 
 @dataclass(frozen=True)
@@ -59,9 +53,9 @@ def nearest(
     Squares are added column by column, so that a distance has the same bits wherever its record stands and however the
     table is cut.
 
-    All are compared with all where queries are few; otherwise a tree is built and given up where it does not pay, as
-    with many columns. Both find the same. Time grows with n_rows · n_queries · width, or with less. Memory beside the
-    result: a few hundred kilobytes, or with a tree twice that of the points.
+    Tiles of near records are ruled out by their boxes, most others by a product of matrices; neither decides what is
+    found. Time grows with n_rows · n_queries · width, or with less. Memory beside the result: a few megabytes, and
+    for each record one number.
     """
     features, queries = table(features, "records"), table(queries, "queries")
     if features.shape[1] != queries.shape[1]:
@@ -74,11 +68,7 @@ def nearest(
     # A row of another part cannot be found here.
     here = np.where((own >= offset) & (own < offset + len(features)), own - offset, -1)
     rows, squared = np.empty((len(queries), count), dtype=np.int64), np.empty((len(queries), count))
-    answered = 0
-    if len(queries) >= _BUILD:
-        answered = search_nearest(features, queries, here, rows, squared, _TRIAL, _USEFUL)
-    rest = slice(answered, None)
-    scan_nearest(features, queries[rest], here[rest], rows[rest], squared[rest])
+    search_nearest(features, queries, here, rows, squared)
     kept = None
     if values:
         some = features if len(features) else np.empty((1, features.shape[1]))
@@ -118,63 +108,119 @@ def table(features: npt.ArrayLike, name: str) -> FloatArray:
     return features
 
 
-# --- The nearest points of other points by comparing all with all: a matrix product rules nearly all pairs out --------
+# --- The nearest points of other points: boxes and a matrix product rule nearly all pairs out -------------------------
+# Rows that are near each other make a tile. A query that is further from the box of a tile than from all that
+# was found for it has none of its nearest there: the distance from a box is summed like that of a point, from steps no
+# larger, so that no rounding lifts it above one. Of the other tiles a product is taken.
+#
 # Derivation. With points x and queries q, moved and divided so that all coordinates are at most
 # 1, squared distances are |x|² + |q|² - 2 x·q. The product of all pairs is taken with numbers of 24
 # bits, e = 2^-24, which is several times faster than measuring pair by pair. Rounding the coordinates,
 # products and sums of w terms errs by at most 2 (w + 2) e |x| |q|, the norms and their sum by 5 e |x|² and
-# e |q|² (Higham 2002, Accuracy and Stability of Numerical Algorithms, section 3.1). A point that is nearer
+# e |q|² (Higham 2002, Accuracy and Stability of Numerical Algorithms, section 3.1). A point that is no further
 # than d has |x| <= |q| + sqrt(d), thus |x|² <= 2 |q|² + 2 d, and its estimate of |x|² - 2 x·q is at most
 #
 #     d (1 + c e) - |q|² (1 - c e) + w 2^-140,    c = 4 w + 32,
 #
 # the last term for what is too small for such numbers. c has room for the terms of higher order, and
 # for the rounding of d and of this limit. Pairs whose estimate is not above it are measured
-# with all digits, column by column: what is found does not depend on the estimates.
-
-_TILE, _TOGETHER = 512, 1_024  # Points and queries of a product, so that it stays in the cache
+# with all digits, column by column: what is found depends neither on the estimates nor on the order of the tiles.
 
 _LEAST = 1e-140  # Smaller units have squares without all digits: the limit's last term is then above all estimates
 
+_TOGETHER = 2_048  # Queries of a product, whose estimates stay in the cache with those of a tile
 
-def scan_nearest(
+
+def search_nearest(
     features: FloatArray, queries: FloatArray, without: IntArray, rows: IntArray, squared: FloatArray
 ) -> None:
-    """Write the nearest rows of each query and their squared distances, by comparing all with all."""
+    """Write the nearest rows of each query and their squared distances."""
     rows[:], squared[:] = -1, np.inf
     if not len(features) or not len(queries):
         return
-    width = features.shape[1]
+    tiles, width = Tiles.of(features), features.shape[1]
     centre = features.mean(axis=0)
     reach = (np.maximum(side.max(axis=0) - centre, centre - side.min(axis=0)).max() for side in (features, queries))
     unit = max(_LEAST, *map(float, reach))
     error = (4 * width + 32) * 2.0**-24
     slope = (1 + error) / unit**2
-    moved = (queries - centre) / unit
-    shift = width * 2.0**-140 - (moved**2).sum(axis=1) * (1 - error)
-    turned = np.ascontiguousarray(-2 * moved.T, dtype=np.float32)
-    limits = np.full(len(queries), np.inf, dtype=np.float32)
-    parts = [slice(start, start + _TOGETHER) for start in range(0, len(queries), _TOGETHER)]
-    for first in range(0, len(features), _TILE):
-        tile = ((features[first : first + _TILE] - centre) / unit).astype(np.float32)
-        norms = np.einsum("ij,ij->i", tile, tile, dtype=np.float64).astype(np.float32)
-        for part in parts:
-            estimates = tile @ turned[:, part], norms, slope, shift[part]
-            kept = limits[part], rows[part], squared[part]
-            _keep_nearer(features, first, queries[part], without[part], *estimates, *kept)
+    scaled = ((queries - centre) / unit).astype(np.float32)
+    shift = width * 2.0**-140 - (((queries - centre) / unit) ** 2).sum(axis=1) * (1 - error)
+    first = tiles.nearest_middle(centre, unit, scaled)
+    _measure_first(features, tiles.order, first, queries, without, rows, squared)
+    for low in range(0, len(queries), _TOGETHER):
+        part = slice(low, low + _TOGETHER)
+        asked = queries[part], scaled[part], shift[part], without[part], first[part]
+        _search_tiles(features, tiles, (centre, unit, slope), asked, rows[part], squared[part])
 
 
-# --- The nearest points of other points: what a scan of all keeps, and a search of a tree -----------------------------
+def _search_tiles(
+    features: FloatArray,
+    tiles: Tiles,
+    scale: tuple[FloatArray, float, float],
+    asked: tuple[FloatArray, Float32Array, FloatArray, IntArray, IntArray],
+    rows: IntArray,
+    squared: FloatArray,
+) -> None:
+    """Improve what was found for some queries by all tiles but their first, with arrays that are made once."""
+    (centre, unit, slope), (queries, scaled, shift, without, first) = scale, asked
+    columns, (count, width) = np.ascontiguousarray(queries.T), queries.shape
+    near, limits, some = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.float32), np.empty_like(scaled)
+    tile, norms = np.empty((TILE, width), dtype=np.float32), np.empty(TILE, dtype=np.float32)
+    products = np.empty(TILE * count, dtype=np.float32)
+    for at in range(len(tiles.low)):
+        found = near[: queries_near_box(tiles.low[at], tiles.high[at], columns, squared[:, -1], at, first, near)]
+        if not len(found):
+            continue
+        members, q = tiles.order[at * TILE : (at + 1) * TILE], some[: len(found)]
+        _turn(features, members, centre, unit, tile, norms)
+        np.take(scaled, found, axis=0, out=q, mode="clip")
+        estimates = products[: len(members) * len(found)].reshape(len(members), len(found))
+        np.matmul(tile[: len(members)], q.T, out=estimates)
+        _keep_nearer(features, members, queries, without, found, estimates, norms, slope, shift, limits, rows, squared)
+
+
+@nb.njit(cache=True, nogil=True)
+def _turn(
+    features: FloatArray, members: IntArray, centre: FloatArray, unit: float, tile: Float32Array, norms: Float32Array
+) -> None:
+    """Write -2 x of the points of a tile, moved and divided, and |x|²."""
+    for i in range(members.shape[0]):
+        norm = 0.0
+        for j in range(centre.shape[0]):
+            x = np.float32((features[members[i], j] - centre[j]) / unit)
+            tile[i, j] = np.float32(-2.0) * x
+            norm += np.float64(x) * np.float64(x)
+        norms[i] = norm
+
 
 _CHUNK = 128  # Queries whose estimates are looked at together, so that the compiler does several at once
 
 
 @nb.njit(cache=True, nogil=True)
-def _keep_nearer(
+def _measure_first(
     features: FloatArray,
-    first: int,
+    order: IntArray,
+    first: IntArray,
     queries: FloatArray,
     without: IntArray,
+    rows: IntArray,
+    squared: FloatArray,
+) -> None:
+    """Keep the nearest points of the first tile of each query, without estimates."""
+    for q in range(queries.shape[0]):
+        for row in order[first[q] * TILE : (first[q] + 1) * TILE]:
+            if row != without[q]:
+                _keep(rows[q], squared[q], row, squared_distance(features[row], queries[q]))
+
+
+@nb.njit(cache=True, nogil=True)
+def _keep_nearer(
+    features: FloatArray,
+    members: IntArray,
+    queries: FloatArray,
+    without: IntArray,
+    found: IntArray,
     products: Float32Array,
     norms: Float32Array,
     slope: float,
@@ -185,20 +231,20 @@ def _keep_nearer(
 ) -> None:
     """Measure the points of a tile that may be nearer to a query than what is kept, and keep those that are."""
     last = rows.shape[1] - 1
-    for i in range(products.shape[0]):
-        row, estimates, norm = first + i, products[i], norms[i]
-        for low in range(0, queries.shape[0], _CHUNK):
-            high = min(low + _CHUNK, queries.shape[0])
+    for at in range(found.shape[0]):
+        limits[at] = squared[found[at], last] * slope + shift[found[at]]
+    for i in range(members.shape[0]):
+        row, estimates, norm = members[i], products[i], norms[i]
+        for low in range(0, found.shape[0], _CHUNK):
+            high = min(low + _CHUNK, found.shape[0])
             if not _any_within(estimates[low:high], norm, limits[low:high]):
                 continue
-            for q in range(low, high):
-                if estimates[q] + norm > limits[q] or row == without[q]:
+            for at in range(low, high):
+                q = found[at]
+                if estimates[at] + norm > limits[at] or row == without[q]:
                     continue
-                distance = squared_distance(features[row], queries[q])
-                # Rows come in ascending order: one as far as the last that is kept is no nearer.
-                if distance < squared[q, last]:
-                    _insert(rows[q], squared[q], row, distance)
-                    limits[q] = squared[q, last] * slope + shift[q]
+                if _keep(rows[q], squared[q], row, squared_distance(features[row], queries[q])):
+                    limits[at] = squared[q, last] * slope + shift[q]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -211,45 +257,18 @@ def _any_within(estimates: Float32Array, norm: float, limits: Float32Array) -> b
 
 
 @nb.njit(cache=True, nogil=True)
-def _insert(rows: IntArray, squared: FloatArray, row: int, distance: float) -> None:
+def _keep(rows: IntArray, squared: FloatArray, row: int, distance: float) -> bool:
+    """Put a row at its place if it is nearer than the last that is kept, or as near and lower; whether it was."""
     at = rows.shape[0] - 1
-    while at > 0 and distance < squared[at - 1]:
+    if distance > squared[at] or (distance == squared[at] and row > rows[at] >= 0):
+        return False
+    while at > 0 and (distance < squared[at - 1] or (distance == squared[at - 1] and row < rows[at - 1])):
         squared[at] = squared[at - 1]
         rows[at] = rows[at - 1]
         at -= 1
     squared[at] = distance
     rows[at] = row
-
-
-@nb.njit(cache=True, nogil=True)
-def search_nearest(
-    features: FloatArray,
-    queries: FloatArray,
-    without: IntArray,
-    rows: IntArray,
-    squared: FloatArray,
-    trial: int,
-    useful: int,
-) -> int:
-    """The same as a scan, by a tree; how many queries were answered: all, or the first `trial` if a scan is faster."""
-    tree = remaining_records(features, np.arange(features.shape[0]))
-    rows[:] = -1
-    squared[:] = np.inf
-    room = min(rows.shape[1] + 1, features.shape[0])
-    near, distances = np.empty(room, dtype=np.int64), np.empty(room)
-    for q in range(queries.shape[0]):
-        if q == trial and tree.looked[0] * useful > trial * tree.ids.shape[0]:
-            return trial
-        excluded = without[q] >= 0
-        wanted = min(rows.shape[1] + excluded, room)
-        nearest_records(tree, queries[q], near[:wanted], distances[:wanted])
-        at = 0
-        for i in range(wanted):
-            if near[i] != without[q] and at < rows.shape[1]:
-                rows[q, at] = near[i]
-                squared[q, at] = distances[i]
-                at += 1
-    return int(queries.shape[0])
+    return True
 
 
 # --- Values as ranks in their own table -------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ The first criterion of the European guidance on anonymisation (Article 29 Workin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Self
 
 import numba as nb
@@ -58,19 +59,45 @@ class Predicates:
 
     def matches(self, records: Ordered, most: int = MANY, offset: int = 0) -> Matches:
         """Which of some records meet each, counted to one more than `most`; `offset`: number of the first record."""
+        counts, rows = _find_met(records.cells, records.orders, *self._ranges(records), most)
+        return Matches(counts, rows + offset * counts)
+
+    def units(self, records: Ordered, units: IntArray) -> IntArray:
+        """The units of the records that meet each, `MANY` + 1 at most, -1 for none: (n_predicates, `MANY` + 1)."""
+        return np.asarray(_find_units(records.cells, records.orders, *self._ranges(records), units, MANY))
+
+    def _ranges(self, records: Ordered) -> tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]:
+        """In the order of each column, which records meet its interval; then columns and ends."""
         begins, ends = np.empty_like(self.columns), np.empty_like(self.columns)
         for column in np.unique(self.columns):
             values, here = records.cells[column, records.orders[column]], self.columns == column
             begins[here] = np.searchsorted(values, self.low[here], side="left")
             ends[here] = np.searchsorted(values, self.high[here], side="right")
-        counts, rows = _find_met(records.cells, records.orders, begins, ends, self.columns, self.low, self.high, most)
-        return Matches(counts, rows + offset * counts)
+        return begins, ends, self.columns, self.low, self.high
 
     def __len__(self) -> int:
         return len(self.columns)
 
     def __getitem__(self, which: IntArray | slice) -> Self:
         return type(self)(self.columns[which], self.low[which], self.high[which])
+
+
+def joined_units(parts: Iterable[IntArray]) -> Matches:
+    """The units that meet each predicate in some of the parts: each counts once, whose number then stands for a row.
+
+    Examples
+    --------
+    >>> vars(joined_units([np.array([[7, 9, -1]]), np.array([[-1, 9, 7]]), np.array([[9, -1, -1]])]))
+    {'counts': array([2]), 'rows': array([16])}
+    """
+
+    def join(one: IntArray, other: IntArray) -> IntArray:
+        both = np.sort(np.concatenate([one, other], axis=1), axis=1)
+        both[:, 1:][both[:, 1:] == both[:, :-1]] = -1
+        return np.sort(both, axis=1)[:, -one.shape[1] :]
+
+    found = reduce(join, parts)
+    return Matches((found >= 0).sum(axis=1), np.maximum(found, 0).sum(axis=1))
 
 
 def _filled(cells: FloatArray) -> FloatArray:
@@ -185,7 +212,7 @@ class SinglingOut:
         few = f" Fewer than {FEWEST} are found: those wanting count as failed." if self.attacks < FEWEST else ""
         note = (
             f"Of {self.attacks} predicates that one released record alone meets {100 * self.attack.value:.1f} % "
-            f"are met by one record of the original alone, and by one of the {met.held} held out in an original's "
+            f"are met by one {met.whom} of the original alone, and by one of the {met.held} held out in an original's "
             f"place {100 * self.control.value:.1f} %: chance alone leads to as much as 37 %.{few}"
         )
         parts = (("members", self.attack.value), ("hold-out", self.control.value))
@@ -216,6 +243,9 @@ def singling_out(met: PredicateMatches) -> SinglingOut:
 
     *The interval.* One predicate is taken of each released record, the first: what singles out the same outlier is
     nearly one attack. Those that single out the same person count together, in the control by Fay and Feuer's interval.
+
+    *Units of several rows.* A predicate that rows of one unit meet, however many, and of no other, singles out the
+    unit: units take the place of records in the original and the control, each meeting what one of its rows meets.
     """
     from scipy.stats import hypergeom
 
@@ -229,8 +259,8 @@ def singling_out(met: PredicateMatches) -> SinglingOut:
     others = met.original.counts[alone]
     weights = n / m * hypergeom.pmf(others, n, others, m)
     persons = np.unique(met.controls.rows[alone], return_inverse=True)[1].reshape(-1)
-    of_person = np.bincount(persons, weights).astype(np.float64)  # of none numpy counts in whole numbers
-    control = weighted_share(of_person, n / m, attacks).at_most((1.0 - 1.0 / n) ** (n - 1))
+    weight_per_person = np.bincount(persons, weights).astype(np.float64)  # of none numpy counts in whole numbers
+    control = weighted_share(weight_per_person, n / m, attacks).at_most((1.0 - 1.0 / n) ** (n - 1))
     return SinglingOut(attack, control, Share(*beyond_control(attack, control)), len(chosen))
 
 
@@ -257,7 +287,7 @@ MEASURE = RiskMeasure(
     title="singling out",
     figures=tuple(figure.key for figure in _FIGURES.values()),
     function=_of_release,
-    counts_units=True,  # predicates that one row of a person meets
+    counts_units=True,  # a predicate that all its rows meet, and those of no other unit, singles out a unit
 )
 
 
@@ -286,21 +316,52 @@ def _find_met(
     >>> _find_met(cells, np.array([[0, 1, 2]]), np.array([[1]]), np.array([[3]]), one, one + 2.0, one + 9.0, 5)
     (array([2]), array([3]))
     """
-    n, size = columns.shape
+    n = len(columns)
     counts, rows = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     for q in range(n):
         rarest = np.argmin(ends[q] - begins[q])
         order = orders[columns[q, rarest]]
         for at in range(begins[q, rarest], ends[q, rarest]):
-            row, met = order[at], True
-            for j in range(size):
-                value = cells[columns[q, j], row]
-                if value < low[q, j] or value > high[q, j]:
-                    met = False
-                    break
-            if met:
+            if _meets(cells, order[at], columns[q], low[q], high[q]):
                 counts[q] += 1
-                rows[q] += row
+                rows[q] += order[at]
                 if counts[q] > most:
                     break
     return counts, rows
+
+
+@nb.njit(cache=True, nogil=True)
+def _find_units(
+    cells: FloatArray,
+    orders: IntArray,
+    begins: IntArray,
+    ends: IntArray,
+    columns: IntArray,
+    low: FloatArray,
+    high: FloatArray,
+    units: IntArray,
+    most: int,
+) -> IntArray:
+    """The distinct units of the records that meet each, one more than `most` at most; shapes as of `_find_met`."""
+    found = np.full((len(columns), most + 1), -1, dtype=np.int64)
+    for q in range(len(columns)):
+        rarest, count = np.argmin(ends[q] - begins[q]), 0
+        order = orders[columns[q, rarest]]
+        for at in range(begins[q, rarest], ends[q, rarest]):
+            unit = units[order[at]]
+            if _meets(cells, order[at], columns[q], low[q], high[q]) and not (found[q, :count] == unit).any():
+                found[q, count] = unit
+                count += 1
+                if count > most:
+                    break
+    return found
+
+
+@nb.njit(cache=True, nogil=True)
+def _meets(cells: FloatArray, row: int, columns: IntArray, low: FloatArray, high: FloatArray) -> bool:
+    """Whether a record lies in all intervals."""
+    met = True
+    for j in range(len(columns)):
+        value = cells[columns[j], row]
+        met = met and low[j] <= value <= high[j]
+    return met

@@ -140,8 +140,6 @@ INTERCEPT = "Intercept"
 
 # A column of names or numbers that is taken for categories would fill the memory with columns of 0 and 1
 MOST_COEFFICIENTS = 1_000
-
-
 _MOST_NAMES = 100_000  # More columns than this are not even named; patsy counts those of fewer exactly
 
 
@@ -156,8 +154,7 @@ class Design:
     terms: tuple[str, ...]
     events: npt.NDArray[np.bool_] | None  # Whether the time is that of an event, shape (n_rows,); for Cox models
     left_out: int  # Records of the subset that are not used, for nulls
-    # Whether a function of the formula keeps what it has seen of the table that was coded first: means, deviations,
-    # quantiles
+    # Whether a function of the formula keeps what it has seen of the table that was coded first, such as means
     learnt: bool = True
 
     @property
@@ -238,7 +235,7 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
         response=_response(analysis, left.to_numpy(dtype=np.float64)),
         predictors=right.to_numpy(dtype=np.float64),
         names=tuple(right.columns),
-        terms=_terms(coding.sides[1]),
+        terms=tuple(str(name) for name, place in _terms(coding.sides[1]) for _ in range(place.stop - place.start)),
         events=None if events is None else events[usable][kept] == 1.0,
         left_out=len(part) - len(kept),
         learnt=coding.learnt,
@@ -303,16 +300,13 @@ def _check_sides(analysis: Analysis, sides: tuple[Any, Any]) -> None:
             "make it a condition, as in I(status == 'Dead') or I(months > 12)"
         )
     if len(right.column_names) > MOST_COEFFICIENTS:
-        widest = max(right.term_names, key=lambda name: _width(right.term_name_slices[name]))
-        raise _too_wide(analysis, len(right.column_names), widest)
+        widest = max(_terms(right), key=lambda term: term[1].stop - term[1].start)
+        raise _too_wide(analysis, len(right.column_names), widest[0])
 
 
-def _width(columns: slice) -> int:
-    return int(columns.stop - columns.start)
-
-
-def _terms(side: Any) -> tuple[str, ...]:
-    return tuple(str(name) for name in side.term_names for _ in range(_width(side.term_name_slices[name])))
+def _terms(side: Any) -> list[tuple[str, slice]]:
+    """Terms in their order, and which columns are of each."""
+    return [(str(name), side.term_name_slices[name]) for name in side.term_names]
 
 
 def _response(analysis: Analysis, values: FloatArray) -> FloatArray:

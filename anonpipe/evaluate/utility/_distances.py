@@ -29,11 +29,6 @@ def ks_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
     """Kolmogorov-Smirnov distance of finite numbers: the largest difference of the two distribution functions, 0 to 1.
 
     Two-sample statistic of Smirnov (1948), Annals of Mathematical Statistics 19:279-281.
-
-    Examples
-    --------
-    >>> ks_distance([1.0, 2.0, 3.0, 4.0], [3.0, 4.0, 5.0, 6.0])
-    0.5
     """
     from scipy import stats
 
@@ -48,11 +43,6 @@ def wasserstein_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> fl
 
     It is the area between the two distribution functions, and how far values move on average to make one the other:
     Vallender (1974), Theory of Probability and its Applications 18:784-786.
-
-    Examples
-    --------
-    >>> wasserstein_distance([0.0, 2.0], [1.0, 3.0])
-    1.0
     """
     from scipy import stats
 
@@ -65,13 +55,7 @@ def wasserstein_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> fl
 
 
 def total_variation(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
-    """Total variation distance of two columns of codes: half the sum of the differences of the shares, 0 to 1.
-
-    Examples
-    --------
-    >>> total_variation([0, 0, 1, 1], [0, 1, 1, 2])
-    0.25
-    """
+    """Total variation distance of two columns of codes: half the sum of the differences of the shares, 0 to 1."""
     p, q = _shares(original, released)
     return min(1.0, float(np.abs(p - q).sum() / 2))  # sums of shares round
 
@@ -82,11 +66,6 @@ def hellinger_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> floa
     It lies between the square of the total variation distance and itself, to a factor: H² <= TV <= √2 H. Unlike that it
     weighs what becomes of rare categories: one of share p that is lost makes it √p, and TV p. Gomatam, Karr & Sanil
     (2005), Data swapping as a decision problem, J. Off. Stat. 21:635-655.
-
-    Examples
-    --------
-    >>> round(hellinger_distance([0, 0, 1, 1], [0, 0, 0, 0]) ** 2, 6)
-    0.292893
     """
     p, q = _shares(original, released)
     return float(np.sqrt(np.square(np.sqrt(p) - np.sqrt(q)).sum() / 2))
@@ -115,35 +94,22 @@ def _checked(values: npt.ArrayLike) -> FloatArray:
 _BINS = 20  # Bins of a number, of equally many original values where no values tie
 
 _KS = Figure(
-    "distance.ks",
-    "Largest difference of the distribution functions (Kolmogorov-Smirnov)",
-    "share",
-    "Smirnov (1948), Ann. Math. Stat. 19:279-281",
-    Audience.STEWARD,
-    undefined=NO_NUMBERS,
-)
+    "distance.ks", "Largest difference of the distribution functions (Kolmogorov-Smirnov)", "share",
+    "Smirnov (1948), Ann. Math. Stat. 19:279-281", Audience.STEWARD, undefined=NO_NUMBERS,
+)  # fmt: skip
 _WASSERSTEIN = replace(
-    _KS,
-    key="distance.wasserstein",
-    title="How far values must move to give the same distribution (Wasserstein)",
-    unit="sd",
-    source="Vallender (1974), Theory Probab. Appl. 18:784-786",
-)
+    _KS, key="distance.wasserstein", title="How far values must move to give the same distribution (Wasserstein)",
+    unit="sd", source="Vallender (1974), Theory Probab. Appl. 18:784-786",
+)  # fmt: skip
 _VARIATION = replace(
-    _KS,
-    key="distance.variation",
-    title="Records in another category (total variation)",
-    source="half the sum of the differences of the shares",
-    undefined="there is no categorical column",
-)
+    _KS, key="distance.variation", title="Records in another category (total variation)",
+    source="half the sum of the differences of the shares", undefined="there is no categorical column",
+)  # fmt: skip
 _HELLINGER = Figure(
-    "distance.hellinger",
-    "Hellinger distance of the distribution of a column",
-    "",
-    "Gomatam, Karr & Sanil (2005), J. Off. Stat. 21:635-655",
-    Audience.STEWARD,
+    "distance.hellinger", "Hellinger distance of the distribution of a column", "",
+    "Gomatam, Karr & Sanil (2005), J. Off. Stat. 21:635-655", Audience.STEWARD,
     note=f"Numbers in {_BINS} bins of equally many original values; nulls left out.",
-)
+)  # fmt: skip
 
 
 def _distances(tables: TypedTables) -> list[Measurement]:
@@ -176,13 +142,10 @@ _NULL_SHARES = Figure(
     "missing.shares", "Change of the null shares", "share", "difference of the shares, by column", Audience.STEWARD
 )
 _NULL_PAIRS = Figure(
-    "missing.pairs",
-    "Change of which columns are null together (total variation)",
-    "share",
-    "half the sum of the differences of the shares of null and not null, by pair of columns",
-    Audience.STEWARD,
+    "missing.pairs", "Change of which columns are null together (total variation)", "share",
+    "half the sum of the differences of the shares of null and not null, by pair of columns", Audience.STEWARD,
     undefined="there are not two columns with nulls",
-)
+)  # fmt: skip
 
 
 def _missingness(tables: TypedTables) -> list[Measurement]:
@@ -215,13 +178,6 @@ def subgroup_changes(original: Side, released: Side, least: int) -> list[tuple[F
     First in standard deviations of the whole column, then in standard errors of the category's mean. NaN where the
     original has none (a constant column or category), infinite where the release has no such value. For two independent
     samples of equal size the second is √2 · √(2/π) = 1.13 on average.
-
-    Examples
-    --------
-    >>> codes, old, new = np.array([0.0, 0, 1, 1, 1]), np.array([1.0, 3, 7, 8, 9]), np.array([2.0, 4, 7, 8, 9])
-    >>> [(_, errors)] = subgroup_changes((codes, old[:, None]), (codes, new[:, None]), least=2)
-    >>> errors.tolist()
-    [1.0, 0.0]
     """
     import pandas as pd
 
@@ -250,12 +206,6 @@ def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int
     original. NaN for tails of fewer than `least` original records, as every figure of them tells of a few persons;
     infinite for an excess where the release has no record there. Ties at a quantile lie inside, so that a tail may hold
     less than `share`; the release is compared with what it does hold.
-
-    Examples
-    --------
-    >>> old = np.arange(100.0)
-    >>> tail_changes(old, np.clip(old, 10, 90), least=5)[:, 0].tolist()  # nothing is left beyond
-    [0.05, 0.05]
     """
     if not 0 < share < 0.5 or least < 1:
         raise JobError(f"share={share} and least={least} were given; give a share between 0 and 0.5, and 1 or more")
@@ -276,24 +226,16 @@ def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int
 
 
 _GROUPS_SD = Figure(
-    "subgroups.sd",
-    "Change of the means inside categories, in standard deviations",
-    "sd",
-    "mean of |difference|",
-    Audience.STEWARD,
-    undefined=NO_MIX,
-)
+    "subgroups.sd", "Change of the means inside categories, in standard deviations", "sd", "mean of |difference|",
+    Audience.STEWARD, undefined=NO_MIX,
+)  # fmt: skip
 _IN_ERRORS = "Change of the means inside categories, in standard errors"
 _GROUPS_ERRORS = replace(_GROUPS_SD, key="subgroups.standard_errors", title=_IN_ERRORS, unit="standard errors")
 _MASS = Figure(
-    "tails.mass",
-    "Change of the share of values in the outer 5 % on each side",
-    "share",
-    "Davison & Smith (1990), J. R. Stat. Soc. B 52:393-442 (mean excess)",
-    Audience.STEWARD,
-    note="Strictly beyond the original's 5 % and 95 % quantiles.",
-    undefined=NO_NUMBERS,
-)
+    "tails.mass", "Change of the share of values in the outer 5 % on each side", "share",
+    "Davison & Smith (1990), J. R. Stat. Soc. B 52:393-442 (mean excess)", Audience.STEWARD,
+    note="Strictly beyond the original's 5 % and 95 % quantiles.", undefined=NO_NUMBERS,
+)  # fmt: skip
 _REACH = "Change of how far the outer 5 % on each side reach"
 _TAILS = (_MASS, replace(_MASS, key="tails.excess", title=_REACH, unit="sd"))
 

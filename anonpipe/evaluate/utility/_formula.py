@@ -127,10 +127,8 @@ def _read(code: str, rules: _Rules) -> ast.expr:
     if len(code) > _MOST_CHARACTERS:
         raise RefusedError(f"{len(code):,} characters were given, and {_MOST_CHARACTERS:,} are allowed; {_REMEDY}")
     tree = None
-    try:
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.parse(code.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        pass
     if tree is None:
         raise RefusedError(f"{code!r} cannot be read; allowed are {rules.allowed}")
     _check(tree, rules, 0)
@@ -446,7 +444,7 @@ def _truth(value: Any) -> BoolArray:
 
 # --- What a recipient's analysis is, and the names in it --------------------------------------------------------------
 # Formulas are patsy's. Its maintainers only keep it working, and send all who can go to formulaic, so formulaic 1.2.2
-# was tried on all that `_permitted` allows. It gives the same columns, those of released tables with the original's
+# was tried on all that is allowed here. It gives the same columns, those of released tables with the original's
 # knots and scales too, and wide interactions of categories fifteen times faster. But it has no `te`, divides by n - 1
 # in `scale`, orders terms and names coefficients differently, so that figures of two releases would not be comparable -
 # and it evaluates code in functions of a module, with all of Python's built-in functions at hand, where patsy has an
@@ -460,16 +458,8 @@ Model = Literal["linear", "logistic", "cox"]
 class Analysis:
     """A model that a recipient means to fit.
 
-    Notes
-    -----
     A condition is not met where a column that it names is null. Formula and conditions hold columns, numbers, texts,
-    operators and a few functions, and nothing else: they are checked before any is evaluated, so that they may come
-    from anybody.
-
-    Examples
-    --------
-    >>> Analysis("survival", "cox", "months ~ age + stage", event="status == 'Dead'").subset is None
-    True
+    operators and a few functions only: they are checked before any is evaluated, so that they may come from anybody.
     """
 
     name: str  # What the analysis is called in results and errors
@@ -477,7 +467,7 @@ class Analysis:
     model: Model
     # `response ~ predictors` as patsy and formulaic write it, such as `months ~ age + stage + sex:stage`. Text and
     # categories become 0/1 columns against their first level; `C(code)` does it for numbers, `Q("tumour size")` names a
-    # column that is no word. Functions are those of `_permitted`: `log` and its like (also as `np.log`), `center`,
+    # column that is no word. Functions are `log` and its like (also as `np.log`), `center`,
     # `standardize`, splines. The response of `logistic` has two values, or is a condition such as `I(months > 12)`; the
     # later of its two values is modelled. The response of `cox` is the time.
     formula: str

@@ -48,7 +48,6 @@ MOST_PARTS = 20  # Parts that a measurement lists, the largest first
 LOST = math.inf  # Figure of a term that the original has, and the release has not
 
 NO_NUMBERS = "there is no column of numbers or dates"
-
 NO_MIX = "there are not a categorical column and one of numbers or dates"
 
 Term = tuple[str, float]
@@ -71,18 +70,7 @@ def column_terms(
 
 
 def mean_of_terms(figure: Figure, terms: Sequence[Term], records: int, note: str | None = None) -> Measurement:
-    """The mean of the terms that both tables have; `note` is the figure's own unless it is given.
-
-    Examples
-    --------
-    >>> from anonpipe.audience import Audience
-    >>> terms = [("a", 1.0), ("b", 3.0), ("c", LOST)]
-    >>> found = mean_of_terms(Figure("x", "X", "", "-", Audience.ENOUGH), terms, 9)
-    >>> found.value, found.parts
-    (2.0, (('b', 3.0), ('a', 1.0)))
-    >>> found.note.split(". ")[0]
-    'The mean of 2 parts; their median is 2'
-    """
+    """The mean of the terms that both tables have; `note` is the figure's own unless it is given."""
     kept = [(term, value) for term, value in terms if math.isfinite(value)]
     lost = sum(value == LOST for _, value in terms)
     left_out = len(terms) - len(kept) - lost

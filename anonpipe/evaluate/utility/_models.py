@@ -67,8 +67,7 @@ class CoefficientChange:
 
     name: str  # As the formula's library writes it: `stage[T.Distant]`
     # original, released: none for one that the release does not determine, as its model has no fit or the category no
-    # records. Such a one is *lost*, and counts as changed in every way that applies, so that a failure never flatters a
-    # release.
+    # records. Such a one is *lost*, and counts as changed in every way that applies, so that failures never flatter.
     original: Estimate
     released: Estimate | None
 
@@ -111,8 +110,7 @@ class CoefficientShares:
     # coefficients, significant: of the originals, and those of them that are significant
     coefficients: int
     significant: int
-    # Shares of the coefficients (of direction: of the significant ones) and mean overlap of intervals; NaN where there
-    # are none
+    # Shares of the coefficients (of direction: of the significant ones) and mean overlap of intervals; NaN for none
     changed_significance: float
     changed_direction: float
     outside: float
@@ -163,22 +161,9 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
     that the release has lost is seen as such. A model that has no fit says why in its `ModelFit` and does not stop the
     others. No error quotes values of the data.
 
-    References
-    ----------
     Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3,
     metrics. Karr, Kohnen, Oganian, Reiter and Sanil (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640
     (overlap).
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> rng = np.random.default_rng(1)
-    >>> frame = pd.DataFrame({"age": rng.normal(60, 9, 500), "sex": rng.choice(["f", "m"], 500)})
-    >>> frame["months"] = 90 - frame["age"] + rng.normal(size=500)
-    >>> (model,) = fit_models(frame, [Analysis("survival", "linear", "months ~ age + sex")])
-    >>> shares = model.compare(frame.assign(age=120 - frame["age"])).shares
-    >>> shares.significant, shares.changed_direction
-    (1, 1.0)
     """
     models = tuple(analyses)
     names = [analysis.name for analysis in models]
@@ -191,8 +176,7 @@ def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
     """How many of the coefficients of several models changed, each coefficient counting the same.
 
     Gal et al. count coefficients outside of the interval over all coefficients in their list of measures, and over
-    significant ones in their requirements; the first is done here. They do not say whether intercepts count: here they
-    do not.
+    significant ones in their requirements; the first is done here. Intercepts do not count here; they do not say.
     """
     changes = [change for comparison in comparisons for change in comparison.coefficients if change.name != INTERCEPT]
     significant = [change for change in changes if change.original.significant]
@@ -276,19 +260,14 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
 
     Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns).
 
-    Notes
-    -----
     The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum
     from anywhere. Whole Newton steps, as statsmodels takes them, overshoot where few records carry a large hazard.
     Where no maximum exists - some direction orders every event before all records that are still at risk, such as a
     category without events - it grows towards a limit, and steps gain less and less while they move on as far. Only
     that is reported as monotone, after the direction was checked against the order of the records.
 
-    One step costs O(rows * columns²) and as much memory as the predictors twice; statsmodels takes the distinct times
-    of events one by one.
+    A step costs O(rows * columns²) and twice the memory of the predictors; statsmodels takes event times one by one.
 
-    References
-    ----------
     Cox (1972), J. R. Stat. Soc. B 34:187-220. Efron (1977), J. Am. Stat. Assoc. 72:557-565,
     doi:10.1080/01621459.1977.10480613 (ties). Bryson and Johnson (1981), Technometrics 23:381-383,
     doi:10.1080/00401706.1981.10487683 (monotone likelihood).
@@ -423,17 +402,14 @@ def _inverse(information: FloatArray) -> FloatArray:
 # --- Linear and logistic models of arrays, fitted by statsmodels, and Cox models --------------------------------------
 
 _DEPENDENT = 1e-9  # A predictor of which the others leave no more than this share of its size is a sum of them
-
 _LARGE = 10.0  # A logistic coefficient, times its predictor's root mean square, that is on its way to infinity
-
 _MOVING = 0.05  # Part of the largest change that a coefficient has in a direction to infinity, to be named
 
 
 class Solution(NamedTuple):
     """A fitted model."""
 
-    # coefficients, errors: estimates and standard errors, shape (n_coefficients,); NaN for a coefficient that the
-    # records do not determine
+    # coefficients, errors: estimates and standard errors, shape (n_coefficients,); NaN where not determined
     coefficients: FloatArray
     errors: FloatArray
     degrees: float  # Degrees of freedom of Student's distribution of the estimates; inf for the normal one

@@ -24,7 +24,6 @@ from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _MOST_BINS = 40
-
 _OTHER = "(other)"
 
 
@@ -32,8 +31,7 @@ _OTHER = "(other)"
 class Binning:
     """How values are put into bins and categories that are shown."""
 
-    # Original records that each holds: neighbouring bins are joined until they do, and rare categories become
-    # ``(other)``
+    # Original records that each holds: neighbouring bins are joined until they do, rare categories are ``(other)``
     least: int
     least_released: int = 0  # Released records that each holds
     from_release: bool = False  # Whether edges, and which categories are shown, follow from the release alone
@@ -115,19 +113,8 @@ class Distribution:
 def distributions(tables: TypedTables, binning: Binning) -> tuple[Distribution, ...]:
     """Counts of every column in common bins, none of them of fewer original records than asked.
 
-    Notes
-    -----
     Edges are multiples of a round step, never values of the data, and no version shows extremes: outer bins begin near
     the 1 % and 99 % quantiles. Bins differ in width once joined: draw counts per width.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from anonpipe.evaluate.utility._tables import typed_tables
-    >>> old, new = pd.DataFrame({"n": [1, 1, 2, 2, 2, 9]}), pd.DataFrame({"n": [1, 1, 1, 2, 2, 2]})
-    >>> shown, = distributions(typed_tables(old, new, {"n": Kind.INTEGER}), Binning(2))
-    >>> shown.edges, shown.original, shown.released
-    ((None, 1.5, None), (2, 4), (3, 3))
     """
     return tuple(_distribution(column, binning) for column in tables.columns)
 
@@ -202,15 +189,7 @@ def joined(edges: FloatArray, counts: IntArray, binning: Binning) -> tuple[Float
 def category_distribution(
     name: str, kind: Kind, levels: Sequence[object], counts: IntArray, binning: Binning
 ) -> Distribution:
-    """Distribution of a categorical column of which the counts are known, nulls last, shape (2, n_levels + 1).
-
-    Examples
-    --------
-    >>> counts = np.array([[9, 3, 1, 2], [9, 4, 0, 2]])
-    >>> shown = category_distribution("c", Kind.CATEGORICAL, ["a", "b", "c"], counts, Binning(2))
-    >>> shown.labels, shown.original, shown.released, shown.original_nulls
-    (('a', 'b'), (9, 3), (9, 4), 2)
-    """
+    """Distribution of a categorical column of which the counts are known, nulls last, shape (2, n_levels + 1)."""
     values, nulls, records = counts[:, :-1], counts[:, -1], counts.sum(axis=1)
     labels, shown = _by_category(values, levels, kind, binning, join=False)
     left_out = bool((values.sum(axis=1) - shown.sum(axis=1)).any())
@@ -250,17 +229,7 @@ class CorrelationMatrices:
 
 
 def correlation_changes(tables: TypedTables) -> CorrelationMatrices:
-    """Correlations of the numbers and dates of both tables, over the records in which neither of a pair is null.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from anonpipe.evaluate.utility._tables import typed_tables
-    >>> old = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [0.0, 2.0, 1.0]})
-    >>> found = correlation_changes(typed_tables(old, -old, {"a": Kind.CONTINUOUS, "b": Kind.CONTINUOUS}))
-    >>> found.names, found.released.round(6).tolist()
-    (('a', 'b'), [[1.0, 0.5], [0.5, 1.0]])
-    """
+    """Correlations of the numbers and dates of both tables, over the records in which neither of a pair is null."""
     old, new = tables.number_arrays()
     names = tuple(column.name for column in tables.numbers)
     if not names:
@@ -302,23 +271,11 @@ def survival_pictures(
 ) -> tuple[SurvivalPicture, ...]:
     """Kaplan-Meier curves of both tables at common round times.
 
-    Notes
-    -----
     A curve of the original at every event would tell the time of each; here it is shown at round times only, between
     any two of which k events or more lie, and after the last of them k events or more.
 
     A group is drawn where it has 10 k original records and k events. Those of a column that are not drawn (nulls are
     one) have as many together, or one more is left out: all records less those that are drawn would tell of them.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from anonpipe.evaluate.utility._tables import typed_tables
-    >>> old = pd.DataFrame({"m": np.arange(1.0, 41.0), "v": ["dead"] * 40})
-    >>> tables = typed_tables(old, old, {"m": Kind.INTEGER, "v": Kind.BINARY})
-    >>> (shown,) = survival_pictures(tables, [Endpoint("", "m", "v", ("dead",))], Binning(10))
-    >>> shown.panels[0].times, np.round(shown.panels[0].original, 9).tolist()
-    ((0.0, 11.5, 21.5), [1.0, 0.725, 0.475])
     """
     tables = replace(tables, least=binning.least)
     return tuple(_picture(tables, endpoint, binning) for endpoint in compared_endpoints(tables, endpoints))

@@ -12,8 +12,7 @@ halves) by
 
     sqrt((1/a + 1/b) / (1/h1 + 1/h2))
 
-to the tables compared. The law is one for large counts: categories that fewer than a handful of records hold are
-counted as one (`pooled`).
+to the tables compared. The law is one for large counts: rare categories are counted as one (`pooled`).
 
 A release that is another sample of the population is as far from the original as that. One that is made from the
 original itself has its own draws only, half of that variance, and one that keeps distributions exactly has none.
@@ -35,8 +34,7 @@ end was above 1 of four (columns), one (pairs) and four (survival curves). Of 36
 3,000 records) it was at most 0.50 of columns and 0.40 of curves (`python -m tests.benchmarks.beside_chance`).
 
 With S splits the limit of T² has the variance sd² / S · (1 + 1.14 c + c²·(5.4 - 1) / 4), c being the factor of sd, 1.14
-and 5.4 Gumbel's skewness and kurtosis (delta method for mean and standard deviation), which gives the figure its
-interval.
+and 5.4 Gumbel's skewness and kurtosis (delta method), which gives the figure its interval.
 """
 
 from __future__ import annotations
@@ -55,16 +53,15 @@ from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 SPLITS = 99  # Random halvings of the original
-
 MOST_ROWS = 20_000  # Records of either table that differences and splits are counted on
-
 _CHANCE = 1e-4  # Nominal probability that another sample of the same population is beyond the limit
-
 _LEAST_CELL = 5  # Records that a cell of a table of shares has, or is joined with others
 
 _FACTOR = math.sqrt(6) / math.pi * (-math.log(-math.log1p(-_CHANCE)) - float(np.euler_gamma))
 _SKEWNESS, _KURTOSIS = 1.1395, 5.4
 _Z = 1.959964
+
+_NAMED = 4  # Columns, or pairs, that are named where they are furthest from the original
 
 _LEAST_ROWS = 4  # Records of the original that can be halved
 
@@ -216,6 +213,7 @@ def ratio_measured(
         note=f"{note} {figure.note}".strip(),
         columns=len(set().union(*names)) if names else 0,
         worst=names[ratio.worst] if ratio.worst >= 0 and ratio.value > 0 else (),
+        then=tuple(names[at] for at in np.argsort(-ratio.each, kind="stable")[1:_NAMED] if ratio.each[at] > 1),
     )
 
 
@@ -246,15 +244,11 @@ _NO_VALUES = "there is no column with values, or there are fewer than 4 records"
 
 _SIMILAR_COLUMNS = Figure(
     "shapes.similarity",
-    "Similarity of the columns' distributions (1 less Kolmogorov-Smirnov distance or total variation)",
-    "share",
-    "sdmetrics, Column Shapes: mean of KSComplement and TVComplement",
-    Audience.SEVERAL,
-    better="higher",
+    "Similarity of the columns' distributions (1 less Kolmogorov-Smirnov distance or total variation)", "share",
+    "sdmetrics, Column Shapes: mean of KSComplement and TVComplement", Audience.SEVERAL, better="higher",
     baseline_is="another sample of the population, from halves of the original",
-    note="Mean over columns; nulls are left out.",
-    undefined=_NO_VALUES,
-)
+    note="Mean over columns; nulls are left out.", undefined=_NO_VALUES,
+)  # fmt: skip
 _WORST_COLUMN = ratio_figure(
     "column_shapes", "Distribution of a column, furthest from the original", undefined=_NO_VALUES
 )
@@ -300,19 +294,14 @@ COLUMN_SHAPES = UtilityMeasure((_SIMILAR_COLUMNS, _WORST_COLUMN), _column_shapes
 # --- Whether each pair of columns goes together as in the original, held against two random halves of it --------------
 
 _BINS = 10  # Of equal width, into which a number is cut where it is crossed with a category: as sdmetrics does
-
 MOST_TABLES = 200  # Cross tables that are counted; of more columns a keyed choice
-
 _NO_PAIR = "there are not two columns that vary, or there are fewer than 4 records"
 
 _SIMILAR_PAIRS = replace(
-    _SIMILAR_COLUMNS,
-    key="pairs.similarity",
-    title="Similarity of pairs of columns (correlations, cross tables)",
-    source="sdmetrics, Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity",
-    note="",
+    _SIMILAR_COLUMNS, key="pairs.similarity", title="Similarity of pairs of columns (correlations, cross tables)",
+    source="sdmetrics, Column Pair Trends: mean of CorrelationSimilarity and ContingencySimilarity", note="",
     undefined=_NO_PAIR,
-)
+)  # fmt: skip
 _WORST_PAIR = ratio_figure(
     "pair_shapes",
     "How a pair of columns goes together, furthest from the original",
@@ -362,7 +351,7 @@ def _of_pairs(old: FloatArray, new: FloatArray, splits: Splits) -> tuple[FloatAr
 
 def grades(tables: TypedTables) -> tuple[FloatArray, FloatArray]:
     """Of each number the share of the original's values below it, equal ones counting half; NaN for nulls."""
-    # One bounded function for both tables and all halves: correlations have the law of `_chance` whatever the tails.
+    # One bounded function for both tables and all halves: correlations have the law above whatever the tails.
     sides: tuple[list[FloatArray], list[FloatArray]] = ([], [])
     for places in map(places_of, tables.numbers):
         counts = places.counts(places.old)

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.audience import Audience
-from anonpipe.columns import Kind, Scalar
+from anonpipe.columns import Kind
 from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import MOST_PARTS, UtilityMeasure
 from anonpipe.evaluate.utility._shapes import MOST_ROWS, Splits, ratio_figure, ratio_measured, split_half_ratio
-from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, TypedTables
+from anonpipe.evaluate.utility._tables import Endpoint, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
@@ -67,13 +67,10 @@ _NO_SURVIVAL = (
 )
 
 _DIFFERENCE = Figure(
-    "survival.difference",
-    "Largest difference of a survival curve, overall or of a group (Kaplan-Meier)",
-    "share",
-    "Kaplan & Meier (1958), J. Am. Stat. Assoc. 53:457-481",
-    Audience.STEWARD,
+    "survival.difference", "Largest difference of a survival curve, overall or of a group (Kaplan-Meier)", "share",
+    "Kaplan & Meier (1958), J. Am. Stat. Assoc. 53:457-481", Audience.STEWARD,
     baseline_is="the same curve of another sample of the population, from halves of the original",
-)
+)  # fmt: skip
 _WORST_CURVE = ratio_figure("survival_curves", "Survival curve furthest from the original, overall or of a group")
 
 
@@ -95,12 +92,6 @@ def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike) -> tuple[FloatArra
 
     S(t) is the product over t_i <= t of 1 - d_i / n_i: d_i events among n_i at risk. A record without the event is
     censored, and was at risk up to and at that time.
-
-    Examples
-    --------
-    >>> at, alive = kaplan_meier([1, 2, 2, 3], [True, True, False, False])
-    >>> at.tolist(), alive.tolist()
-    ([1.0, 2.0], [0.75, 0.5])
     """
     t, happened = np.asarray(times, dtype=np.float64), np.asarray(events, dtype=np.bool_)
     if t.ndim != 1 or t.shape != happened.shape or not len(t) or not np.isfinite(t).all():
@@ -127,8 +118,8 @@ def _survival_curves(tables: TypedTables, rng: np.random.Generator) -> list[Meas
         old, new = followed(part, endpoint)
         prefix = f"{endpoint.name}: " if endpoint.name else ""
         for column, labels, groups, others in grouped(part, endpoint, old):
-            apart, between = _apart(old, new, groups, others, len(labels), part.least, splits)
-            by_group.append(apart)
+            differences, between = _apart(old, new, groups, others, len(labels), part.least, splits)
+            by_group.append(differences)
             halves.append(between)
             names += [(endpoint.time, endpoint.status, *([column] if column else []))] * len(labels)
             titles += [f"{prefix}{column} {label}" if column else f"{prefix}all records" for label in labels]
@@ -156,20 +147,15 @@ def followed(tables: TypedTables, endpoint: Endpoint) -> tuple[Followed, Followe
     """Times and events of both tables."""
     columns = {column.name: column for column in tables.columns}
     time, status = columns[endpoint.time], columns[endpoint.status]
-    happened = _event_codes(status, endpoint.event)
+    happened = [float(value) for value in endpoint.event if isinstance(value, (int, float))]
+    if status.kind.coded:
+        happened = [float(at) for at, level in enumerate(status.levels) if level in endpoint.event]
 
     def side(times: FloatArray, codes: FloatArray) -> Followed:
         complete = ~(np.isnan(times) | np.isnan(codes))
         return Followed(np.where(complete, times, np.nan), np.isin(codes, happened) & complete)
 
     return side(time.old, status.old), side(time.new, status.new)
-
-
-def _event_codes(status: BothColumns, event: Sequence[Scalar]) -> list[float]:
-    """The values of the arrays that mean the event."""
-    if status.kind.coded:
-        return [at for at, level in enumerate(status.levels) if level in event]
-    return [float(value) for value in event if isinstance(value, (int, float))]
 
 
 def compared_endpoints(tables: TypedTables, endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:

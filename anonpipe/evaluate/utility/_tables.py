@@ -78,8 +78,7 @@ class BothColumns:
     # name, kind: as declared
     name: str
     kind: Kind
-    # old, new: numbers, days since 1970-01-01, or places in `levels`; NaN for nulls. Shapes (n_rows,) and
-    # (n_released,).
+    # old, new: numbers, days since 1970-01-01, or places in `levels`; NaN for nulls. (n_rows,), (n_released,).
     old: FloatArray
     new: FloatArray
     levels: tuple[Any, ...] = ()  # Categories of both tables; empty for numbers and dates

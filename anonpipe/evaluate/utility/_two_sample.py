@@ -40,16 +40,8 @@ def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
     The variance is DeLong's. Where it is 0 (scores without overlap, or all equal) the interval is extended by 3 / n of
     the smaller group, the rule of three.
 
-    References
-    ----------
     DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44:837-845; by ranks as in Sun & Xu (2014), IEEE Signal
     Processing Letters 21:1389-1393.
-
-    Examples
-    --------
-    >>> found = auc([2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 3.0, 1.0])
-    >>> found.value, round(found.low, 3), round(found.high, 3)
-    (0.875, 0.427, 0.985)
     """
     from scipy.stats import rankdata
 
@@ -80,15 +72,10 @@ def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
 # Neither tells quasi-separation, which a reader of the measure must know of.
 
 _RANK = 1e-9  # A column of the design is dependent where less than this share of its length is not in the others
-
 _SETTLED = 1e-9  # Largest change of a probability in the last pass
-
 _GROWING = 0.1  # A linear predictor that moves by this much while no probability does is on its way to infinity
-
 _ROUNDING = 1e-13  # The likelihood of a record is known to about this
-
 _SHORTEST = 1e-6  # Steps are not halved below this share
-
 _MOST_PASSES = 100
 
 
@@ -159,15 +146,7 @@ _MOST_TERMS = 1_000_000
 
 
 def interaction_terms(columns: Sequence[int], order: int, *, powers: Sequence[int] = ()) -> tuple[tuple[int, ...], ...]:
-    """Every choice of up to `order` of some columns; those of `powers` may be in a term more than once.
-
-    Examples
-    --------
-    >>> interaction_terms([0, 1, 4], 2)
-    ((0,), (1,), (4,), (0, 1), (0, 4), (1, 4))
-    >>> interaction_terms([0, 1], 2, powers=[0])
-    ((0,), (1,), (0, 0), (0, 1))
-    """
+    """Every choice of up to `order` of some columns; those of `powers` may be in a term more than once."""
     if order < 1:
         raise JobError(f"terms of up to {order} columns were asked for; give 1 or more")
     if order > _MOST_ORDER or sum(comb(len(columns) + size - 1, size) for size in range(1, order + 1)) > _MOST_TERMS:
@@ -248,11 +227,7 @@ class Propensity:
 
 
 def propensity(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    terms: Sequence[Sequence[int]],
-    *,
-    categories: Sequence[int] = (),
+    original: npt.ArrayLike, released: npt.ArrayLike, terms: Sequence[Sequence[int]], *, categories: Sequence[int] = ()
 ) -> Propensity:
     """Propensity score measure: both tables are stacked, and which is which is regressed on the columns.
 
@@ -282,13 +257,6 @@ def propensity(
     well stay below 1.
 
     Memory: the records of both tables times the columns of the regression, three times.
-
-    Examples
-    --------
-    >>> old = np.array([[0.0], [0.0], [0.0], [1.0]])
-    >>> found = propensity(old, 1 - old, [(0,)])
-    >>> round(found.value, 9), round(found.scaled, 9), found.records
-    (0.0625, 1.0, 8)
     """
     old, new = checked_tables(original, released, least_rows=1)
     both = np.concatenate([old, new])
@@ -357,20 +325,10 @@ def tree_propensity(
     -----
     A tree finds what a logistic regression with interactions does not: gaps, repeated values and cut-off tails. It also
     finds structure in noise, the more the larger it is, and no formula says how much; so its size is limited, and its
-    ratio is to the same tree on permuted labels. A release that repeats each value k times, as centroids do, is easily
-    distinguished.
+    ratio is to the same tree on permuted labels. Values repeated k times, as by centroids, are easily found.
 
     Value and expectation are of the records that the tree was grown on, in both cases, as published. The expectation
     holds for two independent samples: a release made from these very records may have a ratio below 1, a copy 0.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(5)
-    >>> old = rng.normal(size=(300, 2))
-    >>> tree_propensity(old, old, rng=rng).value
-    0.0
-    >>> tree_propensity(old, old.round(), rng=rng).ratio > 2
-    True
     """
     if permutations < 2 or leaf < 1 or most_leaves < 2:
         raise JobError(
@@ -414,7 +372,6 @@ def _places(table: FloatArray) -> npt.NDArray[np.float32]:
 # --- How well a boosted forest, trained on some records, tells the others of the release from those of the original ---
 
 _LEAST_RECORDS = 20  # Of either table: half of them to train on, half to judge by
-
 _MOST_CODES = 250
 
 
@@ -441,15 +398,6 @@ def discriminator(
 
     The measure is of the release and of this classifier: a better one may find more. Rounding, repeated records and
     values that cannot be are found at once, though most analyses do not mind them.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> old = rng.normal(size=(200, 2))
-    >>> discriminator(old, old, rng=rng, paired=True).value
-    0.5
-    >>> discriminator(old, old + 5, rng=rng).value > 0.99
-    True
     """
     old, new = checked_tables(original, released, least_rows=_LEAST_RECORDS)
     width = old.shape[1]
@@ -474,8 +422,7 @@ def discriminator(
         random_state=int(rng.integers(2**31)),
     )
     labels = np.repeat([0, 1], [len(train), len(other_train)])
-    # On cores that are in use its threads, idle most of the time on so few records, wait for one another and burn more
-    # than they add.
+    # On cores that are in use its threads, idle most of the time on so few records, wait for one another and lose time.
     with one_thread():
         model.fit(np.concatenate([old[train], new[other_train]]), labels)
         return auc(model.decision_function(new[other_judge]), model.decision_function(old[judge]))
@@ -489,9 +436,7 @@ def _halves(rows: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
 # --- Propensity by regression and tree, and the discriminator, on typed tables ----------------------------------------
 
 MOST_RECORDS = 10_000  # Of either table, for the measures that train a classifier
-
 _MOST_REGRESSION_TERMS = 200  # Columns of a regression with interactions; with more, it has main effects only
-
 _RECORDS_A_TERM = 10  # Records of both tables that a column of the regression needs
 
 _CODING = (
@@ -499,13 +444,10 @@ _CODING = (
 )
 
 _LOGISTIC = Figure(
-    "propensity.logistic",
-    "How well a logistic regression tells released records from original ones (U_p)",
-    "",
-    "Oganian & Domingo-Ferrer (2017), eq. 11; Woo, Reiter, Oganian & Karr (2009)",
-    Audience.SEVERAL,
+    "propensity.logistic", "How well a logistic regression tells released records from original ones (U_p)", "",
+    "Oganian & Domingo-Ferrer (2017), eq. 11; Woo, Reiter, Oganian & Karr (2009)", Audience.SEVERAL,
     baseline_is="expected of records drawn again from the original",
-)
+)  # fmt: skip
 _LOGISTIC_RATIO = replace(
     _LOGISTIC,
     key="propensity.logistic_ratio",
@@ -526,14 +468,11 @@ _TREE_RATIO = replace(
 )
 _BOOSTED = Figure(
     "distinguishability",
-    "How well boosted trees tell released records from original ones that they have not seen (AUC)",
-    "",
-    "Lopez-Paz & Oquab (2017), ICLR; interval: DeLong et al. (1988), Biometrics 44:837-845",
-    Audience.SEVERAL,
-    better="near baseline",
-    baseline_is="chance",
+    "How well boosted trees tell released records from original ones that they have not seen (AUC)", "",
+    "Lopez-Paz & Oquab (2017), ICLR; interval: DeLong et al. (1988), Biometrics 44:837-845", Audience.SEVERAL,
+    better="near baseline", baseline_is="chance",
     note=f"Trained on half of the records, judged on the other. Finds rounding and repeated records too. {_CODING}",
-)
+)  # fmt: skip
 
 
 def _classifiers(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
@@ -597,8 +536,8 @@ def _fitted(both: Encoded) -> tuple[Propensity | None, str]:
             fit = propensity(both.old, both.new, terms, categories=both.categories)
         except InputError:  # it does not settle
             continue
-        apart = " Some records are distinguished without error." if fit.separated else ""
-        return fit, f"{what}{apart} {_CODING}"
+        separation = " Some records are distinguished without error." if fit.separated else ""
+        return fit, f"{what}{separation} {_CODING}"
     return None, "Not defined: too few records for the columns, or the regression does not converge."
 
 

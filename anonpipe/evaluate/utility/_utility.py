@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _BLOCKS = 10  # Parts of a sample whose figures give its interval
-
 _LEAST_BLOCK = 50  # Records of a part below which there is no interval
 
 # All measures of utility, in the order of a report; a new one is a line here
@@ -72,16 +71,6 @@ def utility(
     reduced by the share of the table that was measured (Politis, Romano & Wolf 1999, Subsampling, chapter 2). Sizes of
     differences are larger in smaller samples; by how much is seen in the parts too, and the lower end allows for it.
     Higher moments and changes in standard errors have none. Where all records are measured, the figures are exact.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> rng = np.random.default_rng(3)
-    >>> old = pd.DataFrame({"size": rng.normal(170, 9, 100), "sex": rng.choice(["f", "m"], 100)})
-    >>> kinds = {"size": Kind.CONTINUOUS, "sex": Kind.BINARY}
-    >>> found = utility(old, old.assign(size=old["size"] + 9), kinds, rng=rng, least=5, of=100, paired=True)
-    >>> [(one.name, round(one.value, 2), one.unit) for one in found[:2]]
-    [('basic.means', 0.93, 'sd'), ('basic.sums', 5.31, '%')]
     """
     tables = typed_tables(original, released, columns, paired=paired, least=max(least, 1))
     tables = replace(tables, endpoints=compared_endpoints(tables, endpoints))

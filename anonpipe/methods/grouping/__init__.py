@@ -1,7 +1,6 @@
 """Forming groups of at least k near records.
 
-`cluster` runs a method of `METHODS` by name and counts the groups, `refine` improves any grouping, `information_loss`
-says how good one is.
+`cluster` runs a method of `METHODS`, `refine` improves any grouping, `information_loss` says how good it is.
 """
 
 from anonpipe.methods.grouping._classes import ClassDisclosure, class_disclosure
@@ -20,22 +19,7 @@ from anonpipe.methods.grouping._registry import METHODS, cluster
 from anonpipe.methods.grouping._units import hold_units, largest_share, unit_points, units_in_groups
 
 __all__ = [
-    "CONFIDENCE",
-    "METHODS",
-    "ClassDisclosure",
-    "GroupingOptions",
-    "LossBound",
-    "bound_from_distances",
-    "class_disclosure",
-    "cluster",
-    "constrain_classes",
-    "hold_units",
-    "information_loss",
-    "information_loss_bound",
-    "largest_share",
-    "refine",
-    "smallest_distances",
-    "unit_points",
-    "units_in_groups",
-    "unreachable",
-]
+    "CONFIDENCE", "METHODS", "ClassDisclosure", "GroupingOptions", "LossBound", "bound_from_distances",
+    "class_disclosure", "cluster", "constrain_classes", "hold_units", "information_loss", "information_loss_bound",
+    "largest_share", "refine", "smallest_distances", "unit_points", "units_in_groups", "unreachable",
+]  # fmt: skip

@@ -12,6 +12,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.kernels.points import sort_groups
+from anonpipe.methods.grouping._units import unit_codes
 from anonpipe.types import FloatArray, IntArray
 
 STEPS = 2.0**40
@@ -169,16 +170,14 @@ class ClassDisclosure:
     # n_rows, n_groups: number of records and of groups
     n_rows: int
     n_groups: int
-    # Mean over groups of the chi-square of their class counts against the shares of the whole table (Li and Sarkar
-    # 2013, eq. 13).
+    # Mean over groups of the chi-square of their class counts against the table's shares (Li and Sarkar 2013, eq. 13).
     chi_square: float
     # mean_divergence, largest_divergence: jensen-Shannon divergence (base 2, 0 to 1) of a group from the whole table:
     # mean over *records* (eq. 7), and the largest.
     mean_divergence: float
     largest_divergence: float
     homogeneous_share: float  # Share of records in groups with one sensitive value
-    # Number of groups in which a class has one record only: who knows all others of the group, or is that record,
-    # learns from it
+    # Number of groups in which a class has one record only: who knows all others of the group learns from it
     groups_with_a_single: int
     # Number of records that are the only one of their class in their group (Li and Sarkar 2013, section 7): who knows
     # one of its group and its class has found it
@@ -219,25 +218,12 @@ def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArr
 
     Shapes: labels (n_rows,); classes (n_rows,).
 
-    References
-    ----------
     Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, eq. 7 and 13, section 7; for l-diversity and t-closeness see
     `constrain_classes`.
-
-    Examples
-    --------
-    >>> found = class_disclosure(np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 1]))
-    >>> found.homogeneous_share, found.smallest_distinct, round(found.chi_square, 3)
-    (0.5, 1, 1.5)
     """
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or not len(labels) or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(
-            f"labels has shape {labels.shape} and type {labels.dtype}; "
-            f"give whole numbers of shape (n_rows,), for 1 record or more"
-        )
+    labels = unit_codes(labels, "labels", np.size(labels))
     classes, shares = checked_classes(classes, class_shares, len(labels), "class_disclosure")
-    order, starts = sort_groups(np.unique(labels, return_inverse=True)[1].reshape(-1))
+    order, starts = sort_groups(labels)
     of_groups = _class_figures(order, starts, classes, shares)
     weights = np.diff(starts) / len(labels)
     return ClassDisclosure(

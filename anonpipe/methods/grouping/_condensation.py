@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numba as nb
 import numpy as np
 
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
 from anonpipe.methods.grouping._mdav import join_nearest
-from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
-
-
-class CondensationOptions(GroupingOptions):
-    """Condensation: random seeds and their nearest records."""
-
-    method: Literal["condensation"]
 
 
 def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -25,17 +17,10 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
     While k records are left, one of them is drawn and forms a group with the k - 1 nearest to it; ties go to the lower
     row number. Each of the last, fewer than k, joins the nearest group, measured to its centroid as it is before any of
-    them has joined: the paper names no measure, and this one does not depend on their order. So groups have k records,
-    and those that are joined up to 2k - 1.
+    them has joined: the paper names no measure, and this one does not depend on their order.
 
-    The paper's loop from 0 to s = floor(n/k) would form one group too many; s are formed, as its text says.
-
-    Labels are in the order of formation.
-
-    References
-    ----------
-    Aggarwal and Yu 2004, doi:10.1007/978-3-540-24741-8_12, static condensation; Gal et al. 2014,
-    doi:10.1016/j.jbi.2014.01.001, Algorithm 1, steps 1 to 4.
+    The paper's loop from 0 to s = floor(n/k) would form one group too many; s are formed, as its text says. Labels are
+    in the order of formation.
     """
     # The first free record of a random order is any free one with the same chance.
     seeds = rng.permutation(len(features)).astype(np.int64)
@@ -46,7 +31,7 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
 METHOD = Grouping(
     function=condensation,
-    options=CondensationOptions,
+    options=plain_options("condensation", "Condensation: random seeds and their nearest records."),
     published="Condensation, static",
     reference="Aggarwal and Yu 2004, doi:10.1007/978-3-540-24741-8_12; Gal et al. 2014, Algorithm 1, steps 1 to 4",
     cost="time O(n²·w/k), memory O(n·w)",
@@ -54,9 +39,6 @@ METHOD = Grouping(
     largest=under_2k,
     draws=True,
 )
-
-
-# --- Groups of near records around given seeds ------------------------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from anonpipe.kernels.points import gather_columns, squared_distance, squared_distances
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
-from anonpipe.methods.grouping._options import ClassGroupingOptions
+from anonpipe.methods.grouping._options import ClassGroupingOptions, plain_options
 from anonpipe.methods.grouping._spanning_tree import cut_by_ratio, drop_outside, shortest_tree, smallest
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -43,8 +43,7 @@ def crest(
     share of the diagonal of the box around all points; JSD is the Jensen-Shannon divergence in base 2 of `class_shares`
     from the class shares among u, v and the first b - 2 records that a breadth-first search from u meets in the tree,
     those of the same degree of separation in order of their distance to u. Then, again and again, the removable edge
-    with the least increase in weighted divergence per length is cut (see `crest_partial`). Ties go to the lower row
-    number.
+    with the least increase in weighted divergence per length is cut (see `crest_partial`). Ties: the lower row.
 
     It makes groups of one class rare; it does not promise that there are none. `class_disclosure` counts them,
     `constrain_classes` rules them out.
@@ -60,16 +59,7 @@ def crest(
       points on any scale. The number itself would make lengths weigh sqrt(width) times less; the effects are alike.
 
     With `alpha` 1 this is `crest_partial`; with 0 nearly all edges tie, which takes long for thousands of records.
-    `neighbours` is b, 2 or more; None takes k, but no less than 2 and no more than 100. Labels are in the order of
-    lowest rows.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [2.0], [5.0], [6.0], [7.0]])
-    >>> classes = np.array([0, 1, 1, 0, 1, 1])
-    >>> options = {"class_shares": np.array([1 / 3, 2 / 3]), "rng": np.random.default_rng(0)}
-    >>> crest(features, 3, classes=classes, **options).tolist()
-    [0, 0, 0, 1, 1, 1]
+    `neighbours` is b, 2 or more; None takes k, from 2 to 100. Labels are in the order of lowest rows.
     """
     alpha = checked_alpha(alpha)
     if neighbours is None:
@@ -156,9 +146,9 @@ def class_tree(
     changed = np.empty(n, dtype=np.int64)
     lower = np.empty(shares.shape[0], dtype=np.bool_)
     inside[:, 0] = features[0]
-    _divergences(tree, 0, lower)
+    _divergences(tree, int(0), lower)
     lower[:] = True
-    _offer(tree, 0, lower, alpha, unit, outside, ids, n - 1, key, link, room)
+    _offer(tree, int(0), lower, alpha, unit, outside, ids, n - 1, key, link, room)
     for step in range(1, n):
         left = n - step
         at = smallest(key, left, ids)
@@ -349,12 +339,6 @@ def _comes_before(degree: int, distance: float, v: int, other_degree: int, other
     return distance < other_distance or (distance == other_distance and v < other)
 
 
-class CrestPartialOptions(ClassGroupingOptions):
-    """A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1)."""
-
-    method: Literal["crest_partial"]
-
-
 def crest_partial(
     features: FloatArray, k: int, *, rng: np.random.Generator, classes: IntArray, class_shares: FloatArray
 ) -> IntArray:
@@ -365,22 +349,8 @@ def crest_partial(
     removable where both parts have k records. Cheaper than `crest`, which minds the classes in the tree as well.
 
     Where no class is lost or won many ratios are 0: of equal ratios the longer edge, then the one to the lower row
-    number is cut first. An edge of length 0 is cut only where no other is removable.
-
-    Labels are in the order of lowest rows.
-
-    References
-    ----------
-    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584, section 4, eq. 7 and 9, and section 6,
-    "partial CAMP-CREST".
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [4.0], [5.0], [9.0], [10.0]])
-    >>> classes = np.array([0, 1, 0, 1, 0, 1])
-    >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> crest_partial(features, 2, classes=classes, **options).tolist()
-    [0, 0, 1, 1, 2, 2]
+    number is cut first. An edge of length 0 is cut only where no other is removable. Labels are in the order of lowest
+    rows. The paper calls this "partial CAMP-CREST" (eq. 7 and 9).
     """
     if len(features) < 2 * k:
         return np.zeros(len(features), dtype=np.int64)
@@ -389,7 +359,11 @@ def crest_partial(
 
 _CREST_PARTIAL = Grouping(
     function=crest_partial,
-    options=CrestPartialOptions,
+    options=plain_options(
+        "crest_partial",
+        "A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1).",
+        ClassGroupingOptions,
+    ),
     published="Partial CREST: minimum spanning tree cut by divergence and length",
     reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, sections 4 and 6",
     cost="time O(n²·w), memory O(n·(w + classes))",

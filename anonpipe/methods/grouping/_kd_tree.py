@@ -8,9 +8,10 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
+from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.grouping._classes import checked_alpha, jensen_shannon
-from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import UNBLOCKED, ClassGroupingOptions, plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -28,8 +29,7 @@ def _median_groups(features: FloatArray, k: int, classes: IntArray, shares: Floa
         low, high = stack.pop()
         rows = order[low:high]
         if high - low < 2 * k:
-            for i in rows:
-                labels[i] = label
+            labels[rows] = label
             label += 1
             continue
         column = _split_column(features, rows, classes, shares, alpha, values[low:high])
@@ -88,7 +88,7 @@ def _halves_divergence(
     half = n // 2
     for i in range(n):
         values[i] = features[rows[i], j]
-    border = np.partition(values, half)[half]
+    border = kth_smallest(values, half)
     ties = half
     for i in range(n):
         if values[i] < border:
@@ -108,13 +108,6 @@ def _halves_divergence(
     return float((half * jensen_shannon(lower, half, shares) + rest * jensen_shannon(upper, rest, shares)) / n)
 
 
-class KdTreeOptions(GroupingOptions):
-    """Recursive splits at the median of the widest column."""
-
-    method: Literal["kd_tree"]
-    block_rows: int | None = Field(default=None, ge=10)
-
-
 def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by halving them at medians until a group has fewer than 2k.
 
@@ -129,7 +122,7 @@ def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
 
 _KD_TREE = Grouping(
     function=kd_tree,
-    options=KdTreeOptions,
+    options=plain_options("kd_tree", "Recursive splits at the median of the widest column.", **UNBLOCKED),
     published="kd-tree partitioning",
     reference="Li and Sarkar 2006, doi:10.1109/TKDE.2006.136",
     cost="time O(n·w·log n), memory O(n·w)",
@@ -157,28 +150,13 @@ def class_kd_tree(
 ) -> IntArray:
     """Group records like `kd_tree`, on columns that leave the classes mixed.
 
-    Each part is split on the column of least alpha·(1 - s) + (1 - alpha)·D, with s its standard deviation among the
-    part's records as a share of the largest, and D the weighted Jensen-Shannon divergence (base 2) of `class_shares`
-    from its halves.
+    Each part is split on the column of least alpha·(1 - s) + (1 - alpha)·D, with s its standard deviation as a share of
+    the largest, and D the weighted Jensen-Shannon divergence (base 2) of `class_shares` from its halves.
 
     The median fixes the halves of a column, so that the classes can be minded only as far as there are columns to
     choose from: the effect is much less than that of `crest` or `class_mdav`, and so is the price.
 
-    With `alpha` 1 this is `kd_tree`.
-
-    References
-    ----------
-    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584, section 8 proposes to mind classes in the
-    method of their 2006 paper, doi:10.1109/TKDE.2006.136; the rule here is this project's.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0], [2.0, 1.0]])
-    >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> class_kd_tree(features, 2, classes=np.array([0, 1, 0, 1]), **options).tolist()
-    [0, 0, 1, 1]
-    >>> class_kd_tree(features, 2, classes=np.array([0, 0, 1, 1]), alpha=0.2, **options).tolist()
-    [0, 1, 0, 1]
+    With `alpha` 1 this is `kd_tree`. Li and Sarkar propose to mind classes in it; the rule here is this project's.
     """
     return np.asarray(_median_groups(features, k, classes, class_shares, checked_alpha(alpha)))
 

@@ -43,15 +43,7 @@ def information_loss(features: FloatArray, labels: IntArray) -> float:
 
     Shapes: features (n_rows, width); labels (n_rows,).
 
-    References
-    ----------
     Domingo-Ferrer and Mateo-Sanz 2002, IEEE TKDE 14(1), doi:10.1109/69.979982, section 2.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> round(information_loss(features, np.array([0, 0, 1, 1])), 3)
-    3.846
     """
     if features.ndim != 2 or labels.shape != features.shape[:1]:
         raise ValueError(
@@ -91,9 +83,6 @@ def scatter_in_groups(features: FloatArray, order: IntArray, starts: IntArray) -
     return total
 
 
-# --- A lower bound of the information loss of any grouping ------------------------------------------------------------
-
-
 def information_loss_bound(features: FloatArray, k: int) -> float:
     """Percentage below which no grouping with k or more records in each group can go.
 
@@ -109,16 +98,7 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
 
     Shapes: features (n_rows, width).
 
-    Notes
-    -----
-    Neighbours are exact. Memory is linear in the rows; time grows by less than their square, with few columns much
-    less.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> round(information_loss_bound(features, 2), 3)
-    3.846
+    Neighbours are exact. Memory is linear in the rows; time grows by less than their square.
     """
     features = checked_features(features)
     if not 1 <= k <= len(features):
@@ -137,9 +117,6 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
     roundings = 2 * (features.shape[1] + 3) + k + 2 * (64 + len(features).bit_length())
     bound: float = 100.0 * inside / (2 * k) / total * (1.0 - roundings * float(np.finfo(np.float64).eps))
     return bound
-
-
-# --- Sums of the smallest squared distances of every record -----------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)
@@ -185,8 +162,7 @@ def smallest_distances(features: FloatArray, queries: FloatArray, count: int) ->
 class LossBound:
     """What no grouping can lose less than."""
 
-    # The bound: of all records exactly, or the lower end of a one-sided interval of `CONFIDENCE` where a sample was
-    # measured
+    # The bound: of all records exactly, or of a sample the lower end of a one-sided interval of `CONFIDENCE`
     percent: float
     sampled: int | None  # Records measured against all others; None for all of them
 
@@ -207,8 +183,6 @@ def bound_from_distances(distances: FloatArray, k: int, n_rows: int, total_scatt
     return LossBound(100.0 * mean * n_rows / total_scatter, measured if measured < n_rows else None)
 
 
-# --- The smallest distances of some records to many -------------------------------------------------------------------
-
 _TILE = 512  # Records whose columns are turned at a time; with their distances they stay in the fastest cache
 
 
@@ -219,9 +193,7 @@ def _keep_smallest(features: FloatArray, queries: FloatArray, kept: FloatArray) 
     last = kept.shape[1] - 1
     for low in range(0, features.shape[0], _TILE):
         count = min(_TILE, features.shape[0] - low)
-        for i in range(count):
-            for j in range(features.shape[1]):
-                columns[j, i] = features[low + i, j]
+        columns[:, :count] = features[low : low + count].T
         for q in range(queries.shape[0]):
             squared_distances(columns, count, queries[q], out)
             own = kept[q]

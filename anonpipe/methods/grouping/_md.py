@@ -1,8 +1,6 @@
-"""The two most distant of the remaining records, again and again."""
+"""The two most distant of the remaining records, again and again; ties as in `_mdav`."""
 
 from __future__ import annotations
-
-from typing import Literal
 
 import numba as nb
 import numpy as np
@@ -19,7 +17,7 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink, with_rest
-from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -62,7 +60,7 @@ def _most_distant(
         elif partners[row] >= 0 and tree.places[partners[row]] >= 0:
             return size
         else:
-            partners[row] = furthest_record(tree, features[row])
+            partners[row] = furthest_record(tree, features[row], nb.boolean(False))
             bounds[row] = squared_distance(features[partners[row]], features[row])
         sink(heap[:size], 0, bounds, ids)
 
@@ -109,29 +107,20 @@ def _join_together(features: FloatArray, labels: IntArray) -> None:
     labels[remaining] = nearest
 
 
-class MdOptions(GroupingOptions):
-    """Maximum distance (MD)."""
-
-    method: Literal["md"]
-
-
 def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by maximum distance.
 
     While 2k or more records remain, the two most distant ones each form a group with their k - 1 nearest, the one
     further from the mean of the remaining first. k to 2k - 1 records that remain form one more group; fewer than k all
-    join the group whose mean is nearest to theirs, so that only one group is larger than k. Ties go to the lower row
-    number, of groups to the one formed earlier.
+    join the group whose mean is nearest to theirs, so that only one group is larger than k.
 
     The two groups can want the same records, and the papers do not say which one chooses first. The one further out
     does here, because its record has fewer near ones: on the Tarragona table (z-scores) that gives 16.98336 % and
-    22.5272 % at k = 3 and 5, the other order 16.98350 % and 22.9355 %. The order by row number would depend on how the
-    table is sorted.
+    22.5272 % at k = 3 and 5, the other order 16.98350 % and 22.9355 %. Row numbers would depend on the table's order.
 
     Published figures named "M-d" (Tarragona 16.63, 19.66, 24.50, 38.58 %) are not of this method: they belong to a
     spanning-tree partition whose large parts are split by `diameter_fixed`. Figures of "MD-MHM" (16.9829, 22.5269,
-    33.1834 % at k = 3, 5, 10), which refines this method's groups, lie just below those found here (16.9834, 22.5272,
-    33.1834 %).
+    33.1834 % at k = 3, 5, 10), which refines these groups, lie just below those here (16.9834, 22.5272, 33.1834 %).
 
     Notes
     -----
@@ -143,19 +132,13 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _MD = Grouping(
     function=md,
-    options=MdOptions,
+    options=plain_options("md", "Maximum distance (MD)."),
     published="Maximum distance (MD)",
     reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
     cost="time O(n²·w) usually, memory O(n·w)",
     sizes="k; up to 2k-1 for the last group, or for one that the last records join",
     largest=under_2k,
 )
-
-
-class DiameterFixedOptions(GroupingOptions):
-    """Diameter-based fixed-size microaggregation."""
-
-    method: Literal["diameter_fixed"]
 
 
 def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -169,19 +152,13 @@ def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) ->
 
 _DIAMETER_FIXED = Grouping(
     function=diameter_fixed,
-    options=DiameterFixedOptions,
+    options=plain_options("diameter_fixed", "Diameter-based fixed-size microaggregation."),
     published="Diameter-based fixed-size microaggregation (D)",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w) usually, memory O(n·w)",
     sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
     largest=under_2k,
 )
-
-
-class PairwiseSystematicOptions(GroupingOptions):
-    """Pairwise systematic microaggregation (P-S)."""
-
-    method: Literal["pairwise_systematic"]
 
 
 def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -212,7 +189,7 @@ def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generato
 
 _PAIRWISE_SYSTEMATIC = Grouping(
     function=pairwise_systematic,
-    options=PairwiseSystematicOptions,
+    options=plain_options("pairwise_systematic", "Pairwise systematic microaggregation (P-S)."),
     published="Pairwise systematic microaggregation (P-S)",
     reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
     cost="time O(n²·w) at worst, memory O(n·w)",
@@ -230,7 +207,7 @@ def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArra
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     tree = remaining_records(features, np.arange(n))
-    first, last, left, label = 0, n - 1, n, 0
+    first, last, left, label = 0, n - 1, n, int(0)
     while left >= 2 * k:
         tree = tidied(features, tree)
         while tree.places[order[first]] < 0:
@@ -249,9 +226,7 @@ def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArra
             _grow(features, k, tree, order[last], labels, label)
             label += 1
             left -= k
-    for i in range(n):
-        if labels[i] < 0:
-            labels[i] = label
+    labels[labels < 0] = label
     return labels
 
 

@@ -1,4 +1,7 @@
-"""Rounds of MDAV and its relatives, and what they do with the last records."""
+"""Rounds of MDAV and its relatives, and what they do with the last records.
+
+Ties go to the lower row number, of groups to the one formed earlier.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
-from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -34,12 +37,12 @@ def pairs_of_groups(features: FloatArray, k: int, least: int) -> IntArray:
     sums = sum_rows(features, every)
     tree = remaining_records(features, every)
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
-    label = 0
+    label = int(0)
     for left in range(n, least - 1, -2 * k):
         tree = tidied(features, tree)
-        r = features[furthest_record(tree, mean_of(sums, left))]
+        r = features[furthest_record(tree, mean_of(sums, left), nb.boolean(False))]
         nearest_records(tree, r, rows, distances)
-        s = features[furthest_record(tree, r, True)]
+        s = features[furthest_record(tree, r, nb.boolean(True))]
         take_group(tree, features, sums, rows, labels, label)
         nearest_records(tree, s, rows, distances)
         take_group(tree, features, sums, rows, labels, label + 1)
@@ -58,7 +61,7 @@ def _single_groups(features: FloatArray, k: int) -> IntArray:
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
     for label in range(n // k):
         tree = tidied(features, tree)
-        r = features[furthest_record(tree, mean_of(sums, n - label * k))]
+        r = features[furthest_record(tree, mean_of(sums, n - label * k), nb.boolean(False))]
         nearest_records(tree, r, rows, distances)
         take_group(tree, features, sums, rows, labels, label)
     return labels
@@ -174,20 +177,17 @@ def mdav(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     While 2k or more records remain: r is the record furthest from their mean, s the record furthest from r; r and its
     k - 1 nearest form a group, then s and its k - 1 nearest among the others. k to 2k - 1 records that remain form one
-    more group; fewer than k join the groups whose means are nearest. Ties go to the lower row number, of groups to the
-    one formed earlier.
+    more group; fewer than k join the groups whose means are nearest.
 
     Several variants go by this name. This is the one that Kabir and Wang describe, and that Lin et al. improve to
     MDAV-1; `mdav_generic` stops at 3k. The text leaves open whether a mean moves when a record joins. Here it does not,
     so that the order of the last records decides nothing. On the Tarragona table (z-scores) all of row order or nearest
     first, means moving or not, give the published 19.545786 % (k = 4) and 22.461282 % (k = 5).
 
-    Notes
-    -----
     The groups are those of a loop over all remaining records, ties included. Bounds of small boxes of near records tell
     which of them a search can leave out (`anonpipe.kernels.remaining`): with ten columns that have something to do with
     each other, time then grows with about the rows to the power of 1.5 instead of 2. With many unrelated columns it
-    stays the plain loop.
+    does not.
     """
     return with_rest(features, pairs_of_groups(features, k, 2 * k), k, join_nearest)
 
@@ -203,18 +203,12 @@ _MDAV = Grouping(
 )
 
 
-class MdavGenericOptions(GroupingOptions):
-    """MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."""
-
-    method: Literal["mdav_generic"]
-
-
 def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-generic.
 
     While 3k or more records remain, two groups a round as in `mdav`. Of 2k to 3k - 1 that remain, the one furthest from
     their mean and its k - 1 nearest form a group and the others another; fewer than 2k form one group. So all groups
-    have k records but the last, which has up to 2k - 1. Ties go to the lower row number.
+    have k records but the last, which has up to 2k - 1.
     """
     labels = pairs_of_groups(features, k, 3 * k)
     label = labels.max() + 1
@@ -228,7 +222,9 @@ def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
 _MDAV_GENERIC = Grouping(
     function=mdav_generic,
-    options=MdavGenericOptions,
+    options=plain_options(
+        "mdav_generic", "MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."
+    ),
     published="MDAV-generic",
     reference="Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
@@ -237,18 +233,12 @@ _MDAV_GENERIC = Grouping(
 )
 
 
-class Mdav1Options(GroupingOptions):
-    """MDAV-1: MDAV whose last group has k records too."""
-
-    method: Literal["mdav_1"]
-
-
 def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-1.
 
     Two groups a round as in `mdav` while 2k or more records remain. Of k to 2k - 1 that remain, the one furthest from
-    their mean and its k - 1 nearest form a group. The others, fewer than k, join the groups whose means are nearest.
-    Ties go to the lower row number, of groups to the one formed earlier. No group can pass 2k - 1 records.
+    their mean and its k - 1 nearest form a group. The others, fewer than k, join the groups whose means are nearest. No
+    group can pass 2k - 1 records.
 
     The means do not move when records join them, so that the order of the last records decides nothing. On the
     Tarragona table (z-scores, k = 10) this gives the published 33.192358 %, and so do moving means in row order; the
@@ -264,7 +254,7 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 _MDAV_1 = Grouping(
     function=mdav_1,
-    options=Mdav1Options,
+    options=plain_options("mdav_1", "MDAV-1: MDAV whose last group has k records too."),
     published="MDAV-1",
     reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-1",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
@@ -287,14 +277,12 @@ def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: flo
     group. Then, up to 2k - 1 records: e is the remaining record nearest to any member of the group, at distance d_in,
     and d_out its distance to the nearest other remaining record; e joins if d_in < gamma · d_out, else the group is
     closed. The last records, fewer than k, join the groups whose means are nearest; means do not move when they do.
-    Ties go to the lower row number, of groups to the one formed earlier.
 
     The mean is computed once, of all records, which is one of the method's savings over MDAV; so gamma = 0 gives groups
     of k like `cbfs`, but not the same. Where one record remains it has no d_out and joins at the end. The last records
     may join a group that has grown, which then has up to 3k - 2 records: the method has no rule against that.
 
-    A `gamma` of 0 never grows a group. The authors find about 0.2 best for scattered data and about 1.1 for data in
-    clusters.
+    A `gamma` of 0 never grows a group. The authors find about 0.2 best for scattered and 1.1 for clustered data.
 
     References
     ----------
@@ -336,10 +324,11 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     tree = remaining_records(features, every)
     group, distances = np.empty(2 * k - 1, dtype=np.int64), np.empty(2 * k - 1)
     nearest = np.empty(2 * k - 1, dtype=np.int64)
-    left, label = n, 0
+    left, label = n, int(0)
     while left >= k:
         tree = tidied(features, tree)
-        nearest_records(tree, features[furthest_record(tree, mean)], group[:k], distances[:k])
+        outermost = features[furthest_record(tree, mean, nb.boolean(False))]
+        nearest_records(tree, outermost, group[:k], distances[:k])
         take_group(tree, features, sums, group[:k], labels, label)
         left -= k
         size = k
@@ -380,19 +369,12 @@ def _second_distance(features: FloatArray, tree: Remaining, row: int) -> float:
     return float(distances[1])
 
 
-class CbfsOptions(GroupingOptions):
-    """Centroid-based fixed-size microaggregation (CBFS)."""
-
-    method: Literal["cbfs"]
-
-
 def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records one group at a time, from the outside in.
 
     While k or more records remain, the one furthest from the mean of those that remain and its k - 1 nearest form a
     group. The last ones, fewer than k, join the groups whose means are nearest; those means are of the k first records
-    and do not move, so that the order of the last records decides nothing. Ties go to the lower row number, of groups
-    to the one formed earlier.
+    and do not move, so that the order of the last records decides nothing.
     """
     labels = _single_groups(features, k)
     join_nearest(features, labels)
@@ -401,7 +383,7 @@ def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _CBFS = Grouping(
     function=cbfs,
-    options=CbfsOptions,
+    options=plain_options("cbfs", "Centroid-based fixed-size microaggregation (CBFS)."),
     published="Centroid-based fixed-size microaggregation (CBFS)",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
@@ -430,27 +412,14 @@ def class_mdav(
 
     Groups form as in `mdav_generic`: around the record r furthest from the mean and around s furthest from r while 3k
     records are left, then one around r, and the rest. But only a group's first record is the nearest. Each of the k - 1
-    others is the record of least alpha·L + (1 - alpha)·JSD, with L its distance to r (or s) as a share of the diagonal
-    of the box around all points and JSD the Jensen-Shannon divergence (base 2) of `class_shares` from the group with
-    it. Ties go to the lower row number.
+    others is the record of least alpha·L + (1 - alpha)·JSD, with L its distance to r (or s) as a share of the box's
+    diagonal and JSD the Jensen-Shannon divergence (base 2) of `class_shares` from the group with it.
 
     The last group takes what is left: records of the class that the others had no use for, from wherever they are. It
     is the one that may hold one class only.
 
-    With `alpha` 1 the groups are those of `mdav_generic`.
-
-    References
-    ----------
-    Li and Sarkar 2013, Management Science 59(4), doi:10.1287/mnsc.1120.1584, section 8 proposes to carry their eq. 6
-    over to other methods; the rule here is this project's.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [2.0], [7.0], [8.0], [9.0]])
-    >>> classes = np.array([0, 0, 1, 1, 1, 0])
-    >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> class_mdav(features, 2, classes=classes, **options).tolist()
-    [0, 2, 0, 2, 1, 1]
+    With `alpha` 1 the groups are those of `mdav_generic`. Li and Sarkar propose to carry their eq. 6 over to other
+    methods; the rule here is this project's.
     """
     alpha = checked_alpha(alpha)
     return np.asarray(_mixed_groups(features, k, classes, class_shares, alpha, diagonal(features)))
@@ -490,9 +459,10 @@ def _mixed_groups(
     counts = np.empty(shares.shape[0])
     places = np.empty(k, dtype=np.int64)
     left = n
-    label = 0
+    label = int(0)
     while left >= 2 * k:
-        squared_distances(columns, left, _column_means(columns, left), distances)
+        middle = np.array([column[:left].mean() for column in columns])
+        squared_distances(columns, left, middle, distances)
         r = columns[:, furthest(distances, left, ids)].copy()
         squared_distances(columns, left, r, distances)
         s = columns[:, furthest(distances, left, ids)].copy()
@@ -505,21 +475,8 @@ def _mixed_groups(
             _choose_mixed(distances, left, ids, classes, shares, alpha, unit, front, counts, places)
             left = _take_places(columns, ids, left, places, labels, label)
             label += 1
-    for i in range(left):
-        labels[ids[i]] = label
+    labels[ids[:left]] = label
     return labels
-
-
-@nb.njit(cache=True, nogil=True)
-def _column_means(columns: FloatArray, left: int) -> FloatArray:
-    """Mean of the first `left` records, shape (width,)."""
-    mean = np.empty(columns.shape[0])
-    for j in range(columns.shape[0]):
-        total = 0.0
-        for i in range(left):
-            total += columns[j, i]
-        mean[j] = total / left
-    return mean
 
 
 @nb.njit(cache=True, nogil=True)
@@ -538,8 +495,7 @@ def _choose_mixed(
     """Write the places of a group's records to `places`, in descending order; `distances` become infinite there."""
     # The first is the nearest of all; the next always the nearest of its class, so one candidate a class is compared.
     counts[:] = 0.0
-    for c in range(front.shape[0]):
-        front[c] = -1
+    front[:] = -1
     for i in range(left):
         c = classes[ids[i]]
         if front[c] < 0 or _nearer(distances, ids, i, front[c]):
@@ -584,8 +540,7 @@ def _take_places(columns: FloatArray, ids: IntArray, left: int, places: IntArray
         left -= 1
         labels[ids[place]] = label
         ids[place] = ids[left]
-        for j in range(columns.shape[0]):
-            columns[j, place] = columns[j, left]
+        columns[:, place] = columns[:, left]
     return left
 
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
 
 from anonpipe.kernels.points import gather_columns, sort_groups, squared_distances
 from anonpipe.methods.grouping._mdav import outermost_group
-from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
-class MuApproxOptions(GroupingOptions):
-    """The approximation by forests (µ-Approx)."""
-
-    method: Literal["mu_approx"]
-
-
 def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
-    """Group records by growing a forest and cutting its trees.
+    """Group records by growing a forest and cutting its trees, as Aggarwal et al. 2005 do (J. Privacy Technology).
 
     1. Every record is a tree. While a tree has fewer than k records, its root (the one record without a link of its
        own) is linked to the nearest record of another tree.
@@ -32,8 +26,6 @@ def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntA
        missing. A Steiner vertex takes the place of a vertex whose branches would fall apart.
     3. Of a part of 2k or more, the record furthest from its centroid and its k - 1 nearest are a group, and the rest is
        another.
-
-    So groups have k to 2k - 1 records. Time is quadratic, memory linear.
 
     The paper says "any tree" and "any vertex", and the loss depends on the choice. Here records are passed in the order
     of their values (by the first column, of equals by the second, ...), again and again, and each that is the root of a
@@ -47,11 +39,6 @@ def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntA
     The paper's counts also assume that u and v are records. A Steiner vertex counts for nothing: where v is one and
     s - b = k - 1, it becomes the candidate; where u is one, no vertex can fill a part up, and a tree for which nothing
     fits goes to step 3 as it is, which is then repeated.
-
-    References
-    ----------
-    Domingo-Ferrer, Sebé and Solanas 2008, doi:10.1016/j.camwa.2007.04.034; forest and cuts are those of Aggarwal et al.
-    2005, "Approximation algorithms for k-anonymity", J. Privacy Technology.
     """
     by_value = np.lexsort(features.T[::-1])
     ordered = np.ascontiguousarray(features[by_value])
@@ -66,7 +53,7 @@ def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntA
 
 METHOD = Grouping(
     function=mu_approx,
-    options=MuApproxOptions,
+    options=plain_options("mu_approx", "The approximation by forests (µ-Approx)."),
     published="Approximation by forests (µ-Approx)",
     reference="Domingo-Ferrer, Sebé and Solanas 2008, doi:10.1016/j.camwa.2007.04.034",
     cost="time O(n²·w), memory O(n·w)",
@@ -248,9 +235,6 @@ def _share_branches(u: int, records: int, n: int, k: int, links: Links, steiner:
     first = own == 0 or count == k - 1 or rest >= k
     links.inside[u] = first
     return _move_children(u, steiner, links, not first)
-
-
-# --- A forest of near records with at least k to a tree ---------------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, create_model
 
 from anonpipe.methods.options import MethodOptions
 
@@ -51,6 +51,20 @@ class ClassGroupingOptions(GroupingOptions):
     """What the methods share that mix the classes of role sensitive; no local search follows, it would undo that."""
 
     refine: Refine = False
+
+
+UNBLOCKED: dict[str, Any] = {"block_rows": (int | None, Field(default=None, ge=10))}  # The whole partition at once
+
+
+def plain_options(
+    method: str, about: str, base: type[GroupingOptions] = GroupingOptions, **changed: Any
+) -> type[GroupingOptions]:
+    """The model of a method without options of its own: `mdav_1` has `Mdav1Options`; `changed` are other defaults."""
+    name = "".join(map(str.capitalize, method.split("_"))) + "Options"
+    fields: dict[str, Any] = {"method": (Literal[method], ...)} | changed
+    model: type[GroupingOptions] = create_model(name, __base__=base, __doc__=about, __module__=__name__, **fields)
+    globals()[name] = model  # where pickle looks for the class of a job's options
+    return model
 
 
 def under_2k(k: int) -> int:

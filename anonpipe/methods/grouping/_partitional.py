@@ -15,7 +15,7 @@ from pydantic import Field
 
 from anonpipe.environment import one_thread
 from anonpipe.kernels.points import gather_columns, sort_groups, squared_distance, squared_distances
-from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import GroupingOptions, plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -52,12 +52,10 @@ def _centre_on_means(columns: FloatArray, assigned: IntArray, sizes: IntArray, c
         if sizes[c] > 0:
             centres[c] = 0.0
     for i in range(assigned.shape[0]):
-        for j in range(columns.shape[0]):
-            centres[assigned[i], j] += columns[j, i]
+        centres[assigned[i]] += columns[:, i]
     for c in range(sizes.shape[0]):
         if sizes[c] > 0:
-            for j in range(columns.shape[0]):
-                centres[c, j] /= sizes[c]
+            centres[c] /= sizes[c]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -91,10 +89,7 @@ def kmeans(features: FloatArray, k: int, *, rng: np.random.Generator, iterations
 
     Of n records Lloyd's algorithm forms floor(n/k) clusters from random records as first centres. Then, from the
     smallest cluster up, each that has fewer than k takes the records nearest to its mean out of clusters that have more
-    than k; a cluster that is down to k gives no more. Weights belong in `features`: scale a column by the root of its
-    weight.
-
-    The 10 `iterations` are the limit that the authors name.
+    than k; a cluster that is down to k gives no more. Weights: scale a column by the root of its weight.
     """
     if iterations < 1:
         raise ValueError(f"iterations is {iterations}; give 1 or more")
@@ -130,12 +125,6 @@ _KMEANS = Grouping(
 )
 
 
-class KWardOptions(GroupingOptions):
-    """Multivariate k-Ward."""
-
-    method: Literal["k_ward"]
-
-
 def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by Ward's method, never merging two groups of k or more.
 
@@ -148,17 +137,14 @@ def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     Where the paper leaves a choice: the seed of the lower row number takes its neighbours first and leaves the other
     seed out; the second takes its own among the rest. Of equal costs the smaller group goes first, then the one with
     the lower first row. Where several pairs cost the same, chains of nearest neighbours may merge them in another order
-    than a global search.
-
-    Memory is linear in the rows. Time is quadratic; a set that gives one group of nearly all its records again and
-    again would make it cubic.
+    than a global search. A set that gives one group of nearly all its records again and again would make time cubic.
     """
     return _divided(features, np.arange(len(features)), k, _ward_once)
 
 
 _K_WARD = Grouping(
     function=k_ward,
-    options=KWardOptions,
+    options=plain_options("k_ward", "Multivariate k-Ward."),
     published="k-Ward, multivariate",
     reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, the multivariate k-Ward algorithm",
     cost="time O(n²·w), memory O(n·w)",
@@ -196,9 +182,7 @@ def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     columns = gather_columns(features, rows)
     into = _seed_groups(columns, furthest_pair(features, rows), k)
     names = np.flatnonzero(into == np.arange(n))
-    sizes = np.zeros(n, dtype=np.int64)
-    for i in range(n):
-        sizes[into[i]] += 1
+    sizes = np.bincount(into, minlength=n)
     centres = np.zeros((columns.shape[0], names.shape[0]))
     for j in range(columns.shape[0]):
         total = np.zeros(n)
@@ -221,11 +205,9 @@ def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
 def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
     """Places in `rows` of the two records that are furthest apart; of equal pairs the lowest."""
     # By falling distance to a reference point: a pair is no further apart than the sum, so most need no look.
-    n, width = rows.shape[0], features.shape[1]
+    n = rows.shape[0]
     columns = gather_columns(features, rows)
-    centre = np.empty(width)
-    for j in range(width):
-        centre[j] = columns[j].mean()
+    centre = np.array([column.mean() for column in columns])
     radius = np.empty(n)
     squared_distances(columns, n, centre, radius)
     radius = np.sqrt(radius)
@@ -300,8 +282,7 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
         into[names[gone]] = names[keep]
         total = sizes[keep] + sizes[gone]
         small -= (sizes[keep] < k) + (sizes[gone] < k) - (total < k)
-        for j in range(centres.shape[0]):
-            centres[j, keep] = (sizes[keep] * centres[j, keep] + sizes[gone] * centres[j, gone]) / total
+        centres[:, keep] = (sizes[keep] * centres[:, keep] + sizes[gone] * centres[:, gone]) / total
         sizes[keep] = total
         at[keep] = -1
         at[gone] = -1
@@ -390,8 +371,6 @@ def fuzzy_c_means(
     says that c is large and m small at first, not how they change: the options do. With many columns and a large m all
     centres fall together, so that m starts low.
 
-    Memory is linear in the rows; memberships are not stored.
-
     `fuzziness` is the exponent m at first, 1.01 or more; `step` is added to it each time; `shrink` multiplies c each
     time, which falls by one at least; `iterations` limits one run of fuzzy c-means.
     """
@@ -460,11 +439,7 @@ def _divide(
 @nb.njit(cache=True, nogil=True)
 def _all_equal(features: FloatArray, rows: IntArray) -> bool:
     """Whether `rows` are equal records."""
-    for row in rows:
-        for j in range(features.shape[1]):
-            if features[row, j] != features[rows[0], j]:
-                return False
-    return True
+    return bool((features[rows] == features[rows[0]]).all())
 
 
 @nb.njit(cache=True, nogil=True)

@@ -47,22 +47,12 @@ def refine(
     region of the table keeps the better of its groups before and after the run, and the next run begins with those.
 
     Near groups are those of nearest mean in the whole table, so that the borders of blocks in which groups were formed
-    do not stay. Time is linear in the rows: in a sweep each group tries one step. Memory is a small multiple of that of
-    the points.
+    do not stay. Time is linear in the rows: in a sweep each group tries one step. Memory is proportional to the points.
 
     Shapes: features (n_rows, width); labels (n_rows,).
 
-    References
-    ----------
     The formulas follow from the change of two means. Annealing is Kirkpatrick, Gelatt and Vecchi 1983,
-    doi:10.1126/science.220.4598.671; here every group has a temperature of its own. The choice by regions is that of
-    `combine`.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [10.0], [11.0]])
-    >>> refine(features, np.array([0, 1, 0, 1]), 2).tolist()
-    [0, 0, 1, 1]
+    doi:10.1126/science.220.4598.671; here every group has a temperature of its own. See `combine` for the regions.
     """
     features = checked_features(features)
     if effort not in EFFORTS:
@@ -83,16 +73,12 @@ def refine(
 
 
 LAYOUT_GROUPS = 64  # Groups whose records are kept side by side in memory
-
 SWEEPS = 25  # In each run; in a sweep every group tries one step
 
 # Mean allowance of the first and the last sweep, in units of a group's mean squared distance to its centroid
 HOT, COLD = 0.5, 0.05
-
 EVERY = 5  # Sweeps of steps before one of whole groups
-
 SETTLING = 2  # Most descents at the end, each with near groups found again
-
 LEAST = 1e-14  # Smallest gain of a step, in units of the mean squared distance to the mean of all records
 
 
@@ -434,8 +420,7 @@ class SearchGroups(NamedTuple):
     x: FloatArray  # Points, shape (n, width)
     home: IntArray  # Group of each record, shape (n,)
     place: IntArray  # Where a record stands among the members of its group, shape (n,)
-    # sizes, centroids: of each group, shapes (n_groups,) and (n_groups, width). Size 0 is a group that is no more, or
-    # not yet.
+    # sizes, centroids: of each group, shapes (n_groups,) and (n_groups, width). Size 0: an unused number.
     sizes: IntArray
     centroids: FloatArray
     members: IntArray  # Records of group g: `members[g, : sizes[g]]`, shape (n_groups, 2k - 1)
@@ -561,9 +546,7 @@ def group_scatter(groups: SearchGroups) -> FloatArray:
 
 
 NONE, MOVE = -2, -1  # No step, or a move, in place of the partner in a swap
-
 TOLERANCE = 1e-12  # Smallest gain of a step, in units of the squared sum of the two radii
-
 PATIENCE = 100  # Most steps of a descent, in units of the groups: the end even where rounding would go in circles
 
 
@@ -826,9 +809,6 @@ def _names(numbers: ListArray, i: int) -> bool:
     return False
 
 
-# --- Splitting groups that are large enough for two -------------------------------------------------------------------
-
-
 @nb.njit(cache=True, nogil=True)
 def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int) -> IntArray:
     """Labels for groups of less than 2k records: those given, the larger ones cut across their principal direction."""
@@ -853,9 +833,6 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
             stack.append((low + left, high))
             stack.append((low, low + left))
     return labels
-
-
-# --- The best of two groupings, region by region ----------------------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)

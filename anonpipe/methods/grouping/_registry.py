@@ -27,23 +27,11 @@ from anonpipe.methods.grouping._loss import count_groups
 from anonpipe.methods.record import Grouping, by_name
 from anonpipe.types import FloatArray, IntArray
 
-# All of them by name; a new one is a line here
-METHODS: dict[str, Grouping] = by_name(
-    Grouping,
-    (
-        _mdav,
-        _md,
-        _partitional,
-        _spanning_tree,
-        _crest,
-        _kd_tree,
-        _mu_approx,
-        _condensation,
-        _spectral,
-        _two_phase,
-        _univariate,
-    ),
-)
+# All of them by name; the file of a new one is named here
+METHODS: dict[str, Grouping] = by_name(Grouping, (
+    _mdav, _md, _partitional, _spanning_tree, _crest, _kd_tree, _mu_approx, _condensation, _spectral, _two_phase,
+    _univariate,
+))  # fmt: skip
 
 
 def cluster(
@@ -60,12 +48,6 @@ def cluster(
     """Group records by a method of `METHODS`, and count the groups whatever the method promises.
 
     Shapes: features (n_rows, width); classes (n_rows,).
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [9.0], [1.0], [10.0]])
-    >>> cluster(features, 2, "mdav", rng=np.random.default_rng(0)).tolist()
-    [0, 1, 0, 1]
     """
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; allowed are {', '.join(METHODS)}")

@@ -15,7 +15,7 @@ from pydantic import Field
 from anonpipe.kernels.points import gather_columns, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
 from anonpipe.methods.grouping._md import diameter_fixed
-from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import ClassGroupingOptions, plain_options, under_2k
 from anonpipe.methods.grouping._two_phase import group_large_again
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -145,7 +145,6 @@ def cut_by_ratio(
     inside = np.zeros(n, dtype=np.bool_)
     cut = np.zeros(n, dtype=np.bool_)
     members = joined.copy()
-    behind = np.empty(n, dtype=np.int64)
     stretches = [(0, n)]
     while len(stretches) > 0:
         low, high = stretches.pop()
@@ -157,7 +156,7 @@ def cut_by_ratio(
         if best < 0:
             continue
         cut[best] = True
-        middle = low + _part_stretch(parent, group, best, inside, behind)
+        middle = low + _part_stretch(parent, group, best, inside)
         stretches.append((low, middle))
         stretches.append((middle, high))
     return _label_parts(parent, joined, cut)
@@ -214,28 +213,15 @@ def _least_ratio(
 
 
 @nb.njit(cache=True, nogil=True)
-def _part_stretch(parent: IntArray, group: IntArray, top: int, inside: BoolArray, behind: IntArray) -> int:
+def _part_stretch(parent: IntArray, group: IntArray, top: int, inside: BoolArray) -> int:
     """Move the subtree of `top` to the end of `group`, both parts in their old order; where it begins."""
-    front = 0
-    back = 0
     inside[group[0]] = False
-    for i in range(group.shape[0]):
-        v = group[i]
-        inside[v] = v == top or (i > 0 and inside[parent[v]])
-        if inside[v]:
-            behind[back] = v
-            back += 1
-        else:
-            group[front] = v
-            front += 1
-    group[front:] = behind[:back]
-    return front
-
-
-class MstOptions(GroupingOptions):
-    """Cutting the longest edges of a minimum spanning tree."""
-
-    method: Literal["mst"]
+    for v in group[1:]:
+        inside[v] = v == top or inside[parent[v]]
+    front, behind = group[~inside[group]], group[inside[group]]
+    group[: front.shape[0]] = front
+    group[front.shape[0] :] = behind
+    return int(front.shape[0])
 
 
 def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -247,9 +233,7 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
     Groups have no upper limit. A chain or a star of records that hangs together may not be divisible at all: on few
     columns groups of many k occur. The authors also split groups of 2k or more by fixed-size methods afterwards
-    (`mst_d`).
-
-    Labels are in the order of lowest rows.
+    (`mst_d`). Labels are in the order of lowest rows.
     """
     one_class = np.zeros(len(features), dtype=np.int64)
     if len(features) < 2 * k:
@@ -259,7 +243,7 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _MST = Grouping(
     function=mst,
-    options=MstOptions,
+    options=plain_options("mst", "Cutting the longest edges of a minimum spanning tree."),
     published="Minimum spanning tree partitioning",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w), memory O(n·w)",
@@ -268,30 +252,21 @@ _MST = Grouping(
 )
 
 
-class MstDOptions(GroupingOptions):
-    """Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."""
-
-    method: Literal["mst_d"]
-
-
 def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by `mst`, then every group of 2k records or more by `diameter_fixed`.
 
     The tables of later papers call this method M-d; Kabir and Wang set it beside maximum distance, which it is not. On
     the Tarragona table (z-scores) it loses 16.685, 19.662, 24.502 and 38.413 % at k = 3, 4, 5 and 10, where 16.63,
     19.66, 24.50 and 38.58 % are printed; `md` loses 16.983, 19.536, 22.527 and 33.183 %.
-
-    References
-    ----------
-    Laszlo and Mukherjee 2005, IEEE TKDE 17(7):902-911, doi:10.1109/TKDE.2005.112, algorithm M with D for the large
-    parts.
     """
     return group_large_again(features, mst(features, k, rng=rng), k, diameter_fixed, rng)
 
 
 _MST_D = Grouping(
     function=mst_d,
-    options=MstDOptions,
+    options=plain_options(
+        "mst_d", "Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."
+    ),
     published="M-d: minimum spanning tree, large parts split by maximum distance",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w), memory O(n·w)",
@@ -318,30 +293,16 @@ def mst_t_close(
 ) -> IntArray:
     """Group records like `mst`, cutting only where both parts are t-close.
 
-    A part is t-close where its class shares lie no further than t from those of the whole table, by total variation.
-    The classes have no say in the tree. Each edge is tried once here too: were a part that is not t-close to become so
-    by losing a t-close piece, both its pieces would be t-close and so would have been their mixture, since the distance
-    is convex.
+    A part is t-close (Li, Li and Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856) where its class shares lie no
+    further than t from those of the whole table, by total variation. The classes have no say in the tree. Each edge is
+    tried once here too: were a part that is not t-close to become so by losing a t-close piece, both its pieces would
+    be t-close and so would have been their mixture, since the distance is convex.
 
     For the same reason nothing is cut where all records together are not t-close, as in one block of a table: they stay
     one group and not t-close. `constrain_classes` mends that, or refuses.
 
     The authors change t from table to table; 1 allows any. Shares in a group of k records come in steps of 1/k and name
     k classes at most: a t much under 1/k, or few records for many classes, makes groups far larger than k.
-
-    References
-    ----------
-    Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6, "benchmark"; t-closeness: Li, Li and Venkatasubramanian
-    2007, doi:10.1109/ICDE.2007.367856.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [5.0], [6.0]])
-    >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> mst_t_close(features, 2, classes=np.array([0, 1, 0, 1]), **options).tolist()
-    [0, 0, 1, 1]
-    >>> mst_t_close(features, 2, classes=np.array([0, 0, 1, 1]), **options).tolist()
-    [0, 0, 0, 0]
     """
     if not 0 <= t <= 1:
         raise ValueError(f"t is {t}; give a number from 0 to 1")

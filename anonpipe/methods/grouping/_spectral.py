@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numba as nb
 import numpy as np
-from pydantic import Field
 
 from anonpipe.errors import InfeasibleError
+from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import covariance, split_rows
-from anonpipe.methods.grouping._options import GroupingOptions
+from anonpipe.methods.grouping._options import UNBLOCKED, plain_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -63,7 +61,7 @@ def _split_cell(features: FloatArray, rows: IntArray) -> IntArray:
 @nb.njit(cache=True, nogil=True)
 def _highest_of_lower_half(values: FloatArray) -> float:
     """The median, of an even number of values the lower one; the next lower value where none lies above it."""
-    median = np.partition(values, (values.shape[0] - 1) // 2)[(values.shape[0] - 1) // 2]
+    median = kth_smallest(values, (values.shape[0] - 1) // 2)
     highest = -np.inf
     above = False
     for value in values:
@@ -76,18 +74,11 @@ def _highest_of_lower_half(values: FloatArray) -> float:
 @nb.njit(cache=True, nogil=True)
 def _move_lower_first(features: FloatArray, rows: IntArray, column: int, border: float) -> int:
     """Move the rows of values up to `border` to the front, both parts in their old order; how many there are."""
-    behind = np.empty(rows.shape[0], dtype=np.int64)
-    front, back = 0, 0
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        if features[row, column] <= border:
-            rows[front] = row
-            front += 1
-        else:
-            behind[back] = row
-            back += 1
-    rows[front:] = behind[:back]
-    return front
+    lower = np.array([features[row, column] <= border for row in rows])
+    front, behind = rows[lower], rows[~lower]
+    rows[: front.shape[0]] = front
+    rows[front.shape[0] :] = behind
+    return int(front.shape[0])
 
 
 @nb.njit(cache=True, nogil=True)
@@ -143,13 +134,6 @@ def rotated_columns(features: FloatArray, centre: FloatArray, axes: FloatArray) 
     return out
 
 
-class RhsOptions(GroupingOptions):
-    """Recursive histogram sanitization (RHS)."""
-
-    method: Literal["rhs"]
-    block_rows: int | None = Field(default=None, ge=10)
-
-
 def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records into the cells of a recursive histogram, or refuse.
 
@@ -175,7 +159,7 @@ def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _RHS = Grouping(
     function=rhs,
-    options=RhsOptions,
+    options=plain_options("rhs", "Recursive histogram sanitization (RHS).", **UNBLOCKED),
     published="Recursive histogram sanitization (RHS)",
     reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
     cost="time O(n·w·log(n/k)), memory O(n·w)",
@@ -184,19 +168,12 @@ _RHS = Grouping(
 )
 
 
-class SpectralRhsOptions(GroupingOptions):
-    """Spectral recursive histogram sanitization (Spectral-RHS)."""
-
-    method: Literal["spectral_rhs"]
-    block_rows: int | None = Field(default=None, ge=10)
-
-
 def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by halving them along principal axes.
 
     With U D Vᵀ the singular value decomposition of the centred points, the columns of T = U D are the records along the
     principal axes. A set of more than 2k records is split at the median of the column of T in which it has the largest
-    range, and both halves again. Groups have k to 2k records.
+    range, and both halves again.
 
     The split is by rank: split by value, ties at the median could leave fewer than k on one side. Equal values are
     ranked by row number, and of an odd number the upper half gets one more.
@@ -224,7 +201,7 @@ def principal_axes(features: FloatArray) -> FloatArray:
 
 _SPECTRAL_RHS = Grouping(
     function=spectral_rhs,
-    options=SpectralRhsOptions,
+    options=plain_options("spectral_rhs", "Spectral recursive histogram sanitization (Spectral-RHS).", **UNBLOCKED),
     published="Spectral recursive histogram sanitization (Spectral-RHS)",
     reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
     cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",

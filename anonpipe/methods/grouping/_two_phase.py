@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal
 
 import numba as nb
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from anonpipe.kernels.points import sort_groups, squared_distances
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
 from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
-from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -46,9 +45,8 @@ def _group_by_reference_points(features: FloatArray, k: int) -> IntArray:
 def _from_furthest(features: FloatArray, value: float) -> IntArray:
     """Rows from the one furthest from the point with `value` in all columns; of equals, the lower first."""
     distances = np.zeros(features.shape[0])
-    for i in range(features.shape[0]):
-        for j in range(features.shape[1]):
-            distances[i] += (features[i, j] - value) ** 2
+    for column in features.T:
+        distances += (column - value) ** 2
     return np.argsort(-distances, kind="mergesort")
 
 
@@ -120,20 +118,19 @@ def _keep_free(neighbours: IntArray, labels: IntArray) -> int:
 # --- The second phase of TFRP-2, DBA-2 and MDAV-2: groups whose records fit better into others are given up -----------
 
 
-def decompose(features: FloatArray, labels: IntArray, turn: IntArray, *, most: int) -> IntArray:
-    """Give up every group, in `turn`, whose records add less scatter to other groups than their own has.
+def decompose(features: FloatArray, labels: IntArray, sequence: IntArray, *, most: int) -> IntArray:
+    """Give up every group, in `sequence`, whose records add less scatter to other groups than their own has.
 
     Each record of the group in turn is assigned to the other group whose mean is nearest and that has fewer than `most`
     records, counting those assigned before it. The means are those before any record of the group moves. If the scatter
     of the groups that would grow, after all joins, exceeds their present scatter by less than the scatter of the group
     in turn, the records move; otherwise all stay. A group that has grown is treated as any other on its turn. A gain
-    under 1e-12 of the mean squared distance to the mean of all records is taken for rounding. The last group is never
-    given up.
+    under 1e-12 of the mean squared distance to the mean of all records is rounding. The last group stays.
 
     Shapes: features (n_rows, width).
     """
     order, starts = sort_groups(labels)
-    labels = _decompose_groups(features, order, starts, turn, most)
+    labels = _decompose_groups(features, order, starts, sequence, most)
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
@@ -141,13 +138,13 @@ def _second_phase(
     features: FloatArray,
     labels: IntArray,
     k: int,
-    turn: IntArray,
+    sequence: IntArray,
     most: int,
     method: Callable[..., IntArray],
     rng: np.random.Generator,
 ) -> IntArray:
     """The groups of a first phase after `decompose`, and those of 2k and more grouped by `method`."""
-    return group_large_again(features, decompose(features, labels, turn, most=most), k, method, rng)
+    return group_large_again(features, decompose(features, labels, sequence, most=most), k, method, rng)
 
 
 def group_large_again(
@@ -176,12 +173,13 @@ TOLERANCE = 1e-12  # Smallest gain that counts, in units of the mean squared dis
 
 
 @nb.njit(cache=True, nogil=True)
-def _decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, turn: IntArray, most: int) -> IntArray:
-    """Labels after each group, in `turn`, has been given up if that lowers the scatter.
+def _decompose_groups(
+    features: FloatArray, order: IntArray, starts: IntArray, sequence: IntArray, most: int
+) -> IntArray:
+    """Labels after each group, in `sequence`, has been given up if that lowers the scatter.
 
-    A group that is given up keeps its number, unused. `anonpipe.methods.grouping._two_phase` says what is done; here
-    `centres` (width, n_groups) are infinite for groups that are given up, and the records of a group are a list from
-    `heads` on.
+    A group that is given up keeps its number, unused. `decompose` says what is done; here `centres` (width,
+    n_groups) are infinite for groups that are given up, and the records of a group are a list from its `first` on.
     """
     n, width = features.shape
     groups = starts.shape[0] - 1
@@ -190,21 +188,20 @@ def _decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, t
     sizes = np.diff(starts)
     sums = np.zeros((width, groups))
     labels = np.empty(n, dtype=np.int64)
-    heads, tails, after = order[starts[:-1]].copy(), order[starts[1:] - 1].copy(), np.empty(n, dtype=np.int64)
+    first, last, following = order[starts[:-1]].copy(), order[starts[1:] - 1].copy(), np.empty(n, dtype=np.int64)
     for g in range(groups):
         for at in range(starts[g], starts[g + 1]):
             labels[order[at]] = g
-            after[order[at]] = order[at + 1] if at + 1 < starts[g + 1] else -1
-            for j in range(width):
-                sums[j, g] += features[order[at], j]
+            following[order[at]] = order[at + 1] if at + 1 < starts[g + 1] else -1
+            sums[:, g] += features[order[at]]
     centres = sums / sizes
     coming = np.zeros(groups, dtype=np.int64)
     distances = np.empty(groups)
     alive = groups
-    for g in turn:
+    for g in sequence:
         if alive == 1:
             break
-        members = _records_from(heads[g], after, sizes[g])
+        members = _records_from(first[g], following, sizes[g])
         hosts = _nearest_hosts(features, members, g, centres, sizes, coming, most, distances)
         if hosts[-1] < 0:
             continue
@@ -218,24 +215,23 @@ def _decompose_groups(features: FloatArray, order: IntArray, starts: IntArray, t
         for at in range(members.shape[0]):
             i, host = members[at], hosts[at]
             labels[i] = host
-            after[tails[host]] = i
-            after[i] = -1
-            tails[host] = i
+            following[last[host]] = i
+            following[i] = -1
+            last[host] = i
             sizes[host] += 1
             scatter[host] += added[at]
-            for j in range(width):
-                sums[j, host] += features[i, j]
-                centres[j, host] = sums[j, host] / sizes[host]
+            sums[:, host] += features[i]
+            centres[:, host] = sums[:, host] / sizes[host]
     return labels
 
 
 @nb.njit(cache=True, nogil=True)
-def _records_from(head: int, after: IntArray, size: int) -> IntArray:
+def _records_from(record: int, following: IntArray, size: int) -> IntArray:
     """The `size` records of a list."""
     members = np.empty(size, dtype=np.int64)
     for at in range(size):
-        members[at] = head
-        head = after[head]
+        members[at] = record
+        record = following[record]
     return members
 
 
@@ -326,12 +322,6 @@ def _group_scatters(features: FloatArray, order: IntArray, starts: IntArray) -> 
     return scatter
 
 
-class Tfrp1Options(GroupingOptions):
-    """Two fixed reference points, first phase (TFRP-1)."""
-
-    method: Literal["tfrp_1"]
-
-
 def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group the records furthest from two fixed points, by turns, with their k - 1 nearest.
 
@@ -350,7 +340,7 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 _TFRP_1 = Grouping(
     function=tfrp_1,
-    options=Tfrp1Options,
+    options=plain_options("tfrp_1", "Two fixed reference points, first phase (TFRP-1)."),
     published="Two fixed reference points, first phase (TFRP-1)",
     reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014, first phase",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
@@ -359,18 +349,11 @@ _TFRP_1 = Grouping(
 )
 
 
-class Tfrp2Options(GroupingOptions):
-    """Two fixed reference points, both phases (TFRP-2)."""
-
-    method: Literal["tfrp_2"]
-
-
 def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by TFRP-1, then give up groups whose records fit better into others.
 
-    The groups of TFRP-1 are tried in the order of falling scatter. Each record of a group goes to the nearest other
-    group, unless that has 4k - 1 records already; if the scatter of all falls by that, the group is given up (see
-    `decompose`). Then each group of 2k and more is grouped by TFRP-1 as a table of its own.
+    The groups of TFRP-1 are tried in the order of falling scatter. A record goes to the nearest other group of fewer
+    than 4k - 1 records (see `decompose`). Then each group of 2k and more is grouped by TFRP-1 as a table of its own.
 
     Much of this the text leaves open. Tried were all combinations of the order of the groups (formation, its reverse,
     rising or falling scatter), the nearest group by distance or by added scatter, means that move with every record or
@@ -387,19 +370,13 @@ def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 _TFRP_2 = Grouping(
     function=tfrp_2,
-    options=Tfrp2Options,
+    options=plain_options("tfrp_2", "Two fixed reference points, both phases (TFRP-2)."),
     published="Two fixed reference points, both phases (TFRP-2)",
     reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014",
     cost="time O(n²·w/k), memory O(n·w)",
     sizes="k to 2k-1",
     largest=under_2k,
 )
-
-
-class Dba1Options(GroupingOptions):
-    """Density-based microaggregation, first phase (DBA-1)."""
-
-    method: Literal["dba_1"]
 
 
 def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -423,7 +400,7 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
 
 _DBA_1 = Grouping(
     function=dba_1,
-    options=Dba1Options,
+    options=plain_options("dba_1", "Density-based microaggregation, first phase (DBA-1)."),
     published="Density-based algorithm, first phase (DBA-1)",
     reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-1",
     cost="time O(n²·w) usually, memory O(n·(w + k))",
@@ -432,18 +409,11 @@ _DBA_1 = Grouping(
 )
 
 
-class Dba2Options(GroupingOptions):
-    """Density-based microaggregation, both phases (DBA-2)."""
-
-    method: Literal["dba_2"]
-
-
 def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by DBA-1, then give up groups whose records fit better into others.
 
-    The groups of DBA-1 are tried in the reverse order of their formation, so that the least dense go first. Each record
-    of a group goes to the nearest other group, however large; if the scatter of all falls by that, the group is given
-    up (see `decompose`). Then each group of 2k and more is grouped by MDAV-1.
+    The groups of DBA-1 are tried in the reverse order of their formation, the least dense first. A record goes to the
+    nearest other group, however large (see `decompose`). Then each group of 2k and more is grouped by MDAV-1.
 
     What Kabir and Wang leave open is whether means move with every record that joins: the published information losses
     come out to all digits if they stay until the group is given up (Tarragona, z-scores: 16.15265063, 22.67107728,
@@ -455,7 +425,7 @@ def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
 
 _DBA_2 = Grouping(
     function=dba_2,
-    options=Dba2Options,
+    options=plain_options("dba_2", "Density-based microaggregation, both phases (DBA-2)."),
     published="Density-based algorithm, both phases (DBA-2)",
     reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-2",
     cost="time O(n²·w) usually, memory O(n·(w + k))",
@@ -464,18 +434,11 @@ _DBA_2 = Grouping(
 )
 
 
-class Mdav2Options(GroupingOptions):
-    """MDAV-1 with the second phase of DBA (MDAV-2)."""
-
-    method: Literal["mdav_2"]
-
-
 def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-1, then give up groups whose records fit better into others.
 
-    The groups of MDAV-1 are tried in the order of falling scatter. Each record of a group goes to the nearest other
-    group; if the scatter of all falls by that, the group is given up (see `decompose`). Then each group of 2k and more
-    is grouped by MDAV-1.
+    The groups of MDAV-1 are tried in the order of falling scatter. A record goes to the nearest other group (see
+    `decompose`). Then each group of 2k and more is grouped by MDAV-1.
 
     Kabir and Wang describe the second phase for DBA only, where it goes back through the order of formation, the
     densest groups being first. MDAV-1 has no such order. Falling scatter, which is rising density, gives the published
@@ -489,7 +452,7 @@ def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 _MDAV_2 = Grouping(
     function=mdav_2,
-    options=Mdav2Options,
+    options=plain_options("mdav_2", "MDAV-1 with the second phase of DBA (MDAV-2)."),
     published="MDAV-1 with the second phase of DBA (MDAV-2)",
     reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-2",
     cost="time O(n²·w/k), memory O(n·w)",

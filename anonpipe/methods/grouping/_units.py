@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.errors import InfeasibleError
+from anonpipe.errors import LOWER_K, InfeasibleError
 from anonpipe.kernels.points import checked_features, sort_groups, squared_distance, squared_distances
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -29,8 +29,6 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
 
     Shapes: features (n_rows, width); labels (n_rows,); units (n_rows,).
 
-    References
-    ----------
     Domingo-Ferrer & Torra 2005, doi:10.1007/s10618-005-0007-5 (MDAV); Ward 1963, doi:10.1080/01621459.1963.10500845; of
     units with several records Hundepool et al. 2012, section 3.2 (households).
     """
@@ -39,8 +37,8 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
     found = int(units.max()) + 1
     if found < k:
         raise InfeasibleError(
-            f"{len(features):,} records are of {found:,} units, fewer than k={k}, and make no group; lower k, take "
-            "fewer strata, or join strata (strata.small: merge)"
+            f"{len(features):,} records are of {found:,} units, fewer than k={k}, and make no group; take fewer "
+            f"strata, join strata (strata.small: merge), or {LOWER_K}"
         )
     order, starts = sort_groups(labels)
     into = _merge_until(features, order, starts, units, k)
@@ -84,15 +82,12 @@ def unit_points(features: FloatArray, units: IntArray) -> tuple[FloatArray, IntA
     """One point a unit, to be grouped in place of its records, and which one stands for each record.
 
     The point is the mean of the unit's features, and the logarithm of how many records it has, in standard deviations
-    over the units, where these differ: so units of like sizes share groups, and one of many records is less often most
-    of its group.
+    over the units, where these differ: so units of like sizes share groups, and large ones are seldom most of a group.
 
     Time O(n_rows · (width + log n_rows)); memory O(n_rows · width).
 
     Shapes: features (n_rows, width); units (n_rows,); returns (n_units, width or width + 1); returns (n_rows,).
 
-    References
-    ----------
     Hundepool et al. 2012, section 3.2 (households), doi:10.1002/9781118348239.
     """
     features = checked_features(features)
@@ -145,8 +140,7 @@ def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units:
         held[a] += _lacking(mark, units, following, first[b])
         _mark(mark, units, following, first[a], False)
         following[last[a]], last[a] = first[b], last[b]
-        for j in range(width):
-            means[j, a] = (sizes[a] * means[j, a] + sizes[b] * means[j, b]) / (sizes[a] + sizes[b])
+        means[:, a] = (sizes[a] * means[:, a] + sizes[b] * means[:, b]) / (sizes[a] + sizes[b])
         sizes[a] += sizes[b]
         low, high = min(ids[a], ids[b]), max(ids[a], ids[b])
         into[high], ids[a] = low, low

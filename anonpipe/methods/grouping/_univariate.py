@@ -8,11 +8,11 @@ import numba as nb
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.kernels.points import sort_groups
+from anonpipe.kernels.points import sort_groups, squared_distance
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import cbfs, mdav
-from anonpipe.methods.grouping._options import GroupingOptions, under_2k
+from anonpipe.methods.grouping._options import GroupingOptions, plain_options, under_2k
 from anonpipe.methods.record import Features, Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -44,17 +44,13 @@ def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> Int
 @nb.njit(cache=True, nogil=True)
 def _furthest_from_mean(features: FloatArray, rows: IntArray) -> FloatArray:
     """The point among `rows` furthest from the mean of all points; of equals, the first."""
-    n, width = features.shape
-    mean = np.zeros(width)
-    for i in range(n):
-        for j in range(width):
-            mean[j] += features[i, j]
-    mean /= n
+    mean = np.zeros(features.shape[1])
+    for i in range(features.shape[0]):
+        mean += features[i]
+    mean /= features.shape[0]
     furthest, largest = rows[0], -1.0
     for i in rows:
-        distance = 0.0
-        for j in range(width):
-            distance += (features[i, j] - mean[j]) ** 2
+        distance = squared_distance(features[i], mean)
         if distance > largest:
             furthest, largest = i, distance
     found: FloatArray = features[furthest]
@@ -105,17 +101,10 @@ def _label_runs(path: IntArray, before: IntArray) -> IntArray:
     groups = 0
     end = path.shape[0]
     while end > 0:
-        for at in range(before[end], end):
-            labels[path[at]] = groups
+        labels[path[before[end] : end]] = groups
         groups += 1
         end = before[end]
     return groups - 1 - labels
-
-
-class OptimalUnivariateOptions(GroupingOptions):
-    """Optimal microaggregation of one column."""
-
-    method: Literal["optimal_univariate"]
 
 
 def optimal_univariate(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -123,18 +112,14 @@ def optimal_univariate(features: FloatArray, k: int, *, rng: np.random.Generator
 
     Best groups are runs of the sorted records, of k to 2k - 1 each; the best runs are the shortest path through a graph
     that has an edge for each run, with its scatter for length. Equal values are sorted by row. Of equally good
-    partitions the one with the shorter last group is taken, and so on towards the first.
-
-    Time O(n·(k + log n)), memory O(n).
-
-    Labels are in ascending order of values.
+    partitions the one with the shorter last group is taken, and so on towards the first. Labels ascend with the values.
     """
     if features.shape[1] != 1:
         raise InfeasibleError(f"optimal_univariate takes one column, not {features.shape[1]}; use mhm for several")
     return np.asarray(cut_path(features, np.argsort(features[:, 0], kind="stable"), k))
 
 
-def _of_one_column(options: OptimalUnivariateOptions, features: Features) -> str | None:
+def _of_one_column(options: GroupingOptions, features: Features) -> str | None:
     if features.width == 1:
         return None
     return (
@@ -145,7 +130,7 @@ def _of_one_column(options: OptimalUnivariateOptions, features: Features) -> str
 
 _OPTIMAL_UNIVARIATE = Grouping(
     function=optimal_univariate,
-    options=OptimalUnivariateOptions,
+    options=plain_options("optimal_univariate", "Optimal microaggregation of one column."),
     published="Optimal univariate microaggregation, one column only",
     reference="Hansen and Mukherjee 2003, doi:10.1109/TKDE.2003.1209020",
     cost="time O(n·(k + log n)), memory O(n)",
@@ -179,10 +164,10 @@ def mhm(
     mean. The cut is the shortest path of Hansen and Mukherjee, with multivariate scatter for cost. As the groups lie
     one after the other in the line, the information loss is never above that of the method they come from.
 
-    Kabir and Wang, who quote the figures, do not say how the line runs. In the order in which MDAV forms its groups,
-    neighbours in the line are far apart, nothing is gained by cutting elsewhere, and the loss is MDAV's own; that gives
-    the printed figures of Tarragona to 0.04 %, but not those of the skewed EIA table (k = 3: 0.4081, against 0.4829 of
-    MDAV). By nearest centroids (Tarragona, z-scores, k = 3, 5 and 10; printed on the left):
+    Kabir and Wang 2010, who quote the figures, do not say how the line runs. In the order in which MDAV forms its
+    groups, neighbours in the line are far apart, nothing is gained by cutting elsewhere, and the loss is MDAV's own;
+    that gives the printed figures of Tarragona to 0.04 %, but not those of the skewed EIA table (k = 3: 0.4081, against
+    0.4829 of MDAV). By nearest centroids (Tarragona, z-scores, k = 3, 5 and 10; printed on the left):
 
         MDAV-MHM  16.9326  22.4617  33.1923   here  16.9269  22.0481  33.1880
         MD-MHM    16.9829  22.5269  33.1834         16.9773  22.0575  33.1821
@@ -194,15 +179,7 @@ def mhm(
 
     The NPN figures cannot be met: of all 834 records to start from, none gives even one of the three to its digits. A
     walk over all records turns on small differences, noise of a hundredth of a standard deviation in the data moves its
-    loss by about 10 % of itself. It is a poor order for cutting, and here for comparison only.
-
-    Labels are along the line.
-
-    References
-    ----------
-    Domingo-Ferrer, Martinez-Balleste, Mateo-Sanz and Sebe 2006, VLDB J. 15(4):355-369, doi:10.1007/s00778-006-0007-0;
-    Hansen and Mukherjee 2003, IEEE TKDE 15(4), doi:10.1109/TKDE.2003.1209020; Kabir and Wang 2010, ICDM,
-    doi:10.1109/ICDM.2010.111, section IV.
+    loss by about 10 % of itself. It is a poor order for cutting, here for comparison. Labels are along the line.
     """
     if order == "npn":
         walk, starts = np.arange(len(features)), np.array([0, len(features)])

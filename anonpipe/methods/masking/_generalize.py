@@ -12,7 +12,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from anonpipe.columns import Column
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import LOWER_K, InputError, JobError
+from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Ends, Features, Masker, no_dummies
@@ -107,11 +108,6 @@ def generalize(
 
     Each part is cut by itself (see `intervals`; ranges are those of all records) and needs k records. In every part
     each record has all its intervals in common with k - 1 others or more, so that the masked columns are k-anonymous.
-
-    Examples
-    --------
-    >>> [step.name for step in generalize(k=5)]
-    ['ranges', 'cut']
     """
     _check(k, cuts, suppress_above)
     if release not in ("midpoint", "interval"):
@@ -156,7 +152,7 @@ def intervals(
     # values up to the (lower) median left; where that leaves fewer than k right the next widest column is cut.
     _check(k, cuts, suppress_above)
     if len(features) < k:
-        raise InputError(f"generalize was given k={k} for {len(features)} records; give that many records or lower k")
+        raise InputError(f"generalize was given k={k} for {len(features)} records; add records, or {LOWER_K}")
     ranges = Range.of(features).width if scale is None else scale
     order, starts = _mondrian_groups(features, k, ranges, cuts == "strict")
     low = np.minimum.reduceat(features[order], starts[:-1], axis=0)
@@ -317,7 +313,7 @@ def _records_left(values: FloatArray, strict: bool) -> int:
     n = values.shape[0]
     if not strict:
         return int(n // 2)
-    median = np.partition(values, (n - 1) // 2)[(n - 1) // 2]
+    median = kth_smallest(values, (n - 1) // 2)
     left = 0
     for value in values:
         if value <= median:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import SMALLER_K, InputError, JobError
 from anonpipe.kernels.mixture import map_by_group
 from anonpipe.methods import latent_classes as latent
 from anonpipe.methods import mixture as mixtures
@@ -119,7 +119,7 @@ def _find_view(
             "take another method, such as mdav with histogram"
         )
     if moments.n < k:
-        raise InputError(f"a table of {moments.n} records has no group of {k}; give a smaller k, or merge strata")
+        raise InputError(f"a table of {moments.n} records has no group of {k}; merge strata, or take {SMALLER_K}")
     scatter = moments.scatter[np.ix_(numbers, numbers)]
     spread = np.sqrt(np.diag(scatter) / moments.n)
     # A constant column may come out with a variance of rounding.
@@ -134,10 +134,10 @@ def _score_rows(part: FloatArray, *, params: View, rng: np.random.Generator) -> 
     """The scores of each record, zeros in the channels that they do not fill, so that all strata have as many."""
     # Equal values stand at random in what they take up (`spread`): a normal component of records at one place would
     # have any likelihood, and groups would be made of values, as few records as k each.
-    out, apart = np.zeros((len(part), len(params.numbers))), np.array(part)
+    out, untied = np.zeros((len(part), len(params.numbers))), np.array(part)
     for column in params.numbers:
-        apart[:, column] = spread(part[:, column], rng)
-    scores = params.scores(apart)
+        untied[:, column] = spread(part[:, column], rng)
+    scores = params.scores(untied)
     out[:, : scores.shape[1]] = scores
     return out
 
@@ -366,11 +366,6 @@ def local_synthesis(
     assigned, and every group's moments are those of all its records. What the sample costs: of a made table of 400,000
     records of eight numbers 99 % go to the component that a fit to all of them would have given; the log-density of new
     records is 0.007 a record lower (that of the choice on 4,000: 0.088), in a ninth of the time.
-
-    Examples
-    --------
-    >>> [step.name for step in local_synthesis(5)][:4]
-    ['moments', 'scores', 'mixture', 'components']
     """
     numbers: dict[str, Any] = {"k": k, "components": components, "classes": classes, "iterations": iterations}
     for name, value in numbers.items():

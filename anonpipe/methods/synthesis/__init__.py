@@ -8,14 +8,6 @@ from anonpipe.methods.synthesis._r_microhybrid import r_microhybrid
 from anonpipe.methods.synthesis._registry import METHODS, restore_by_rank, synthesize
 
 __all__ = [
-    "METHODS",
-    "centroid",
-    "gaussian",
-    "histogram",
-    "micro_perturbation",
-    "noise_scatter",
-    "pca",
-    "r_microhybrid",
-    "restore_by_rank",
-    "synthesize",
-]
+    "METHODS", "centroid", "gaussian", "histogram", "micro_perturbation", "noise_scatter", "pca", "r_microhybrid",
+    "restore_by_rank", "synthesize",
+]  # fmt: skip

@@ -35,11 +35,10 @@ def draw_in_chunks(
 # All kernels go through the groups `order[starts[g]:starts[g + 1]]` and read normal draws, made outside, from one array
 # in the order of the groups.
 #
-# A group of n records is centred and written in n - 1 zero-sum coordinates (`anonpipe.kernels.groups`). With
-# n - 1 <= width rows these are used as they are; a taller matrix is reduced to the triangle R of its QR decomposition,
-# which has the same scatter. So the work of a group is n · width · min(n - 1, width), and no matrix of width x width is
-# made for a group of few records. No matrix is inverted and no rank is estimated: dependent or constant columns give
-# rows of zeros.
+# A group of n records is centred and written in n - 1 zero-sum coordinates (`anonpipe.kernels.groups`). With n - 1 <=
+# width rows these are used as they are; a taller matrix is reduced to the triangle R of its QR decomposition, which has
+# the same scatter. So the work of a group is n · width · min(n - 1, width), and no matrix of width x width is made for
+# a group of few records. No matrix is inverted and no rank is estimated: dependent columns give rows of zeros.
 
 # A kept column counts as a combination of those before it if less than this part of its length is new
 _DEPENDENT = 1e-10
@@ -181,23 +180,14 @@ def gaussian(
     *Exact.* Normal records of n members whose sample mean and scatter are forced to given values are distributed as the
     group's mean plus Q X_c: X_c the centred group and Q uniform among the orthogonal matrices that keep the vector of
     ones (Stewart 1980, SIAM J. Numer. Anal. 17). So the group is rotated, in O(n · width · min(n - 1, width)), and
-    nothing is inverted; singular scatters, constant columns and equal records need no special case. A group of
-    n <= width + 1 stays in the affine span of its records; a group of two keeps its two records, perhaps swapped; in a
-    group of three one angle is free, which one known value of a record gives away. `r_microhybrid` is the method with
-    kept columns.
+    nothing is inverted; singular scatters, constant columns and equal records need no special case. A group of n <=
+    width + 1 stays in the affine span of its records; a group of two keeps its two records, perhaps swapped; in a group
+    of three one angle is free, which one known value of a record gives away. With kept columns: `r_microhybrid`.
 
     *Expected.* A record of a group with scatter W and n members has the covariance W/n · N/(N-1), N being the records
     of the table (`n_table`). With the textbook's W/(n-1) the release would spread too far: the draws move the group's
     mean too, and E[S_Y] would exceed S_X by the sum over the groups of W/(n-1) (1 - n/N) / (N-1). No eigenvectors are
     needed: any A with A'A = W turns standard normal numbers into the draws.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng()
-    >>> features = rng.normal(size=(6, 2))
-    >>> new = gaussian(features, np.arange(6), np.array([0, 6]), rng=rng)
-    >>> np.allclose(np.cov(new.T), np.cov(features.T)), np.allclose(new, features)
-    (True, False)
     """
     out = np.empty_like(features)
     sizes = np.diff(starts)
@@ -268,9 +258,6 @@ _GAUSSIAN = Synthesizer(
 )
 
 
-# --- Independent normal principal components in each group ------------------------------------------------------------
-
-
 class PcaOptions(MethodOptions):
     """Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`."""
 
@@ -300,13 +287,6 @@ def pca(
     such a group is used as its own n - 1 zero-sum coordinates, and only a taller one is reduced, by QR, to a width x
     width triangle. So both forms take O(n · width · min(n - 1, width)) in time, and no width x width matrix is made for
     a group of few records.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng()
-    >>> features = np.repeat([[1.0, 2.0]], 4, axis=0)
-    >>> pca(features, np.arange(4), np.array([0, 4]), rng=rng, moments="expected", n_table=100).tolist()
-    [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
     """
     return gaussian(features, order, starts, rng=rng, moments=moments, n_table=n_table)
 

@@ -75,16 +75,7 @@ def micro_perturbation(
     again here, from a generator in the same state; one matrix, the factor, carries all that the pieces need of each
     other. Groups of one record get no noise.
 
-    `centred` and `exact` release the true group means: an attacker who knows all members of a group but one can compute
-    the last.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng()
-    >>> features, groups = np.array([[1.0], [3.0], [9.0]]), (np.arange(3), np.array([0, 2, 3]))
-    >>> new = micro_perturbation(features, *groups, rng=rng, factor=np.array([[0.5]]), form="centred")
-    >>> new[:2].mean().round(12).item(), new[2].item()
-    (2.0, 9.0)
+    `centred` and `exact` release the true group means: an attacker who knows all of a group but one computes the last.
     """
     if form not in _ALL_FORMS:
         raise JobError(f"micro_perturbation was given form={form!r}; known are: {', '.join(_ALL_FORMS)}")

@@ -13,21 +13,15 @@ from anonpipe.methods.synthesis import _centroid, _gaussian, _histogram, _micro_
 from anonpipe.types import FloatArray, IntArray
 
 
-def _check_features(features: npt.NDArray[Any]) -> None:
-    """Features are a finite float64 table."""
-    if features.ndim != 2 or features.dtype != np.float64:
+def _check_table(table: npt.NDArray[Any], takes: str) -> None:
+    """Features are a finite float64 table, codes an int64 one."""
+    kind, article = ("int64", "an") if takes == "codes" else ("float64", "a")
+    if table.ndim != 2 or table.dtype != kind:
         raise InputError(
-            f"features are a float64 table, not {features.dtype} of {features.ndim} dimensions; convert them"
+            f"{takes} are {article} {kind} table, not {table.dtype} of {table.ndim} dimensions; convert them"
         )
-    bad = int(np.count_nonzero(~np.isfinite(features).all(axis=1)))
-    if bad:
-        raise InputError(f"{bad} of {len(features)} records have values that are not finite; fill or drop them first")
-
-
-def _check_codes(codes: npt.NDArray[Any]) -> None:
-    """Codes are an int64 table."""
-    if codes.ndim != 2 or codes.dtype != np.int64:
-        raise InputError(f"codes are an int64 table, not {codes.dtype} of {codes.ndim} dimensions; convert them")
+    if bad := int(np.count_nonzero(~np.isfinite(table).all(axis=1))):
+        raise InputError(f"{bad} of {len(table)} records have values that are not finite; fill or drop them first")
 
 
 def _check_groups(n: int, order: IntArray, starts: IntArray) -> None:
@@ -43,8 +37,6 @@ def _check_groups(n: int, order: IntArray, starts: IntArray) -> None:
     if not seen.all():
         raise InputError(f"order does not hold each of {n} records once; take it from sort_groups")
 
-
-# --- The table of all synthesizers; the validating dispatcher ---------------------------------------------------------
 
 Value = TypeVar("Value", np.float64, np.int64)
 
@@ -66,25 +58,16 @@ def synthesize(
     """Replace the records of all groups by a method of `METHODS`, after checking its input.
 
     Shapes: features (n_rows, width).
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [4.0]])
-    >>> synthesize(features, np.arange(2), np.array([0, 2]), "centroid", rng=np.random.default_rng()).tolist()
-    [[2.0], [2.0]]
     """
     if method not in METHODS:
         raise JobError(f"unknown synthesizer {method!r}; known are: {', '.join(METHODS)}")
     entry = METHODS[method]
     entry.check(options)
-    (_check_codes if entry.takes == "codes" else _check_features)(features)
+    _check_table(features, entry.takes)
     _check_groups(len(features), order, starts)
     drawn = {"rng": rng} if entry.draws else {}
     new: npt.NDArray[Value] = entry.function(np.ascontiguousarray(features), order, starts, **drawn, **options)
     return new
-
-
-# --- Put original values back into the synthetic records of their group, by rank --------------------------------------
 
 
 def restore_by_rank(
@@ -101,15 +84,7 @@ def restore_by_rank(
 
     Shapes: synthetic_values, original_values (n_rows,).
 
-    References
-    ----------
     Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 2, step d.ii.
-
-    Examples
-    --------
-    >>> synthetic, original = np.array([0.3, -1.0, 0.1, 9.0]), np.array([12.0, 30.0, 18.0, 5.0])
-    >>> restore_by_rank(synthetic, original, np.arange(4), np.array([0, 3, 4])).tolist()
-    [30.0, 12.0, 18.0, 5.0]
     """
     if not len(synthetic_values) == len(original_values) == len(order):
         raise InputError("synthetic and original values differ in length; give one of each for every record")

@@ -89,7 +89,6 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
             if each.comparison.released.problem is not None
         ),
         *([UPPER_ENDS] if ends else []),
-        *([] if limits.get("pair_shapes") is not None else _loose_pairs(assessment)),
         *(
             f"gates.{name} failed, as {UNMEASURED[MEASURED[name].unmeasured]} was not measured; "
             f"limits on risk that can be held here: {instead}"
@@ -106,19 +105,31 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
     )
 
 
-def _loose_pairs(assessment: Assessment) -> list[str]:
-    """That columns do not go together as they did, where no limit would say so."""
-    found = gated("pair_shapes", assessment.measured)
-    off = 0.0 if found is None else _judged("pair_shapes", found)[0]
-    if found is None or not off > 1:
-        return []
-    which = " and ".join(map(repr, found.worst)) or "of one pair"
-    return [
-        f"columns {which} go together up to {off:.3g} times further from the original than "
-        "chance allows, and gates.pair_shapes has no limit: what follows from another column, as a stay from its two "
-        "days or a total from its parts, is not kept; release the difference or the parts in place of one of them, or "
-        "tell the recipients"
-    ]
+_RECOGNIZED = 0.9  # Area under the curve from which on released records as a whole are other than original ones
+
+
+def warnings(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:
+    """That columns do not go together as in the original, where no limit says so, and what it means for recipients."""
+    pairs, trees = (
+        gated(name, assessment.measured) if limits.get(name) is None else None
+        for name in ("pair_shapes", "distinguishability")
+    )
+    found, off = [], 0.0 if pairs is None else _judged("pair_shapes", pairs)[0]
+    if pairs is not None and off > 1:
+        which = "; ".join(" and ".join(map(repr, names)) for names in (pairs.worst, *pairs.then)) or "of one pair"
+        found.append(
+            f"columns {which} go together up to {off:.3g} times further from the original than chance allows. "
+            "Recipients must not relate them to each other (correlations, cross tables, models). What follows from "
+            "another column, as a stay from its two days or a total from its parts, is not kept. Release the "
+            "difference or the parts in place of one of them, or tell the recipients"
+        )
+    if trees is not None and trees.value > _RECOGNIZED:
+        found.append(
+            f"boosted trees recognize released records (AUC {trees.value:.3g}, 0.5 is chance): whole records are not "
+            "as in the original. Recipients can use single columns, and relations that were checked, but not rules "
+            "between columns, small subgroups or models of many columns"
+        )
+    return tuple(found)
 
 
 def gated(

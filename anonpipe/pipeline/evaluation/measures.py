@@ -23,7 +23,7 @@ from anonpipe.pipeline.evaluation.samples import FOLDER, AskedUnits, Queries, re
 from anonpipe.pipeline.evaluation.search import found_in
 from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.tasks.passes import learnt_groups
-from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells
+from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells, held_rows_of
 from anonpipe.types import BoolArray, IntArray
 from anonpipe.verify.catalogue import SAID
 from anonpipe.verify.verdict import RECORDS, AnalysisOutcome, Assessment, NotChecked
@@ -257,12 +257,16 @@ class RunReader:
         return risk.InferenceTask(*tables, guesses, fitted.cells.names, fitted.synthesized, coded_positions(fitted))
 
     def _singled(self) -> dict[str, risk.PredicateMatches]:
-        held = self.held_cells[: self.cut.rows]
-        sizes = self.cut.rows, len(held), self.fitted.job.measure.queries
-        controls, matches, places = risk.Ordered.of(held), {}, ("release", "original")
+        """Of persons one row each; of units all rows, each unit meeting what one of its rows meets."""
+        unit, share, matches = self.fitted.unit, self.fitted.job.measure.held_out, {}
+        rows = self.cut.rows if unit is None else round(unit.distinct * (1 - share))
+        held, units = held_rows_of(self.work, self.fitted, rows)
+        sizes = rows, len(np.unique(units)), self.fitted.job.measure.queries, "record" if unit is None else "unit"
+        controls, places = risk.Ordered.of(held), ("release", "original")
         for name, predicates in samples.read_predicates(self.work).items():
             released, original = (search.matches_in(self.work, self.cut, where, name) for where in places)
-            matches[name] = risk.PredicateMatches(released, original, predicates.matches(controls), *sizes)
+            of_held = risk.joined_units([predicates.units(controls, units)])
+            matches[name] = risk.PredicateMatches(released, original, of_held, *sizes)
         return matches
 
     def _halves(self) -> tuple[BoolArray, BoolArray] | Reason:

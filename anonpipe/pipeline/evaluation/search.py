@@ -14,7 +14,7 @@ from anonpipe.encoding.row_hash import counted, looked_up
 from anonpipe.errors import EngineError
 from anonpipe.evaluate import risk
 from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, nearest
-from anonpipe.pipeline.arrays import partition_cells, released_labels, released_rows
+from anonpipe.pipeline.arrays import partition_rows, released_labels, released_rows
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation import known, samples
@@ -57,7 +57,7 @@ def search_release(released: FloatArray, targets: SearchTargets, offset: int) ->
 def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Keep, for all that is looked for, the nearest records of one partition."""
     begin, queries, control = cut.rows_before(index), samples.read_queries(work), _control(work, fitted)
-    apart = known.without_strata(fitted) if fitted.job.strata.by else None
+    unstratified = known.without_strata(fitted) if fitted.job.strata.by else None
     cells, labels = released_rows(work, fitted, cut, index), released_labels(work, fitted, cut, index)
     groups = np.full(len(cells), -1) if labels is None else labels
     alike = groups if labels is None else samples.alike_numbers(fitted, cells, groups)
@@ -68,8 +68,8 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     targets = SearchTargets(queries.features, control, known.first_half(fitted), ranks, axes)
     found = search_release(released, targets, begin)
     row_labels: RowLabels = {"release": of_groups, "ranks": of_groups}
-    if apart is not None:
-        by_strata = _knowing_no_stratum(released, queries, control, apart, begin)
+    if unstratified is not None:
+        by_strata = _knowing_no_stratum(released, queries, control, unstratified, begin)
         found |= by_strata
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
         row_labels |= {name: of_strata for name in by_strata}
@@ -78,9 +78,9 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     predicates = samples.read_predicates(work)
     arrays |= _meeting(predicates, "release", cells[:, : len(fitted.cells.names)], begin)
     del cells, released
-    cells = partition_cells(work, fitted, cut, index)
-    arrays |= _meeting(predicates, "original", cells, begin) | _within(fitted, queries, cells)
-    found |= _in_original(known_features(fitted, cells), queries, apart if control is None else None, begin)
+    cells, units = partition_rows(work, fitted, cut, index)
+    arrays |= _meeting(predicates, "original", cells, begin, units) | _within(fitted, queries, cells)
+    found |= _in_original(known_features(fitted, cells), queries, unstratified if control is None else None, begin)
     if "strata_original" in found:
         row_labels["strata_original"] = stratum_numbers(fitted, cells)
     _save(work, index, found, row_labels, begin, arrays)
@@ -97,35 +97,51 @@ def _control(work: Work, fitted: Fitted) -> FloatArray | None:
 
 
 def _knowing_no_stratum(
-    released: FloatArray, queries: Queries, control: FloatArray | None, apart: BoolArray, begin: int
+    released: FloatArray, queries: Queries, control: FloatArray | None, unstratified: BoolArray, begin: int
 ) -> dict[str, Nearest]:
     """The closest released record in all columns but those of the strata."""
     asked = {"strata_release": queries.features}
     if control is not None:
         asked["strata_held"] = control
-    return {name: nearest(released[:, apart], each[:, apart], 1, offset=begin) for name, each in asked.items()}
+    return {
+        name: nearest(released[:, unstratified], each[:, unstratified], 1, offset=begin) for name, each in asked.items()
+    }
 
 
-def _in_original(original: FloatArray, queries: Queries, apart: BoolArray | None, begin: int) -> dict[str, Nearest]:
+def _in_original(
+    original: FloatArray, queries: Queries, unstratified: BoolArray | None, begin: int
+) -> dict[str, Nearest]:
     """The nearest other originals of what is looked for; where they stand in for a control, also by some columns."""
     features, own = queries.features, queries.own_original
     found = {"original": nearest(original, features, NEIGHBOURS, offset=begin, without=own, values=True)}
-    if apart is not None:
-        found["strata_original"] = nearest(original[:, apart], features[:, apart], 1, offset=begin, without=own)
+    if unstratified is not None:
+        found["strata_original"] = nearest(
+            original[:, unstratified], features[:, unstratified], 1, offset=begin, without=own
+        )
     return found
 
 
-def _meeting(predicates: Mapping[str, Predicates], where: str, cells: FloatArray, begin: int) -> dict[str, IntArray]:
-    """Which of a partition's records meet predicates that may single out, where there are any."""
+def _meeting(
+    predicates: Mapping[str, Predicates], where: str, cells: FloatArray, begin: int, units: IntArray | None = None
+) -> dict[str, IntArray]:
+    """Which of a partition's records, or units, meet predicates that may single out, where there are any."""
     if not predicates:
         return {}
     records = risk.Ordered.of(cells)
+    if units is not None:
+        return {f"{where}.{name}.units": each.units(records, units) for name, each in predicates.items()}
     found = {name: each.matches(records, offset=begin) for name, each in predicates.items()}
     return {f"{where}.{name}.{what}": array for name, one in found.items() for what, array in vars(one).items()}
 
 
 def matches_in(work: Work, cut: Cut, where: str, name: str) -> risk.Matches:
-    """Which records of the `release`, or of the `original`, meet the predicates on `one` column or on `several`."""
+    """Which records of the `release`, or of the `original`, meet the predicates on `one` column or on `several`.
+
+    Of the original the units, where these have several rows.
+    """
+    name_of_units = f"{where}.{name}.units"
+    if name_of_units in next(_files(work, cut)):
+        return risk.joined_units(file[name_of_units] for file in _files(work, cut))
     parts = (risk.Matches(file[f"{where}.{name}.counts"], file[f"{where}.{name}.rows"]) for file in _files(work, cut))
     return reduce(risk.Matches.__add__, parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -60,6 +61,7 @@ def gather(
         warnings=warnings,
         overlaps=overlaps,
         partitions=len(cut.partitions),
+        constant=() if fitted.unit is None else fitted.unit.constant,
         identical=fitted.procedure.identical_within_groups,
         **{name: manifest[name] for name in ("columns", "created", "anonpipe", "rows", "group_sizes", "files")},
         **_of_all_records(work, fitted, cut),
@@ -125,7 +127,10 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "columns": columns,
         "transforms": {name: text for name, text in TRANSFORMS.items() if name in transforms},
         "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k, fitted.unit is not None),
-        "verdict": {"verdict": verdict.word, "checks": [line(entry).to_dict() for entry in checks]},
+        "verdict": {
+            "verdict": replace(verdict, checks=checks).word,
+            "checks": [line(entry).to_dict() for entry in checks],
+        },
         "versions": {name: text for name, text in package_versions().items() if name != "anonpipe"},
         "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in written],
     }

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
+from textwrap import wrap
 
 from anonpipe import interrupts
+from anonpipe.columns import Role
 from anonpipe.errors import OutputError
 from anonpipe.files import why
+from anonpipe.pipeline import evaluation
 from anonpipe.pipeline.arrays import FILES
+from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.outcome.evidence import release_warnings
 from anonpipe.pipeline.outcome.facts import gather, manifest
 from anonpipe.pipeline.resolve import trace_of
@@ -22,7 +26,7 @@ from anonpipe.storage.release import signing_key
 from anonpipe.storage.release_log import Overlaps
 from anonpipe.storage.staging import remove
 from anonpipe.verify.verdict import Verdict
-from anonpipe.verify.words import RunFacts, remedies, summary_lines
+from anonpipe.verify.words import WIDTH, RunFacts, remedies, summary_lines
 
 _NO_REPORT = "the internal report could not be written into the output"
 _FILE = "repeats.npz"
@@ -39,11 +43,15 @@ class RunOutcome:
     warnings: tuple[str, ...]  # for the steward
     report: str | None = None  # Path of the steward's report; None where it could not be written
     remedies: tuple[str, ...] = ()  # Where a gate failed
+    dropped: tuple[str, ...] = ()  # Names of the columns with role dropped
 
     @property
     def summary(self) -> list[str]:
         """The verdict on one screen."""
-        return summary_lines(self.verdict, self.rows, self.facts, self.remedies)
+        lines = summary_lines(self.verdict, self.rows, self.facts, self.remedies)
+        if self.version is None or not self.dropped:
+            return lines
+        return [*lines, *wrap(f"dropped  {', '.join(self.dropped)}", WIDTH, subsequent_indent=" " * 9)]
 
 
 def finish(run: Run, verdict: Verdict) -> RunOutcome:
@@ -91,7 +99,8 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
     warnings += release.late_interrupt_warning()
     distinct = tuple(dict.fromkeys(warnings))
     report = reports[0] if reports else None
-    return RunOutcome(verdict, published.path, rows, done, distinct, report)
+    dropped = tuple(name for name, column in run.job.columns.items() if column.role is Role.DROPPED)
+    return RunOutcome(verdict, published.path, rows, done, distinct, report, dropped=dropped)
 
 
 def _facts(run: Run) -> RunFacts:
@@ -110,6 +119,8 @@ def warnings_of(run: Run) -> list[str]:
             f"repeat.growing: {cut.rows - cut.released:,} of {cut.rows:,} synthetic rows are withheld, so that sizes "
             "of strata are rounded; do not disclose this number to recipients"
         )
+    assessment = load_assessment(run.context.work)
+    warnings += evaluation.warnings(assessment, evaluation.limits_of(run.job, assessment))
     return [*warnings, *overlaps.warnings, *overlaps.problems]
 
 

@@ -10,8 +10,8 @@ from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.pair_tables import SmallCells, factors_of
 from anonpipe.encoding.shares import PartShares
 from anonpipe.encoding.value_scores import ValueScores
-from anonpipe.errors import JobError
-from anonpipe.evaluate.risk import membership_from_moments, rows_for_membership
+from anonpipe.errors import GROUPS_LINK, JobError
+from anonpipe.evaluate.risk import columns_for_membership, membership_from_moments, rows_for_membership
 from anonpipe.job.model import Job
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Features, Masker
@@ -20,6 +20,7 @@ from anonpipe.moments import Expected, Moments
 from anonpipe.partition.strata import Strata
 from anonpipe.pipeline.procedure.record import Decoder, Encoders, Members, Procedure, options_text, refuse
 from anonpipe.types import FloatArray
+from anonpipe.verify.words import figure_beyond
 
 
 def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
@@ -119,7 +120,7 @@ def _intervals(job: Job, encoders: Encoders, masker: Masker) -> IntervalDecoder 
     return None if ends is None else IntervalDecoder.fit(encoders.cells, encoders.features, ends.steps, ends.origins)
 
 
-_IN_GROUPS = "cluster: {method: mdav} in place of any mask"
+_IN_GROUPS = f"cluster: {{method: mdav}} in place of any mask; {GROUPS_LINK}"
 
 
 def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoders: Encoders) -> None:
@@ -128,18 +129,20 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoder
         raise JobError(
             f"mask {masker.name} counts rows, but column {encoders.unit.name!r} has units of up to "
             f"{encoders.unit.most:,} rows. Take mask.method local_synthesis, make one row of each unit, or replace "
-            f"records in groups ({_IN_GROUPS}) of k={job.k} units"
+            f"records in groups of k={job.k} units ({_IN_GROUPS})"
         )
     # With fewer records than feature columns (and two more) a regression fits each record exactly, and permuted
     # components stay in the span of the originals: "synthetic" records would be original ones.
     refuse(masker, job.replacing_options, features)
     if masker.link != "none" and not masker.grouped:
         return
-    channels, apart = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
-    rows, what = (min(strata.rows), "the smallest stratum") if apart else (sum(strata.rows), "the table")
+    channels, stratified = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
+    rows, what = (min(strata.rows), "the smallest stratum") if stratified else (sum(strata.rows), "the table")
     if rows < max(_least(features), features.k):
         wider = "" if masker.grouped else ", or mask.scope to table"
-        remedy = f"set strata.small to merge or drop{wider}, or take fewer strata" if apart else "mask fewer columns"
+        remedy = (
+            f"set strata.small to merge or drop{wider}, or take fewer strata" if stratified else "mask fewer columns"
+        )
         remedy += f", or replace records in groups ({_IN_GROUPS})" if masker.grouped else ""
         raise JobError(
             f"{what} has {rows} records, and mask.method {masker.name} needs {max(_least(features), features.k)} for "
@@ -165,14 +168,15 @@ def _check_membership(job: Job, encoders: Encoders, rows: int, what: str) -> Non
     expected = membership_from_moments(rows, width)
     if expected <= limit:
         return
-    enough = rows_for_membership(width, limit)
+    enough, fewer = rows_for_membership(width, limit), columns_for_membership(rows, width, limit)
     needs = "No number of records suffices" if enough > _MOST_RECORDS else f"At least {enough:,} records are needed"
     raise JobError(
         f"{what} has {rows:,} {counted} and {width.columns} independent feature columns. Means and covariances, which "
-        f"mask.method {job.replacing.name} preserves, then disclose membership: expected AUC {expected:.2f}, and "
-        f"gates.membership_auc is {limit:g}. {needs}. Drop columns, "
-        "join categories, declare ordered ones kind: ordinal, or take fewer strata (strata.small: merge). "
-        "gates.membership_auc: null removes the limit"
+        f"mask.method {job.replacing.name} preserves, then disclose membership: expected AUC "
+        f"{figure_beyond(expected, limit)}, limit {limit:g} (gates.membership_auc). {needs}, or about {fewer:,} "
+        "feature columns at most. Declare ordered categories kind: ordinal and counts kind: integer (one feature "
+        "column each, others have one for each category but one), join categories, drop columns, or take fewer strata "
+        "(strata.small: merge). gates.membership_auc: null removes the limit, and members are then disclosed as often"
     )
 
 

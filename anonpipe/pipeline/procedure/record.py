@@ -22,7 +22,7 @@ from anonpipe.encoding.rounding import RoundedColumns
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.shares import PartShares, Shares
 from anonpipe.environment import one_thread
-from anonpipe.errors import JobError
+from anonpipe.errors import MASK_LINKS, JobError
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk import EffectiveDimension, effective_dimension
 from anonpipe.kernels.points import sort_groups
@@ -163,12 +163,12 @@ def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
     if k == 2:
         raise JobError(
             f"{method} preserves the moments of every group exactly, and with k=2 the synthetic records are the "
-            f"original ones; raise k, or take {instead}"
+            f"original ones; take mask: {{method: local_synthesis}} ({MASK_LINKS}), raise k, or take {instead}"
         )
     return [
         f"a group may be as small as k={k}. In groups of up to {width + 1} records (feature columns plus one), exact "
         "moments keep synthetic records in the span of the originals: part of a record discloses the rest. "
-        f"Raise k above {width + 1}, or take {instead}"
+        f"Take mask: {{method: local_synthesis}} ({MASK_LINKS}), raise k above {width + 1}, or take {instead}"
     ]
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anonpipe.encoding.identifiers import FOLDER, DigestWriter, Save, digest_writers, joined, unit_numbers
+from anonpipe.encoding.identifiers import FOLDER, DigestWriter, Save, digest_writers, joined, some_units, unit_numbers
 from anonpipe.encoding.row_hash import (
     LUMP,
     Contents,
@@ -30,7 +30,7 @@ from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.rng import keyed, number_keys
 from anonpipe.source import read_batches
-from anonpipe.types import BoolArray, FloatArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 CHANGED = "the input changed while it was read: {path} holds other rows than before; run again when nobody writes to it"
 
@@ -38,6 +38,7 @@ CHANGED = "the input changed while it was read: {path} holds other rows than bef
 _CONTENTS = "contents/{}.npz"
 _SAMPLES = "samples/{}.npz"
 _HELD = "held/{}.npy"
+OF_UNITS = "of_units/{}.npz"  # All rows of some units
 
 
 def scan_unit(work: Work, index: int) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     writers = digest_writers(work.staging.write_array, job.identifiers, work.start_key, index)
     in_strata = unit_in_strata(work.staging.write_array, job, work.start_key, index)
     scans: list[Scan] = []
-    sample, keys = [], []
+    sample, keys, of_units = [], [], []
     tracer = unit_tracer(job, bytes(work.staging.read("records.key")))
     for first_row, full_batch in read_batches(work.source, unit, [*job.released, *writers]):
         identifiers = add_fingerprints(identifiers, fingerprint(identifier_lanes(full_batch, job.columns), first_row))
@@ -64,6 +65,8 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         units = None if numbers is None else (numbers, job.k)
         if tracer is not None:
             tracer.add(full_batch, kept)
+        if numbers is not None:
+            of_units.append(some_units(batch, numbers, work.source.rows))
         scanned = scan_batch(
             batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by, units, job.k
         )
@@ -76,6 +79,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         raise InputError(CHANGED.format(path=unit.path))
     work.staging.write_record(f"scans/{index}.npz", scan)
     work.staging.write_record(_SAMPLES.format(index), (sample, np.concatenate(keys)))
+    work.staging.write_record(OF_UNITS.format(index), of_units)
     if tracer is not None:
         work.staging.write_record(f"unit_sums/{index}.npz", tracer.sums)
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
@@ -154,14 +158,6 @@ def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
 
     It follows from the steward's secret, the job and the row's content; of
     equal rows the share is held out.
-
-    Examples
-    --------
-    >>> rows = Contents(np.arange(10_000, dtype=np.uint64), np.zeros(10_000, dtype=np.uint32))
-    >>> int(held_rows(b"k" * 16, 0.25, rows).sum())
-    2468
-    >>> held_rows(b"k" * 16, 0.0, rows[:3]).tolist()
-    [False, False, False]
     """
     if share == 0.0:
         return np.zeros(len(contents.rows), dtype=bool)
@@ -169,14 +165,7 @@ def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
 
 
 def held_of_units(rows: BoolArray, start_key: bytes, share: float, units: Units | None) -> BoolArray:
-    """Which rows are held out where a column names units: all rows of a unit, or none; `rows`: those of no unit.
-
-    Examples
-    --------
-    >>> units = np.array([8, 8, 4, 4, 0], dtype=np.uint64)
-    >>> held_of_units(np.ones(5, dtype=bool), b"k" * 16, 0.5, units).tolist()
-    [True, True, False, False, True]
-    """
+    """Which rows are held out where a column names units: all rows of a unit, or none; `rows`: those of no unit."""
     if units is None:
         return rows
     drawn = number_keys(keyed(start_key, "held out"), units) < np.uint64(share * 2**64)
@@ -196,10 +185,13 @@ def keep_held(work: Work, fitted: Fitted, unit: int, parts: list[FloatArray]) ->
 
 
 def drawn_held(work: Work, contents: Contents, units: Units | None) -> BoolArray:
-    """Which rows are in the keyed sample of held-out rows."""
+    """Which rows are in the keyed sample of held-out rows; of a unit all or none."""
     share = work.job.measure.held_out
     enough = min(1.0, work.job.measure.queries / max(1.0, share * work.source.rows))
-    drawn = contents.keys(keyed(work.start_key, "of those held out"))
+    key = keyed(work.start_key, "of those held out")
+    drawn = contents.keys(key)
+    if units is not None:
+        drawn = np.where(units == 0, drawn, number_keys(key, units))
     return held_in(work, contents, units) & (drawn <= np.uint64(min(2**64 - 1, int(enough * 2**64))))
 
 
@@ -258,9 +250,18 @@ def held_cells(work: Work, fitted: Fitted) -> FloatArray:
     """
     if not work.job.measure.held_out:
         return np.empty((0, len(fitted.cells.names)))
+    cells, units = held_rows_of(work, fitted, work.source.rows)
+    return cells[np.sort(np.unique(units, return_index=True)[1])]
+
+
+def held_rows_of(work: Work, fitted: Fitted, most: int) -> tuple[FloatArray, IntArray]:
+    """Cells of the sampled held-out records, and the unit of each: at most so many units, or records where these are.
+
+    Shapes: returns (n_rows, n_columns), (n_rows,).
+    """
     cells = np.concatenate([work.staging.read_array(_HELD.format(unit)) for unit in range(len(work.source.units))])
     width = len(fitted.cells.names)
-    order = canonical_order(cells[:, :width], column_keys(work.key, fitted.cells.names))
-    if fitted.unit is not None:
-        order = order[np.sort(np.unique(cells[order, width], return_index=True)[1])]
-    return np.ascontiguousarray(cells[order, :width])
+    cells = cells[canonical_order(cells[:, :width], column_keys(work.key, fitted.cells.names))]
+    units = np.arange(len(cells)) if fitted.unit is None else cells[:, width].astype(np.int64)
+    chosen = np.isin(units, np.unique(units)[:most])
+    return np.ascontiguousarray(cells[chosen, :width]), units[chosen]

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import effective_dimension, membership_from_moments, rows_for_membership
+from anonpipe.evaluate.risk import (
+    EffectiveDimension,
+    columns_for_membership,
+    effective_dimension,
+    membership_from_moments,
+    rows_for_membership,
+)
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
 from tests import small
@@ -61,14 +69,33 @@ def job(folder, table, **changes):
     return small.job(folder, table, columns, **{"measure": {"utility": False, "queries": 100}} | changes)
 
 
+@pytest.mark.parametrize(("rows", "numbers"), [(60, 30), (500, 90), (3_000, 203)])
+def test_as_many_columns_are_enough_as_are_said(rows, numbers):
+    width = effective_dimension(numbers, [np.array([0.5, 0.3, 0.2])] * 3)
+    most = columns_for_membership(rows, width, 0.6)
+    areas = [
+        membership_from_moments(rows, EffectiveDimension(columns, width.spread * columns / width.columns))
+        for columns in (most, most + 1)
+    ]
+    assert 0 < most < width.columns and areas[0] <= 0.6 < areas[1]
+    assert columns_for_membership(10**9, width, 0.6) == width.columns
+
+
 @pytest.mark.parametrize("mask", ["local_synthesis", "spectral_swap", "synthesis", "data_shuffle"])
 def test_too_many_columns_for_the_records_are_refused_before_any_work(tmp_path, mask):
     given = job(tmp_path, wide(150, 40), mask={"method": mask})
     for look in (preview, small.run):
-        with pytest.raises(
-            JobError, match=r"150 records and 40 independent .* expected AUC 0\.\d\d, .* is 0\.6\. At least \d\d\d rec"
-        ):
+        with pytest.raises(JobError, match=r"150 records and 40 independent feature columns") as refused:
             look(given)
+        text = str(refused.value)
+        said = re.search(r"expected AUC (0\.\d{3}), limit 0\.6 .* (\d+) records .* about (\d+) feature col", text)
+        assert float(said[1]) == pytest.approx(membership_from_moments(150, effective_dimension(40, [])), abs=6e-4)
+        enough, fewer = int(said[2]), int(said[3])
+        assert membership_from_moments(enough, effective_dimension(40, [])) <= 0.6
+        assert membership_from_moments(150, effective_dimension(fewer, [])) <= 0.6
+        assert membership_from_moments(150, effective_dimension(fewer + 1, [])) > 0.6
+        advice = [text.find(each) for each in ("kind: ordinal", "join categories", "drop columns", "null removes")]
+        assert advice[0] > 0 and advice == sorted(advice)
     assert small.left_behind(tmp_path) == []
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk import merge_nearest, nearest
-from anonpipe.evaluate.risk._nearest import scan_nearest, search_nearest
+from anonpipe.kernels.tiles import TILE, Tiles
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import finding as naive
 
@@ -48,19 +48,20 @@ def test_parts_in_any_order_give_the_whole(problem, count, cuts, random):
 
 
 @pytest.mark.parametrize("width", [1, 3, 12])
-def test_tree_and_scan_find_the_same(width, monkeypatch):
-    monkeypatch.setattr("anonpipe.evaluate.risk._nearest._BUILD", 500)
+def test_tiles_and_parts_of_the_queries_change_nothing(width, monkeypatch):
+    monkeypatch.setattr("anonpipe.evaluate.risk._nearest._TOGETHER", 50)
     rng = np.random.default_rng(width)
-    features = np.round(rng.normal(size=(5_000, width)), 1)
-    features[100:200] = features[7]
-    queries = np.concatenate([features[:500], rng.normal(size=(100, width))])
-    without = np.where(np.arange(600) < 300, np.arange(600), -1)
-    found = [(np.empty((600, 4), dtype=np.int64), np.empty((600, 4))) for _ in range(2)]
-    scan_nearest(features, queries, without, *found[0])
-    assert search_nearest(features, queries, without, *found[1], 600, 1) == 600
-    assert (found[0][0] == found[1][0]).all() and (found[0][1] == found[1][1]).all()
-    through = nearest(features, queries, 4, without=without)
-    assert (through.rows == found[0][0]).all() and (through.squared == found[0][1]).all()
+    features = np.round(rng.normal(size=(700, width)), 1)
+    features[100:550:3] = features[7]  # more equal records than a tile holds
+    features[:, width // 2] = 0.3 if width > 1 else features[:, 0]
+    queries = np.concatenate([features[:80], rng.normal(size=(40, width)), 40.0 + rng.normal(size=(9, width))])
+    without = np.where(np.arange(129) < 60, np.arange(129), -1)
+    assert same(nearest(features, queries, 4, without=without), naive.nearest(features, queries, 4, without))
+    order, low, high = Tiles.of(features)
+    assert sorted(order) == list(range(700))
+    for at in range(len(low)):
+        part = features[order[at * TILE : (at + 1) * TILE]]
+        assert (part.min(axis=0) == low[at]).all() and (part.max(axis=0) == high[at]).all()
 
 
 @pytest.mark.parametrize("scale", [1e-320, 1e-160, 1e-30, 1e-12, 1.0, 1e7, 1e60, 9e99])
@@ -78,16 +79,6 @@ def test_estimates_rule_out_no_near_point_at_any_scale(scale, offset):
     order = np.argsort(squares, axis=1, kind="stable")[:, :3]
     assert (found.rows == order).all()
     assert (found.squared == np.take_along_axis(squares, order, axis=1)).all()
-
-
-def test_a_tree_that_does_not_pay_is_given_up(monkeypatch):
-    monkeypatch.setattr("anonpipe.evaluate.risk._nearest._BUILD", 500)
-    rng = np.random.default_rng(0)
-    features, queries = rng.normal(size=(5_000, 40)), rng.normal(size=(600, 40))
-    rows, squared = np.empty((600, 2), dtype=np.int64), np.empty((600, 2))
-    assert search_nearest(features, queries, np.full(600, -1), rows, squared, 64, 4) == 64
-    plain = np.argsort(np.square(features[None] - queries[590:, None]).sum(axis=2), axis=1)[:, :2]
-    assert (nearest(features, queries, 2).rows[590:] == plain).all()
 
 
 def test_far_from_zero_no_digit_is_lost():

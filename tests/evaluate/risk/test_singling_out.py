@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from anonpipe.evaluate.risk import (
@@ -17,11 +17,12 @@ from anonpipe.evaluate.risk import (
     Predicates,
     candidates,
     joined,
+    joined_units,
     outermost,
 )
 from anonpipe.evaluate.risk._interval import exact, weighted_share
 from anonpipe.evaluate.risk._linkage import linkability
-from anonpipe.evaluate.risk._singling_out import FEWEST, singling_out
+from anonpipe.evaluate.risk._singling_out import FEWEST, MANY, singling_out
 from anonpipe.verify.catalogue import GATES
 from tests.naive import singling_out as naive
 
@@ -77,6 +78,55 @@ def test_the_control_is_the_mean_over_all_whom_held_out_records_could_replace(ro
     alone = [len(naive.met_by(rows, one)) == 1 for one in loops(each)]
     assert told.attack.value == pytest.approx(np.mean(alone))
     assert told.risk.low <= told.risk.value <= told.risk.high
+
+
+owned = st.lists(
+    st.tuples(
+        st.tuples(st.integers(0, 3).map(float), st.sampled_from([0.0, 1.5, 2.5, math.nan])), st.integers(0, 2**53 - 1)
+    ),
+    min_size=2,
+    max_size=9,
+)
+
+
+@given(owned, owned, predicates, st.integers(0, 8))
+@settings(max_examples=80, deadline=None)
+def test_units_of_several_rows_are_singled_out_as_units(rows, held, each, cut):
+    """A unit whose rows alone meet a predicate is one, in however many partitions they lie."""
+    (rows, units), (held, others) = (
+        ([row for row, _ in part], [number % 4 for _, number in part]) for part in (rows, held)
+    )
+    assume(len(set(units)) > 1)
+    others = [10 + min(unit, len(set(units)) - 1) for unit in others]
+    found, cut = made_of(each), min(cut, len(rows))
+    parts = [
+        found.units(Ordered.of(table_of(rows)[here]), np.array(units, dtype=np.int64)[here])
+        for here in (slice(cut), slice(cut, None))
+        if len(rows[here])
+    ]
+    original = joined_units(parts)
+    controls = joined_units([found.units(Ordered.of(table_of(held)), np.array(others, dtype=np.int64))])
+    expected = [naive.units_met_by(rows, units, one) for one in loops(each)]
+    assert original.counts.tolist() == [len(met) for met in expected]
+    assert [rows for rows, met in zip(original.rows, expected, strict=True) if len(met) == 1] == [
+        met.copy().pop() for met in expected if len(met) == 1
+    ]
+    released = Matches(np.ones(len(each), dtype=np.int64), np.arange(len(each)))
+    sizes = len(set(units)), len(set(others)), len(each), "unit"
+    met = PredicateMatches(released, original, controls, *sizes)
+    told = singling_out(met)
+    most = (1 - 1 / sizes[0]) ** (sizes[0] - 1)
+    control = naive.control_of_units(rows, units, held, others, loops(each))
+    assert told.control.value == pytest.approx(min(most, control))
+    assert told.attack.value == pytest.approx(np.mean([len(met) == 1 for met in expected]))
+    assert "by one unit of the original alone" in told.measurement("one", met).note
+
+
+def test_of_many_units_only_so_many_are_kept():
+    table, many = np.zeros((500, 1)), Predicates(np.array([[0]]), np.array([[0.0]]), np.array([[0.0]]))
+    parts = [many.units(Ordered.of(table), np.arange(begin, begin + 500) % 80) for begin in (0, 37)]
+    assert [(part >= 0).sum() for part in parts] == [MANY + 1] * 2
+    assert joined_units(parts).counts.tolist() == [MANY + 1]
 
 
 def people(rng, n):

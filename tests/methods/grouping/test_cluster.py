@@ -1,4 +1,5 @@
 import inspect
+import pickle
 
 import numpy as np
 import pytest
@@ -58,6 +59,12 @@ def test_registry_is_complete():
         parameters = inspect.signature(entry.function).parameters
         assert "rng" in parameters
         assert ("classes" in parameters) == ("class_shares" in parameters) == entry.classes
+
+
+def test_options_of_every_method_can_be_pickled():
+    for entry in METHODS.values():
+        options = entry.options(method=entry.name)
+        assert pickle.loads(pickle.dumps(options)) == options
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,9 @@ def test_crest_is_the_same_as_the_naive_twin(problem, alpha, b, tied):
 @pytest.mark.parametrize("width", [1, 2, 6])
 def test_the_tree_is_the_same_as_that_of_the_naive_twin(b, width):
     rng = np.random.default_rng(10 * b + width)
-    features = rng.normal(size=(36, width))
-    classes = rng.integers(0, 3, 36)
-    shares = np.bincount(classes) / 36
+    features = rng.normal(size=(26, width))
+    classes = rng.integers(0, 3, 26)
+    shares = np.bincount(classes) / 26
     unit = np.sqrt((np.ptp(features, axis=0) ** 2).sum())
     for alpha in (0.1, 0.5, 0.9):
         parent, length, joined = class_tree(features, classes, shares, b, alpha, unit)
