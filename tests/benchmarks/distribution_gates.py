@@ -3,9 +3,9 @@
     python -m tests.benchmarks.distribution_gates [--secrets 200] [--first 0] [--rows 600] [--k 5]
         [--transform default|none] [--how ...] [--leave-out COLUMN ...]
 
-The gates on distributions that `init` proposes (column_shapes, survival_curves), and pair_shapes, at their limit of 1,
-of the difficult table of `false_refusals`. What is judged are upper ends, as in a run; a release that another gate
-refuses is counted as such, and left out. With `--transform none` the honest releases are those of columns masked as they are.
+The gates on distributions that `init` proposes, and pair_shapes, at their limit of 1, of the difficult table of
+`false_refusals`. What is judged are upper ends, as in a run; a release that another gate refuses is left out.
+With `--transform none` the honest releases are those of columns masked as they are.
 With `--leave-out day halves` no column follows from another but for rounding, which no method keeps and of which the
 figure of pairs tells otherwise.
 """

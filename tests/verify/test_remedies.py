@@ -201,7 +201,7 @@ def test_counts_that_are_taken_for_categories_keep_more_as_numbers(tmp_path):
     assert "kind: integer" in line
     off = {}
     for kind in ("categorical", "integer"):
-        columns = {"age": {"kind": "integer"}} | dict.fromkeys(("stays", "visits"), {"kind": kind})
+        columns = {name: {"kind": kind} for name in ("stays", "visits")} | {"age": {"kind": "integer"}}
         job = small.job(tmp_path / kind, table, columns, mask={"method": "local_synthesis"})
         off[kind] = next(check.measured for check in small.run(job).verdict.checks if check.key == "covariance")
     assert off["integer"] < 0.01 < 0.02 < off["categorical"]
