@@ -200,7 +200,7 @@ class Evidence:
     rounded: Rounded | None = None
     unpreserved_moments: tuple[str, ...] = ()
     unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
-    # Whether scores were made such that their values have the covariances of the original's (`encoding.value_scores`)
+    # Whether scores were made such that their values have the covariances of the original's (`encoding.matching`)
     values_matched: bool = False
 
     @property

@@ -12,10 +12,10 @@ from scipy.stats import norm
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder
+from anonpipe.encoding.matching import ValueScores, transport
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.encoding.scores import Scores
 from anonpipe.encoding.shares import PartShares
-from anonpipe.encoding.value_scores import ValueScores, transport
 from anonpipe.partition.strata import build_strata
 
 SCORED = {"kind": "continuous", "transform": "normal_scores"}

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from anonpipe.encoding.intervals import IntervalDecoder
+from anonpipe.encoding.matching import ValueScores
 from anonpipe.encoding.pair_tables import SmallCells, factors_of
 from anonpipe.encoding.shares import PartShares
-from anonpipe.encoding.value_scores import ValueScores
 from anonpipe.errors import GROUPS_LINK, JobError
 from anonpipe.evaluate.risk import columns_for_membership, membership_from_moments, rows_for_membership
 from anonpipe.job.model import Job
