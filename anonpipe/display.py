@@ -84,13 +84,7 @@ def as_json(content: Any) -> None:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things.
-
-    Examples
-    --------
-    >>> counted(1, "file"), counted(2000, "row")
-    ('1 file', '2,000 rows')
-    """
+    """A number of things."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
@@ -105,9 +99,9 @@ def plain_table(title: str) -> Table:
 def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None:
     """The summary of a run, or with `details` all checks; warnings; where report and release are.
 
-    Warnings on a release are a count, as they are in its report: in full by `details`, or where it is alone.
+    Warnings on a release are a count, as they are in its report: in full by `details`, or without release or report.
     """
-    in_full = details or form is Form.QUIET or outcome.version is None
+    in_full = details or form is Form.QUIET or outcome.version is None or outcome.report is None
     for warning in outcome.warnings if in_full else ():
         warn(warning)
     if form is Form.QUIET:
@@ -124,7 +118,9 @@ def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None
     if not details:
         notes, warnings = len(outcome.verdict.notes), 0 if in_full else len(outcome.warnings)
         parts = [counted(number, what) for number, what in ((warnings, "warning"), (notes, "note")) if number]
-        line(f"details  {', '.join([*parts, 'all checks'])}: in this internal report, or with --details")
+        line(
+            f"details  {', '.join([*parts, 'all checks'])}: {'in this internal report, or ' * (outcome.report is not None)}with --details"
+        )
 
 
 def show_summary(lines: Sequence[str]) -> None:
@@ -450,13 +446,7 @@ def method_content(title: str, record: Any) -> dict[str, Any]:
 
 
 def _heading(name: str) -> str:
-    r"""A long name of a figure on lines that end between its words.
-
-    Examples
-    --------
-    >>> _heading("reidentification_rate"), _heading("k")
-    ('reidentification_\nrate', 'k')
-    """
+    r"""A long name of a figure on lines that end between its words."""
     return escape(re.sub(r"(?<=[._])(?=.)", "\n", name) if len(name) > _LONG_HEADING else name)
 
 

@@ -51,13 +51,7 @@ def drafted(
 
 
 def why(error: OSError) -> str:
-    """The reason of an error in the system's words, without texts of libraries.
-
-    Examples
-    --------
-    >>> why(OSError(28, "of a library")), why(PermissionError("of a library"))
-    ('No space left on device', 'permission denied')
-    """
+    """The reason of an error in the system's words, without texts of libraries."""
     if isinstance(error, StorageError):
         return str(error)
     if error.errno:

@@ -55,15 +55,6 @@ def secret_withheld() -> Iterator[None]:
 
     This process still finds it; that of a process is open to all others of
     the same user (`/proc/<pid>/environ`), and may end in a core dump.
-
-    Examples
-    --------
-    >>> os.environ["ANONPIPE_SECRET"] = secrets.token_hex(16)
-    >>> with secret_withheld():
-    ...     "ANONPIPE_SECRET" in os.environ, len(steward_secret())
-    (False, 16)
-    >>> len(os.environ.pop("ANONPIPE_SECRET"))
-    32
     """
     names = (SECRET_VARIABLE, SECRET_FILE_VARIABLE)
     values = {name: os.environ.pop(name) for name in names if name in os.environ}
@@ -78,14 +69,7 @@ def secret_withheld() -> Iterator[None]:
 
 @contextlib.contextmanager
 def trial_secret(secret: bytes) -> Iterator[None]:
-    """Use another secret in this thread, for trials that must not share draws with a release.
-
-    Examples
-    --------
-    >>> with trial_secret(b"t" * 16):
-    ...     steward_secret()
-    b'tttttttttttttttt'
-    """
+    """Use another secret in this thread, for trials that must not share draws with a release."""
     if len(secret) * 8 < MINIMUM_SECRET_BITS:
         raise JobError(_TOO_SHORT.format(place="this trial"))
     token = _TRIAL.set(secret)
@@ -154,26 +138,13 @@ def _parse(text: str, place: str) -> bytes:
 
 
 def keyed(secret: bytes, *parts: str) -> bytes:
-    """A 256-bit key for `parts`, by HMAC-SHA256; without the secret it says nothing of either.
-
-    Examples
-    --------
-    >>> keyed(b"0" * 16, "job", "1") == keyed(b"0" * 16, "job1")
-    False
-    """
+    """A 256-bit key for `parts`, by HMAC-SHA256; without the secret it says nothing of either."""
     message = b"".join(len(part.encode()).to_bytes(8, "big") + part.encode() for part in parts)
     return hmac.new(secret, message, hashlib.sha256).digest()
 
 
 def generator(key: bytes, stage: str, partition: int | str = 0) -> np.random.Generator:
-    """The random generator of one stage and one partition.
-
-    Examples
-    --------
-    >>> a, b = (generator(b"k" * 16, "noise", 3).normal() for _ in range(2))
-    >>> a == b
-    True
-    """
+    """The random generator of one stage and one partition."""
     if len(key) * 8 < MINIMUM_SECRET_BITS:
         raise JobError(_TOO_SHORT.format(place="this run"))
     digest = keyed(key, stage, str(partition))
@@ -181,13 +152,7 @@ def generator(key: bytes, stage: str, partition: int | str = 0) -> np.random.Gen
 
 
 def number_keys(key: bytes, numbers: npt.NDArray[np.int64 | np.uint64]) -> npt.NDArray[np.uint64]:
-    """A keyed 64-bit number for each number, by SplitMix64; equal for equal numbers.
-
-    Examples
-    --------
-    >>> bool(number_keys(b"k" * 16, np.array([5, 9]))[1] == number_keys(b"k" * 16, np.array([9]))[0])
-    True
-    """
+    """A keyed 64-bit number for each number, by SplitMix64; equal for equal numbers."""
     state = numbers.astype(np.uint64)
     state ^= np.frombuffer(keyed(key, "row keys")[:8], dtype=np.uint64)[0]
     state += np.uint64(0x9E3779B97F4A7C15)

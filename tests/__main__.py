@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -47,7 +46,7 @@ def main(arguments: list[str]) -> int:
             if warm.stdout is not None:
                 warm.stdout.readline()
         finally:
-            warm.send_signal(signal.SIGINT)  # so that it removes its temporary folder
+            warm.terminate()
     with in_memory() as settings:
         command = [sys.executable, "-m", "pytest", *SIDE_BY_SIDE, *arguments]
         return subprocess.run(command, cwd=ROOT, env=os.environ | settings, check=False).returncode

@@ -19,6 +19,7 @@ from anonpipe.job.model import load_job
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.propose import demo
 from anonpipe.propose.propose import propose_job
+from tests.benchmarks.numbers import write_numeric
 
 ROWS = 60_000
 SMALL = Path(__file__).parent.parent / "data" / "registry_small.parquet"
@@ -168,7 +169,7 @@ def test_cox_recovers_the_declared_log_hazard_ratios(frame: pd.DataFrame) -> Non
 
 
 def test_numeric_columns_are_correlated_and_skewed(tmp_path: Path) -> None:
-    demo.write_numeric(tmp_path / "a.parquet", 30_000, batch_rows=10_000)
+    write_numeric(tmp_path / "a.parquet", 30_000, batch_rows=10_000)
     frame = pq.read_table(tmp_path / "a.parquet").to_pandas()
     assert frame.shape == (30_000, 10)
     assert np.isfinite(frame.to_numpy()).all()
@@ -176,7 +177,7 @@ def test_numeric_columns_are_correlated_and_skewed(tmp_path: Path) -> None:
     assert correlation.max() > 0.4
     assert correlation.max() < 0.99
     assert (frame.skew() > 1).sum() == 5
-    demo.write_numeric(tmp_path / "b.parquet", 100, columns=3)
+    write_numeric(tmp_path / "b.parquet", 100, columns=3)
     assert pq.read_table(tmp_path / "b.parquet").to_pandas().equals(frame.iloc[:100, :3])
 
 
@@ -201,7 +202,7 @@ def test_impossible_wishes_are_refused(tmp_path: Path, options: dict, said: str)
 @pytest.mark.parametrize("columns", [0, 10_001])
 def test_impossible_numbers_of_columns_are_refused(tmp_path: Path, columns: int) -> None:
     with pytest.raises(InputError, match="give 1 to 10000"):
-        demo.write_numeric(tmp_path / "a.parquet", 10, columns)
+        write_numeric(tmp_path / "a.parquet", 10, columns)
 
 
 def test_a_folder_that_cannot_take_the_file_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import signal
+import sys
 
 from anonpipe.warm import warm
 
@@ -12,10 +13,10 @@ NEEDED = ("mdav", "measures")
 
 def main() -> None:
     """Compile, and say when what is needed is there; go on with all the rest until stopped. The user's cache has it."""
-    with contextlib.suppress(KeyboardInterrupt):
-        warm(only=NEEDED)
-        print("compiled: the kernels of the usual job", flush=True)
-        warm()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # an exception: temporary folders are removed
+    warm(only=NEEDED)
+    print("compiled: the kernels of the usual job", flush=True)
+    warm()
 
 
 if __name__ == "__main__":

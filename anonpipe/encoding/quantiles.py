@@ -209,7 +209,14 @@ class Quantiles:
 
     @classmethod
     def fit(
-        cls, found: Radix, k: int, low: float = -np.inf, high: float = np.inf, *, stepped: bool = True
+        cls,
+        found: Radix,
+        k: int,
+        low: float = -np.inf,
+        high: float = np.inf,
+        *,
+        stepped: bool = True,
+        rng: np.random.Generator | None = None,
     ) -> Quantiles:
         """Those of the values of one place, k or more.
 
@@ -218,7 +225,7 @@ class Quantiles:
         neighbour: so the function ascends, and every run keeps its mean. Fewer than k between atoms count as the
         nearest atom: a mean over them and records of the atom, whose value is known, would be a mean over them alone.
         An extreme that makes up most of a run's mean is drawn in, and so are fewer than k that do and stand apart
-        (`DOMINANCE`).
+        (`DOMINANCE`). With a generator the means are moved at random (`_moves`).
         """
         counts, values, atom = _atoms(found, k)
         if not len(counts):
@@ -230,6 +237,8 @@ class Quantiles:
         centres, distance = run_means(counts, inside, starts, is_atom, least, DOMINANCE).T.copy()
         centres[piece[atom]] = inside[atom]
         edges = np.append(0, np.cumsum(np.add.reduceat(counts, starts[:-1])))
+        if rng is not None:
+            centres += _moves(centres, is_atom, distance, np.diff(edges), (low, high), rng)
         halves = _halves(centres, is_atom, low, high)
         if len(centres) == 1:  # a uniform distribution whose records are as far from their mean
             halves = np.maximum(np.minimum(2.0 * distance, np.minimum(centres - low, high - centres)), 0.0)
@@ -293,6 +302,28 @@ def _halves(centres: FloatArray, atom: BoolArray, low: float, high: float) -> Fl
     nearer = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
     inside = np.minimum(np.minimum(nearer, centres - low), high - centres)
     return np.where(atom, 0.0, np.maximum(inside, 0.0))
+
+
+def _moves(
+    centres: FloatArray,
+    atom: BoolArray,
+    distance: FloatArray,
+    records: IntArray,
+    bounds: tuple[float, float],
+    rng: np.random.Generator,
+) -> FloatArray:
+    """How far each mean is moved: uniformly, about half the standard error that the mean of such a run has.
+
+    Exact means tell who is in a run: who knows many of the values finds the one set of neighbours that adds up to each,
+    and with all but one the last. A move is at most a quarter of the distance to a neighbour, so means stay in order.
+    """
+    gaps = np.diff(centres)
+    room = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
+    room = np.minimum(
+        np.where(np.isinf(room), 2.0 * distance, room), 2.0 * np.minimum(centres - bounds[0], bounds[1] - centres)
+    )
+    most = np.maximum(room, 0.0) / np.sqrt(np.maximum(2.0 * records, 16.0))
+    return np.where(atom, 0.0, rng.uniform(-1.0, 1.0, len(centres)) * most)
 
 
 # --- Sorted values cut into runs of at least so many records, each with a mean that gives nobody away -----------------

@@ -96,14 +96,7 @@ def _text_words(array: pa.Array) -> HashArray:
 
 
 def numbered_text_words(array: pa.Array) -> HashArray:
-    """A word for each text: of texts that end in digits, the number plus a word of what stands before it.
-
-    Examples
-    --------
-    >>> words = numbered_text_words(pa.array(["P009", "P010", "17"]))
-    >>> int(words[1] - words[0]), int(words[2])
-    (1, 17)
-    """
+    """A word for each text: of texts that end in digits, the number plus a word of what stands before it."""
     return np.asarray(hash_numbered_texts(*_text_buffers(array)))
 
 

@@ -240,6 +240,7 @@ class Counted:
 
 
 Thin = Callable[[Radix, str, int], Radix]  # What is left of the values of a column and class
+Draws = Callable[[str, int], np.random.Generator]  # The generator of a column and class
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,16 +252,22 @@ class Scores:
 
     @classmethod
     def fit(
-        cls, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int, told: str = "", thin: Thin | None = None
+        cls,
+        cells: ColumnEncoder,
+        scan: Scan,
+        strata: Strata,
+        k: int,
+        told: str = "",
+        thin: Thin | None = None,
+        draws: Draws | None = None,
     ) -> Scores:
         """The scores of a scanned table, survival times by event where the scan has counted them by status.
 
         `told` says what k is where it is not the job's. With `thin` quantile functions are of what that leaves of the
-        values of each column and class.
+        values of each column and class; with `draws` their means are moved.
         """
-        found = [
-            _fitted(name, cells, scan, strata, k, told or f"k={k}", thin) for name in cells.names if name in scan.scored
-        ]
+        scored = [name for name in cells.names if name in scan.scored]
+        found = [_fitted(name, cells, scan, strata, k, told or f"k={k}", thin, draws) for name in scored]
         return cls(tuple(found), strata)
 
     def by_position(self) -> Mapping[int, ScoredColumn]:
@@ -304,7 +311,14 @@ def _counted(column: ScoredColumn, released: FloatArray, stratum: IntArray, left
 
 
 def _fitted(
-    name: str, cells: ColumnEncoder, scan: Scan, strata: Strata, k: int, told: str, thin: Thin | None
+    name: str,
+    cells: ColumnEncoder,
+    scan: Scan,
+    strata: Strata,
+    k: int,
+    told: str,
+    thin: Thin | None,
+    draws: Draws | None,
 ) -> ScoredColumn:
     position = cells.names.index(name)
     codes = {each: scan.scored_codes[:, at] for at, each in enumerate(scan.scored_by)}
@@ -327,7 +341,12 @@ def _fitted(
     low, high = _signed(found, grid)
     each = [found.at(at) for at in range(int(joined.max()) + 1)]
     kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
-    quantiles = tuple(Quantiles.fit(one, k, low, high, stepped=grid.step is not None) for one in kept)
+    quantiles = tuple(
+        Quantiles.fit(
+            one, k, low, high, stepped=grid.step is not None, rng=None if draws is None else draws(f"means {name}", at)
+        )
+        for at, one in enumerate(kept)
+    )
     return ScoredColumn(
         name, position, grid, status, joined[fine], tuple(map(Ranks.of, each)), quantiles, _apart(each, quantiles, grid)
     )

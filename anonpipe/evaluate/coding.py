@@ -82,15 +82,7 @@ class Coding:
     def of(
         cls, reference: npt.ArrayLike, queries: npt.ArrayLike, categories: Sequence[int] = (), most: int = MOST_PLACES
     ) -> Self:
-        """Take scale and categories from some records; those to be asked tell where else there are nulls.
-
-        Examples
-        --------
-        >>> table = np.array([[1.0, 5.0], [3.0, np.nan], [np.nan, 5.0]])
-        >>> coding = Coding.of(table, table, categories=[1])
-        >>> np.hstack(coding.compact(table)).round(3).tolist(), coding.compact_categories
-        ([[-0.707, 0.0, 0.0], [0.707, 0.0, 1.0], [0.0, 1.0, 0.0]], (1, 2))
-        """
+        """Take scale and categories from some records; those to be asked tell where else there are nulls."""
         table, query_table = (np.asarray(records, dtype=np.float64) for records in (reference, queries))
         columns: list[_Numbers | _Categories] = []
         for at, values in enumerate(table.T):
@@ -147,12 +139,6 @@ def middle_spread(values: FloatArray) -> float:
 
     Where the quartiles are one value, by the range that leaves out an eighth on both sides, then less; by the standard
     deviation where all but a sixteenth are one.
-
-    Examples
-    --------
-    >>> values = np.append(np.arange(1_001.0), 1e9)
-    >>> round(middle_spread(values)), round(spread(values) / 1e6)
-    (371, 32)
     """
     defined = values[~np.isnan(values)]
     unit = _unit(defined)

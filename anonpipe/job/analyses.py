@@ -55,16 +55,7 @@ class Needs:
 
 
 def read_analyses(path: str | Path) -> tuple[RecipientAnalysis, ...]:
-    r"""The analyses in a YAML file: a list of them, or a mapping with key `analyses`, such as a whole job.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "analyses.yaml"
-    >>> _ = file.write_text("- {name: pay, model: linear, formula: pay ~ age}")
-    >>> read_analyses(file)[0].formula
-    'pay ~ age'
-    """
+    r"""The analyses in a YAML file: a list of them, or a mapping with key `analyses`, such as a whole job."""
     content, readable = None, False
     try:
         content = load_yaml(Path(path).read_text(encoding="utf-8"))
@@ -93,14 +84,7 @@ def read_analyses(path: str | Path) -> tuple[RecipientAnalysis, ...]:
 
 
 def needs_of(analyses: Sequence[RecipientAnalysis], known: Sequence[str]) -> Needs:
-    """What the analyses need of a table with these columns.
-
-    Examples
-    --------
-    >>> cox = RecipientAnalysis(name="s", model="cox", formula="months ~ age", event="vital == 'Dead'")
-    >>> needs_of([cox], ["months", "age", "vital", "sex"]).survival
-    Survival(name='s', time='months', status='vital', event=('Dead',))
-    """
+    """What the analyses need of a table with these columns."""
     users: dict[str, list[str]] = {name: [] for name in known}
     responses: dict[str, str] = {}
     subsets: dict[str, str] = {}
@@ -123,14 +107,6 @@ def endpoints_of(job: Job) -> tuple[Endpoint, ...]:
 
     A Cox model counts whose response is one column, and whose condition lists values of one column; the same
     time, status and event once.
-
-    Examples
-    --------
-    >>> from anonpipe.job.model import parse_job
-    >>> columns = {"m": {"kind": "integer", "role": "survival_time"},
-    ...     "v": {"kind": "binary", "role": "survival_status", "event": ["Dead"]}}
-    >>> endpoints_of(parse_job({"input": "-", "output": "-", "k": 5, "columns": columns}))
-    (Endpoint(name='', time='m', status='v', event=('Dead',)),)
     """
     found: dict[tuple[str, str, tuple[Scalar, ...]], str] = {}
     if job.time_column is not None and job.event_column is not None:
@@ -171,13 +147,7 @@ def _one(names: Sequence[str]) -> str | None:
 
 
 def _event_values(condition: str, status: str | None) -> tuple[Scalar, ...]:
-    """The values of the status that a condition lists; empty where it does not list them plainly.
-
-    Examples
-    --------
-    >>> _event_values("vital in ['Dead', 'Lost'] or vital == 'x'", "vital"), _event_values("vital", "vital")
-    (('Dead', 'Lost', 'x'), (1,))
-    """
+    """The values of the status that a condition lists; empty where it does not list them plainly."""
     tree = _parsed(condition)
     if status is None or tree is None:
         return ()

@@ -21,13 +21,7 @@ HELD_OUT = {20_000: 0.05, 2_000: 0.1}
 
 
 def usual_hold_out(rows: int) -> float:
-    """The share of the records that is set aside where the job does not say; of few 0.
-
-    Examples
-    --------
-    >>> [usual_hold_out(rows) for rows in (1_999, 2_000, 19_999, 20_000)]
-    [0.0, 0.1, 0.1, 0.05]
-    """
+    """The share of the records that is set aside where the job does not say; of few 0."""
     return next((share for least, share in HELD_OUT.items() if rows >= least), 0.0)
 
 

@@ -31,15 +31,7 @@ def overridden(content: Any, overrides: dict[str, Any]) -> Any:
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:
-    """The dotted key and the value of a `key=value`, the value read as in a job file.
-
-    Examples
-    --------
-    >>> parse_setting("cluster.refine=false")
-    ('cluster.refine', False)
-    >>> parse_setting('columns."blood.pressure".step=5')
-    ('columns."blood.pressure".step', 5)
-    """
+    """The dotted key and the value of a `key=value`, the value read as in a job file."""
     found = _SETTING.fullmatch(setting)
     value, problem = None, found is None
     try:
@@ -55,13 +47,7 @@ def parse_setting(setting: str) -> tuple[str, Any]:
 
 
 def _parts(dotted: str) -> list[str]:
-    """The parts of a dotted key without their quotes.
-
-    Examples
-    --------
-    >>> _parts("columns.'a.b'.kind"), _parts("columns.'a''.b'.kind")
-    (['columns', 'a.b', 'kind'], ['columns', "a'.b", 'kind'])
-    """
+    """The parts of a dotted key without their quotes."""
     return [_unquoted(part) for part in re.findall(_PART, dotted)]
 
 

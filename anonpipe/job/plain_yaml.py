@@ -10,13 +10,7 @@ LARGEST = 5_000_000  # Characters of a text, and of what it stands for once all 
 
 
 def load_yaml(text: str) -> Any:
-    r"""What a YAML text says: numbers, texts, truths, lists and mappings; dates stay text.
-
-    Examples
-    --------
-    >>> load_yaml("a: &x [1, 2]\nb: *x")
-    {'a': [1, 2], 'b': [1, 2]}
-    """
+    r"""What a YAML text says: numbers, texts, truths, lists and mappings; dates stay text."""
     if len(text) > LARGEST:
         raise _refused(f"it has {len(text):,} characters, and {LARGEST:,} are allowed")
     loader = _Loader(text)

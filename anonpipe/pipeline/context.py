@@ -21,7 +21,7 @@ from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Extremes, Suppression
 from anonpipe.encoding.rounding import RoundedColumns, Rounding
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
-from anonpipe.encoding.scores import Scores
+from anonpipe.encoding.scores import Draws, Scores
 from anonpipe.encoding.values import with_nullable_types
 from anonpipe.job.model import Job, parse_job
 from anonpipe.partition.strata import Strata
@@ -88,6 +88,7 @@ def _read_fitted(work: Work) -> Fitted:
         unit=staging.read_record("unit.npz", UnitColumn),
         rounding=_rounding(work),
         extremes=staging.read_record("extremes.npz", Extremes),
+        draws=work.rng,
     )
 
 
@@ -156,6 +157,7 @@ class Fitted:
     # How counts of categories are rounded; None where they are kept, and before that is known
     rounding: Rounding | None = None
     extremes: Extremes = field(default_factory=Extremes)  # Top-coded values of columns without normal scores
+    draws: Draws | None = None  # Generators of the run by what they draw; None before its key is known
 
     @property
     def min_rows(self) -> int:
@@ -184,7 +186,7 @@ class Fitted:
             return None
         least_text = "" if self.unit is None else f"{self.min_rows} (fewer need not be of k={self.job.k} units)"
         thin = None if self.rounding is None else self.rounding.thinned
-        return Scores.fit(self.cells, self.scan, self.strata, self.min_rows, least_text, thin)
+        return Scores.fit(self.cells, self.scan, self.strata, self.min_rows, least_text, thin, self.draws)
 
     @cached_property
     def conditioning(self) -> ConditioningEncoder:

@@ -20,13 +20,7 @@ def partition_rows(job: Job, width: int) -> int:
 
 
 def leaf_counts(strata_rows: Sequence[int], rows: int) -> list[int]:
-    """Leaves of each stratum's tree, for at most about `rows` records a leaf.
-
-    Examples
-    --------
-    >>> leaf_counts([100, 2500], 1000)
-    [1, 3]
-    """
+    """Leaves of each stratum's tree, for at most about `rows` records a leaf."""
     return [max(1, -(-count // rows)) for count in strata_rows]
 
 

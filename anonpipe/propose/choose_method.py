@@ -72,15 +72,6 @@ def road(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int 
     groups; a few persons whose status nearly nobody else has join another stratum. Of
     categories alone there is nothing to form groups by, and groups of equal records would
     hand them on: records of no person are drawn in the spectral basis.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from anonpipe.propose.guesses import guess
-    >>> from anonpipe.propose.profile import look_at
-    >>> looks = look_at(pa.table({"sex": ["f", "m"] * 300}))
-    >>> road(looks, guess(looks), 600).mask, road(looks, guess(looks), 20).mask
-    ('spectral_swap', None)
     """
     masked, several = [look for look in looks if guesses[look.name].role.synthesized], of_several(looks, guesses)
     width = _feature_columns(looks, guesses)
@@ -117,15 +108,6 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
 
     Of fewer than k persons it ends the run. Of a few k, other categories would be suppressed inside the stratum, and
     what groups give away of it could not be measured (`tells_strata`).
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from anonpipe.propose.guesses import guess
-    >>> from anonpipe.propose.profile import look_at
-    >>> looks = look_at(pa.table({"time": np.arange(800) / 7, "dead": np.arange(800) < 1}))
-    >>> [guessed.role.value for guessed in without_rare_status(looks, guess(looks), 800).values()]
-    ['masked', 'masked']
     """
     status = next((look for look in looks if guesses[look.name].role is Role.SURVIVAL_STATUS), None)
     strata = _strata(looks, guesses, rows)

@@ -1,4 +1,4 @@
-"""Made-up data: a cancer registry of invented persons, and skewed numbers for benchmarks.
+"""Made-up data: a cancer registry of invented persons.
 
 Nothing here describes anyone. Every value is drawn from the tables below, so
 the seed is public and fixed: the warning against short seeds concerns the
@@ -163,35 +163,6 @@ def write_registry(
     _write(path, rows, seed, batch_rows, schema, _registry_block)
 
 
-def write_numeric(
-    path: str | Path,
-    rows: int,
-    columns: int = 10,
-    *,
-    seed: int = PUBLIC_SEED,
-    batch_rows: int = 131_072,
-) -> None:
-    """Write correlated, skewed numeric columns to one Parquet file, for benchmarks.
-
-    Notes
-    -----
-    Three common normal factors and an own part make each column; every second
-    one is then exponentiated (lognormal), and each has a scale of its own.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "numbers.parquet"
-    >>> write_numeric(path, 1000, columns=4)
-    >>> pq.read_table(path).column_names
-    ['x1', 'x2', 'x3', 'x4']
-    """
-    if not 1 <= columns <= 10_000:
-        raise InputError(f"columns is {columns}; give 1 to 10000")
-    schema = pa.schema([pa.field(f"x{number}", pa.float64()) for number in range(1, columns + 1)])
-    _write(path, rows, seed, batch_rows, schema, _numeric_block)
-
-
 _Block = Callable[[np.random.Generator, int, int, list[str]], list[pa.Array]]
 
 
@@ -344,18 +315,6 @@ def _dictionary(codes: Codes, names: Sequence[str]) -> pa.Array:
 
 def _day(date: str) -> int:
     return int(np.datetime64(date, "D").astype(np.int64))
-
-
-def _numeric_block(rng: np.random.Generator, first: int, rows: int, names: list[str]) -> list[pa.Array]:
-    """Draw `rows` records; a column's law depends on its number, not on how many columns there are."""
-    factors = rng.standard_normal((3, rows))
-    arrays = []
-    for number in range(len(names)):
-        loadings = 0.75 * np.cos(np.array([1.0, 2.0, 3.0]) * (number + 1))
-        normal = loadings @ factors + 0.5 * rng.standard_normal(rows)
-        values = np.exp(0.8 * normal) if number % 2 else normal
-        arrays.append(pa.array(values * 10.0 ** (number % 4)))
-    return arrays
 
 
 def demo_job(input: str, output: str, k: int, *, drawn: bool = False) -> str:

@@ -53,15 +53,6 @@ def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dic
     """Of the candidates those that number units of several rows.
 
     Shapes: columns (n_rows,).
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> person = np.repeat(np.arange(300), 3)
-    >>> of_person = {"sex": rng.integers(0, 2, 300)[person], "born": rng.integers(0, 60, 300)[person]}
-    >>> table = of_person | {"person": person, "cost": rng.integers(0, 400, 900)}
-    >>> {name: sure.name for name, sure in repeating(table, ["person", "cost"]).items()}
-    {'person': 'CERTAIN'}
     """
     found = {}
     for name in candidates:
@@ -130,14 +121,6 @@ def common_step(values: FloatArray, single: bool = False) -> float | None:
     """The largest decimal step below 1 of which all numbers are multiples, to rounding; None without one.
 
     Shapes: values (n,).
-
-    Examples
-    --------
-    >>> tenths = np.arange(100) / 10
-    >>> common_step(tenths), common_step(tenths.astype(np.float32).astype(float), single=True)
-    (0.1, 0.1)
-    >>> common_step(tenths / 2), common_step(np.sqrt(tenths)), common_step(np.arange(50) * 0.25)
-    (0.05, None, 0.25)
     """
     values = values[np.isfinite(values)]
     many, values = len(values), np.unique(values)
@@ -496,12 +479,6 @@ def seen_by_others(guesses: Mapping[str, Guess]) -> tuple[str, ...]:
     """Released columns that somebody outside usually knows of a person, by their names, and those released unchanged.
 
     None where no name says so: combinations of what is released unchanged are counted anyway.
-
-    Examples
-    --------
-    >>> masked, key = Guess(Kind.INTEGER, Role.MASKED), Guess(Kind.BINARY, Role.KEY)
-    >>> seen_by_others({"age": masked, "agency": masked, "income": masked, "kind": key})
-    ('age', 'kind')
     """
     released = {name: guessed for name, guessed in guesses.items() if guessed.role.released}
     told = {name for name, guessed in released.items() if _is_seen(name, guessed)}

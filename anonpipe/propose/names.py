@@ -72,38 +72,18 @@ def names_unit(name: str) -> bool:
 
 
 def names_one_unit(name: str) -> bool:
-    """Whether a name is a word for a person or a group of persons, and says of nothing else about them.
-
-    Examples
-    --------
-    >>> [names_one_unit(name) for name in ("household", "HH_CODE", "family2")]
-    [True, True, True]
-    >>> [names_one_unit(name) for name in ("household_size", "family_history", "persons", "code")]
-    [False, False, False, False]
-    """
+    """Whether a name is a word for a person or a group of persons, and says of nothing else about them."""
     left = set(words_of(name)) - _OF_A_NUMBER
     return bool(left) and left <= _ONE_UNIT
 
 
 def names_one_person(name: str) -> bool:
-    """Whether a name is a word for a person, and says of nothing else about him.
-
-    Examples
-    --------
-    >>> [names_one_person(name) for name in ("person", "Patient_no", "household")]
-    [True, True, False]
-    """
+    """Whether a name is a word for a person, and says of nothing else about him."""
     return names_one_unit(name) and bool(set(words_of(name)) & _ONE_PERSON)
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a column name, in lower case.
-
-    Examples
-    --------
-    >>> words_of("patientID"), words_of("SURV_mm")
-    (['patient', 'id'], ['surv', 'mm'])
-    """
+    """The words of a column name, in lower case."""
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
@@ -157,16 +137,6 @@ def codes_for_unknown(values: FloatArray, counts: IntArray, *, days: bool = Fals
     is a well-known code with many more records than its neighbours.
 
     Shapes: values, counts (n_values,), values ascending.
-
-    Examples
-    --------
-    >>> ages = np.arange(18.0, 90.0)
-    >>> codes_for_unknown(np.append(ages, [998, 999]), np.append(np.ones(72, dtype=int), [2, 7]))
-    {998.0: 2, 999.0: 7}
-    >>> codes_for_unknown(np.append(ages, 99), np.append(np.ones(72, dtype=int), 30))
-    {99.0: 30}
-    >>> codes_for_unknown(np.append(ages, 120), np.append(np.ones(72, dtype=int), 30))
-    {}
     """
     known = np.isin(values, _DAYS if days else _CODES)
     for below, above in sorted(product(range(MOST_CODES + 1), repeat=2), key=sum)[:0:-1]:

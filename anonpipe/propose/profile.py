@@ -97,14 +97,7 @@ def _pieces(unit: Unit) -> Iterator[Unit]:
 
 
 def look_at(table: pa.Table) -> list[Look]:
-    """What each column of a sample shows.
-
-    Examples
-    --------
-    >>> [look] = look_at(pa.table({"age": [40, 41, None, 40]}))
-    >>> look.distinct, look.filled, look.whole
-    (2, 3, True)
-    """
+    """What each column of a sample shows."""
     return [_look(field.name, table.column(index)) for index, field in enumerate(table.schema)]
 
 
@@ -136,12 +129,6 @@ def declared_order(column: pa.ChunkedArray) -> tuple[Scalar, ...]:
     pieces agree and the values do not come in just this order. Of a dictionary without an order nobody
     can tell whether somebody chose how it lies, or the rows did: its categories are released in the order of their
     names.
-
-    Examples
-    --------
-    >>> stage = pa.DictionaryArray.from_arrays([1, 0, 1], ["low", "high"], ordered=True)
-    >>> declared_order(pa.chunked_array([stage])), declared_order(pa.chunked_array([stage[1:]]))
-    (('low', 'high'), ())
     """
     if not (pa.types.is_dictionary(column.type) and column.type.ordered and column.num_chunks):
         return ()

@@ -50,16 +50,7 @@ if TYPE_CHECKING:
 
 
 def propose_job(source_url: str, output: str, k: int, analyses: Sequence[RecipientAnalysis] = ()) -> str:
-    """Propose a commented job for a table; the steward corrects and completes it.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = path.write_text(chr(10).join(["ssn,height", *(f"{n},{160 + n / 7}" for n in range(40))]))
-    >>> yaml.safe_load(propose_job(str(path), "releases", 5))["columns"]
-    {'ssn': {'kind': 'integer', 'role': 'identifier'}, 'height': {'kind': 'continuous', 'role': 'masked'}}
-    """
+    """Propose a commented job for a table; the steward corrects and completes it."""
     if k < 2:
         raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
     with opened(source_url) as source:
@@ -93,13 +84,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
 
 
 def default_output(source_url: str) -> str:
-    """A folder by the name of the data: two tables in one output would take each other's place.
-
-    Examples
-    --------
-    >>> default_output("in/registry.parquet"), default_output("s3://clinic/visits/"), default_output("in/*.csv")
-    ('registry-release', 'visits-release', 'in-release')
-    """
+    """A folder by the name of the data: two tables in one output would take each other's place."""
     parts = [part for part in source_url.split("://")[-1].split("/") if part.strip(".") and not set("*?[") & set(part)]
     name = parts[-1].split(".")[0] if parts else ""
     return f"{name or 'table'}-release"

@@ -74,18 +74,7 @@ FORMS = (
 
 
 def form_of(texts: pa.Array) -> TextFormat | None:
-    """The first form that all of some distinct texts have; None for none.
-
-    Examples
-    --------
-    >>> for texts in (["1,234.56", "7"], ["1,5", "2"], ["1.2.2003"], ["a"]):
-    ...     found = form_of(pa.array(texts))
-    ...     print(None if found is None else found.reason[:44])
-    CHECK: looks like numbers with commas betwee
-    CHECK: looks like numbers with decimal comma
-    CHECK: looks like dates that are not written
-    None
-    """
+    """The first form that all of some distinct texts have; None for none."""
     texts = texts.drop_null()
     if not len(texts):
         return None
@@ -106,14 +95,7 @@ MOSTLY = 0.9  # Share of the distinct texts, of ten or more, that have a form wh
 
 
 def odd_texts(texts: pa.Array) -> str:
-    """What to tell of texts of which nearly all are numbers or dates: how many are not; empty for others.
-
-    Examples
-    --------
-    >>> ages = [*map(str, range(20, 80)), "unknown"]
-    >>> odd_texts(pa.array(ages)).partition(":")[2][:44], odd_texts(pa.array(ages[:-1]))
-    (' 60 of its 61 distinct texts are whole numbe', '')
-    """
+    """What to tell of texts of which nearly all are numbers or dates: how many are not; empty for others."""
     texts = texts.drop_null()
     for what, form in _PLAIN.items():
         have = pc.sum(pc.match_substring_regex(texts, form)).as_py() or 0

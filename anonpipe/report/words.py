@@ -90,7 +90,7 @@ def coefficient(name: str) -> str:
     return re.sub(r"\[((?:T\.)?-?\d+)\.0\]", r"[\1]", name)
 
 
-_EXPECTED = " Expected from the means and covariances that are kept; no attack was tried."
+_EXPECTED = " Expected from the means and covariances that are kept; attacks that were tried are listed below."
 _HALVES = "is {} times as far from the original as its random halves are from each other."
 _LINKS = "An attacker who has the original links {} of the records."
 _MEMBERS = "Chance that a member of the table looks more like one than another person: {} (0.5 is guessing)."

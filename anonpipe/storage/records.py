@@ -28,11 +28,6 @@ def to_bytes(value: Any) -> bytes:
     """A value as an npz file of one member: the length of the JSON, that, which keeps every bit of a float, the arrays.
 
     A run reads thousands of small records, and to open a member costs more than to read what most records hold.
-
-    Examples
-    --------
-    >>> from_bytes(to_bytes((1, None, {2: np.array([0.1 + 0.2])})))
-    (1, None, {2: array([0.3])})
     """
     arrays: Arrays = []
     content = _packed(value, arrays)

@@ -482,16 +482,7 @@ def prune(url: str, keep: int = 1, internal: str | None = None) -> list[str]:
 
 
 def signing_key(secret: bytes) -> Ed25519PrivateKey:
-    """The private key that belongs to a steward's secret.
-
-    Examples
-    --------
-    >>> manifest, key = b"{}", signing_key(b"s" * 16)
-    >>> is_signed(manifest, key.sign(manifest), key.public_key())
-    True
-    >>> is_signed(b"{ }", key.sign(manifest), key.public_key())
-    False
-    """
+    """The private key that belongs to a steward's secret."""
     return Ed25519PrivateKey.from_private_bytes(keyed(secret, "signing key")[:32])
 
 

@@ -494,11 +494,6 @@ def _parts(equal: float, common: float, then: int, now: int) -> tuple[int, int, 
     """Records that are equal, changed, added and gone; they add up to the rows of either table.
 
     Two digits, as sketches are no more precise.
-
-    Examples
-    --------
-    >>> _parts(5_999.0, 6_000.0, 6_000, 6_001), _parts(11_321.0, 15_000.0, 15_000, 16_000)
-    ((5999, 1, 1, 0), (11300, 3700, 1000, 0))
     """
     least = min(then, now)
     apart = min(_two_digits(least - common), least)

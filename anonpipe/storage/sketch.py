@@ -43,15 +43,7 @@ class Sketch:
         return cls(64, np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64), most)
 
     def add(self, numbers: HashArray, counts: IntArray | None = None, level: int = 0) -> Sketch:
-        """The sketch with further records, or with another sketch's contents.
-
-        Examples
-        --------
-        >>> numbers = np.array([1 << 63, 1 << 62, 1 << 62, 1 << 61], dtype=np.uint64)
-        >>> found = Sketch.empty(2).add(numbers)
-        >>> found.level, found.numbers.tolist() == [1 << 61, 1 << 62], found.counts.tolist()
-        (1, True, [1, 2])
-        """
+        """The sketch with further records, or with another sketch's contents."""
         level = max(level, self.level)
         added = np.ones(len(numbers), dtype=np.int64) if counts is None else counts
         numbers, weights = np.concatenate([self.numbers, numbers]), np.concatenate([self.counts, added])
@@ -97,16 +89,6 @@ def chance_of(ours: IntArray, theirs: IntArray, share: float) -> float:
     is a large deviation, it is the number of common contents. The choice depends on the sizes alone.
 
     Shapes: ours, theirs (n,).
-
-    Examples
-    --------
-    >>> once = np.ones(20, dtype=np.int64)
-    >>> round(chance_of(once, once, 0.5) * 2**20, 3)
-    1.0
-    >>> chance_of(once, 0 * once, 0.5)
-    1.0
-    >>> chance_of(once, once, 0.1) < 1e-14
-    True
     """
     together = ours + theirs
     several = together >= 2
@@ -136,13 +118,7 @@ def _chance_of_common(totals: IntArray, times: IntArray, common: int, share: flo
 
 
 def chance_of_shifted(agreeing: int, shifted: int) -> float:
-    """Probability that so many contents agree, where so many do after a number is added to each identifier.
-
-    Examples
-    --------
-    >>> chance_of_shifted(500, 499) > 0.4, chance_of_shifted(20, 0) * 2**20
-    (True, 1.0)
-    """
+    """Probability that so many contents agree, where so many do after a number is added to each identifier."""
     from scipy.stats import binom
 
     return float(binom.sf(agreeing - 1, agreeing + shifted, 0.5))
@@ -155,13 +131,6 @@ def shared_records(ours: IntArray, theirs: IntArray, level: int, rows: tuple[int
     their sums, and what is missing of that is shared. Of a sample of contents the larger of both tables' shares counts.
 
     Shapes: ours, theirs (n,).
-
-    Examples
-    --------
-    >>> shared_records(np.array([1, 1, 0, 1]), np.array([1, 0, 1, 1]), 1, (6, 6))
-    4.0
-    >>> shared_records(np.array([1, 1, 1, 0]), np.array([1, 1, 1, 1]), 1, (7, 8))  # all of the first are in both
-    7.0
     """
     together, all_rows = ours + theirs, sum(rows)
     alike = (together * (together - 1)).sum() / max(1, all_rows * (all_rows - 1))
@@ -195,13 +164,7 @@ SumArray = npt.NDArray[np.uint32]
 
 
 def buckets_for(units: int) -> int:
-    """The number of buckets, a power of two, for a collision chance of 1 in 30 of changed units.
-
-    Examples
-    --------
-    >>> buckets_for(5), buckets_for(20)
-    (128, 512)
-    """
+    """The number of buckets, a power of two, for a collision chance of 1 in 30 of changed units."""
     return 1 << max(6, (16 * units - 1).bit_length())
 
 
@@ -226,12 +189,6 @@ class UnitSums:
         """The sums of one column.
 
         Shapes: marks (n,); which (n_rows,).
-
-        Examples
-        --------
-        >>> row, mark = np.array([1, 2, 1], dtype=np.uint64), np.array([9], dtype=np.uint64)
-        >>> UnitSums.of(mark, np.zeros(3, dtype=np.int64), 0, row, 5 * row, 4).sums.tolist()
-        [[0, 10, 10, 0]]
         """
         sums = np.zeros(len(marks) * buckets, dtype=np.uint64)
         at = which * buckets + (places & np.uint64(buckets - 1)).astype(np.int64)
@@ -241,16 +198,7 @@ class UnitSums:
         return cls(marks[order], np.full(len(marks), column, dtype=np.int64), shaped)
 
     def changed(self, other: UnitSums) -> tuple[IntArray, IntArray]:
-        """A lower bound of the units that differ in each count, and its column; -1 for a count of `other`.
-
-        Examples
-        --------
-        >>> row, mark, which = np.arange(8, dtype=np.uint64), np.zeros(1, dtype=np.uint64), np.zeros(8, dtype=np.int64)
-        >>> one = UnitSums.of(mark, which, 0, row, row, 64)
-        >>> changed = UnitSums.of(mark, which, 0, row, np.where(row < 3, row + 9, row), 32)
-        >>> one.changed(changed)[0].tolist(), one.changed(one)[0].tolist()
-        ([3], [0])
-        """
+        """A lower bound of the units that differ in each count, and its column; -1 for a count of `other`."""
         buckets = min(self.sums.shape[1], other.sums.shape[1])
         marks = np.union1d(self.marks, other.marks)
         ours, theirs = (np.zeros((len(marks), buckets), dtype=np.uint32) for _ in range(2))

@@ -117,27 +117,13 @@ def list_names(where: OutputPlace, *folder: str) -> set[str]:
 
 
 def version_order(version: str) -> tuple[int, str]:
-    """Sort key of versions by publication; names by time, of older formats, come first.
-
-    Examples
-    --------
-    >>> version_order("20301231T235959-00000000") < version_order("v000009-ffffffff")
-    True
-    >>> version_order("v000009-ffffffff") < version_order("v1000000-00000000")
-    True
-    """
+    """Sort key of versions by publication; names by time, of older formats, come first."""
     counted = _COUNTED.fullmatch(version)
     return (int(counted[1]) if counted else 0, version)
 
 
 def is_version(name: str) -> bool:
-    """Whether it is the name of a version.
-
-    Examples
-    --------
-    >>> is_version("v000012-5d1c09aa"), is_version("../v000012-5d1c09aa")
-    (True, False)
-    """
+    """Whether it is the name of a version."""
     return (_COUNTED.fullmatch(name) or _TIMED.fullmatch(name)) is not None
 
 

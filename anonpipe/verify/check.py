@@ -86,15 +86,7 @@ class Check:
 
 
 def held(key: str, measured: float | None, limit: float | None, *, unit: str | None = None, **given: Any) -> Check:
-    """Hold a number against its limit, the way that the check's record says; a missing number fails.
-
-    Examples
-    --------
-    >>> held("rows.lost", 0, 0).outcome.value, held("group.smallest", 4, 5).outcome.value
-    ('passed', 'failed')
-    >>> held("mean", float("nan"), 0.1).outcome.value, held("covariance.probabilities", 0.1, None).outcome.value
-    ('failed', 'no limit set')
-    """
+    """Hold a number against its limit, the way that the check's record says; a missing number fails."""
     kind = KINDS[key]
     number = np.nan if measured is None else measured
     outcome = Outcome.NOT_CHECKED if np.isnan(number) else Outcome.NO_LIMIT
@@ -104,13 +96,7 @@ def held(key: str, measured: float | None, limit: float | None, *, unit: str | N
 
 
 def worst_of(checks: Sequence[Check]) -> Check:
-    """Of the same check of several things the one with the largest ratio; the first of equals.
-
-    Examples
-    --------
-    >>> worst_of([held("mean", 3.0, 9.0), held("mean", 2.0, 3.0)]).measured
-    2.0
-    """
+    """Of the same check of several things the one with the largest ratio; the first of equals."""
     return max(checks, key=lambda each: each.ratio)
 
 
@@ -121,16 +107,7 @@ def worst_entry(
     names: Sequence[Sequence[str]] = (),
     **given: Any,
 ) -> Check:
-    """Entries held each against its own limit: the one with the largest ratio; 0 of no entries.
-
-    Examples
-    --------
-    >>> found = worst_entry("covariance", np.array([[0.2, 0.1]]), np.array([[0.5, 0.12]]), (["a"], ["a", "b"]))
-    >>> found.measured, found.limit, found.columns, found.compared
-    (0.1, 0.12, ('a', 'b'), 1)
-    >>> worst_entry("mean", np.array([np.nan]), 1.0).outcome.value
-    'failed'
-    """
+    """Entries held each against its own limit: the one with the largest ratio; 0 of no entries."""
     if names:
         given = {"compared": len(set(names[0]) - {""})} | given
     limits = np.broadcast_to(limit, measured.shape)

@@ -95,15 +95,7 @@ class Chances:
         return Chances(self.expected + other.expected, self.met + other.met)
 
     def beyond(self, columns: int) -> int:
-        """Values that were met beyond chance; 0 where chance explains all.
-
-        Examples
-        --------
-        >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([False, True, True, False])).beyond(5)
-        0
-        >>> Chances.of(np.array([1e-5, 0.4, 0.5, 0.3]), np.array([True, True, True, False])).beyond(5)
-        1
-        """
+        """Values that were met beyond chance; 0 where chance explains all."""
         met, explained = np.cumsum(self.met[::-1]), np.cumsum(self.expected[::-1])
         expected = LEEWAY * np.append(explained[1:], explained[-1])  # of chances up to twice as large
         alarm = FALSE_ALARM / columns / np.maximum(met * (met + 1.0), 1.0)
@@ -156,13 +148,7 @@ def lies_on(values: FloatArray, grid: float, relative: float = 0.0) -> BoolArray
 
 
 def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float, relative: float = 0.0) -> float:
-    """The coarsest round step, coarser than the set one, that most distinct values are multiples of; 0 for none.
-
-    Examples
-    --------
-    >>> coarsest_grid(lambda: [np.array([1.5, 2.0, 4.5, 7.0])], 0.0)
-    0.5
-    """
+    """The coarsest round step, coarser than the set one, that most distinct values are multiples of; 0 for none."""
     for grid in _GRIDS:
         if grid <= step:
             return 0.0
@@ -179,11 +165,6 @@ def means_lie_on(grid: float, released: FloatArray, relative: float = 0.0) -> bo
     Rounded values all lie on it; of means of m values one in m does, and the
     others on 1/m of it. Draws, rotated and noisy values lie on neither: where
     most values are such, those on the grid are originals.
-
-    Examples
-    --------
-    >>> means_lie_on(1.0, np.array([3.0, 4.2, 4.6, 7.8])), means_lie_on(1.0, np.array([3.0, 0.1234567, 0.2345678]))
-    (True, False)
     """
     digits = relative * float(np.median(np.abs(released))) if len(released) else 0.0
     most = int(min(MOST_AVERAGED, np.sqrt(0.4 * grid / digits))) if digits else MOST_AVERAGED
@@ -247,13 +228,6 @@ def unchanged_records(original: FloatArray, released: FloatArray, order: IntArra
     does not matter, because the order inside a group means nothing.
 
     Shapes: original, released (n_rows, n_columns).
-
-    Examples
-    --------
-    >>> original = np.array([[1.0], [2.0], [3.0], [4.0]])
-    >>> released = np.array([[2.0], [1.0], [3.5], [3.5]])  # the first group is only swapped
-    >>> unchanged_records(original, released, np.arange(4), np.array([0, 2, 4]), 2)
-    2
     """
     before, after = exact_rows(original), exact_rows(released)
     _, which, counts = np.unique(before, return_inverse=True, return_counts=True)
@@ -286,11 +260,6 @@ def equal_by_chance(original: FloatArray, k: int) -> ByChance:
     References
     ----------
     Good 1953, Biometrika 40:237-264, doi:10.1093/biomet/40.3-4.237, equation 7.
-
-    Examples
-    --------
-    >>> equal_by_chance(np.array([[1.0], [1.0], [2.0], [3.0], [3.0], [3.0]]), 2)
-    ByChance(rows=2, variance=6)
     """
     counts = np.unique(exact_rows(original), return_counts=True)[1]
     some = counts[(counts >= 2) & (counts <= k)]
@@ -301,12 +270,6 @@ def rows_without_spread(original: FloatArray, order: IntArray, starts: IntArray)
     """Rows of groups whose rows are one and the same: masking a group in itself changes nothing of them.
 
     Shapes: original (n_rows, n_columns).
-
-    Examples
-    --------
-    >>> original = np.array([[1.0, np.nan], [1.0, np.nan], [3.0, 4.0], [3.0, 5.0]])
-    >>> rows_without_spread(original, np.arange(4), np.array([0, 2, 4]))
-    2
     """
     alike = np.ones(len(starts) - 1, dtype=np.bool_)
     for values in original.T:

@@ -25,26 +25,12 @@ SEVERAL = 3  # Columns from which on the worst difference of all of them does no
 
 
 def fewest_told(k: int) -> int:
-    """Records that a figure has to be measured on before recipients see it: in one of few, single persons show.
-
-    Examples
-    --------
-    >>> fewest_told(5)
-    100
-    """
+    """Records that a figure has to be measured on before recipients see it: in one of few, single persons show."""
     return 20 * k
 
 
 def tellable(audience: Audience | None, records: int | None, columns: int | None, k: int) -> bool:
-    """Whether recipients may see a figure.
-
-    Examples
-    --------
-    >>> tellable(Audience.ENOUGH, 99, None, 5), tellable(Audience.ENOUGH, 100, None, 5), tellable(None, 100, 9, 5)
-    (False, True, False)
-    >>> tellable(Audience.SEVERAL, 100, 2, 5), tellable(Audience.SEVERAL, 100, 3, 5)
-    (False, True)
-    """
+    """Whether recipients may see a figure."""
     if audience is Audience.OPEN:
         return True
     if audience is None or audience is Audience.STEWARD or on_too_few(records, k):
@@ -202,13 +188,6 @@ def group_size_histogram(counts: Mapping[int, int], k: int, units: bool = False)
 
     Where units have several rows, one of them may make up nearly all of a group: ranges then go from k, 2 k, 4 k
     and so on to the next of these, as the size of one group would tell of that unit.
-
-    Examples
-    --------
-    >>> group_size_histogram({5: 7, 6: 2, 9: 1}, 3)
-    [{'from': 5, 'to': 5, 'groups': 7}, {'from': 6, 'to': 9, 'groups': 3}]
-    >>> group_size_histogram({5: 7, 6: 2, 901: 4}, 3, units=True)
-    [{'from': 3, 'to': 5, 'groups': 7}, {'from': 6, 'to': 1535, 'groups': 6}]
     """
     if units:
         return _doubling_ranges(counts, k)

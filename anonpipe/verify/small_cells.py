@@ -49,13 +49,7 @@ class SmallCellCounts:
 
 
 def _binomial(count: FloatArray, size: FloatArray, share: FloatArray) -> FloatArray:
-    """The binomial probability of each count.
-
-    Examples
-    --------
-    >>> _binomial(np.array([1.0, 3.0]), np.array([2.0, 3.0]), np.array([0.5, 1.0])).round(12).tolist()
-    [0.5, 1.0]
-    """
+    """The binomial probability of each count."""
     ways = gammaln(size + 1.0) - gammaln(count + 1.0) - gammaln(size - count + 1.0)
     return np.asarray(np.exp(ways + xlogy(count, share) + xlog1py(size - count, -share)))
 

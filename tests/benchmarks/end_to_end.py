@@ -29,7 +29,7 @@ from anonpipe.methods.grouping import cluster, refine
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta
 from anonpipe.pipeline import run as pipeline
-from anonpipe.propose.demo import write_numeric
+from tests.benchmarks.numbers import write_numeric
 
 
 @contextmanager

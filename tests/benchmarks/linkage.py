@@ -24,7 +24,7 @@ from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster, refine
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta
-from anonpipe.propose.demo import write_numeric
+from tests.benchmarks.numbers import write_numeric
 
 METHODS = (
     ("micro_perturbation", "independent"),

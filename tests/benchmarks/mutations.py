@@ -167,7 +167,18 @@ def run(folder: Path, tests: tuple[str, ...]) -> tuple[int, str]:
     """The exit code of these tests there, and the end of what they print."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "--durations=0", "--durations-min=9999", *tests],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "--timeout",
+            "3000",
+            "--durations=0",
+            "--durations-min=9999",
+            *tests,
+        ],
         cwd=folder,
         env=environment | {"PYTHONPATH": str(folder)},
         capture_output=True,

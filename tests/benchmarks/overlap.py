@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from anonpipe.columns import Column
 from anonpipe.encoding.scan import scan_batch
-from anonpipe.encoding.tracers import Tracer
+from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.rng import keyed
 from anonpipe.storage.release_log import Trace, _overlaps
 
@@ -116,7 +116,7 @@ def trace(table: pa.Table) -> Trace:
     tracer = Tracer.of(table.schema, columns, keyed(SECRET, "records"))
     tracer.add(table.combine_chunks().to_batches()[0])
     names = tuple(name for name in table.column_names if columns[name].role.released)
-    return Trace("no digest", "job", table.num_rows, names, tracer.sketches)
+    return Trace("no digest", "job", table.num_rows, names, comparable_sketches(tracer.sketches))
 
 
 def _kind(type_: pa.DataType) -> str:

@@ -259,3 +259,30 @@ def test_bent_pieces_ascend_and_keep_their_means(values, k):
     assert (np.diff(bent.at(np.linspace(0, 1, 2_000))) >= -1e-12).all()
     ranks, records = bent.at_ranks()
     assert np.allclose(np.repeat(ranks, records.astype(int)), released(bent), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("k", "n"), [(5, 5), (5, 9), (5, 400), (20, 400)])
+def test_moved_means_tell_no_set_of_neighbours(k, n):
+    values = np.sort(np.random.default_rng(n).lognormal(10, 1, n))
+    found, sums = Radix.of(values), np.append(0.0, np.cumsum(values))
+    exact, moved = (Quantiles.fit(found, k, rng=rng) for rng in (None, np.random.default_rng(1)))
+    ends = exact.edges
+    assert (moved.edges == ends).all() and (np.diff(moved.centres) > 0).all()
+    known = np.array([(sums[j] - sums[i]) / (j - i) for i in range(n) for j in range(i + k, min(n, i + 2 * k) + 1)])
+    nearest = np.abs(moved.centres[:, None] - known).min(axis=1) / moved.centres
+    of_exact = np.abs(exact.centres[:, None] - known).min(axis=1) / exact.centres
+    assert np.median(of_exact) < 1e-12 and (nearest > 1e-9).all()
+    assert np.abs(moved.mean - values.mean() - exact.drawn) < 0.5 * values.std() / np.sqrt(n)
+    assert (np.diff(moved.at(np.linspace(0, 1, 999))) >= 0).all()
+    again = Quantiles.fit(found, k, rng=np.random.default_rng(1))
+    assert (again.centres == moved.centres).all()
+
+
+def test_moves_stay_in_the_bounds_and_leave_heaps():
+    values = np.concatenate([np.zeros(30), np.random.default_rng(2).beta(0.3, 0.3, 300), np.ones(30)])
+    for secret in range(20):
+        moved = Quantiles.fit(Radix.of(values), 5, 0.0, 1.0, rng=np.random.default_rng(secret))
+        ends = np.concatenate([moved.centres - moved.halves, moved.centres + moved.halves])
+        assert ends.min() >= 0.0 and ends.max() <= 1.0 and (np.diff(moved.centres) > 0).all()
+        assert moved.centres[0] == 0.0 and moved.centres[-1] == 1.0
+        assert moved.drawn == pytest.approx(moved.mean - values.mean())

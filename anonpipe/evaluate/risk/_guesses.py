@@ -157,37 +157,34 @@ def _add_up(
     In all but attribute a one is near if the distance without the part of a is at most the border of a: if the whole
     is at most the largest sum of a part and its border.
     """
-    part, total, reach = np.empty(count), total[:count], reach[:count]
+    part, total, reach = np.zeros(count), total[:count], reach[:count]
     total[:] = 0.0
     reach[:] = 0.0
     begin = 0
     for a in range(ends.shape[0]):
-        jump, border = jumps[a], borders[a]
-        part[:] = 0.0
-        for j in range(begin, ends[a]):
-            value = query[j]
-            if jump > 0:
-                for i in range(count):
-                    part[i] += jump if (value < low[j, i]) | (value > high[j, i]) else 0.0
-            else:
-                for i in range(count):
-                    below, above = low[j, i] - value, value - high[j, i]
-                    step = below if below > above else above
-                    step = step if step > 0.0 else 0.0
-                    part[i] += step * step
+        jump, border, last = jumps[a], borders[a], ends[a] - 1
+        for j in range(begin, last):
+            for i in range(count):
+                part[i] += _apart(low[j, i], high[j, i], query[j], jump)
         for i in range(count):
-            total[i] += part[i]
-            near = part[i] + border
+            own = part[i] + _apart(low[last, i], high[last, i], query[last], jump)
+            total[i] += own
+            near = own + border
             reach[i] = near if near > reach[i] else reach[i]
-        begin = ends[a]
+        if last > begin:
+            part[:] = 0.0
+        begin = last + 1
 
 
 @nb.njit(cache=True, nogil=True)
-def _apart(one: float, other: float, jump: float) -> float:
-    """Squared distance of two entries."""
+def _apart(low: float, high: float, value: float, jump: float) -> float:
+    """Squared distance of an entry from an interval, or from another entry that is both its ends."""
     if jump > 0:
-        return 0.0 if one == other else jump
-    return (one - other) ** 2
+        return jump if (value < low) | (value > high) else 0.0
+    below, above = low - value, value - high
+    step = below if below > above else above
+    step = step if step > 0.0 else 0.0
+    return step * step
 
 
 @nb.njit(cache=True, nogil=True)
@@ -206,7 +203,7 @@ def _improve(
     for a in range(ends.shape[0]):
         parts[a] = 0.0
         for j in range(begin, ends[a]):
-            parts[a] += _apart(point[j], query[j], jumps[a])
+            parts[a] += _apart(point[j], point[j], query[j], jumps[a])
         begin = ends[a]
     # From the last attribute back, parts become the sums after each.
     for a in range(ends.shape[0] - 1, -1, -1):
@@ -220,5 +217,5 @@ def _improve(
                 at -= 1
             best[a, at], rows[a, at] = distance, row
         for j in range(begin, ends[a]):
-            before += _apart(point[j], query[j], jumps[a])
+            before += _apart(point[j], point[j], query[j], jumps[a])
         begin = ends[a]

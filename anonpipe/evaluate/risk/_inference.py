@@ -471,11 +471,6 @@ def least_shown(other: float, members: int, controls: int) -> float:
     -----
     Who guesses by a record that is near by chance errs in 2 p (1 - p) of the cases, p being the share. Of few such
     errors half may come about, so that half is reckoned with. 1 where not one is to be expected.
-
-    Examples
-    --------
-    >>> [round(least_shown(dead / 8_000, 2_000, 2_000), 2) for dead in (1, 7, 30, 800)]
-    [1.0, 0.92, 0.69, 0.18]
     """
     wrong = other * (1.0 - other)
     guesses, others = (np.arange(of) >= round(wrong * of) for of in (members, controls))

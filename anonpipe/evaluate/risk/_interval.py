@@ -74,11 +74,6 @@ def weighted_share(weights: FloatArray, largest: float, trials: int) -> Share:
     References
     ----------
     Fay & Feuer (1997), Statistics in Medicine 16:791-801.
-
-    Examples
-    --------
-    >>> [round(end, 4) for end in weighted_share(np.ones(3), 1.0, 100)]
-    [0.03, 0.0062, 0.0877]
     """
     from scipy.stats import chi2
 
@@ -101,11 +96,6 @@ def beyond_control(attack: Share, control: Share) -> tuple[float, float, float]:
     ----------
     Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 3; Donner & Zou (2012), Stat.
     Methods Med. Res. 21:347-359 (ratios of shares).
-
-    Examples
-    --------
-    >>> [round(end, 3) for end in beyond_control(exact_share(60, 100), exact_share(20, 100))]
-    [0.5, 0.352, 0.626]
     """
     if control.value == 1.0:
         return math.nan, math.nan, math.nan

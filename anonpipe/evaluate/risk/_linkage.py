@@ -324,14 +324,7 @@ def _cut(
 
 
 def rows_of(cells: Sequence[Cell]) -> tuple[IntArray, IntArray, list[Cell]]:
-    """The originals and the released records that cells name, ascending, and the cells in numbers of these.
-
-    Examples
-    --------
-    >>> ours, theirs, (cell,) = rows_of([Cell(np.array([7, 3]), np.array([3]))])
-    >>> ours.tolist(), theirs.tolist(), cell.originals.tolist(), cell.released.tolist()
-    ([3, 7], [3], [1, 0], [0])
-    """
+    """The originals and the released records that cells name, ascending, and the cells in numbers of these."""
     ours, theirs = (
         np.unique(np.concatenate([np.empty(0, np.int64), *each]))
         for each in ([cell.originals for cell in cells], [cell.released for cell in cells])
@@ -424,14 +417,7 @@ def joined(one: IntArray, other: IntArray) -> BoolArray:
 
 
 def linkability(members: BoolArray, controls: BoolArray, *, of: int) -> Measurement:
-    """Hold joined members, of so many that there are, against joined held-out records: see `beyond_control`.
-
-    Examples
-    --------
-    >>> found = linkability(np.repeat([True, False], [30, 70]), np.repeat([True, False], [10, 90]), of=100)
-    >>> round(found.value, 3), found.low > 0
-    (0.222, True)
-    """
+    """Hold joined members, of so many that there are, against joined held-out records: see `beyond_control`."""
     attack, control = (exact_share(int(joined.sum()), len(joined)) for joined in (members, controls))
     value, low, high = beyond_control(attack, control)
     defined = value == value

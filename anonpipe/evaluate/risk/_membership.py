@@ -295,14 +295,7 @@ def _overlap(mean: float, variance: float) -> float:
 
 
 def columns_for_membership(rows: int, width: EffectiveDimension, most: float) -> int:
-    """The most columns, of the same mean spread, whose moments tell members from others by no more than `most`.
-
-    Examples
-    --------
-    >>> from anonpipe.evaluate.risk import effective_dimension
-    >>> columns_for_membership(1054, effective_dimension(90, []), 0.6)
-    64
-    """
+    """The most columns, of the same mean spread, whose moments tell members from others by no more than `most`."""
 
     def expected(columns: int) -> float:
         spread = width.spread * columns / width.columns
@@ -312,14 +305,7 @@ def columns_for_membership(rows: int, width: EffectiveDimension, most: float) ->
 
 
 def rows_for_membership(width: EffectiveDimension, most: float) -> int:
-    """The fewest records whose moments tell members from others by no more than `most`, above 0.5.
-
-    Examples
-    --------
-    >>> from anonpipe.evaluate.risk import effective_dimension
-    >>> rows_for_membership(effective_dimension(64, []), 0.6)
-    1054
-    """
+    """The fewest records whose moments tell members from others by no more than `most`, above 0.5."""
     low, high = width.columns + 1, width.columns + 2
     while membership_from_moments(high, width) > most:
         low, high = high, 2 * high

@@ -166,24 +166,32 @@ def _search_tiles(
     (centre, unit, slope), (queries, scaled, shift, without, first) = scale, asked
     columns, (count, width) = np.ascontiguousarray(queries.T), queries.shape
     near, limits, some = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.float32), np.empty_like(scaled)
-    tile, turned = np.empty((TILE, width)), np.empty((TILE, width), dtype=np.float32)
+    tile, norms = np.empty((TILE, width), dtype=np.float32), np.empty(TILE, dtype=np.float32)
     products = np.empty(TILE * count, dtype=np.float32)
     for at in range(len(tiles.low)):
         found = near[: queries_near_box(tiles.low[at], tiles.high[at], columns, squared[:, -1], at, first, near)]
         if not len(found):
             continue
-        members = tiles.order[at * TILE : (at + 1) * TILE]
-        x, y, q = tile[: len(members)], turned[: len(members)], some[: len(found)]
-        np.take(features, members, axis=0, out=x, mode="clip")
-        np.subtract(x, centre, out=x)
-        np.divide(x, unit, out=x)
-        y[:] = x
+        members, q = tiles.order[at * TILE : (at + 1) * TILE], some[: len(found)]
+        _turn(features, members, centre, unit, tile, norms)
         np.take(scaled, found, axis=0, out=q, mode="clip")
-        norms = np.einsum("ij,ij->i", y, y, dtype=np.float64).astype(np.float32)
-        np.multiply(y, np.float32(-2.0), out=y)
         estimates = products[: len(members) * len(found)].reshape(len(members), len(found))
-        np.matmul(y, q.T, out=estimates)
+        np.matmul(tile[: len(members)], q.T, out=estimates)
         _keep_nearer(features, members, queries, without, found, estimates, norms, slope, shift, limits, rows, squared)
+
+
+@nb.njit(cache=True, nogil=True)
+def _turn(
+    features: FloatArray, members: IntArray, centre: FloatArray, unit: float, tile: Float32Array, norms: Float32Array
+) -> None:
+    """Write -2 x of the points of a tile, moved and divided, and |x|²."""
+    for i in range(members.shape[0]):
+        norm = 0.0
+        for j in range(centre.shape[0]):
+            x = np.float32((features[members[i], j] - centre[j]) / unit)
+            tile[i, j] = np.float32(-2.0) * x
+            norm += np.float64(x) * np.float64(x)
+        norms[i] = norm
 
 
 _CHUNK = 128  # Queries whose estimates are looked at together, so that the compiler does several at once

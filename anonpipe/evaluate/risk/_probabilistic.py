@@ -113,12 +113,6 @@ def probabilistic_bound(
 
     *The definition is about links,* not about what is learnt of a person: a group whose members are all ill tells on
     each.
-
-    Examples
-    --------
-    >>> found = probabilistic_bound(3, 4, link="none", records=100)
-    >>> found.answer, found.bound
-    ('holds', 0.25)
     """
     group = records if smallest_group is None else smallest_group
     if min(k, group, records) < 1 or own_columns < 0 or (fewest_alike is not None and fewest_alike < 1):

@@ -42,13 +42,7 @@ Tolerances = Sequence[tuple[float, float]]
 
 
 def reaches(values: FloatArray, tolerances: Tolerances) -> FloatArray:
-    """How far from each value what is known of it may be, 0 for null; shape (n, n_columns).
-
-    Examples
-    --------
-    >>> reaches(np.array([[40.0, -200.0, np.nan]]), [(2.0, 0.0), (0.0, 0.1), (1.0, 0.0)]).tolist()
-    [[2.0, 20.0, 0.0]]
-    """
+    """How far from each value what is known of it may be, 0 for null; shape (n, n_columns)."""
     far, part = np.array(tolerances, dtype=np.float64).T
     return np.asarray(np.nan_to_num(far + part * np.abs(values)) * ~np.isnan(values))
 
@@ -334,13 +328,6 @@ def _nearest_of_block(
     """Search each query's block.
 
     Shapes: points (n, width); told (n,); begins, ends (m,); returns (m,).
-
-    Examples
-    --------
-    >>> points, told = np.array([[1.0], [1.0], [3.0]]), np.array([7, 8, 7])
-    >>> _nearest_of_block(points, told, np.array([0]), np.array([3]), np.array([[0.0]]),
-    ...                  np.array([0, 1]), np.array([7]), np.array([0.5]))
-    (array([1.]), array([2]), array([0.5]))
     """
     m = queries.shape[0]
     squared, ties, own = np.full(m, np.inf), np.zeros(m, dtype=np.int64), np.zeros(m)

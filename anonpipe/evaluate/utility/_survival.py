@@ -92,12 +92,6 @@ def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike) -> tuple[FloatArra
 
     S(t) is the product over t_i <= t of 1 - d_i / n_i: d_i events among n_i at risk. A record without the event is
     censored, and was at risk up to and at that time.
-
-    Examples
-    --------
-    >>> at, alive = kaplan_meier([1, 2, 2, 3], [True, True, False, False])
-    >>> at.tolist(), alive.tolist()
-    ([1.0, 2.0], [0.75, 0.5])
     """
     t, happened = np.asarray(times, dtype=np.float64), np.asarray(events, dtype=np.bool_)
     if t.ndim != 1 or t.shape != happened.shape or not len(t) or not np.isfinite(t).all():

@@ -60,14 +60,6 @@ def crest(
 
     With `alpha` 1 this is `crest_partial`; with 0 nearly all edges tie, which takes long for thousands of records.
     `neighbours` is b, 2 or more; None takes k, from 2 to 100. Labels are in the order of lowest rows.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [2.0], [5.0], [6.0], [7.0]])
-    >>> classes = np.array([0, 1, 1, 0, 1, 1])
-    >>> options = {"class_shares": np.array([1 / 3, 2 / 3]), "rng": np.random.default_rng(0)}
-    >>> crest(features, 3, classes=classes, **options).tolist()
-    [0, 0, 0, 1, 1, 1]
     """
     alpha = checked_alpha(alpha)
     if neighbours is None:
@@ -359,14 +351,6 @@ def crest_partial(
     Where no class is lost or won many ratios are 0: of equal ratios the longer edge, then the one to the lower row
     number is cut first. An edge of length 0 is cut only where no other is removable. Labels are in the order of lowest
     rows. The paper calls this "partial CAMP-CREST" (eq. 7 and 9).
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [4.0], [5.0], [9.0], [10.0]])
-    >>> classes = np.array([0, 1, 0, 1, 0, 1])
-    >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> crest_partial(features, 2, classes=classes, **options).tolist()
-    [0, 0, 1, 1, 2, 2]
     """
     if len(features) < 2 * k:
         return np.zeros(len(features), dtype=np.int64)

@@ -187,14 +187,6 @@ def constrain_classes(
 
     Machanavajjhala, Gehrke, Kifer and Venkitasubramaniam 2006, doi:10.1109/ICDE.2006.1 (l-diversity); Li, Li and
     Venkatasubramanian 2007, doi:10.1109/ICDE.2007.367856 (t-closeness, section 5 for the distances).
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [4.0], [5.0], [8.0], [9.0]])
-    >>> labels = np.array([0, 0, 1, 1, 2, 2])
-    >>> classes = np.array([0, 0, 1, 1, 0, 1])
-    >>> constrain_classes(features, labels, classes, l_diversity=2).tolist()
-    [0, 0, 0, 0, 1, 1]
     """
     features = checked_features(features)
     groups = unit_codes(labels, "labels", len(features))

@@ -157,15 +157,6 @@ def class_kd_tree(
     choose from: the effect is much less than that of `crest` or `class_mdav`, and so is the price.
 
     With `alpha` 1 this is `kd_tree`. Li and Sarkar propose to mind classes in it; the rule here is this project's.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0], [2.0, 1.0]])
-    >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> class_kd_tree(features, 2, classes=np.array([0, 1, 0, 1]), **options).tolist()
-    [0, 0, 1, 1]
-    >>> class_kd_tree(features, 2, classes=np.array([0, 0, 1, 1]), alpha=0.2, **options).tolist()
-    [0, 1, 0, 1]
     """
     return np.asarray(_median_groups(features, k, classes, class_shares, checked_alpha(alpha)))
 

@@ -420,14 +420,6 @@ def class_mdav(
 
     With `alpha` 1 the groups are those of `mdav_generic`. Li and Sarkar propose to carry their eq. 6 over to other
     methods; the rule here is this project's.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [2.0], [7.0], [8.0], [9.0]])
-    >>> classes = np.array([0, 0, 1, 1, 1, 0])
-    >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> class_mdav(features, 2, classes=classes, **options).tolist()
-    [0, 2, 0, 2, 1, 1]
     """
     alpha = checked_alpha(alpha)
     return np.asarray(_mixed_groups(features, k, classes, class_shares, alpha, diagonal(features)))

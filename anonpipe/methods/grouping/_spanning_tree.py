@@ -303,15 +303,6 @@ def mst_t_close(
 
     The authors change t from table to table; 1 allows any. Shares in a group of k records come in steps of 1/k and name
     k classes at most: a t much under 1/k, or few records for many classes, makes groups far larger than k.
-
-    Examples
-    --------
-    >>> features = np.array([[0.0], [1.0], [5.0], [6.0]])
-    >>> options = {"class_shares": np.array([0.5, 0.5]), "rng": np.random.default_rng(0)}
-    >>> mst_t_close(features, 2, classes=np.array([0, 1, 0, 1]), **options).tolist()
-    [0, 0, 1, 1]
-    >>> mst_t_close(features, 2, classes=np.array([0, 0, 1, 1]), **options).tolist()
-    [0, 0, 0, 0]
     """
     if not 0 <= t <= 1:
         raise ValueError(f"t is {t}; give a number from 0 to 1")

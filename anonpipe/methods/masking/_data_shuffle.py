@@ -68,11 +68,6 @@ def data_shuffle(*, k: int = 1, conditioning: tuple[int, ...] = (), categories: 
     Among shuffled columns ties cost nothing in the ordering, as equal values are interchangeable, but a normal law cut
     to few values has weaker correlations than ρ: two halved columns keep about two thirds of theirs (0.28 of 0.41),
     rarer values less. Equal draws, where Y depends on the kept columns entirely, are put in a random order.
-
-    Examples
-    --------
-    >>> [step.name for step in data_shuffle()]
-    ['ranks', 'rank correlation', 'scores', 'draw', 'shuffle']
     """
     if k < 1:
         raise JobError(f"k is {k}; give 1 or more: the records that share a value")

@@ -108,11 +108,6 @@ def generalize(
 
     Each part is cut by itself (see `intervals`; ranges are those of all records) and needs k records. In every part
     each record has all its intervals in common with k - 1 others or more, so that the masked columns are k-anonymous.
-
-    Examples
-    --------
-    >>> [step.name for step in generalize(k=5)]
-    ['ranges', 'cut']
     """
     _check(k, cuts, suppress_above)
     if release not in ("midpoint", "interval"):

@@ -67,11 +67,6 @@ def noise(*, amount: float = 0.15, form: Form = "expected", basis: Basis = "spec
     c = 0.1: so the mean exactly, the variance on average. Oganian & Domingo-Ferrer say of eq. 10 that it preserves the
     mean vector and covariance matrix: on average. `exact` is the case of Muralidhar & Sarathy without kept columns,
     with weight 1/sqrt(1 + c) on the original.
-
-    Examples
-    --------
-    >>> [step.name for step in noise(form="centred")]
-    ['moments', 'add', 'mean', 'shift']
     """
     checked_basis(basis)
     if not (np.isfinite(amount) and amount > 0):

@@ -43,11 +43,6 @@ def rank_swap(*, k: int = 1, percent: float = 5.0, categories: Categories = ()) 
 
     Record i keeps a rank near its own in every column. The linkage of Nin, Herranz & Torra (2008),
     doi:10.1016/j.datak.2007.07.006, finds most records again where `percent` is small: no protection by itself.
-
-    Examples
-    --------
-    >>> [step.name for step in rank_swap()], [step.name for step in rank_swap(categories=((0,),))]
-    (['swap'], ['codes', 'swap', 'dummies'])
     """
     if k < 1 or not 0 < percent <= 100:
         raise JobError(f"rank_swap was given k={k} and percent={percent}; give 1 or more, and above 0 up to 100")

@@ -43,13 +43,6 @@ def mask(
     """Mask a table in memory by a method of `MASKERS`.
 
     Shapes: features (n_rows, width).
-
-    Examples
-    --------
-    >>> features = np.array([[1.0, 5.0], [2.0, 7.0], [4.0, 6.0]])
-    >>> masked = mask(features, "data_shuffle", rng=np.random.default_rng())
-    >>> np.sort(masked, axis=0).tolist()
-    [[1.0, 5.0], [2.0, 6.0], [4.0, 7.0]]
     """
     if method not in MASKERS:
         raise JobError(f"unknown masker {method!r}; known are: {', '.join(MASKERS)}")

@@ -220,13 +220,6 @@ def sequential_regression(
     table. Dependent columns are fitted on the directions in which there is variance; the residual variance of a column
     that depends on others is then 0. Logistic regressions start from the maximum of a sample. That changes the number
     of passes over the table, and not where they end: at a gradient of 0.
-
-    Examples
-    --------
-    >>> [step.name for step in sequential_regression(categories=((2,),))]
-    ['moments', 'logistic regressions', 'draw']
-    >>> [step.name for step in sequential_regression()]
-    ['moments', 'draw']
     """
     if rounds < 1:
         raise JobError(f"sequential_regression was given rounds={rounds}; give 1 or more")

@@ -192,11 +192,6 @@ def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     that correlations are kept, as U has none and "our permutations (approximately) preserve this": on average, that is.
     A permutation of n cells leaves a correlation of about 1/√n. Relations beyond correlation are lost, so a component's
     permutation puts values of the columns outside their range where columns are skewed or binary: decode accordingly.
-
-    Examples
-    --------
-    >>> [step.name for step in spectral_swap()]
-    ['axes', 'to the axes', 'permute', 'from the axes']
     """
     checked_basis(basis)
     return _along_axes(Reduce("axes", count_moments, partial(_find_axes, basis=basis)), Columns("permute", _permute))
@@ -249,11 +244,6 @@ def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step
     The paper names synthesis as an application of its idea, without an algorithm; this is the plainest one. Normal
     draws of all components are draws from the normal distribution that has the covariance of the features, whatever the
     basis of the drawing.
-
-    Examples
-    --------
-    >>> [step.name for step in synthesis(draw="quantiles")]
-    ['axes', 'to the axes', 'draw', 'from the axes']
     """
     checked_basis(basis)
     if draw not in ("normal", "quantiles"):
@@ -342,11 +332,6 @@ def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: floa
     The paper proposes suppression in the spectral basis in one sentence and leaves open which cells. The smallest
     components are the ones whose cells single out records that break the pattern of the table at the least cost in
     variance; `outside` is the usual rule for rare values.
-
-    Examples
-    --------
-    >>> [step.name for step in suppression(share=0.1, outside=3.0)]
-    ['components', 'to the axes', 'suppress', 'from the axes']
     """
     checked_basis(basis)
     if not 0 <= share < 1:

@@ -35,14 +35,6 @@ def centroid(
     columns (Domingo-Ferrer & Torra 2005, doi:10.1007/s10618-005-0007-5): of an even group it is half-way between the
     two middle values, for the decoding to bring to a category. The mode is for nominal ones and needs no option here:
     coded in dummies, the largest of a group's mean dummies is its most frequent category.
-
-    Examples
-    --------
-    >>> features, groups = np.array([[1.0], [2.0], [9.0]]), (np.arange(3), np.array([0, 3]))
-    >>> centroid(features, *groups).tolist()
-    [[4.0], [4.0], [4.0]]
-    >>> centroid(features, *groups, statistics=["median"]).tolist()
-    [[2.0], [2.0], [2.0]]
     """
     wanted = [_STATISTICS[0]] * features.shape[1] if statistics is None else list(statistics)
     if len(wanted) != features.shape[1] or not set(wanted) <= set(_STATISTICS):

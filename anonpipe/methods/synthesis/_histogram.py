@@ -54,13 +54,6 @@ def histogram(
     group itself occur, so a category that all its members share stays. The paper keeps the frequencies of co-occurring
     categories for covariances, for dynamic data; the draws use the histograms alone. With n members the count of a
     category of share p has the variance n p (1 - p) under `expected`.
-
-    Examples
-    --------
-    >>> codes, groups = np.array([[3, 0], [3, 1], [3, 0]]), (np.arange(3), np.array([0, 3]))
-    >>> new = histogram(codes, *groups, rng=np.random.default_rng())
-    >>> new[:, 0].tolist(), sorted(new[:, 1].tolist())
-    ([3, 3, 3], [0, 0, 1])
     """
     if counts not in ("exact", "expected"):
         raise JobError(f"histogram was given counts={counts!r}; known are 'exact' and 'expected'")

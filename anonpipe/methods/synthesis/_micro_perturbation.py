@@ -76,14 +76,6 @@ def micro_perturbation(
     other. Groups of one record get no noise.
 
     `centred` and `exact` release the true group means: an attacker who knows all of a group but one computes the last.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng()
-    >>> features, groups = np.array([[1.0], [3.0], [9.0]]), (np.arange(3), np.array([0, 2, 3]))
-    >>> new = micro_perturbation(features, *groups, rng=rng, factor=np.array([[0.5]]), form="centred")
-    >>> new[:2].mean().round(12).item(), new[2].item()
-    (2.0, 9.0)
     """
     if form not in _ALL_FORMS:
         raise JobError(f"micro_perturbation was given form={form!r}; known are: {', '.join(_ALL_FORMS)}")

@@ -137,13 +137,7 @@ def coded_numbers(encoder: ColumnEncoder, names: Collection[str]) -> dict[int, F
 
 
 def with_numbers(cells: FloatArray, values: Mapping[int, FloatArray]) -> FloatArray:
-    """Cells with numbers in place of the codes of some columns.
-
-    Examples
-    --------
-    >>> with_numbers(np.array([[1.0, 7.0], [2.0, 8.0]]), {0: np.array([30.0, 40.0, np.nan])}).tolist()
-    [[40.0, 7.0], [nan, 8.0]]
-    """
+    """Cells with numbers in place of the codes of some columns."""
     decoded = cells.copy()
     for at, each in values.items():
         codes = np.nan_to_num(cells[:, at], nan=len(each) - 1).astype(np.int64)

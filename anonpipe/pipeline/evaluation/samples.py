@@ -115,14 +115,7 @@ class UnitRows:
     sizes: IntArray
 
     def found(self, units: IntArray, places: IntArray) -> tuple[IntArray, IntArray]:
-        """Rows that each of some units has at some places, 0 for none, and rows there of all, 1 where it has none.
-
-        Examples
-        --------
-        >>> rows = UnitRows(*np.array([[7, 7, 9], [0, 3, 3], [2, 1, 1], [5, 6, 6]]))
-        >>> rows.found(np.array([7, 9]), np.array([3, 0]))
-        (array([1, 0]), array([6, 1]))
-        """
+        """Rows that each of some units has at some places, 0 for none, and rows there of all, 1 where it has none."""
         pairs = np.stack([np.append(self.units, units), np.append(self.places, places)])
         which = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
         rows, sizes = np.zeros(len(which), dtype=np.int64), np.ones(len(which), dtype=np.int64)

@@ -158,14 +158,6 @@ def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
 
     It follows from the steward's secret, the job and the row's content; of
     equal rows the share is held out.
-
-    Examples
-    --------
-    >>> rows = Contents(np.arange(10_000, dtype=np.uint64), np.zeros(10_000, dtype=np.uint32))
-    >>> int(held_rows(b"k" * 16, 0.25, rows).sum())
-    2468
-    >>> held_rows(b"k" * 16, 0.0, rows[:3]).tolist()
-    [False, False, False]
     """
     if share == 0.0:
         return np.zeros(len(contents.rows), dtype=bool)
@@ -173,14 +165,7 @@ def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
 
 
 def held_of_units(rows: BoolArray, start_key: bytes, share: float, units: Units | None) -> BoolArray:
-    """Which rows are held out where a column names units: all rows of a unit, or none; `rows`: those of no unit.
-
-    Examples
-    --------
-    >>> units = np.array([8, 8, 4, 4, 0], dtype=np.uint64)
-    >>> held_of_units(np.ones(5, dtype=bool), b"k" * 16, 0.5, units).tolist()
-    [True, True, False, False, True]
-    """
+    """Which rows are held out where a column names units: all rows of a unit, or none; `rows`: those of no unit."""
     if units is None:
         return rows
     drawn = number_keys(keyed(start_key, "held out"), units) < np.uint64(share * 2**64)
