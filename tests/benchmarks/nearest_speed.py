@@ -44,7 +44,7 @@ def mixed(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Four numbers and six categories of different sizes: with dummies, with codes, and jumps between these."""
     rng = np.random.default_rng(rows)
     numbers, sizes = rng.normal(size=(rows, 4)), (2, 3, 4, 5, 8, 10)
-    codes = [np.minimum(rng.geometric(2.0 / size, rows) - 1, size - 1) for size in sizes]
+    codes = [np.minimum(rng.geometric(1.2 / size, rows) - 1, size - 1) for size in sizes]
     apart = [
         2.0 / (1.0 - (np.bincount(each, minlength=size) ** 2).sum() / rows**2)
         for each, size in zip(codes, sizes, strict=True)
