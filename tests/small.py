@@ -153,7 +153,7 @@ def commands(capture: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ans
         return execute(job, resume, False, on_progress, repeats)
 
     monkeypatch.setattr(pipeline, "execute", in_this_process)
-    monkeypatch.setattr(_study, "open_executor", lambda job, staging, _: executor(job, staging, False))
+    monkeypatch.setattr(_study, "open_executor", lambda job, staging, _, **__: executor(job, staging, False))
 
     def call(*arguments: Any) -> Answer:
         monkeypatch.setattr(sys, "argv", ["anonpipe", *map(str, arguments)])

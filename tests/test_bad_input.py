@@ -333,9 +333,9 @@ def test_all_problems_are_told_at_once(tmp_path):
     [
         ({"cluster": {"method": "magic"}}, ["cluster", "unknown method", "mdav"]),
         ({"synthesize": {"method": "magic"}}, ["synthesize", "unknown method", "gaussian"]),
-        ({"synthesize": {"form": "magic"}}, ["synthesize", "form", "'centred'"]),
-        ({"columns": {"age": {"kind": "numeric"}}}, ["columns.age.kind", "'integer'"]),
-        ({"columns": {"age": {"kind": "integer", "role": "hidden"}}}, ["columns.age.role", "'masked'"]),
+        ({"synthesize": {"form": "magic"}}, ["synthesize", "form", "centred"]),
+        ({"columns": {"age": {"kind": "numeric"}}}, ["columns.age.kind", "integer"]),
+        ({"columns": {"age": {"kind": "integer", "role": "hidden"}}}, ["columns.age.role", "masked"]),
         ({"columns": {"s": {"kind": "binary", "role": "survival_status", "event": "Dead"}}}, ["event", "list"]),
         ({"columns": {"s": {"kind": "binary", "role": "survival_status", "event": []}}}, ["event is empty"]),
         ({"columns": {"s": {"kind": "binary", "role": "survival_status"}}}, ["event goes with role"]),

@@ -227,7 +227,7 @@ def test_limits_of_a_growing_register_are_these(tmp_path, monkeypatch):
     )  # the entry nearest its limit is shown
     at_most = {
         "mean": (0.0211, 0.09),
-        "covariance": (0.0505, 0.24),
+        "covariance": (0.054, 0.24),
         "category_share": (0.005, 0.035),
         "null_share": (0.005, 0.025),
         "mean.own_unit": (0.1, 0.1),
@@ -286,7 +286,8 @@ def test_runs_of_a_growing_register(tmp_path):
 def test_differences_of_two_nights_tell_counts_before_and_not_after(tmp_path):
     before = nights.joined(tmp_path, 5, True, 1, 400)
     after = nights.joined(tmp_path, 5, True, 1, 400, **nights.REPEATS["after"])
-    assert before.columns == before.pairs == before.status == before.named == 1.0 and before.ages < 0.5
+    assert before.columns == before.pairs == before.status == before.named == 1.0
+    assert before.ages > 0.5  # means of runs are moved, so that differences tell no age
     assert after.columns < 0.5 and after.pairs < 0.5  # the error of one night's mean age is chance: may be none
 
 

@@ -180,7 +180,7 @@ def _measured(
         write_json(folder / f"{at}.json", asdict(trial))
     tasks = [Task(str(staging.root), "compare", "compare", at) for at in range(len(todo))]
     gone = None
-    with open_executor(job, staging, cluster) as executor:
+    with open_executor(job, staging, cluster, threads=False) as executor:  # a trial records warnings
         try:
             executor(_measure_trial, tasks, on_done)
         except EngineError:

@@ -161,8 +161,8 @@ class RunSettings(Options):
     """Where and how it runs; nothing here changes the result.
 
     Inputs of up to 1.5 million cells run in the process itself, unless
-    `workers` or `memory_per_worker` is given; larger ones start workers, by
-    default one a core.
+    `workers` or `memory_per_worker` is given. Above that, as many workers
+    start as there are cores.
     `scheduler` is the address of a Dask scheduler, `tls://host:port`. At any
     other, whoever reaches it can run programs on the workers and read the
     rows: it is used only with `trust_network: true`. `staging` is a folder of

@@ -242,17 +242,17 @@ _ALONE = ("measure",)
 
 
 @contextlib.contextmanager
-def open_executor(job: Job, staging: Staging, cluster: bool = True) -> Iterator[Executor]:
+def open_executor(job: Job, staging: Staging, cluster: bool = True, threads: bool = True) -> Iterator[Executor]:
     """The executor of the job: its scheduler, an own local cluster, or this process.
 
-    It is this process for a small input, unless the job names workers or their memory.
+    It is this process for a small input, unless the job names workers or their memory, or tasks cannot be threads.
     """
     run = job.run
     if not cluster:
         opened = engine.in_process()
     elif run.scheduler:
         opened = engine.remote_cluster(run.scheduler, run.retries)
-    elif needs_workers(job, Work(staging).source.rows):
+    elif not threads or needs_workers(job, Work(staging).source.rows):
         scratch = staging.root / "dask"
         opened = engine.local_cluster(
             run.workers, run.memory_per_worker, scratch, run.retries, preload=["anonpipe.pipeline.tasks.preload"]

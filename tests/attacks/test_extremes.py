@@ -17,7 +17,7 @@ def test_extremes_are_found_in_groups_and_not_by_local_synthesis(tmp_path, monke
     )
     assert max(plain.outer, plain.furthest) > plain.everyone > 0.01 and plain.known_off > 0.9
     drawn = extremes.attack(extremes.setting(tmp_path / "b", table, mask={"method": "local_synthesis"}))
-    assert drawn.outer < 0.01 and drawn.furthest < 0.01 and drawn.known_off > 0.9
+    assert drawn.outer < 0.03 and drawn.furthest < 0.03 and drawn.known_off > 0.9
 
 
 def test_the_sum_of_three_alike_is_told_where_extremes_are_kept_alone(tmp_path, monkeypatch):

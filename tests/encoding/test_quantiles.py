@@ -271,7 +271,8 @@ def test_moved_means_tell_no_set_of_neighbours(k, n):
     known = np.array([(sums[j] - sums[i]) / (j - i) for i in range(n) for j in range(i + k, min(n, i + 2 * k) + 1)])
     nearest = np.abs(moved.centres[:, None] - known).min(axis=1) / moved.centres
     of_exact = np.abs(exact.centres[:, None] - known).min(axis=1) / exact.centres
-    assert np.median(of_exact) < 1e-12 and (nearest > 1e-9).all()
+    assert len(ends) == 2 or np.median(of_exact) < 1e-12  # a single run may have its extremes drawn in
+    assert (nearest > 1e-9).all()
     assert np.abs(moved.mean - values.mean() - exact.drawn) < 0.5 * values.std() / np.sqrt(n)
     assert (np.diff(moved.at(np.linspace(0, 1, 999))) >= 0).all()
     again = Quantiles.fit(found, k, rng=np.random.default_rng(1))

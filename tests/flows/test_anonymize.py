@@ -48,7 +48,7 @@ def test_exit_codes_states_and_artifacts(tmp_path, server, monkeypatch):
     job = PLAIN.table(tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").touch()
-    strict = {"decode": {"categories": "sampled"}, "gates": {"category_share": 1e-12}}
+    strict = {"decode": {"categories": "sampled"}, "gates": {"category_share": 1e-12, "covariance": 1e-9}}
     cases = {
         "no job": ([], 2),
         "bad job": ([variant(tmp_path, "bad", job, k=1)], 2),
