@@ -10,6 +10,7 @@ from numba import njit
 from anonpipe.kernels.principal import block_order
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
+_COMMON = 0.05  # Share of the records without a value from which on a set of known columns is looked at by itself
 DONORS = 20  # Records, those with missing values among them, that share their donors
 
 
@@ -70,19 +71,45 @@ def fill_predicted(
     has one. So what the column has to do with the others stays, which donors from anywhere in the table would dilute by
     the share of missing values.
 
+    Columns are filled one after the other, from those that are known of a record or were filled before: values that
+    are missing together keep their joint distribution. Sets of known columns that few records have count as none.
+
     Shapes: features (n_rows, width).
 
     Little (1988), doi:10.1080/07350015.1988.10509663.
     """
-    filled = cells.copy()
-    for position, own in columns.items():
-        missing = np.isnan(cells[:, position])
-        if missing.any() and not missing.all():
-            others = np.delete(features, list(own), axis=1)
-            order = np.argsort(_predicted(cells[:, position], others, ~missing), kind="stable")
-            starts = np.append(np.arange(max(1, len(cells) // DONORS)) * DONORS, len(cells))
-            filled[:, position] = _filled(cells[:, position], order, starts, np.arange(len(starts) - 1), 1, rng)
+    filled, made = cells.copy(), features.copy()
+    incomplete = [position for position in columns if 0 < np.isnan(cells[:, position]).sum() < len(cells)]
+    for at, position in enumerate(incomplete):
+        later = incomplete[at + 1 :]
+        known = ~np.isnan(cells[:, position])
+        for rows, known_later in _patterns(np.flatnonzero(~known), ~np.isnan(cells[:, later])):
+            unknown = [columns[other][0] for other, there in zip(later, known_later, strict=True) if not there]
+            predicted = _predicted(cells[:, position], np.delete(made, [*columns[position], *unknown], axis=1), known)
+            donors = _donors(predicted, known, rows, rng)
+            filled[rows, position] = cells[donors, position]
+            made[rows, columns[position][0]] = features[donors, columns[position][0]]
     return filled
+
+
+def _patterns(rows: IntArray, known: BoolArray) -> list[tuple[IntArray, BoolArray]]:
+    """Records by the set of columns that are known of them, shape (n_columns,); rare sets are one, of no column."""
+    sets, which, counts = np.unique(known[rows], axis=0, return_inverse=True, return_counts=True)
+    sets[counts < _COMMON * len(rows)] = False
+    sets, merged = np.unique(sets, axis=0, return_inverse=True)
+    which = merged.reshape(-1)[which.reshape(-1)]
+    return [(rows[which == at], each) for at, each in enumerate(sets)]
+
+
+def _donors(predicted: FloatArray, known: BoolArray, rows: IntArray, rng: np.random.Generator) -> IntArray:
+    """For each of some records a known one of which about the same is predicted; shape as `rows`."""
+    candidates = known.copy()
+    candidates[rows] = True
+    inside = np.flatnonzero(candidates)
+    order = inside[np.argsort(predicted[inside], kind="stable")]
+    starts = np.append(np.arange(max(1, len(order) // DONORS)) * DONORS, len(order))
+    given = np.where(known, np.arange(float(len(known))), np.nan)
+    return _filled(given, order, starts, np.arange(len(starts) - 1), 1, rng)[rows].astype(np.int64)
 
 
 def _predicted(values: FloatArray, others: FloatArray, known: BoolArray) -> FloatArray:

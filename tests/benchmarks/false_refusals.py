@@ -117,6 +117,28 @@ def wide(rng: np.random.Generator, rows: int) -> pd.DataFrame:
     return whole[[*whole.columns[:24], *whole.columns[40:47]]]
 
 
+def hormones(rng: np.random.Generator, rows: int) -> pd.DataFrame:
+    """A blood test that is missing as a whole, with a quotient of two of its values, and rare findings."""
+    state = rng.choice([0.0, 1.2, -1.2], rows, p=[0.92, 0.03, 0.05])
+    thyroxine = np.exp(4.65 + 0.25 * rng.normal(size=rows) + 0.4 * state)
+    uptake = np.exp(0.18 * rng.normal(size=rows) + 0.1 * rng.choice([0, 3], rows, p=[0.93, 0.07]))
+    stimulating = np.exp(0.3 + 0.9 * rng.normal(size=rows) - 2.0 * state)
+    tested = rng.random(rows) > 0.08
+    frame = pd.DataFrame({"age": np.clip(rng.normal(52, 19, rows), 1, 94).astype(int)})
+    frame["sex"] = rng.choice(["F", "M"], rows, p=[0.69, 0.31])
+    for name, share in (("on_thyroxine", 0.12), ("sick", 0.04), ("pregnant", 0.015), ("tumour", 0.025)):
+        frame[name] = np.where(rng.random(rows) < share * np.exp(-0.5 * state), "t", "f")
+    frame["TSH"] = pd.Series(stimulating.round(2)).mask(rng.random(rows) < 0.1)
+    frame["T3"] = pd.Series(np.exp(0.65 + 0.3 * rng.normal(size=rows) + 0.3 * state).round(1)).mask(
+        rng.random(rows) < 0.2
+    )
+    frame["TT4"] = pd.Series(thyroxine.round()).where(tested)
+    frame["T4U"] = pd.Series(uptake.round(2)).where(tested)
+    frame["FTI"] = (frame["TT4"] / frame["T4U"]).round()
+    frame["class"] = np.where(state < 0, "hypothyroid", np.where(state > 0, "hyperthyroid", "negative"))
+    return frame
+
+
 def proposed(frame: pd.DataFrame, book: CodeBook) -> tuple[pd.DataFrame, Job]:
     """A table with the job that `anonpipe init` proposes for it, filled in by its code book."""
     with tempfile.TemporaryDirectory() as name, at_home(Path(name)):
@@ -161,6 +183,7 @@ TABLES: dict[str, Callable[[int], tuple[pd.DataFrame, Job]]] = {
     "heaped": lambda seed: _unseen("heaped", 3_000, seed),
     "customers": lambda seed: _unseen("customers", 2_000, seed),
     "laboratory": lambda seed: _unseen("laboratory", 3_000, seed),
+    "hormones": lambda seed: _made(hormones, 2_800, seed),
     "amounts": lambda seed: _made(amounts, 2_500, seed),
     "survey": lambda seed: _made(survey, 3_000, seed),
     "wide": lambda seed: _made(wide, 4_000, seed),

@@ -135,6 +135,23 @@ def test_predicted_donors_keep_what_a_column_has_to_do_with_another():
     known = ~np.isnan(cells[:, 1])
     assert np.array_equal(filled[known], cells[known]) and np.isin(filled[~known, 1], cells[known, 1]).all()
     assert abs(np.corrcoef(filled.T)[0, 1] - np.corrcoef(x, y)[0, 1]) < 0.02
+
+
+def test_values_that_are_missing_together_keep_what_they_have_to_do_with_each_other_and_with_others():
+    rng = np.random.default_rng(0)
+    state, one, other = rng.random(6_000) < 0.05, rng.normal(size=6_000), rng.normal(size=6_000)
+    both = one - 2 * state
+    table = np.stack([both, other, both - other, 0.5 * other + rng.normal(size=6_000), state], axis=1)
+    cells = table.copy()
+    cells[np.ix_(rng.random(6_000) < 0.3, [0, 1, 2])] = np.nan
+    cells[rng.random(6_000) < 0.3, 3] = np.nan
+    columns = {at: [at] for at in range(5)}
+    filled = fill_predicted(cells, columns, np.nan_to_num(cells), np.random.default_rng(1))
+    assert np.abs(np.corrcoef(filled.T) - np.corrcoef(table.T)).max() < 0.03
+
+
+def test_a_column_without_values_is_left_empty():
+    rng = np.random.default_rng(1)
     nothing = fill_predicted(np.full((3, 1), np.nan), {0: [0]}, np.zeros((3, 1)), rng)
     assert np.isnan(nothing).all()
 
