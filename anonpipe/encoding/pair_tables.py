@@ -22,7 +22,7 @@ from anonpipe.encoding.rounding import Rounding
 from anonpipe.moments import Moments
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
-_ROUNDS = 200  # Most rounds of iterative proportional fitting
+_ROUNDS = 2_000  # Most rounds of iterative proportional fitting
 _FITTED = 1e-6  # Records that a margin may be off at its end
 _HELD = 1e-3  # Mass of a cell that is drawn empty: where all cells of a row are, these hold its records
 
