@@ -176,7 +176,8 @@ def test_of_many_records_some_are_set_aside_and_members_must_not_be_told_from_th
     monkeypatch.setattr("anonpipe.job.measure.HELD_OUT", {600: 0.2})
     verdict, _ = pipeline.assess_only(silent(tmp_path))
     checks = {check.key: check for check in verdict.checks}
-    assert checks["risk.membership_auc"].limit == 0.6 and verdict.word == "passed"
+    assert checks["risk.membership_auc"].limit == 0.6
+    assert verdict.passed and not verdict.unlimited and not verdict.unmeasured
     assert checks["risk.membership_auc"].about["end"] != "upper"  # of 120 it would reach the limit by chance
     assert checks["rows.lost"].measured == 0
     assert any("of 600 rows were set aside (measure.hold_out)" in note for note in verdict.notes)
@@ -204,6 +205,16 @@ def test_a_default_limit_is_held_against_the_end_that_few_controls_allow(value, 
     (line,) = checks(assessment, limits_of(own, assessment), own.gates.at_default)
     assert line.measured == value + half and line.limit == 0.7
     assert limits_of(job, Assessment(risk=(expected,)))["membership_auc"] == 0.6  # without a hold-out
+
+
+def test_the_worst_of_many_columns_needs_more_records_to_be_refused():
+    outcomes = {}
+    for columns in (1, 25):
+        given = {"low": 0.045, "high": 0.165, "worst": ("FTI",), "columns": columns}
+        found = Measurement("attribute_inference", "-", 0.105, "-", "-", "-", 280, 2_800, **given)
+        (line,) = checks(Assessment(risk=(found,)), {"attribute_inference": 0.1}, {"attribute_inference"})
+        outcomes[columns] = line.outcome.value, line.uncertain
+    assert outcomes == {1: ("failed", False), 25: ("passed", True)}
 
 
 def test_the_plan_says_which_limits_are_usual(tmp_path):

@@ -18,7 +18,7 @@ from anonpipe.report.content import CheckLine, ColumnLine, Dial, MethodLine, Tre
 from anonpipe.report.figures import percent
 from anonpipe.verify.catalogue import GATES, kind_of
 from anonpipe.verify.check import Check
-from anonpipe.verify.verdict import Verdict, reservations
+from anonpipe.verify.verdict import UNCERTAIN, Verdict, reservations
 from anonpipe.verify.words import limit as limit_text
 
 
@@ -119,7 +119,7 @@ def _dial(check: Check | None, title: str, sentence: str, is_share: bool) -> Dia
         key=check.key,
         title=title,
         estimate=estimate,
-        upper=check.upper,
+        upper=check.high,
         limit=check.limit,
         outcome=check.outcome.value,
         shown=shown,
@@ -292,8 +292,9 @@ def headline(verdict: Verdict, rows: int, checks: Sequence[CheckLine]) -> str:
     """The verdict in a sentence, and which risks have no limit or were not measured."""
     if verdict.passed:
         free = reservations(verdict.unlimited, (), verdict.linked)
+        unsure = f" {', '.join(verdict.uncertain).capitalize()} {UNCERTAIN}." if verdict.uncertain else ""
         missing = f" Not measured: {', '.join(verdict.unmeasured)}." if verdict.unmeasured else ""
-        return f"Released: {counted(rows, 'row')}. Nothing that was checked failed{free}.{missing}"
+        return f"Released: {counted(rows, 'row')}. Nothing that was checked failed{free}.{unsure}{missing}"
     failed = sum(check.outcome == "failed" for check in checks)
     what = f"{failed} of {counted(len(checks), 'check')} failed" if failed else "a mandatory check is missing"
     return f"Nothing was released: {what}."

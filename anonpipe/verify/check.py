@@ -50,6 +50,7 @@ class Check:
     about: About = field(default_factory=dict)
     # What was measured where `measured` is the end of its interval that is held against the limit; None elsewhere
     point: float | None = None
+    high: float | None = None  # Upper end of that interval
     reason: Reason | None = None  # Why it was not measured; None where it was, or nobody knows
     withheld: Withheld | None = None  # In place of the figure, for recipients
 
@@ -64,9 +65,11 @@ class Check:
         return self.kind is None or self.kind.mandatory
 
     @property
-    def upper(self) -> float | None:
-        """Upper end of the 95 % interval, where it is held against the limit; None elsewhere."""
-        return self.measured if self.point is not None and self.about.get("end", "upper") == "upper" else None
+    def uncertain(self) -> bool:
+        """Whether it passed though the estimate is beyond the limit, as the interval is too wide to tell."""
+        if self.point is None or self.limit is None or self.outcome is not Outcome.PASSED:
+            return False
+        return self.point > self.limit and not (self.kind is not None and self.kind.at_least)
 
     @property
     def blocks(self) -> bool:

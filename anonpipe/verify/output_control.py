@@ -64,7 +64,7 @@ def released_check(check: Check, k: int, rows: int, least: int | None = None) ->
     reason = Reason.WITHHELD if check.reason is Reason.REFUSED else check.reason
     about = {name: value for name, value in check.about.items() if name != SAID}
     whom = {} if least is None else {"whom": "units"}
-    told = replace(check, columns=(), point=None, about={**about, "k": k, **whom}, reason=reason)
+    told = replace(check, columns=(), point=None, high=None, about={**about, "k": k, **whom}, reason=reason)
     withheld = _withheld(check, least or k, rows)
     return told if withheld is None else replace(told, measured=None, withheld=withheld)
 

@@ -39,7 +39,7 @@ class Verdict:
             return Outcome.FAILED.value
         if all(check.outcome is not Outcome.PASSED for check in self.checks):
             return Outcome.NOT_CHECKED.value
-        return f"{Outcome.PASSED.value}{reservations(self.unlimited, self.unmeasured, self.linked)}"
+        return f"{Outcome.PASSED.value}{reservations(self.unlimited, self.unmeasured, self.linked, self.uncertain)}"
 
     @property
     def unlimited(self) -> tuple[str, ...]:
@@ -63,6 +63,12 @@ class Verdict:
             if (reasons[why] not in _CANNOT_APPLY if why in reasons else key not in known)
         ]
         return (_ALL,) if len(missing) == len(_RISKS) else tuple(missing)
+
+    @property
+    def uncertain(self) -> tuple[str, ...]:
+        """Risks of which the estimate is beyond the limit, and the interval too wide to tell."""
+        gates = [check.kind.gate for check in self.checks if check.uncertain and check.kind is not None]
+        return tuple(dict.fromkeys(UNMEASURED[gate.unmeasured] for gate in gates if gate is not None))
 
     @property
     def linked(self) -> float:
@@ -115,22 +121,29 @@ _CANNOT_APPLY = (Reason.NO_LINK, Reason.ONE_COLUMN, Reason.ONLY_PROBABILITIES)
 
 _ALL = "disclosure risk"
 
+UNCERTAIN = "uncertain: estimate above the limit, too few records to tell"
 
-def reservations(unlimited: Sequence[str], unmeasured: Sequence[str], linked: float = 0.0) -> str:
-    """What a verdict that passed says of risks without a limit or a figure, and of records that are linked.
+
+def reservations(
+    unlimited: Sequence[str], unmeasured: Sequence[str], linked: float = 0.0, uncertain: Sequence[str] = ()
+) -> str:
+    """What a verdict that passed says of risks without a limit or a figure or a sure one, and of linked records.
 
     Examples
     --------
     >>> reservations(["reidentification_rate"], ["singling out", "linkability"])
     ', with no limit on reidentification_rate; singling out and linkability not measured'
+    >>> reservations([], [], uncertain=["singling out"])
+    ', singling out uncertain: estimate above the limit, too few records to tell'
     >>> reservations([], [], 0.163)
     ', but an attacker links up to 16 % of the records'
     """
     free = [f"with no limit on {_listed(unlimited)}"] if unlimited else []
     missing = [f"{_listed(unmeasured)} not measured"] if unmeasured else []
+    unsure = [f"{_listed(uncertain)} {UNCERTAIN}"] if uncertain else []
     links = [f"but an attacker links up to {100 * linked:.0f} % of the records"]
-    said = [*free, *missing, *(links if linked else [])]
-    return f", {'; '.join(said)}" if said else ""
+    parts = [*free, *missing, *unsure, *(links if linked else [])]
+    return f", {'; '.join(parts)}" if parts else ""
 
 
 def _number(value: float | None) -> float:

@@ -159,10 +159,10 @@ def _of_wide_interval(check: Check) -> str:
     The interval's width goes with the root of the persons, of whom the fewer are those held out.
     """
     gate = None if check.kind is None else check.kind.gate
-    end, point, most, persons = check.upper, check.point, check.limit, check.records
+    end, point, most, persons = check.measured, check.point, check.limit, check.records
     if gate is None or "hold_out" not in gate.needs or end is None or point is None or most is None or not persons:
         return ""
-    if point >= most:
+    if point >= most or check.about.get("end", "upper") != "upper":
         return ""
     times = ((end - point) / (most - point)) ** 2
     return (
@@ -285,9 +285,9 @@ def _row(name: str, check: Check | None) -> tuple[str, str, str, str]:
     if name in _NAMED and check.columns:
         label = f"{label.partition(',')[0]} ({check.columns[0]})"
     estimate = check.measured if check.point is None else check.point
-    upper = "" if check.point is None else "wide" if check.upper is None else _figure_text(check.upper, name)
+    upper = "" if check.high is None else _figure_text(check.high, name)
     upper = "expected" if check.about.get("end") == "expected" else upper
-    mark = " failed" if check.outcome is Outcome.FAILED else ""
+    mark = " failed" if check.outcome is Outcome.FAILED else " ?" if check.uncertain else ""
     return _cut(label), f"{_figure_text(estimate, name)} {unit}".strip(), upper, _figure_text(check.limit, name) + mark
 
 

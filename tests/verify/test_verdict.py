@@ -84,12 +84,27 @@ def test_recipients_learn_the_limit_where_the_share_is_withheld(limit, word):
 
 
 @pytest.mark.parametrize(
-    ("end", "shown"), [("upper", "0.527"), ("estimate", "wide"), ("lower", "wide"), ("expected", "expected")]
+    ("end", "shown"), [("upper", "0.527"), ("estimate", "0.527"), ("lower", "0.527"), ("expected", "expected")]
 )
-def test_the_summary_says_what_a_figure_without_upper_end_is(end, shown):
-    point = None if end == "expected" else 0.509
-    check = held("risk.membership_auc", 0.527, 0.6, point=point, about={"end": end})
+def test_the_summary_has_the_upper_end_of_the_interval_whichever_end_is_held(end, shown):
+    given = {} if end == "expected" else {"point": 0.509, "high": 0.527}
+    check = held(
+        "risk.membership_auc", {"estimate": 0.509, "lower": 0.48}.get(end, 0.527), 0.6, **given, about={"end": end}
+    )
     assert figures(Verdict((check,)))[0][1][1][2] == shown
+
+
+def test_a_risk_that_passes_at_the_lower_end_alone_is_uncertain():
+    sure = held("risk.membership_auc", 0.527, 0.6, point=0.509, high=0.527)
+    unsure = held("risk.singling_out", 0.02, 0.1, point=0.159, high=0.3, about={"end": "lower"})
+    verdict = Verdict((sure, unsure))
+    assert verdict.passed and verdict.uncertain == ("singling out",)
+    assert "singling out uncertain: estimate above the limit" in verdict.word
+    assert figures(verdict)[0][1][3][1:] == ("15.9 %", "30 %", "10 % ?")
+    assert "Singling out uncertain" in report_words.headline(verdict, 768, ())
+    assert Verdict.from_dict(verdict.to_dict()).word == verdict.word
+    failed = held("risk.singling_out", 0.12, 0.1, point=0.159, high=0.2)
+    assert Verdict((sure, failed)).uncertain == () and Verdict((sure,)).uncertain == ()
 
 
 def test_what_was_not_measured_has_a_sentence_of_its_own_in_the_report():
