@@ -207,16 +207,6 @@ def test_a_default_limit_is_held_against_the_end_that_few_controls_allow(value, 
     assert limits_of(job, Assessment(risk=(expected,)))["membership_auc"] == 0.6  # without a hold-out
 
 
-def test_the_worst_of_many_columns_needs_more_records_to_be_refused():
-    outcomes = {}
-    for columns in (1, 25):
-        given = {"low": 0.045, "high": 0.165, "worst": ("FTI",), "columns": columns}
-        found = Measurement("attribute_inference", "-", 0.105, "-", "-", "-", 280, 2_800, **given)
-        (line,) = checks(Assessment(risk=(found,)), {"attribute_inference": 0.1}, {"attribute_inference"})
-        outcomes[columns] = line.outcome.value, line.uncertain
-    assert outcomes == {1: ("failed", False), 25: ("passed", True)}
-
-
 def test_the_plan_says_which_limits_are_usual(tmp_path):
     text = " ".join(" ".join(preview(silent(tmp_path)).lines()).split())
     assert (

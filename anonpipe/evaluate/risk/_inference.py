@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import beta
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
@@ -27,7 +28,7 @@ from anonpipe.evaluate.risk._guesses import (
     guess_nearest,
     surest,
 )
-from anonpipe.evaluate.risk._interval import beyond_control, exact_share, grouped_share
+from anonpipe.evaluate.risk._interval import Share, beyond_control, exact_share, grouped_share
 from anonpipe.evaluate.risk._measure import (
     AttackData,
     Measured,
@@ -337,10 +338,24 @@ def _surest(
 ) -> SurestGuesses:
     members, controls = (len(surest(np.arange(len(side.right)), share)) for side in sure[0])
     columns = tuple(
-        risk_of_column(name, one.members.right[:members], one.controls.right[:controls], best, tail)
+        _risk(name, _surest_right(one, members, controls, tail), one.controls.right[:controls], best, tail)
         for name, one, best in zip(names, sure, constant, strict=True)
     )
     return SurestGuesses(share, columns, members, controls)
+
+
+def _surest_right(sure: _Sure, members: int, controls: int, tail: float) -> Share:
+    """Share of right guesses among the surest of members, its interval for as sure guesses as the controls' may be.
+
+    Where few are sure for a simple reason (a value is null where another is), the surest of few controls may hold some
+    that are not: the last of them stands at a quantile of a beta distribution.
+    """
+    right, others = sure.members.right, len(sure.controls.right)
+    at = beta.ppf([tail, 1.0 - tail], controls, others - controls + 1)
+    counts = np.clip(np.rint(at * len(right)).astype(np.int64), 1, len(right)).tolist()
+    found = exact_share(int(right[:members].sum()), members, tail)
+    ends = [found, *(exact_share(int(right[:count].sum()), count, tail) for count in counts)]
+    return Share(found.value, min(end.low for end in ends), max(end.high for end in ends))
 
 
 def _all_agree(columns: Sequence[_Ordered]) -> tuple[float, float]:
@@ -367,7 +382,11 @@ def _right(guesses: FloatArray, truth: FloatArray, allowed: float) -> BoolArray:
 
 def risk_of_column(name: str, members: BoolArray, controls: BoolArray, constant: float, tail: float) -> AttributeRisk:
     """Share of what is not guessed of controls that is guessed of members, with its interval."""
-    attack, control = (exact_share(int(right.sum()), len(right), tail) for right in (members, controls))
+    return _risk(name, exact_share(int(members.sum()), len(members), tail), controls, constant, tail)
+
+
+def _risk(name: str, attack: Share, controls: BoolArray, constant: float, tail: float) -> AttributeRisk:
+    control = exact_share(int(controls.sum()), len(controls), tail)
     if control.value == 1.0:
         return AttributeRisk(name, attack.value, control.value, constant, math.nan, None, None)
     return AttributeRisk(name, attack.value, control.value, constant, *beyond_control(attack, control))

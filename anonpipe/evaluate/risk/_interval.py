@@ -103,7 +103,9 @@ def beyond_control(attack: Share, control: Share) -> tuple[float, float, float]:
     # How far the ratio may lie above and below, in logarithms; nothing wrong among members bounds it by the shares.
     above, below = (1 - attack.low) / (1 - control.high), 0.0
     if attack.value < 1.0:
-        most, least = (math.log((1 - end) / (1 - attack.value)) for end in (attack.low, attack.high))
+        most, least = (
+            math.log((1 - end) / (1 - attack.value)) if end < 1.0 else -math.inf for end in (attack.low, attack.high)
+        )
         fewest, more = (math.log((1 - end) / (1 - control.value)) for end in (control.high, control.low))
         above, below = ratio * math.exp(math.hypot(most, fewest)), ratio * math.exp(-math.hypot(least, more))
     return 1 - ratio, 1 - above, 1 - below

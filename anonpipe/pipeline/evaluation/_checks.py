@@ -7,8 +7,6 @@ from fnmatch import fnmatchcase
 from math import isnan
 from typing import Any
 
-from scipy.special import ndtri
-
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.job.model import Job
 from anonpipe.verify.catalogue import MEASURED, UNMEASURED, kind_of
@@ -149,7 +147,6 @@ def _judged(name: str, measured: Measurement, at_default: bool = False) -> tuple
     if measured.low is None or measured.high is None:
         return measured.value, "expected" if measured.name.endswith(".expected") else ""
     gate, half = MEASURED[name], max(measured.high - measured.value, measured.value - measured.low)
-    half *= _selection(measured.columns or 1)
     if at_default and gate.few_records and gate.default is not None:
         way = gate.default - (gate.least or 0.0)
         if half > FAIR * way:
@@ -157,17 +154,6 @@ def _judged(name: str, measured: Measurement, at_default: bool = False) -> tuple
         if half > NARROW * way:
             return measured.value, "estimate"
     return measured.high, "upper"
-
-
-def _selection(columns: int) -> float:
-    """How much wider an interval is that holds for the worst of some columns (Bonferroni's correction).
-
-    Examples
-    --------
-    >>> round(_selection(1), 3), round(_selection(25), 3)
-    (1.0, 1.577)
-    """
-    return float(ndtri(1.0 - 0.025 / columns) / ndtri(0.975))
 
 
 def _of_gate(name: str, limit: float | None, assessment: Assessment, at_default: bool) -> list[Check]:

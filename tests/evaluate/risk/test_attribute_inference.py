@@ -214,6 +214,21 @@ def test_a_release_of_others_has_no_surer_guesses():
     assert above <= 5
 
 
+def test_nulls_that_another_column_tells_are_no_sure_sign_of_members():
+    """A value is null where another is, of one record in 20: few controls have more or fewer of these by chance."""
+    refused = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        tables = []
+        for rows in (1_500, 1_500, 200):
+            values = rng.normal(size=(rows, 3))
+            values[rng.random(rows) < 0.06, 1:] = np.nan
+            tables.append(values)
+        found = attribute_inference(*tables, columns=[1])
+        refused += bool(found.worse_where_sure)
+    assert refused == 0
+
+
 def test_what_is_always_guessed_has_no_risk():
     table = np.column_stack([np.arange(6.0), np.ones(6)])
     found = attribute_inference(table, table[:3], table[3:], columns=[1])
