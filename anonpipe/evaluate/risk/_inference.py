@@ -130,16 +130,16 @@ class AttributeInference:
 
     @property
     def worst(self) -> AttributeRisk:
-        """The column with the largest risk of all guesses; the first where none is defined."""
+        """The column of which most is certain to be given away by all guesses; the first where none is defined."""
         return _worst(self.columns)
 
     @property
     def worse_where_sure(self) -> tuple[tuple[SurestGuesses, AttributeRisk], ...]:
         """Columns of which the surest guesses give away more than all guesses of any do, and certainly something."""
         # Certainly: few guesses are far off by chance alone, and would make the largest risk of every release.
-        known = -math.inf if math.isnan(self.worst.risk) else self.worst.risk
+        known = _certain(self.worst)
         pairs = ((each, one) for each in self.surest for one in each.columns)
-        return tuple((each, one) for each, one in pairs if one.low is not None and one.low > 0 and one.risk > known)
+        return tuple((each, one) for each, one in pairs if one.low is not None and one.low > max(0.0, known))
 
     @property
     def worst_interval(self) -> tuple[float, float] | tuple[None, None]:
@@ -149,7 +149,7 @@ class AttributeInference:
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Risk of the worst column, of the surest guesses, and success over all columns beside that on the hold-out."""
-        shown = max(self.worse_where_sure, key=lambda pair: pair[1].risk, default=None)
+        shown = max(self.worse_where_sure, key=lambda pair: _certain(pair[1]), default=None)
         worst = self.worst if shown is None else shown[1]
         note = (
             "Guessed by the closest released record in all other columns; a number is right within "
@@ -215,7 +215,12 @@ def _risks(columns: Sequence[AttributeRisk]) -> tuple[tuple[str, float], ...]:
 
 
 def _worst(columns: Sequence[AttributeRisk]) -> AttributeRisk:
-    return max(columns, key=lambda column: -math.inf if math.isnan(column.risk) else column.risk)
+    """That with the largest lower end: the largest estimate is that of a rare category, by chance."""
+    return max(columns, key=_certain)
+
+
+def _certain(column: AttributeRisk) -> float:
+    return -math.inf if column.low is None else column.low
 
 
 def _largest(columns: Sequence[AttributeRisk]) -> tuple[float, float] | tuple[None, None]:
