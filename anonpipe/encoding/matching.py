@@ -25,6 +25,7 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _ROUNDS = 40  # Most rounds of exchanges between random records
 _FEW = 1e-3  # Exchanges a record in the last of them, at most
+_SLOW = 0.9  # Part of the sum of squares that such a round leaves at most, or chosen records follow
 _CLOSE = 0.002  # Correlations that are no further off need no more of them
 _CHOSEN = 40  # Most rounds of exchanges between chosen records
 _FAR = 0.01  # Columns none of whose correlations is further off take no part in these
@@ -160,10 +161,12 @@ def _exchanged(
         columns = sorted({column for moving, _ in each for column in range(moving.start, moving.stop)})
         return np.abs(lack * between)[columns]
 
+    least = np.inf
     for _ in range(_ROUNDS if n > 1 else 0):
-        if off(every).max(initial=0.0) <= _CLOSE:
+        left = off(every)
+        if left.max(initial=0.0) <= _CLOSE or np.square(left).sum() > _SLOW * least:
             break
-        made = 0
+        least, made = float(np.square(left).sum()), 0
         for moving, source in every:
             pairs = rng.permutation(n)[: n - n % 2].reshape(-1, 2)
             made += exchange(decoded, moving.start, moving.stop, pairs, lack, unit, source)
