@@ -25,7 +25,7 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _ROUNDS = 40  # Most rounds of exchanges between random records
 _FEW = 1e-3  # Exchanges a record in the last of them, at most
-_SLOW = 0.9  # Part of the sum of squares that such a round leaves at most, or chosen records follow
+_SLOW = 0.96  # Part of the sum of squares that such a round leaves at most, or chosen records follow
 _CLOSE = 0.002  # Correlations that are no further off need no more of them
 _CHOSEN = 40  # Most rounds of exchanges between chosen records
 _FAR = 0.01  # Columns none of whose correlations is further off take no part in these

@@ -166,21 +166,26 @@ def child(rows, seed):
 
 
 def test_records_are_chosen_where_one_column_follows_from_another():
-    batch = child(3_000, 1)
+    # by random records alone it is 0.08
+    assert np.mean([lost_by_children(seed) for seed in range(4)]) < 0.05
+
+
+def lost_by_children(seed):
+    """The largest deviation of a covariance where some sites have children only."""
+    batch = child(3_000, seed)
     columns = {"months": Column(kind="continuous")} | dict.fromkeys(["site", "sex"], Column(kind="categorical"))
     scan = scan_batch(batch, columns, 0, [])
     cells = ColumnEncoder.fit(batch.schema, columns, scan)
     encoder, original = FeatureEncoder.fit(cells, scan), cells.to_cells(batch)
     features = encoder.encode(original)
     target = np.cov(features, rowvar=False)
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(seed + 2)
     made = rng.normal(size=features.shape) @ np.linalg.cholesky(target + 1e-9 * np.eye(len(target))).T
     ages = np.sort(features[:, 0])[np.argsort(np.argsort(made[:, 0]))]  # by rank, as scores get values
     decoded = decode_matched(encoder, made, original, target, rng=np.random.default_rng(3), said={0: ages})
-    order = np.argsort(np.argsort(decoded[:, 0]))
     again = encoder.encode(decoded)
-    again[:, 0] = np.sort(features[:, 0])[order]
-    assert scaled_difference(target, np.cov(again, rowvar=False)).max() < 0.04  # 0.08 by random records alone
+    again[:, 0] = np.sort(features[:, 0])[np.argsort(np.argsort(decoded[:, 0]))]
+    return scaled_difference(target, np.cov(again, rowvar=False)).max()
 
 
 @settings(deadline=None, max_examples=20)
