@@ -329,7 +329,7 @@ _KNOTS = np.linspace(0.0, 1.0, 2_001)  # Positions at which the distribution of 
 
 _STEPS = 12  # Most steps of the search for the map
 
-_GAIN = 0.98  # Of the sum of squares that a step leaves at most, or it is a smaller one
+_HALVED = 0.7  # Of the sum of squares that a step leaves at most, or the next are smaller
 
 _LEAST = 1e-3  # Smallest eigenvalue that the map makes of a correlation matrix, unless it has smaller ones
 
@@ -401,8 +401,9 @@ class ValueScores:
             lack = wanted - centred.T @ centred / len(centred)
             np.fill_diagonal(lack, 0.0)
             left = float(np.square(lack).sum())
-            if left > _GAIN * least:
+            if left > _HALVED * least:
                 step /= 2.0
+            if left > least:
                 continue
             slope = np.maximum((centred * made).mean(axis=0), 0.1)
             latent, added, best, least = tried, lack / np.outer(slope, slope), matrix, left
