@@ -20,6 +20,7 @@ from anonpipe.display import Form, counted
 from anonpipe.errors import AnonpipeError, GateError, InputError, JobError
 
 if TYPE_CHECKING:
+    from anonpipe.job.csv_format import CsvFormat
     from anonpipe.job.model import Job
     from anonpipe.pipeline.run import RunOutcome
     from anonpipe.report import Report
@@ -141,13 +142,16 @@ def init(
     """
     from anonpipe.job.analyses import read_analyses
     from anonpipe.job.plain_yaml import load_yaml
-    from anonpipe.propose.propose import default_output, propose_job
+    from anonpipe.propose.propose import default_output, open_questions, propose_job
 
     wanted = () if analyses is None else read_analyses(analyses)
     text = propose_job(source, output or default_output(source), k, wanted)
     sys.stdout.write(text)
     sys.stdout.flush()
-    columns = load_yaml(text)["columns"]
+    job = load_yaml(text)
+    columns, asked = job["columns"], open_questions(job)
+    if asked:
+        display.warn(f"the file does not tell {' and '.join(asked)}: answer the QUESTION there before plan or run")
     if dropped := [name for name, column in columns.items() if column["role"] == "dropped"]:
         display.warn(f"columns left out by role: dropped, for the reasons given there: {', '.join(dropped)}")
 
@@ -308,7 +312,7 @@ def _of_other_job(made: Report, job: Job) -> str:
     """What is another in the job that made a release, as far as its report tells; empty where nothing is."""
     from anonpipe.job.measure import HELD_OUT
 
-    if made.source is not None and _whole(made.source) != _whole(job.input):
+    if made.source is not None and _whole(made.source) != _whole(job.source.path):
         return f"it was made from {made.source}"
     if made.k != job.k:
         return f"its k is {made.k}"
@@ -465,6 +469,13 @@ def export(
     quote_formulas: Annotated[
         bool, typer.Option("--quote-formulas", help="CSV: an apostrophe before texts that a spreadsheet would run")
     ] = False,
+    job: Annotated[Path | None, typer.Option("--job", help="CSV: written as the input of this job is")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="CSV: the mark between fields, such as ; or tab")] = None,
+    decimal: Annotated[str | None, typer.Option(help="CSV: the decimal mark")] = None,
+    thousands: Annotated[str | None, typer.Option(help="CSV: the mark between thousands")] = None,
+    encoding: Annotated[str | None, typer.Option(help="CSV: such as windows-1252")] = None,
+    missing: Annotated[str | None, typer.Option(help="CSV: the text of missing values")] = None,
+    dates: Annotated[str | None, typer.Option(help='CSV: how days are written, such as "%d.%m.%Y"')] = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the path of what was written alone")] = False,
 ) -> None:
@@ -473,6 +484,14 @@ def export(
     from anonpipe.storage.release import checked, read_public_key
 
     form = _form(as_json, quiet)
+    written = {"delimiter": delimiter, "decimal": decimal, "thousands": thousands, "encoding": encoding, "dates": dates}
+    options: dict[str, Any] = {name: value for name, value in written.items() if value is not None}
+    options |= {} if missing is None else {"missing": [missing]}
+    likeness = _written_as(None if job is None else _load(job, None), options)
+    if likeness.given() and (by is not None or target.suffix.lower() in LABELLED):
+        raise JobError(
+            f"--{next(iter(likeness.given()))} says how a CSV is written, and {target} is none; leave it out"
+        )
     found = checked(release, None if key is None else read_public_key(key))
     given = found.where, _refuse(release, found), target
     if by is not None:
@@ -480,7 +499,7 @@ def export(
     elif target.suffix.lower() in LABELLED:
         made = export_labelled(*given)
     else:
-        made = export_csv(*given, quote_formulas)
+        made = export_csv(*given, quote_formulas, likeness)
     for warning in made.warnings:
         display.warn(warning)
     if form is Form.JSON:
@@ -490,6 +509,20 @@ def export(
         display.line(made.path if form is Form.QUIET else summary_text)
     if form is Form.TABLES and key is None:
         display.line(_NOT_LOOKED_AT)
+
+
+def _written_as(job: Job | None, options: dict[str, Any]) -> CsvFormat:
+    """How a CSV is to be written: as the input of a job, but for what is given."""
+    from pydantic import ValidationError
+
+    from anonpipe.job.csv_format import CsvFormat
+
+    try:
+        return CsvFormat.model_validate(({} if job is None else job.source.given()) | options)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+    where = "".join(f"--{part}: " for part in problem["loc"][:1])
+    raise JobError(where + problem["msg"].removeprefix("Value error, "))
 
 
 @app.command("key")

@@ -76,7 +76,7 @@ class Preview:
         columns = [_column_line(job, name) for name in job.columns]
         strata = [f"  {name}: {rows:,} records" for name, rows in self.strata]
         return [
-            f"input      {job.input}: {self.source.rows:,} rows, {_size(self.source.bytes)}, "
+            f"input      {job.source.path}: {self.source.rows:,} rows, {_size(self.source.bytes)}, "
             f"{_counted(len(self.source.units), 'input split')}",
             f"output     {job.output}",
             "columns",
@@ -181,7 +181,10 @@ def preview(job: Job) -> Preview:
     """Read the input once in this process, and predict cut, costs and warnings."""
     release.check_writable(release.place(job.output, job.report.internal))
     refuse_other_table(job)
-    with opened(job.input, job.columns, job.run.staging) as source, scratch("plan", job.run.staging) as folder:
+    with (
+        opened(job.source.path, job.columns, job.run.staging, job.source) as source,
+        scratch("plan", job.run.staging) as folder,
+    ):
         check_input(job, source)
         job = job.of_rows(source.rows)
         scanned = _scan(job, source, folder)

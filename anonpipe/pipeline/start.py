@@ -100,7 +100,7 @@ def open_run(
         refuse_other_table(job)
     if job.run.scheduler is not None:
         require_secret("run.scheduler, a cluster of yours,")
-    source = find_query(job.input) or open_source(job.input, job.columns)
+    source = find_query(job.source.path, job.source) or open_source(job.source.path, job.columns, job.source)
     if isinstance(source, Source):
         check_input(job, source)
     folder, name, start = make_private(staging_root(job.run.staging)), run_id(job), secrets.token_hex(8)

@@ -41,6 +41,13 @@ FORMS = (
         never_codes=True,
     ),
     TextFormat(
+        r"^\s*[+-]?\d+([.,]\d+)?\s*$",
+        r",",
+        "CHECK: some of its numbers have decimal commas and others points; write them one way in the input and role: "
+        "masked",
+        never_codes=True,
+    ),
+    TextFormat(
         rf"^\s*[€$£]?\s*{_NUMBER}\s*[€$£%]?\s*$",
         r"[€$£%]",
         "CHECK: looks like numbers with a sign of currency or per cent; take the sign out and write kind: continuous, "
@@ -103,6 +110,6 @@ def odd_texts(texts: pa.Array) -> str:
         if odd and len(texts) >= 10 and have >= MOSTLY * len(texts):
             return (
                 f"CHECK: {have:,} of its {len(texts):,} distinct texts are {what}. Make the other {odd:,} nulls in the "
-                "input, and run init again; else all texts are categories"
+                "input (in a CSV: list them in input.missing), and run init again; else all texts are categories"
             )
     return ""

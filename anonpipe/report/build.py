@@ -90,7 +90,7 @@ def internal(facts: Facts, version: str | None) -> Report:
     """The internal report: everything."""
     return Report(
         audience="internal",
-        source=facts.job.input,
+        source=facts.job.source.path,
         output=facts.job.output,
         version=version,
         job=facts.job.digest(),

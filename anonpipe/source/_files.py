@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
@@ -17,6 +18,7 @@ from anonpipe.encoding.cells import check_order
 from anonpipe.encoding.values import check_grid, is_date, is_index, is_number, is_supported, level_array, plain_type
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.files import StorageError
+from anonpipe.job.csv_format import CsvFormat
 from anonpipe.storage.versions import with_os_errors
 
 
@@ -55,7 +57,7 @@ class Source:
     # paths, stamps: the files, and what tells a changed file (time of change or entity tag)
     paths: tuple[str, ...]
     stamps: tuple[str, ...]
-    delimiter: str = ","  # Between the fields of a CSV
+    form: CsvFormat = field(default_factory=CsvFormat)  # How a CSV is written
     # Of each column that pandas reads in a nullable type of its own, this type
     pandas_types: dict[str, str] = field(default_factory=dict)
     keys: tuple[str, ...] = ()  # Columns that stand in the names of folders, and not in the files
@@ -364,7 +366,7 @@ def _sniffed(path: str) -> str:
         begin: bytes = guarded(path, "cannot be read; check the file", handle.read, 4096)
     if begin[:4] == b"PAR1":
         return "parquet"
-    if b"\0" in begin or b"\n" not in begin:
+    if (b"\0" in begin and begin[:2] not in (BOM_UTF16_LE, BOM_UTF16_BE)) or b"\n" not in begin:
         raise InputError(f"{path} is neither Parquet nor CSV; convert it to one of them")
     return "csv"
 

@@ -12,6 +12,7 @@ import pytest
 
 from anonpipe.columns import Column
 from anonpipe.errors import InputError
+from anonpipe.job.csv_format import CsvFormat
 from anonpipe.source import Source, Unit, _parquet, check_types, open_source, read_batches
 from anonpipe.storage.records import from_bytes, to_bytes
 
@@ -122,7 +123,7 @@ def test_formats_are_known_by_content_where_the_name_says_nothing(tmp_path):
 def test_bytes_pickle_and_identity(tmp_path):
     pq.write_table(table(), tmp_path / "t.parquet")
     source = open_source(str(tmp_path / "t.parquet"))
-    again = from_bytes(to_bytes(source), [Source, Unit])
+    again = from_bytes(to_bytes(source), [Source, Unit, CsvFormat])
     assert again == source == pickle.loads(pickle.dumps(source)) and again.identity() == source.identity()
     os.utime(tmp_path / "t.parquet", (1, 1))
     assert open_source(str(tmp_path / "t.parquet")).identity() != source.identity()
