@@ -188,6 +188,7 @@ def run(
     workers: Workers = None,
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to use instead")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a crashed run of this job stopped")] = False,
+    trial: Annotated[bool, typer.Option("--trial", help="Measure and report all, but publish and log nothing")] = False,
     prune: Annotated[int, typer.Option(min=0, help="Afterwards keep only so many versions; 0 keeps all")] = 1,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the path of the release alone, and warnings")] = False,
@@ -198,8 +199,10 @@ def run(
     form = _form(as_json, quiet)
     loaded = _load(job, settings, workers, scheduler)
     display.show_log(verbose)
+    if trial and resume:
+        raise JobError("--trial keeps nothing that --resume could go on with; leave one of them out")
     with interrupts.stoppable():
-        _finish(loaded, _execute(loaded, resume, form), prune, form, details)
+        _finish(loaded, _execute(loaded, resume, form, trial=trial), prune, form, details)
 
 
 @app.command()
@@ -293,9 +296,11 @@ def summary(
     if settings and (source.suffix == ".json" or source.is_dir()):
         raise JobError(f"--set changes keys of a job, and {source} is none; give the job file, or leave --set out")
     if source.suffix == ".json" or source.is_dir():
+        _tell_withdrawn(str(source), None, form)
         made = _compared(source if source.suffix == ".json" else str(source))
     else:
         job = _load(source, settings)
+        _tell_withdrawn(job.output, job.report.internal, form)
         made = _compared(job.output, job.report.internal)
         if other := _of_other_job(made, job):
             display.warn(f"the release at {job.output} was not made by this job as it stands: {other}")
@@ -306,6 +311,16 @@ def summary(
         draw_comparison(made, picture)
         if form is Form.TABLES:
             display.line(f"picture: {picture}")
+
+
+def _tell_withdrawn(output: str, internal: str | None, form: Form) -> None:
+    """A line for each version of an output that was withdrawn."""
+    from anonpipe.storage import release
+    from anonpipe.storage.release_log import withdrawals
+
+    for each in withdrawals(release.place(output, internal)):
+        text = f"withdrawn  {each['version']}, {each['time'][:10]}: {each['because']}"
+        display.line(text) if form is Form.TABLES else display.warn(text)
 
 
 def _of_other_job(made: Report, job: Job) -> str:
@@ -589,6 +604,26 @@ def schema() -> None:
 
 
 @app.command()
+def withdraw(
+    version: Annotated[str, typer.Argument(help="The folder of a version, or an output folder for its current one")],
+    because: Annotated[str, typer.Option(help="Why; the release log keeps it")],
+    internal: Annotated[
+        str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")
+    ] = None,
+) -> None:
+    """Withdraw a release: delete its files, and let the release logs say so."""
+    from anonpipe.storage.release_log import withdraw as take_back
+
+    name, current = take_back(version, because, internal)
+    found = f"{current} is current" if current else "readers find no release until the next run"
+    display.line(f"withdrawn  {name}: its files are deleted; {found}")
+    display.line(
+        "Whoever already has the files still has them. Later releases are no longer compared with this one: they can "
+        "share its records, and who holds both learns from both."
+    )
+
+
+@app.command()
 def warm(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the folder of the compiled code alone")] = False,
 ) -> None:
@@ -641,23 +676,27 @@ def _load(path: Path, settings: list[str] | None, workers: int | None = None, sc
 
 
 def _execute(
-    job: Job, resume: bool, form: Form = Form.TABLES, repeats: Literal["refuse", "ignore"] = "refuse"
+    job: Job,
+    resume: bool,
+    form: Form = Form.TABLES,
+    repeats: Literal["refuse", "ignore"] = "refuse",
+    trial: bool = False,
 ) -> RunOutcome:
     if form is Form.TABLES:
         _tell_if_cold(job)
-    from anonpipe.pipeline.run import execute
+    from anonpipe.pipeline.run import execute, try_out
     from anonpipe.pipeline.start import left_by_crash
 
     if resume and not left_by_crash(job):
         display.warn("--resume: no crashed run of this job was found; the run begins from the start")
     try:
         with display.progress_display(silent=form is Form.QUIET) as on_progress:
+            if trial:
+                return try_out(job, on_progress=on_progress)
             return execute(job, resume, on_progress=on_progress, repeats=repeats)
     except KeyboardInterrupt:
-        display.err.print(
-            "stopped; finished partitions are kept: go on with --resume, or delete them with anonpipe purge",
-            soft_wrap=True,
-        )
+        kept = "finished partitions are kept: go on with --resume, or delete them with anonpipe purge"
+        display.err.print(f"stopped; {'a trial leaves nothing' if trial else kept}", soft_wrap=True)
         raise typer.Exit(130) from None
 
 
@@ -684,7 +723,10 @@ def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.
     elif form is Form.TABLES:
         for gone in pruned:
             display.line(f"pruned version {gone}")
-    if outcome.version is None:
+    if outcome.trial and not outcome.verdict.passed:
+        shown = "" if form is Form.TABLES else _failed(outcome.verdict)
+        raise GateError(f"trial: a gate failed; a run would release nothing{shown}")
+    if outcome.version is None and not outcome.trial:
         kept = job.report.internal or job.output
         failed = "" if form is Form.TABLES else _failed(outcome.verdict)
         raise GateError(

@@ -105,6 +105,13 @@ def internal(facts: Facts, version: str | None) -> Report:
     )
 
 
+def as_trial(report: Report) -> Report:
+    """The internal report of a run that was to publish nothing."""
+    what = "would be released" if report.passed else "would not be released"
+    headline = f"Trial: {words.counted(report.rows, 'row')} {what}; nothing was published."
+    return report.model_copy(update={"trial": True, "headline": headline})
+
+
 def _measured(assessed: Assessment) -> dict[str, Any]:
     """All that was measured, for the steward."""
     return {
