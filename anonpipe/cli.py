@@ -142,7 +142,7 @@ def init(
     """
     from anonpipe.job.analyses import read_analyses
     from anonpipe.job.plain_yaml import load_yaml
-    from anonpipe.propose.propose import default_output, open_questions, propose_job
+    from anonpipe.propose.propose import default_output, not_found, open_questions, propose_job
 
     wanted = () if analyses is None else read_analyses(analyses)
     text = propose_job(source, output or default_output(source), k, wanted)
@@ -154,6 +154,9 @@ def init(
         display.warn(f"the file does not tell {' and '.join(asked)}: answer the QUESTION there before plan or run")
     if dropped := [name for name, column in columns.items() if column["role"] == "dropped"]:
         display.warn(f"columns left out by role: dropped, for the reasons given there: {', '.join(dropped)}")
+    if lacking := not_found(text, job):
+        *others, last = lacking
+        display.err.print(f"No {', '.join(others)}{' or ' if others else ''}{last} found. Is that so?", soft_wrap=True)
 
 
 @app.command()

@@ -34,6 +34,7 @@ from anonpipe.propose.choose_method import (
     IN_GROUPS,
     LINKED,
     OF_STRATUM,
+    TIME_OF_FEW,
     TOLD,
     Road,
     of_several,
@@ -89,6 +90,17 @@ def open_questions(job: Mapping[str, Any]) -> list[str]:
     """The keys of a proposed job's input that are questions."""
     given = job["input"] if isinstance(job["input"], dict) else {}
     return [f"input.{key}" for key, value in given.items() if value == QUESTION]
+
+
+def not_found(text: str, job: Mapping[str, Any]) -> list[str]:
+    """Of what is looked for in every table that which a proposed job does not have."""
+    roles = {column["role"] for column in job["columns"].values()}
+    found = {
+        "survival time": Role.SURVIVAL_TIME in roles or TIME_OF_FEW in text,
+        "unit of several rows": Role.UNIT in roles,
+        "scenario": "scenarios" in (job.get("measure") or {}),
+    }
+    return [what for what, there in found.items() if not there]
 
 
 def default_output(source_url: str) -> str:
