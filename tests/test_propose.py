@@ -707,10 +707,10 @@ def test_init_ends_with_what_it_did_not_find(tmp_path: Path, capsys, monkeypatch
     table = {"a": rng.normal(size=400), "b": rng.choice(["x", "y"], 400)}
     pq.write_table(pa.table(table), tmp_path / "in.parquet")
     code, _, err = call("init", tmp_path / "in.parquet")
-    assert code == 0 and err.splitlines()[-1] == "No survival time, unit of several rows or scenario found. Is that so?"
+    assert code == 0 and err.splitlines()[-1] == "No survival time, unit or scenario found. Is that so?"
     more = {"time": np.rint(rng.exponential(9, 400)), "dead": rng.integers(0, 2, 400), "sex": table["b"]}
     pq.write_table(pa.table(table | more), tmp_path / "in.parquet")
-    assert call("init", tmp_path / "in.parquet")[2].splitlines()[-1] == "No unit of several rows found. Is that so?"
+    assert call("init", tmp_path / "in.parquet")[2].splitlines()[-1] == "No unit found. Is that so?"
 
 
 def test_shares_of_nulls_do_not_hide_a_derived_column() -> None:

@@ -64,8 +64,8 @@ TIME_NAMES = (
 STATUS_NAMES = (
     ("vital", "dead", "death", "died", "deceas", "event", "censor", "fustat", "verstorben", "gestorben", "todes",
      "tod$", "ereignis", "zensi", "zensur", "deces", "decede", "evenement", "censur", "decess", "decedut", "morte$",
-     "morto$", "mort$", "muert", "fallec", "falec", "obito$", "overleden", "dood$", "avdod", "dod$", "zgon", "relapse", "rezidiv",
-     "recidiv"),
+     "morto$", "mort$", "muert", "fallec", "falec", "obito$", "overleden", "dood$", "avdod", "dod$", "zgon",
+     "relapse", "rezidiv", "recidiv"),
     ("status", "stat$", "stato$", "statut", "estado$", "etat$", "os$", "pfs$", "dfs$", "efs$", "rfs$", "dss$"),
 )  # fmt: skip
 

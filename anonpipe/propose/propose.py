@@ -97,7 +97,7 @@ def not_found(text: str, job: Mapping[str, Any]) -> list[str]:
     roles = {column["role"] for column in job["columns"].values()}
     found = {
         "survival time": Role.SURVIVAL_TIME in roles or TIME_OF_FEW in text,
-        "unit of several rows": Role.UNIT in roles,
+        "unit": Role.UNIT in roles or Role.IDENTIFIER in roles,
         "scenario": "scenarios" in (job.get("measure") or {}),
     }
     return [what for what, there in found.items() if not there]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -261,16 +262,24 @@ def local_path(path: str) -> str | None:
     return inside if isinstance(filesystem, LocalFileSystem) else None
 
 
+def looked_up(url: str) -> str:
+    """Where a relative path is looked up, for messages; nothing for others."""
+    return "" if "://" in url or os.path.isabs(url) else f" in {os.getcwd()}, where this command was started"
+
+
 def find_files(url: str) -> list[File]:
     """The files of an input in the order of their names."""
     filesystem, inside = locate(url)
     found = guarded(url, "cannot be listed; check path and access", _listed, filesystem, inside)
     if found is None:
+        if looked_up(url) and not os.path.exists(inside):
+            raise InputError(f"{url} does not exist{looked_up(url)}; check the path")
         found = [inside]
     else:
         found = [path for path in sorted(found) if _visible(inside, path) and _suffix(path) is not None]
         if not found:
-            raise InputError(f"{url} matches no file that ends in {', '.join(_SUFFIXES)}; check the path")
+            suffixes = ", ".join(_SUFFIXES)
+            raise InputError(f"{url} matches no file that ends in {suffixes}{looked_up(url)}; check the path")
     _refuse_table_formats(filesystem, url, inside, found)
     base = _given(inside)
     files = [replace(_describe(filesystem, path), keys=keys_below(base, path)) for path in found]
