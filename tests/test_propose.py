@@ -1133,3 +1133,12 @@ def test_one_bad_value_is_counted_and_not_shown(tmp_path, odd, values, told):
     text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
     line = next(line for line in text.splitlines() if line.startswith("    role:"))
     assert (told in line) and bool(told) == ("CHECK" in line) and odd not in text
+
+
+def test_a_few_odd_texts_among_decimal_commas_and_days_are_counted(tmp_path):
+    rows = [f"{at},5;{at % 28 + 1}.01.2020;{'+-'[at % 2]}" for at in range(60)]
+    rows[7] = "-;unknown day;+"
+    (tmp_path / "t.csv").write_text("n;day;rhesus\n" + "\n".join(rows) + "\n")
+    text = propose_job(str(tmp_path / "t.csv"), "out", 5)
+    assert "59 of its 60 distinct texts are numbers with decimal commas" in text
+    assert "28 of its 29 distinct texts are days as 31.12.2020" in text and "input.missing" in text

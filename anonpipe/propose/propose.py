@@ -155,7 +155,8 @@ def _asked_codes(guesses: Mapping[str, Guess]) -> list[str]:
         which = "the same" if len(names) > 1 else "one" if len(codes) == 1 else "the"
         asked.append(
             f"CHECK: {', '.join(map(quoted, names))}: {many} sampled rows have {which} {what} at an end: a code for "
-            '"unknown"? If so, make it a null in the input; else it is masked and counted as a number.'
+            '"unknown"? If so, make it a null in the input (of a CSV: list it in input.missing); else it is masked and '
+            "counted as a number."
         )
     return asked
 

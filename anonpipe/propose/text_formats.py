@@ -96,6 +96,8 @@ def form_of(texts: pa.Array) -> TextFormat | None:
 _PLAIN = {
     "whole numbers": r"^\s*[+-]?\d+\s*$",
     "numbers": rf"^\s*{_NUMBER}\s*$",
+    "numbers with decimal commas": r"^\s*[+-]?\d+(,\d+)?\s*$",
+    "days as 31.12.2020": r"^\d{1,2}([./-])\d{1,2}[./-]\d{4}$",
     "days": r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$",
 }
 MOSTLY = 0.9  # Share of the distinct texts, of ten or more, that have a form which a few others lack

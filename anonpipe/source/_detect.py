@@ -26,7 +26,7 @@ from anonpipe.source._files import File, guarded
 _SAMPLED = 2_000  # Rows that are looked at of each block of the file
 _LINES = 200  # Lines of the header's neighbourhood that a delimiter must divide into equally many fields
 _MOST_WORDS = 20_000  # Different words with bytes beyond ASCII that are kept to find the encoding
-_NONE = [*NULLS, "-", "--", ".", "?", "n.a.", "n/a", "k.A.", "NaN", "None", "none", "#N/A", "#NV", "<NA>", "missing"]
+_NONE = ["-", "--", ".", "?", "n.a.", "n/a", "k.A.", "NaN", "None", "none", "#N/A", "#NV", "<NA>", "missing"]
 
 Marks = tuple[str, str | None]  # Decimal mark and mark between thousands
 
@@ -73,7 +73,8 @@ def find_format(file: File) -> FoundFormat:
     columns = _columns(file.path, base)
     decimal, thousands, doubt = _marks([each.marks for each in columns if each.is_number], delimiter)
     dates, order = _dates([each for each in columns if each.is_date])
-    known = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "dates": dates}
+    missing = _missing(columns)
+    known = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "dates": dates, "missing": missing}
     form = CsvFormat.model_validate(known)
     if form.given() or completed(file.path, form).delimiter != delimiter:
         form = form.model_copy(update={"delimiter": delimiter})
@@ -186,6 +187,7 @@ class _Column:
     """Of one column the marks and the order of dates that all of its texts allow so far."""
 
     seen: bool = False
+    missing: set[str] = field(default_factory=set)  # Its texts that elsewhere mean a missing value
     marks: set[Marks] = field(default_factory=lambda: set(_MARKS))
     dates: dict[str, set[str]] = field(default_factory=lambda: {mark: set(_ORDERS) for mark in _BETWEEN})
     times: set[str] = field(default_factory=set)
@@ -206,11 +208,14 @@ class _Column:
         return bool(self.marks) or any(self.dates.values())
 
     def note(self, texts: pa.Array) -> None:
+        """Texts of some rows."""
         texts = texts.unique().drop_null()
-        texts = texts.filter(pc.invert(pc.is_in(texts, pa.array(_NONE))))
-        if not len(texts):
+        absent = pc.is_in(texts, pa.array(_NONE))
+        self.missing.update(texts.filter(absent).to_pylist())
+        texts = texts.filter(pc.invert(absent))
+        self.seen = self.seen or len(texts) > 0
+        if not len(texts) or not self.open:
             return
-        self.seen = True
         self.marks = {each for each in self.marks if _all(texts, number_pattern(*each))}
         for mark, orders in self.dates.items():
             for order in tuple(orders):
@@ -237,8 +242,7 @@ def _columns(path: str, form: CsvFormat) -> list[_Column]:
     for batch in _read_blocks(path, form):
         columns = columns or [_Column() for _ in batch.columns]
         for known, column in zip(columns, batch.columns, strict=True):
-            if known.open:
-                known.note(column)
+            known.note(column)
     return columns
 
 
@@ -257,6 +261,14 @@ def _next(path: str, blocks: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
         return guarded(path, "is no readable CSV", next, blocks, None)
     except InputError:
         return None
+
+
+def _missing(columns: Sequence[_Column]) -> list[str] | None:
+    """The default texts for missing values, with those that stand among numbers and dates, and among no categories."""
+    values = [each for each in columns if each.is_number or each.is_date]
+    others = {text for each in columns if each not in values for text in each.missing}
+    found = {text for each in values for text in each.missing} - others
+    return [*NULLS, *sorted(found)] if found else None
 
 
 def _marks(columns: Sequence[set[Marks]], delimiter: str) -> tuple[str, str | None, dict[str, str]]:

@@ -294,3 +294,17 @@ def test_formats_of_which_nothing_is_known_raise_no_other_errors(tmp_path):
             propose_job(str(path), "out", 5)
         except AnonpipeError:
             pass
+
+
+def test_texts_for_missing_values_are_found_where_they_are_no_categories(tmp_path):
+    path = tmp_path / "t.csv"
+    lines = [f"{at},5;{'k.A.' if at % 9 == 0 else f'{at % 28 + 1}.01.2020'};{'+-'[at % 2]}" for at in range(60)]
+    lines[7], lines[8] = "k.A.;02.01.2020;+", "-;02.01.2020;+"
+    path.write_text("n;day;rhesus\n" + "\n".join(lines) + "\n")
+    found = found_format(str(path))
+    assert found.form.missing is not None and "k.A." in found.form.missing and "-" not in found.form.missing
+    path.write_text("n;day;rhesus\n" + "\n".join(lines[:8]) + "\n")
+    form = found_format(str(path)).form
+    table = read(str(path), form.given())
+    assert table.schema.types[:2] == [pa.float64(), pa.date32()] and table.column("n").null_count == 1
+    assert table.column("rhesus").null_count == 0
