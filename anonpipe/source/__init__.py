@@ -33,6 +33,7 @@ from anonpipe.source._format import quoted, refuse_other
 from anonpipe.source._parquet import open_parquet, read_parquet
 from anonpipe.source._query import Query, find_query
 from anonpipe.source._statistics import open_statistics, read_statistics
+from anonpipe.source._workbook import open_workbook, read_workbook
 from anonpipe.storage.staging import scratch
 
 __all__ = [
@@ -88,6 +89,10 @@ def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> 
             raise InputError(f"{url}: several columns are named {', '.join(map(repr, repeated))}; rename them")
     elif files[0].format == "statistics":
         units, schema, labels = open_statistics(files)
+    elif files[0].format == "workbook":
+        if len(files) > 1:
+            raise InputError(f"{url} holds several workbooks; give one, such as {files[0].path}#SHEET")
+        units, schema = open_workbook(files[0])
     else:
         units, schema, form = open_csv(files, columns, CsvFormat(**form.given()))
     rows = sum(unit.rows for unit in units)
@@ -123,6 +128,8 @@ def read_batches(
         batches = read_parquet(unit, own, rows)
     elif unit.format == "statistics":
         batches = read_statistics(unit, source.schema, own, rows)
+    elif unit.format == "workbook":
+        batches = read_workbook(unit, source.schema, own, rows)
     else:
         batches = read_csv(unit, source.schema, source.form, own, rows)
     if source.keys:

@@ -29,7 +29,7 @@ class Unit:
 
     index: int  # Its number, in the order of the rows
     path: str  # The file's local path or URL
-    format: str  # `parquet`, `csv`, or `statistics` for SPSS, Stata and SAS
+    format: str  # `parquet`, `csv`, or `statistics` for SPSS, Stata and SAS, `workbook` for Excel
     row_groups: tuple[int, ...]  # The file's row groups in it, for Parquet
     # first_row, rows: where it begins in the whole input, and its number of rows
     first_row: int
@@ -202,8 +202,19 @@ _SUFFIXES = {
     ".dta": "statistics",
     ".sas7bdat": "statistics",
     ".xpt": "statistics",
+    ".xlsx": "workbook",
+    ".xlsm": "workbook",
+    ".xls": "workbook",
+    ".ods": "workbook",
 }
 _WILD = frozenset("*?[")
+_WORKBOOK = re.compile(r"(.+\.(?:xlsx|xlsm|xls|ods))#(.+)", re.IGNORECASE | re.DOTALL)  # Its path and a sheet
+
+
+def split_sheet(url: str) -> tuple[str, str]:
+    """The path of a workbook and, after #, its sheet; no sheet for other paths."""
+    found = _WORKBOOK.fullmatch(url)
+    return (found[1], found[2]) if found else (url, "")
 
 
 @dataclass(frozen=True)
@@ -269,6 +280,9 @@ def looked_up(url: str) -> str:
 
 def find_files(url: str) -> list[File]:
     """The files of an input in the order of their names."""
+    plain, sheet = split_sheet(url)
+    if sheet:
+        return [replace(each, path=f"{each.path}#{sheet}") for each in find_files(plain)]
     filesystem, inside = locate(url)
     found = guarded(url, "cannot be listed; check path and access", _listed, filesystem, inside)
     if found is None:
