@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from typing import Any, Literal
 
@@ -80,10 +79,12 @@ class CsvFormat(Options):
     @classmethod
     def _known(cls, given: str | None) -> str | None:
         try:
-            usable = given is None or ("\0" not in given and bool(codecs.lookup(given)._is_text_encoding))
-        except LookupError:
-            usable = False
-        if not usable:
+            "".encode(given or "utf-8")
+        except (LookupError, ValueError):
+            known = False
+        else:
+            known = True
+        if not known:
             raise ValueError("is no encoding that Python knows; give one such as utf-8, windows-1252 or utf-16")
         return given
 

@@ -115,7 +115,7 @@ def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> 
 def found_format(url: str) -> FoundFormat:
     """How the CSV of an input is written; the default format for inputs that are none."""
     files = [] if find_query(url) else hiding(url, find_files, url)
-    return hiding(url, find_format, files[0]) if files and files[0].format == "csv" else AS_USUAL
+    return hiding(url, find_format, files) if files and files[0].format == "csv" else AS_USUAL
 
 
 def read_batches(

@@ -60,23 +60,23 @@ class FoundFormat:
     questions: dict[str, str] = field(default_factory=dict)  # Of keys of the job's input
 
 
-def find_format(file: File) -> FoundFormat:
-    """How a CSV is written.
+def find_format(files: Sequence[File]) -> FoundFormat:
+    """How the CSVs of an input are written.
 
-    The whole file is read twice as a stream: bytes for the encoding, and some rows of every block for numbers and
+    All files are read twice as a stream: bytes for the encoding, and some rows of every block for numbers and
     dates. A run reads all rows by what is found, and refuses values of another form.
     """
-    encoding, asked = _encoding(file.path)
-    marked = completed(file.path, CsvFormat(encoding=encoding))
-    delimiter, between = _delimiter(file.path, marked)
-    base = marked.model_copy(update={"delimiter": delimiter})
-    columns = _columns(file.path, base)
+    first, paths = files[0].path, [file.path for file in files]
+    encoding, asked = _encoding(paths)
+    marked = completed(first, CsvFormat(encoding=encoding))
+    delimiter, between = _delimiter(first, marked)
+    columns = _columns(paths, marked.model_copy(update={"delimiter": delimiter}))
     decimal, thousands, doubt = _marks([each.marks for each in columns if each.is_number], delimiter)
     dates, order = _dates([each for each in columns if each.is_date])
     missing = _missing(columns)
     known = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "dates": dates, "missing": missing}
     form = CsvFormat.model_validate(known)
-    if form.given() or completed(file.path, form).delimiter != delimiter:
+    if form.given() or completed(first, form).delimiter != delimiter:
         form = form.model_copy(update={"delimiter": delimiter})
     return FoundFormat(form, asked | between | doubt | order)
 
@@ -84,12 +84,11 @@ def find_format(file: File) -> FoundFormat:
 # --- Encoding ---------------------------------------------------------------------------------------------------------
 
 
-def _encoding(path: str) -> tuple[str | None, dict[str, str]]:
+def _encoding(paths: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """None for UTF-8, and for UTF-16 whose mark says so."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
     words: set[bytes] = set()
     valid = True
-    for at, block in enumerate(raw_blocks(path)):
+    for at, block, decoder in _blocks(paths):
         if at == 0 and block[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return None, {}
         if at == 0 and (wide := _without_mark(block)):
@@ -101,6 +100,14 @@ def _encoding(path: str) -> tuple[str | None, dict[str, str]]:
         if len(words) < _MOST_WORDS:
             words.update(islice(set(_WORD.findall(block)), _MOST_WORDS))
     return (None, {}) if valid else _of_words(words)
+
+
+def _blocks(paths: Sequence[str]) -> Iterator[tuple[int, bytes, codecs.IncrementalDecoder]]:
+    """The blocks of all files, each with its number in its file and the decoder of this."""
+    for path in paths:
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        for at, block in enumerate(raw_blocks(path)):
+            yield at, block, decoder
 
 
 def _without_mark(block: bytes) -> str | None:
@@ -236,12 +243,12 @@ def _any(texts: pa.Array, pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
-def _columns(path: str, form: CsvFormat) -> list[_Column]:
-    """What some rows of every block of the file say of each column."""
+def _columns(paths: Sequence[str], form: CsvFormat) -> list[_Column]:
+    """What some rows of every block of the files say of each column."""
     columns: list[_Column] = []
-    for batch in _read_blocks(path, form):
+    for batch in (batch for path in paths for batch in _read_blocks(path, form)):
         columns = columns or [_Column() for _ in batch.columns]
-        for known, column in zip(columns, batch.columns, strict=True):
+        for known, column in zip(columns, batch.columns, strict=False):  # other headers are refused later
             known.note(column)
     return columns
 

@@ -251,6 +251,23 @@ def test_a_path_alone_is_a_plain_text(tmp_path):
     assert "Input" not in str(refused.value)
 
 
+def test_a_format_is_that_of_all_files_of_a_folder(tmp_path):
+    rows = values()
+    early = [(name, amount, day.replace(day=1), count) for name, amount, day, count in rows]
+    plain = [("Meier", *row[1:]) for row in early]
+    write(tmp_path / "a.csv", GERMAN, plain)
+    write(tmp_path / "b.csv", GERMAN, rows)
+    found = found_format(str(tmp_path))
+    assert found.form == CsvFormat(**GERMAN) and found.questions == {}
+    assert open_source(str(tmp_path), form=found.form).rows == 2 * len(rows)
+
+
+def test_a_setting_makes_a_mapping_of_a_path(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("input: a.csv\noutput: b\nk: 5\ncolumns: {x: {kind: continuous}}\n")
+    assert load_job(path, {"input.decimal": ","}).source.given() == {"decimal": ","}
+
+
 def test_what_is_said_of_csvs_is_refused_for_others(tmp_path):
     import pyarrow.parquet as pq
 
