@@ -10,8 +10,9 @@ import sys
 import pytest
 import yaml
 
-from anonpipe.storage import release, release_log
+from anonpipe.storage import release, release_log, versions
 from tests import runs, small
+from tests.faults import publishing
 
 
 @pytest.fixture
@@ -156,3 +157,15 @@ def test_tables_of_other_sizes_hold_other_persons(tmp_path, monkeypatch):
         table = pq.read_table(path, columns=["diagnosis_date", "age", "tumour_size_mm", "follow_up_months"])
         seen.append({tuple(row.values()) for row in table.to_pylist()})
     assert len(seen[0] & seen[1]) < 60
+
+
+def test_a_version_on_an_object_store_is_withdrawn(tmp_path):
+    stage, inside = tmp_path / "stage", str(tmp_path / "inside")
+    where = release.place(f"memory://{tmp_path.name}-store", inside)
+    older, current = (release.publish(*publishing.staged(stage), where).path.rpartition("/")[2] for _ in range(2))
+    left = release_log.withdraw(where.url("versions", current), "a column too many", inside)
+    assert left == (current, None) and versions.list_versions(where) == [older]
+    assert [each["version"] for each in release_log.withdrawals(where)] == [current]
+    again = release.publish(*publishing.staged(stage), where).path.rpartition("/")[2]
+    assert versions.version_order(again) > versions.version_order(current)
+    assert versions.current_version(where) == again
