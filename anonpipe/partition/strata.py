@@ -106,13 +106,7 @@ class Strata:
             target //= size
 
     def codes(self) -> list[tuple[int, ...] | None]:
-        """Of each stratum the codes that all of its records have, in the order of `positions`; None for several.
-
-        Examples
-        --------
-        >>> Strata((0, 1), (2, 2), (0, 1, -1, 1), (0, 1, 2, 3), (9, 8), 3).codes()
-        [(0, 0), None]
-        """
+        """Of each stratum the codes that all of its records have, in the order of `positions`; None for several."""
         own: dict[int, list[int]] = {}
         for at, stratum in enumerate(self.stratum):
             if self.recoded[at] == at:

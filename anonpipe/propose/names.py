@@ -116,13 +116,7 @@ def names_one_person(name: str) -> bool:
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a column name, without accents and in lower case.
-
-    Examples
-    --------
-    >>> words_of("DateOfBirth"), words_of("Durée_suivi"), words_of("Größe")
-    (['date', 'of', 'birth'], ['duree', 'suivi'], ['grosse'])
-    """
+    """The words of a column name, without accents and in lower case."""
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", _plain(name))]
 
 
@@ -141,13 +135,7 @@ def has_word(name: str, entries: tuple[str, ...]) -> bool:
 
 
 def tell_life(texts: Iterable[str]) -> bool:
-    """Whether some of the texts say that a person lives or was censored, and others death or another event.
-
-    Examples
-    --------
-    >>> tell_life(["Décédé", "vivant"]), tell_life(["alive", "well"])
-    (True, False)
-    """
+    """Whether some of the texts say that a person lives or was censored, and others death or another event."""
     said = [set(words_of(text)) for text in texts]
     return any(words & _DEAD for words in said) and any(words & _ALIVE for words in said)
 

@@ -70,14 +70,6 @@ def typed(form: CsvFormat, texts: pa.Array, kind: pa.DataType) -> pa.Array:
     ------
     Misfit
         A text is of another form, or of no day of the calendar.
-
-    Examples
-    --------
-    >>> form = CsvFormat(decimal=",", thousands=".", dates=("%d.%m.%Y",))
-    >>> typed(form, pa.array(["1.234,5", None]), pa.float64()).to_pylist()
-    [1234.5, None]
-    >>> typed(form, pa.array(["31.12.2020", "2021-01-01"]), pa.date32()).cast(pa.string()).to_pylist()
-    ['2020-12-31', '2021-01-01']
     """
     if pc.any(pc.invert(pc.match_substring_regex(texts, pattern_of(form, kind))), min_count=0).as_py():
         raise Misfit
@@ -147,13 +139,7 @@ def quoted(texts: pa.Array) -> pa.Array:
 
 
 def written(form: CsvFormat, values: pa.Array) -> pa.Array:
-    """Numbers and dates as texts of a format; others as the library writes them.
-
-    Examples
-    --------
-    >>> written(CsvFormat(decimal=",", thousands="."), pa.array([1234567.5, None, -12.0])).to_pylist()
-    ['1.234.567,5', None, '-12']
-    """
+    """Numbers and dates as texts of a format; others as the library writes them."""
     if is_date(values.type) and (patterns := _dates(form, values.type)):
         times = [each for each in patterns if "%H" in each]
         if times or not pa.types.is_timestamp(values.type):
