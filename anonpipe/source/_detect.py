@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import json
 import re
 import unicodedata
 from collections import Counter
@@ -307,19 +308,20 @@ def _marks(columns: Sequence[set[Marks]], delimiter: str) -> tuple[str, str | No
 def _dates(columns: Sequence[_Column]) -> tuple[tuple[str, ...], dict[str, str]]:
     """How days are written, and a question where no day is after the twelfth."""
     found: list[str] = []
-    asked: dict[str, str] = {}
+    other: list[str] = []  # The same with the month first where both are possible
     for mark in _BETWEEN:
         own = [each for each in columns if each.dates[mark]]
         allowed = Counter(order for each in own for order in each.dates[mark])
-        common = [order for order in _ORDERS if allowed[order] == max(allowed.values(), default=0)] if own else []
+        common = [order for order in _ORDERS if own and allowed[order] == max(allowed.values())]
         if not common or (mark == "-" and common[0] == _ORDERS[2]):  # 1990-01-31 is read anyway
             continue
         times = {time for each in own if common[0] in each.dates[mark] for time in each.times}
-        found += [common[0].format(mark) + time for time in _TIMES if time in times]
-        if len(common) > 1:
-            first, second = (f'"{order.format(mark)}"' for order in common[:2])
-            asked["dates"] = (
-                "No date has a day after the twelfth, so that the order of day and month is open: write "
-                f"{first} if the day comes first, {second} if the month does"
-            )
-    return tuple(found), asked
+        for patterns, order in ((found, common[0]), (other, common[-1])):
+            patterns += [order.format(mark) + time for time in _TIMES if time in times]
+    if found == other:
+        return tuple(found), {}
+    first, second = (json.dumps(each if len(each) > 1 else each[0]) for each in (found, other))
+    return tuple(found), {
+        "dates": "No date has a day after the twelfth, so that the order of day and month is open: write "
+        f"dates: {first} if the day comes first, dates: {second} if the month does"
+    }

@@ -325,3 +325,13 @@ def test_texts_for_missing_values_are_found_where_they_are_no_categories(tmp_pat
     table = read(str(path), form.given())
     assert table.schema.types[:2] == [pa.float64(), pa.date32()] and table.column("n").null_count == 1
     assert table.column("rhesus").null_count == 0
+
+
+def test_a_question_of_dates_names_all_that_is_to_be_written(tmp_path):
+    path = tmp_path / "t.csv"
+    lines = [f"{at % 12 + 1:02}.01.2020;{at % 28 + 1}/02/2020;{at % 12 + 1}.03.2020 10:30" for at in range(90)]
+    path.write_text("a;b;c\n" + "\n".join(lines) + "\n")
+    found = found_format(str(path))
+    assert found.form.dates == ("%d.%m.%Y", "%d.%m.%Y %H:%M", "%d/%m/%Y")
+    assert 'dates: ["%d.%m.%Y", "%d.%m.%Y %H:%M", "%d/%m/%Y"] if the day' in found.questions["dates"]
+    assert 'dates: ["%m.%d.%Y", "%m.%d.%Y %H:%M", "%d/%m/%Y"] if the month' in found.questions["dates"]
