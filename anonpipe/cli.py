@@ -20,6 +20,7 @@ from anonpipe.display import Form, counted
 from anonpipe.errors import AnonpipeError, GateError, InputError, JobError
 
 if TYPE_CHECKING:
+    from anonpipe.job.csv_format import CsvFormat
     from anonpipe.job.model import Job
     from anonpipe.pipeline.run import RunOutcome
     from anonpipe.report import Report
@@ -141,15 +142,21 @@ def init(
     """
     from anonpipe.job.analyses import read_analyses
     from anonpipe.job.plain_yaml import load_yaml
-    from anonpipe.propose.propose import default_output, propose_job
+    from anonpipe.propose.propose import default_output, not_found, open_questions, propose_job
 
     wanted = () if analyses is None else read_analyses(analyses)
     text = propose_job(source, output or default_output(source), k, wanted)
     sys.stdout.write(text)
     sys.stdout.flush()
-    columns = load_yaml(text)["columns"]
+    job = load_yaml(text)
+    columns, asked = job["columns"], open_questions(job)
+    if asked:
+        display.warn(f"the file does not tell {' and '.join(asked)}: answer the QUESTION there before plan or run")
     if dropped := [name for name, column in columns.items() if column["role"] == "dropped"]:
         display.warn(f"columns left out by role: dropped, for the reasons given there: {', '.join(dropped)}")
+    if lacking := not_found(text, job):
+        *others, last = lacking
+        display.err.print(f"No {', '.join(others)}{' or ' if others else ''}{last} found. Is that so?", soft_wrap=True)
 
 
 @app.command()
@@ -184,6 +191,7 @@ def run(
     workers: Workers = None,
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to use instead")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a crashed run of this job stopped")] = False,
+    trial: Annotated[bool, typer.Option("--trial", help="Measure and report all, but publish and log nothing")] = False,
     prune: Annotated[int, typer.Option(min=0, help="Afterwards keep only so many versions; 0 keeps all")] = 1,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the path of the release alone, and warnings")] = False,
@@ -194,8 +202,10 @@ def run(
     form = _form(as_json, quiet)
     loaded = _load(job, settings, workers, scheduler)
     display.show_log(verbose)
+    if trial and resume:
+        raise JobError("--trial keeps nothing that --resume could go on with; leave one of them out")
     with interrupts.stoppable():
-        _finish(loaded, _execute(loaded, resume, form), prune, form, details)
+        _finish(loaded, _execute(loaded, resume, form, trial=trial), prune, form, details)
 
 
 @app.command()
@@ -289,9 +299,11 @@ def summary(
     if settings and (source.suffix == ".json" or source.is_dir()):
         raise JobError(f"--set changes keys of a job, and {source} is none; give the job file, or leave --set out")
     if source.suffix == ".json" or source.is_dir():
+        _tell_withdrawn(str(source), None, form)
         made = _compared(source if source.suffix == ".json" else str(source))
     else:
         job = _load(source, settings)
+        _tell_withdrawn(job.output, job.report.internal, form)
         made = _compared(job.output, job.report.internal)
         if other := _of_other_job(made, job):
             display.warn(f"the release at {job.output} was not made by this job as it stands: {other}")
@@ -304,11 +316,21 @@ def summary(
             display.line(f"picture: {picture}")
 
 
+def _tell_withdrawn(output: str, internal: str | None, form: Form) -> None:
+    """A line for each version of an output that was withdrawn."""
+    from anonpipe.storage import release
+    from anonpipe.storage.release_log import withdrawals
+
+    for each in withdrawals(release.place(output, internal)):
+        text = f"withdrawn  {each['version']}, {each['time'][:10]}: {each['because']}"
+        display.line(text) if form is Form.TABLES else display.warn(text)
+
+
 def _of_other_job(made: Report, job: Job) -> str:
     """What is another in the job that made a release, as far as its report tells; empty where nothing is."""
     from anonpipe.job.measure import HELD_OUT
 
-    if made.source is not None and _whole(made.source) != _whole(job.input):
+    if made.source is not None and _whole(made.source) != _whole(job.source.path):
         return f"it was made from {made.source}"
     if made.k != job.k:
         return f"its k is {made.k}"
@@ -465,6 +487,13 @@ def export(
     quote_formulas: Annotated[
         bool, typer.Option("--quote-formulas", help="CSV: an apostrophe before texts that a spreadsheet would run")
     ] = False,
+    job: Annotated[Path | None, typer.Option("--job", help="CSV: written as the input of this job is")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="CSV: the mark between fields, such as ; or tab")] = None,
+    decimal: Annotated[str | None, typer.Option(help="CSV: the decimal mark")] = None,
+    thousands: Annotated[str | None, typer.Option(help="CSV: the mark between thousands")] = None,
+    encoding: Annotated[str | None, typer.Option(help="CSV: such as windows-1252")] = None,
+    missing: Annotated[str | None, typer.Option(help="CSV: the text of missing values")] = None,
+    dates: Annotated[str | None, typer.Option(help='CSV: how days are written, such as "%d.%m.%Y"')] = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the path of what was written alone")] = False,
 ) -> None:
@@ -473,6 +502,14 @@ def export(
     from anonpipe.storage.release import checked, read_public_key
 
     form = _form(as_json, quiet)
+    written = {"delimiter": delimiter, "decimal": decimal, "thousands": thousands, "encoding": encoding, "dates": dates}
+    options: dict[str, Any] = {name: value for name, value in written.items() if value is not None}
+    options |= {} if missing is None else {"missing": [missing]}
+    likeness = _written_as(None if job is None else _load(job, None), options)
+    if likeness.given() and (by is not None or target.suffix.lower() in LABELLED):
+        raise JobError(
+            f"--{next(iter(likeness.given()))} says how a CSV is written, and {target} is none; leave it out"
+        )
     found = checked(release, None if key is None else read_public_key(key))
     given = found.where, _refuse(release, found), target
     if by is not None:
@@ -480,7 +517,7 @@ def export(
     elif target.suffix.lower() in LABELLED:
         made = export_labelled(*given)
     else:
-        made = export_csv(*given, quote_formulas)
+        made = export_csv(*given, quote_formulas, likeness)
     for warning in made.warnings:
         display.warn(warning)
     if form is Form.JSON:
@@ -490,6 +527,20 @@ def export(
         display.line(made.path if form is Form.QUIET else summary_text)
     if form is Form.TABLES and key is None:
         display.line(_NOT_LOOKED_AT)
+
+
+def _written_as(job: Job | None, options: dict[str, Any]) -> CsvFormat:
+    """How a CSV is to be written: as the input of a job, but for what is given."""
+    from pydantic import ValidationError
+
+    from anonpipe.job.csv_format import CsvFormat
+
+    try:
+        return CsvFormat.model_validate(({} if job is None else job.source.given()) | options)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+    where = "".join(f"--{part}: " for part in problem["loc"][:1])
+    raise JobError(where + problem["msg"].removeprefix("Value error, "))
 
 
 @app.command("key")
@@ -556,6 +607,26 @@ def schema() -> None:
 
 
 @app.command()
+def withdraw(
+    version: Annotated[str, typer.Argument(help="The folder of a version, or an output folder for its current one")],
+    because: Annotated[str, typer.Option(help="Why; the release log keeps it")],
+    internal: Annotated[
+        str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")
+    ] = None,
+) -> None:
+    """Withdraw a release: delete its files, and let the release logs say so."""
+    from anonpipe.storage.release_log import withdraw as take_back
+
+    name, current = take_back(version, because, internal)
+    found = f"{current} is current" if current else "readers find no release until the next run"
+    display.line(f"withdrawn  {name}: its files are deleted; {found}")
+    display.line(
+        "Whoever already has the files still has them. Later releases are no longer compared with this one: they can "
+        "share its records, and who holds both learns from both."
+    )
+
+
+@app.command()
 def warm(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the folder of the compiled code alone")] = False,
 ) -> None:
@@ -608,23 +679,27 @@ def _load(path: Path, settings: list[str] | None, workers: int | None = None, sc
 
 
 def _execute(
-    job: Job, resume: bool, form: Form = Form.TABLES, repeats: Literal["refuse", "ignore"] = "refuse"
+    job: Job,
+    resume: bool,
+    form: Form = Form.TABLES,
+    repeats: Literal["refuse", "ignore"] = "refuse",
+    trial: bool = False,
 ) -> RunOutcome:
     if form is Form.TABLES:
         _tell_if_cold(job)
-    from anonpipe.pipeline.run import execute
+    from anonpipe.pipeline.run import execute, try_out
     from anonpipe.pipeline.start import left_by_crash
 
     if resume and not left_by_crash(job):
         display.warn("--resume: no crashed run of this job was found; the run begins from the start")
     try:
         with display.progress_display(silent=form is Form.QUIET) as on_progress:
+            if trial:
+                return try_out(job, on_progress=on_progress)
             return execute(job, resume, on_progress=on_progress, repeats=repeats)
     except KeyboardInterrupt:
-        display.err.print(
-            "stopped; finished partitions are kept: go on with --resume, or delete them with anonpipe purge",
-            soft_wrap=True,
-        )
+        kept = "finished partitions are kept: go on with --resume, or delete them with anonpipe purge"
+        display.err.print(f"stopped; {'a trial leaves nothing' if trial else kept}", soft_wrap=True)
         raise typer.Exit(130) from None
 
 
@@ -651,7 +726,10 @@ def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.
     elif form is Form.TABLES:
         for gone in pruned:
             display.line(f"pruned version {gone}")
-    if outcome.version is None:
+    if outcome.trial and not outcome.verdict.passed:
+        shown = "" if form is Form.TABLES else _failed(outcome.verdict)
+        raise GateError(f"trial: a gate failed; a run would release nothing{shown}")
+    if outcome.version is None and not outcome.trial:
         kept = job.report.internal or job.output
         failed = "" if form is Form.TABLES else _failed(outcome.verdict)
         raise GateError(

@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from anonpipe.two_tables import Evaluated
     from anonpipe.verify.verdict import Verdict
 
-_COLOURS = {"RELEASED": "bold green", "NOT": "bold red", "failed:": "bold red", "remedy:": "cyan"}
+_COLOURS = {
+    "TRIAL": "bold yellow",
+    "RELEASED": "bold green",
+    "NOT": "bold red",
+    "failed:": "bold red",
+    "remedy:": "cyan",
+}
 _HEADINGS = {"published": "published as", "reference": "source", "cost": "cost", "sizes": "sizes", "keeps": "keeps"}
 _LONG_HEADING = 16
 
@@ -101,12 +107,13 @@ def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None
 
     Warnings on a release are a count, as they are in its report: in full by `details`, or without release or report.
     """
-    in_full = details or form is Form.QUIET or outcome.version is None or outcome.report is None
+    refused = outcome.version is None and not outcome.trial
+    in_full = details or form is Form.QUIET or refused or outcome.report is None
     for warning in outcome.warnings if in_full else ():
         warn(warning)
     if form is Form.QUIET:
-        if outcome.version is not None:
-            line(outcome.version)
+        if outcome.version is not None or outcome.trial:
+            line(outcome.version or outcome.summary[0])
         return
     show_summary(outcome.summary)
     if details:
@@ -140,7 +147,8 @@ def outcome_content(outcome: RunOutcome, pruned: Iterable[str]) -> dict[str, Any
     """A run's end for programs."""
     return {
         "released": outcome.version is not None,
-        "exit_code": 0 if outcome.version is not None else GateError.exit_code,
+        "trial": outcome.trial,
+        "exit_code": 0 if outcome.verdict.passed else GateError.exit_code,
         "version": outcome.version,
         "rows": outcome.rows,
         **outcome.verdict.in_words(),

@@ -5,6 +5,7 @@ Exports read the verified files again. The release itself stays as it is, and on
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import secrets
@@ -20,20 +21,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pcsv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import InputError, JobError, OutputError
 from anonpipe.files import drafted, sync_path, why
-from anonpipe.source import NULLS
+from anonpipe.job.csv_format import NULLS, CsvFormat
+from anonpipe.source import csv_fields, quoted
 from anonpipe.storage.versions import OutputPlace
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _ROWS = 65_536
+_USUAL = CsvFormat()
 LABELLED = (".dta", ".sav")
 _NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", re.compile(r"[^\W\d_][\w.@#$]{0,63}"))}
 
@@ -78,11 +80,19 @@ def batches(
 # --- A release as one CSV file ----------------------------------------------------------------------------------------
 
 
-def export_csv(where: OutputPlace, manifest: dict[str, Any], target: Path, quote_formulas: bool = False) -> Exported:
+def export_csv(
+    where: OutputPlace,
+    manifest: dict[str, Any],
+    target: Path,
+    quote_formulas: bool = False,
+    form: CsvFormat = _USUAL,
+) -> Exported:
     """Write all rows of a checked release as one CSV, whole or not at all; compressed if the name ends in .gz.
 
-    Nulls are empty fields, and empty texts are quoted. Timestamps at midnight throughout become dates. Texts that a
-    spreadsheet would run as formulas are refused, or with `quote_formulas` begin with an apostrophe.
+    It is written in `form`: nulls as the first text of `missing`, dates in the first pattern that has all of them.
+    Unless this says otherwise, nulls are empty fields, and empty texts are quoted. Timestamps at midnight throughout
+    become dates. Texts that a spreadsheet would run as formulas are refused, or with `quote_formulas` begin with an
+    apostrophe.
     """
     check_target(target)
     if not target.name.lower().endswith((".csv", ".csv.gz")):
@@ -96,16 +106,17 @@ def export_csv(where: OutputPlace, manifest: dict[str, Any], target: Path, quote
         with (
             drafted(target, private=False) as draft,
             pa.output_stream(str(draft), compression="gzip" if target.suffix.lower() == ".gz" else None) as out,
-            pcsv.CSVWriter(out, schema) as writer,
         ):
+            lines = _Lines(out, form, target)
+            lines.write([quoted(pa.array([name])) for name in schema.names])
             for batch in batches(where, manifest):
                 rows += batch.num_rows
                 columns = [plain(one).cast(field.type) for one, field in zip(batch.columns, schema, strict=True)]
                 values = pa.record_batch(columns, schema=schema)
                 if quote_formulas:
                     values = _with_quoted_formulas(values)
-                like_null |= {name for name in values.schema.names if _like_null(values.column(name))}
-                writer.write_batch(values)
+                like_null |= {name for name in values.schema.names if _like_null(values.column(name), form)}
+                lines.write([csv_fields(form, column) for column in values.columns])
     except OSError as error:
         raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
     warning = f"{', '.join(map(repr, sorted(like_null)))}: many CSV readers take texts such as NA for missing values"
@@ -157,11 +168,34 @@ def _with_quoted_formulas(values: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=values.schema)
 
 
-def _like_null(values: pa.Array) -> bool:
+class _Lines:
+    """Lines of fields in the encoding of a format."""
+
+    def __init__(self, out: Any, form: CsvFormat, target: Path) -> None:
+        self.out, self.mark, self.target = out, form.delimiter_or_comma, target
+        self.encoding = form.encoding or "utf-8"
+        self.encoder = codecs.getincrementalencoder(self.encoding)()
+
+    def write(self, fields: Sequence[pa.Array]) -> None:
+        """Fields of some rows, an array for each column."""
+        lines = pc.binary_join_element_wise(*fields, self.mark)
+        try:
+            encoded = self.encoder.encode("\n".join([*lines.to_pylist(), ""]))
+        except UnicodeEncodeError:
+            encoded = None
+        if encoded is None:
+            raise InputError(
+                f"{self.target.name} was not written: {self.encoding} has no letters for some texts; give "
+                "--encoding utf-8"
+            )
+        self.out.write(encoded)
+
+
+def _like_null(values: pa.Array, form: CsvFormat) -> bool:
     """Whether some texts look like missing values to CSV readers."""
     if not pa.types.is_string(values.type):
         return False
-    texts = pa.array([text for text in NULLS if text], pa.string())
+    texts = pa.array([text for text in {*NULLS, *form.nulls} if text], pa.string())
     return bool(pc.any(pc.is_in(values, texts), min_count=0).as_py())
 
 

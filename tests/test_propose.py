@@ -30,6 +30,7 @@ from anonpipe.propose.names import FEWEST_OTHERS, codes_for_unknown, quoted
 from anonpipe.propose.profile import SAMPLE_ROWS, declared_order, look_at, sample_of
 from anonpipe.propose.propose import propose_job
 from anonpipe.source import check_types, open_source
+from tests import small
 
 ROWS = 3_000
 EPOCH_1975 = 1_826
@@ -640,6 +641,78 @@ def test_survival_needs_a_time_and_a_status() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("time", "status", "values"),
+    [
+        ("time", "status", (1, 2)),
+        ("TIME", "stat", (0, 1)),
+        ("futime", "fustat", (0, 1)),
+        ("os_months", "os_event", (0, 1)),
+        ("PFS", "event", (0, 1)),
+        ("os_time", "OS", (0, 1)),
+        ("Monate", "Vitalstatus", ("lebt", "verstorben", "verloren")),
+        ("Überlebenszeit", "Todesereignis", ("ja", "nein")),
+        ("tempo", "stato", ("vivo", "deceduto")),
+        ("durée", "décès", ("oui", "non")),
+        ("Suivi (mois)", "V17", ("Vivant", "Décédé")),  # by its values alone
+        ("meses", "x1", ("vivo", "fallecido", "perdido")),
+        ("tid", "utfall", ("lever", "död")),
+    ],
+)
+def test_survival_is_found_by_names_of_several_languages_and_by_values(time, status, values) -> None:
+    rng = np.random.default_rng(3)
+    table = {
+        "age": np.rint(rng.normal(60, 9, 400)),
+        status: np.array(values)[rng.integers(0, len(values), 400)],
+        "Geschlecht": rng.choice(["m", "w"], 400),
+        time: np.rint(rng.exponential(50, 400)),
+    }
+    found = roles(pa.table(table))
+    assert {name for name, role in found.items() if role is Role.SURVIVAL_TIME} == {time}
+    assert {name for name, role in found.items() if role is Role.SURVIVAL_STATUS} == {status}
+
+
+@pytest.mark.parametrize(
+    ("time", "status", "values"),
+    [
+        ("duration", "mortgage", (0, 1)),
+        ("months", "state", ("CA", "NY")),
+        ("time", "ER_status", ("positive", "negative")),
+        ("mois", "état civil", ("marié", "divorcé")),
+        ("tot", "oslo", (0, 1)),
+        ("months", "loan_status", ("paid", "open")),
+    ],
+)
+def test_names_that_only_resemble_those_of_survival(time, status, values) -> None:
+    rng = np.random.default_rng(3)
+    table = {status: np.array(values)[rng.integers(0, 2, 400)], time: np.rint(rng.exponential(50, 400))}
+    assert set(roles(pa.table(table)).values()) == {Role.MASKED}
+
+
+def test_of_several_times_the_one_that_goes_with_the_status_is_taken() -> None:
+    rng = np.random.default_rng(3)
+    dead = rng.random(900) < 0.4
+    table = {
+        "time_to_visit": np.rint(rng.exponential(50, 900)),
+        "time_in_study": np.rint(rng.exponential(np.where(dead, 20.0, 60.0))),
+        "age": np.rint(rng.normal(60, 9, 900)),
+        "dead": dead.astype(int),
+    }
+    assert roles(pa.table(table))["time_in_study"] is Role.SURVIVAL_TIME
+
+
+def test_init_ends_with_what_it_did_not_find(tmp_path: Path, capsys, monkeypatch) -> None:
+    call = small.commands(capsys, monkeypatch)
+    rng = np.random.default_rng(3)
+    table = {"a": rng.normal(size=400), "b": rng.choice(["x", "y"], 400)}
+    pq.write_table(pa.table(table), tmp_path / "in.parquet")
+    code, _, err = call("init", tmp_path / "in.parquet")
+    assert code == 0 and err.splitlines()[-1] == "No survival time, unit or scenario found. Is that so?"
+    more = {"time": np.rint(rng.exponential(9, 400)), "dead": rng.integers(0, 2, 400), "sex": table["b"]}
+    pq.write_table(pa.table(table | more), tmp_path / "in.parquet")
+    assert call("init", tmp_path / "in.parquet")[2].splitlines()[-1] == "No unit found. Is that so?"
+
+
 def test_shares_of_nulls_do_not_hide_a_derived_column() -> None:
     rng = np.random.default_rng(4)
     value = np.where(rng.random(900) < 0.3, np.nan, rng.normal(size=900))
@@ -1060,3 +1133,12 @@ def test_one_bad_value_is_counted_and_not_shown(tmp_path, odd, values, told):
     text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
     line = next(line for line in text.splitlines() if line.startswith("    role:"))
     assert (told in line) and bool(told) == ("CHECK" in line) and odd not in text
+
+
+def test_a_few_odd_texts_among_decimal_commas_and_days_are_counted(tmp_path):
+    rows = [f"{at % 40},5;{at % 28 + 1}.01.2020;{'+-'[at % 2]}" for at in range(80)]
+    rows[7] = "-;unknown day;+"
+    (tmp_path / "t.csv").write_text("n;day;rhesus\n" + "\n".join(rows) + "\n")
+    text = propose_job(str(tmp_path / "t.csv"), "out", 5)
+    assert "40 of its 41 distinct texts are numbers with decimal commas" in text
+    assert "28 of its 29 distinct texts are days as 31.12.2020" in text and "input.missing" in text

@@ -19,7 +19,7 @@ from anonpipe.errors import AnonpipeError, BusyError, InputError
 from anonpipe.files import try_lock
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.outcome import publish
-from anonpipe.storage import release, sealed, versions
+from anonpipe.storage import release, release_log, sealed, versions
 from anonpipe.storage import staging as store
 from tests import small
 from tests.faults import publishing, steps
@@ -93,6 +93,44 @@ def test_a_prune_that_dies_at_any_step_leaves_the_current_release_and_no_half_ve
         assert publishing.leftovers(out) == [] and publishing.versions(out) == {publishing.current_version(out)}
         assert os.listdir(out / "steward") == [f"{publishing.current_version(out)}-report.json"]
     assert deaths > 8
+
+
+def test_a_withdrawal_that_dies_at_any_step_leaves_a_whole_release_or_none_and_is_completed(tmp_path, stage):
+    def prepare(step):
+        older, current = published(stage, tmp_path / str(step), 2)
+        made[step] = older, current
+        where = release.place(str(tmp_path / str(step)))
+        for name in (older, current):
+            release.keep_private(where, name, {"report.json": b"{}"})
+            release_log._append_to_output(where, logged_line(name))
+        return (str(tmp_path / str(step) / "versions" / current),)
+
+    made, counted = {}, set()
+    deaths = 0
+    for step in steps.every_step(prepare, publishing.withdraw):
+        out, deaths = tmp_path / str(step), deaths + 1
+        older, current = made[step]
+        where = release.place(str(out))
+        assert publishing.dangling(out) == [] and older in publishing.versions(out)
+        logged = {line["version"] for line in release_log._read_output(where).lines}
+        there = (out / "versions" / current).exists()
+        counted.add((there, current in logged))
+        assert older in logged and (current in logged or not there)  # a version that is there is counted
+        release_log.withdraw(str(out / "versions" / current), "a column too many")
+        assert publishing.leftovers(out) == [] and publishing.versions(out) == {older}
+        assert not (out / "CURRENT").exists() and not (out / "release").is_symlink()
+        assert {line["version"] for line in release_log._read_output(where).lines} == {older}
+        [entry] = release_log.withdrawals(where)
+        assert (entry["version"], entry["because"]) == (current, "a column too many")
+        after = published(stage, out)[0]
+        assert versions.version_order(after) > versions.version_order(current) and release.check(str(out)) == []
+    assert deaths > 8 and {(True, True), (False, True)} <= counted
+
+
+def logged_line(name):
+    """A line of the log that holds no records."""
+    texts = dict.fromkeys(("time", "secret", "job", "population"), "")
+    return {"anonpipe_log": 2, "version": name, "rows": 0, "columns": [], "sketches": [], **texts}
 
 
 def test_a_probe_that_dies_is_cleaned_up_by_the_next_publication(tmp_path, stage):

@@ -77,7 +77,7 @@ def _compare(
         raise JobError(f"--draws is {draws}; give at least 1")
     check_names(job, axes)
     staging = Staging(make_private(staging_root(job.run.staging)) / f"compare-{_name(job)}")
-    with opened(job.input, job.columns, job.run.staging) as source, lock(staging):
+    with opened(job.source.path, job.columns, job.run.staging, job.source) as source, lock(staging):
         check_input(job, source)
         try:
             make_private(staging.root)
@@ -91,7 +91,7 @@ def _compare(
 
 def _name(job: Job) -> str:
     """A name for everything that belongs to the input; it says nothing of it."""
-    return keyed(steward_secret(), "compare", job.input).hex()[:16]
+    return keyed(steward_secret(), "compare", job.source.path).hex()[:16]
 
 
 @dataclass(frozen=True)

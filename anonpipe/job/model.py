@@ -28,6 +28,7 @@ from anonpipe.job.overrides import overridden
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.job.sections import (
     Decode,
+    Input,
     Partition,
     Release,
     Repeat,
@@ -104,7 +105,7 @@ class Job(Options):
     reports say that it protects no persons.
     """
 
-    input: str
+    input: str | Input
     output: str
     k: int = Field(ge=2)
     rows_per_unit: Literal["one", "many"] = "one"
@@ -131,8 +132,8 @@ class Job(Options):
 
     @field_validator("input", "output")
     @classmethod
-    def _paths(cls, given: str) -> str:
-        return checked_path(given)
+    def _paths(cls, given: str | Input) -> str | Input:
+        return checked_path(given) if isinstance(given, str) else given
 
     @field_validator("columns")
     @classmethod
@@ -153,6 +154,11 @@ class Job(Options):
         self.columns.update(default)
         check_growth(self)
         return self
+
+    @property
+    def source(self) -> Input:
+        """Where the input lies, and how it is written."""
+        return Input(path=self.input) if isinstance(self.input, str) else self.input
 
     def of_rows(self, rows: int) -> Job:
         """The same for a table of so many rows, on which the default hold-out depends.
@@ -495,9 +501,20 @@ def parse_job(content: Any) -> Job:
         return Job.model_validate(content)
     except ValidationError as error:
         problems = list(
-            dict.fromkeys(_explain(item) for item in error.errors(include_url=False, include_context=False))
+            dict.fromkeys(
+                _explain(item) for item in _of_one_form(error.errors(include_url=False, include_context=False))
+            )
         )
     raise JobError("the job is not valid:\n" + "\n".join(f"  {line}" for line in problems))
+
+
+def _of_one_form(items: list[Any]) -> list[Any]:
+    """The problems without those of the form of `input` that was not given: a path alone, or a mapping."""
+    own = [item for item in items if item["loc"][:1] == ("input",) and len(item["loc"]) > 1]
+    as_text = [item for item in own if item["loc"][1] == "str"]
+    mapped = [item | {"loc": ("input", *item["loc"][2:])} for item in own if item not in as_text]
+    kept = as_text if any(item["type"] == "model_type" for item in mapped) else mapped
+    return [item for item in items if item not in own] + kept
 
 
 def _explain(item: Any) -> str:

@@ -24,6 +24,8 @@ def overridden(content: Any, overrides: dict[str, Any]) -> Any:
     columns = content.get("columns")
     before = tuple(columns) if isinstance(columns, dict) else ()
     settings = {tuple(_parts(dotted)): dotted for dotted in overrides}
+    if isinstance(content.get("input"), str) and any(parts[0] == "input" and len(parts) > 1 for parts in settings):
+        content["input"] = {"path": content["input"]}
     for dotted, value in overrides.items():
         _put(content, dotted, _parts(dotted), value)
     _refuse_new_columns(content, before, settings)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from anonpipe.job.csv_format import CsvFormat
 from anonpipe.methods.options import Options
 
 _PROBABILITY_STEP = 0.001
@@ -14,6 +15,20 @@ _ENCRYPTED = ("tls://", "wss://")
 _MEMORY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([kmgtp]i?)b\s*", re.IGNORECASE)
 _LEAST_MEMORY = 400 * 2**20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class Input(CsvFormat):
+    """The input, and how it is written where it is a CSV.
+
+    `path` is a file, folder, glob or URL, or an SQL file; alone it can be given as a plain text.
+    """
+
+    path: str
+
+    @field_validator("path")
+    @classmethod
+    def _a_path(cls, given: str) -> str:
+        return checked_path(given)
 
 
 class StrataSettings(Options):

@@ -105,6 +105,15 @@ class Strata:
             cells[:, position] = target % size
             target //= size
 
+    def codes(self) -> list[tuple[int, ...] | None]:
+        """Of each stratum the codes that all of its records have, in the order of `positions`; None for several."""
+        own: dict[int, list[int]] = {}
+        for at, stratum in enumerate(self.stratum):
+            if self.recoded[at] == at:
+                own.setdefault(stratum, []).append(at)
+        single = (own[at][0] if len(own[at]) == 1 else None for at in range(len(self.rows)))
+        return [None if at is None else tuple(map(int, np.unravel_index(at, self.sizes))) for at in single]
+
     def _combinations(self, cells: FloatArray) -> IntArray:
         index = np.zeros(len(cells), dtype=np.int64)
         for position, size in zip(self.positions, self.sizes, strict=True):

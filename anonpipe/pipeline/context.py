@@ -23,6 +23,7 @@ from anonpipe.encoding.rounding import RoundedColumns, Rounding
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
 from anonpipe.encoding.scores import Draws, Scores
 from anonpipe.encoding.values import with_nullable_types
+from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.model import Job, parse_job
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
@@ -50,7 +51,7 @@ class Work:
     @cached_property
     def source(self) -> Source:
         """The input: its units and schema."""
-        source: Source = self.staging.read_record("source.npz", Source, Unit, Labels)
+        source: Source = self.staging.read_record("source.npz", Source, Unit, Labels, CsvFormat)
         return source
 
     @cached_property

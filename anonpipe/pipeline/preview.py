@@ -19,7 +19,7 @@ from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
-from anonpipe.errors import GateError, JobError
+from anonpipe.errors import GateError, JobError, printable
 from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._design import condition, plain
 from anonpipe.job.measure import RecipientAnalysis
@@ -53,6 +53,7 @@ class Preview:
     job: Job
     source: Source
     strata: tuple[tuple[str, int], ...]  # Name and records of each stratum
+    values: tuple[str, ...]  # Of each stratum the values of its columns, for the steward's terminal alone; or empty
     dropped: int  # Records of strata under k that the job drops
     width: int  # Columns of the features
     rows: int  # Aimed records of a partition
@@ -74,9 +75,10 @@ class Preview:
         """The preview as text."""
         job = self.job
         columns = [_column_line(job, name) for name in job.columns]
-        strata = [f"  {name}: {rows:,} records" for name, rows in self.strata]
+        shown = [values or name for values, (name, _) in zip(self.values, self.strata, strict=True)]
+        strata = [f"  {name}: {rows:,} records" for name, (_, rows) in zip(shown, self.strata, strict=True)]
         return [
-            f"input      {job.input}: {self.source.rows:,} rows, {_size(self.source.bytes)}, "
+            f"input      {job.source.path}: {self.source.rows:,} rows, {_size(self.source.bytes)}, "
             f"{_counted(len(self.source.units), 'input split')}",
             f"output     {job.output}",
             "columns",
@@ -181,7 +183,10 @@ def preview(job: Job) -> Preview:
     """Read the input once in this process, and predict cut, costs and warnings."""
     release.check_writable(release.place(job.output, job.report.internal))
     refuse_other_table(job)
-    with opened(job.input, job.columns, job.run.staging) as source, scratch("plan", job.run.staging) as folder:
+    with (
+        opened(job.source.path, job.columns, job.run.staging, job.source) as source,
+        scratch("plan", job.run.staging) as folder,
+    ):
         check_input(job, source)
         job = job.of_rows(source.rows)
         scanned = _scan(job, source, folder)
@@ -209,6 +214,7 @@ def preview(job: Job) -> Preview:
         job=job,
         source=source,
         strata=tuple(zip(_stratum_names(job, len(strata.rows)), strata.rows, strict=True)),
+        values=_stratum_values(fitted),
         dropped=strata.dropped,
         width=width,
         rows=min(rows, max(strata.rows)),
@@ -435,6 +441,18 @@ def _unmet(unmet: _Requirement) -> str:
         f"analysis {unmet.analysis.name!r}: {of} the {unmet.what} {getattr(unmet.analysis, unmet.what)!r}, and it "
         "cannot be fitted; correct the spelling of values, or widen it"
     )
+
+
+def _stratum_values(fitted: Fitted) -> tuple[str, ...]:
+    """The values that all records of a stratum have in its columns; nothing where they have several."""
+    names, shown = fitted.job.strata.by, []
+    for codes in fitted.strata.codes() if names else [None]:
+        texts = []
+        for name, code in zip(names, codes or (), strict=codes is not None):
+            known = fitted.cells.categories[name]
+            texts.append(f"{name} = {known[code].as_py() if code < len(known) else 'missing'}")
+        shown.append(printable(" x ".join(texts)))
+    return tuple(shown)
 
 
 def _stratum_names(job: Job, count: int) -> list[str]:

@@ -31,6 +31,7 @@ from anonpipe.pipeline.outcome.publish import (
     RunOutcome,
     check_overlaps,
     finish,
+    finish_trial,
     has_overlaps,
     overlap_notes,
     warnings_of,
@@ -60,6 +61,7 @@ __all__ = [
     "in_memory",
     "open_executor",
     "open_run",
+    "try_out",
     "unpublished",
     "verify",
 ]
@@ -224,7 +226,7 @@ def unpublished(
 ) -> _Ended:
     """Run a job up to its written files, and return `ended(run)`; the staging is deleted."""
     try:
-        with open_run(job, False, on_progress, publishes=False, repeats=repeats) as run:
+        with open_run(job, False, on_progress, publishes=repeats == "trial", repeats=repeats) as run:
             try:
                 with open_executor(job, run.staging, cluster) as executor:
                     for stage in MAPPED_STAGES:
@@ -235,6 +237,12 @@ def unpublished(
     except Exception as error:
         failure = engine.account(error, "the run")
     failure.raise_it()
+
+
+def try_out(job: Job, cluster: bool = True, on_progress: OnProgress = lambda _: None) -> RunOutcome:
+    """Run a job to its verdict and internal report; nothing is published or logged, and the staging is deleted."""
+    with interrupts.stoppable() if cluster else contextlib.nullcontext():
+        return unpublished(job, cluster, on_progress, "trial", lambda run: finish_trial(run, verify(run)))
 
 
 def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemoryRelease:

@@ -38,8 +38,9 @@ from anonpipe.storage.staging import (
     staging_root,
 )
 
-# How a run treats an overlap with an earlier release; only with `refuse` it is entered in the logs
-Repeats = Literal["refuse", "warn", "ignore"]
+# How a run treats an overlap with an earlier release; only with `refuse` it is entered in the logs. A trial
+# warns of those of its output, too
+Repeats = Literal["refuse", "warn", "ignore", "trial"]
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,9 @@ class Run:
         self.on_progress(Progress(stage, 1, 1, rows))
 
 
-def run_id(job: Job) -> str:
-    """The name of a job's stagings: a keyed digest of job, input path and output."""
-    return keyed(steward_secret(), "run", job.run_digest()).hex()[:16]
+def run_id(job: Job, what: str = "run") -> str:
+    """The name of a job's stagings: a keyed digest of job, input path and output; a trial has its own."""
+    return keyed(steward_secret(), what, job.run_digest()).hex()[:16]
 
 
 @contextlib.contextmanager
@@ -100,10 +101,11 @@ def open_run(
         refuse_other_table(job)
     if job.run.scheduler is not None:
         require_secret("run.scheduler, a cluster of yours,")
-    source = find_query(job.input) or open_source(job.input, job.columns)
+    source = find_query(job.source.path, job.source) or open_source(job.source.path, job.columns, job.source)
     if isinstance(source, Source):
         check_input(job, source)
-    folder, name, start = make_private(staging_root(job.run.staging)), run_id(job), secrets.token_hex(8)
+    name = run_id(job, "trial" if repeats == "trial" else "run")
+    folder, start = make_private(staging_root(job.run.staging)), secrets.token_hex(8)
     with contextlib.suppress(OSError, AnonpipeError):  # raw data of crashed runs that were not resumed
         purge(folder, days=job.run.keep_days, but=name)
     with lock(Staging(folder / name)):

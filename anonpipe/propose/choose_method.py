@@ -124,7 +124,7 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
     found = dict(guesses)
     for name, guessed in guesses.items():
         if guessed.role is Role.SURVIVAL_TIME:
-            found[name] = replace(guessed, role=Role.MASKED, reason=_TIME_OF_FEW)
+            found[name] = replace(guessed, role=Role.MASKED, reason=TIME_OF_FEW)
         elif guessed.role is Role.SURVIVAL_STATUS:
             found[name] = replace(guessed, role=Role.MASKED, reason=_RARE_STATUS, event=())
     return found
@@ -135,7 +135,7 @@ _RARE_STATUS = (
     "masked as any other column; values of fewer than k are released as others. Survival curves of so few say little"
 )
 
-_TIME_OF_FEW = "CHECK: a time until an event of so few that its status is masked, and no survival curve is held"
+TIME_OF_FEW = "CHECK: a time until an event of so few that its status is masked, and no survival curve is held"
 
 
 def tells_strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> bool:

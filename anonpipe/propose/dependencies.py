@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.propose.names import BIRTH_NAMES, TIME_NAMES, quoted, rank_of, words_of
+from anonpipe.propose.names import BIRTH_NAMES, TIME_NAMES, has_word, quoted, rank_of
 from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Floats, Look
 
 CLASS_ROWS = 10  # A class of a number has this many rows in its second largest category at least; less may be chance
@@ -224,7 +224,7 @@ def _unit(x: Floats, first: Floats, second: Floats) -> str | None:
 
 def _dispensable(span: Look, begin: Look, end: Look, uses: dict[str, int]) -> Look:
     """The date to give up: a birth, the end of a survival time, else the one less often needed."""
-    births = [date for date in (begin, end) if any(word.startswith(BIRTH_NAMES) for word in words_of(date.name))]
+    births = [date for date in (begin, end) if has_word(date.name, BIRTH_NAMES)]
     if births:
         return births[0]
     if rank_of(span.name, TIME_NAMES) is not None:

@@ -28,11 +28,11 @@ from anonpipe.propose.names import (
     STATUS_NAMES,
     TIME_NAMES,
     best_of,
+    has_word,
     names_one_person,
     names_one_unit,
     names_unit,
     quoted,
-    words_of,
 )
 from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Look
 from anonpipe.types import FloatArray, IntArray
@@ -265,7 +265,7 @@ def _may_number(look: Look, guessed: Guess) -> bool:
         return False
     if look.numbers is not None and not look.whole:
         return False
-    return is_supported(look.type) and not any(word.startswith(SEEN_NAMES) for word in words_of(look.name))
+    return is_supported(look.type) and not has_word(look.name, SEEN_NAMES)
 
 
 def _one_unit(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
@@ -372,7 +372,7 @@ def _without_persons(look: Look, kind: Kind) -> Guess:
     """Kind and role of a column that names no persons."""
     if look.odd:
         return Guess(kind, Role.DROPPED if _too_many(look) else Role.MASKED, look.odd)
-    if kind is Kind.INTEGER and any(word.startswith(POSTAL_NAMES) for word in words_of(look.name)):
+    if kind is Kind.INTEGER and has_word(look.name, POSTAL_NAMES):
         return Guess(kind, Role.DROPPED, _POSTAL)
     if look.numbers is None and _too_many(look):
         return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
@@ -459,14 +459,30 @@ def _too_many(look: Look) -> bool:
 
 
 def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
-    """Give the roles survival_time and survival_status where the names of both are found."""
+    """Give the roles survival_time and survival_status where both are found: by names, a status also by its values."""
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
     times = [look.name for look in masked if not guesses[look.name].kind.coded and _duration(look)]
-    states = [look.name for look in masked if guesses[look.name].kind.coded and look.distinct <= FEW_CODES]
-    time, state = best_of(times, TIME_NAMES), best_of(states, STATUS_NAMES)
-    if time is not None and state is not None:
+    few = {look.name: look for look in masked if guesses[look.name].kind.coded and look.distinct <= FEW_CODES}
+    told = [name for name, look in few.items() if look.life]
+    state = next(iter(best_of(told, STATUS_NAMES) or told or best_of(list(few), STATUS_NAMES)), None)
+    if state is None:
+        return
+    known = {look.name: look for look in masked}
+    named = best_of(times, TIME_NAMES)
+    time = max(named, key=lambda name: _differs(known[name], few[state]), default=None)
+    if time is not None:
         guesses[time] = Guess(guesses[time].kind, Role.SURVIVAL_TIME, "time until the event or the end of follow-up")
         guesses[state] = Guess(guesses[state].kind, Role.SURVIVAL_STATUS, "released unchanged")
+
+
+def _differs(time: Look, state: Look) -> float:
+    """How far apart the mean ranks of the times of two states are, as a share of all ranks."""
+    numbers = np.empty(0) if time.numbers is None else time.numbers
+    known = np.isfinite(numbers) & (state.codes >= 0)
+    counts = np.bincount(state.codes[known])
+    ranks = np.argsort(np.argsort(numbers[known]))
+    means = np.bincount(state.codes[known], ranks)[counts > 0] / counts[counts > 0]
+    return float(np.ptp(means) / known.sum()) if len(means) > 1 else 0.0
 
 
 def _duration(look: Look) -> bool:
@@ -490,4 +506,4 @@ def _is_seen(name: str, guessed: Guess) -> bool:
     if guessed.kind is Kind.INTEGER and (names_one_unit(name) or names_unit(name)):
         return False  # a number of a household, which nobody outside knows
     starts = SEEN_NAMES + PUBLIC_DATES * (guessed.kind is Kind.DATE)
-    return any(word == "age" or word.startswith(starts) for word in words_of(name))
+    return has_word(name, ("age$", *starts))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterable
 from datetime import date
 from itertools import pairwise, product
 
@@ -40,21 +42,52 @@ _ONE_PERSON = frozenset(("patient", "person", "subject", "participant", "pupil",
 
 _OF_A_NUMBER = frozenset(("id", "no", "nr", "num", "number", "nummer", "key", "code", "ref", "index"))
 
+# Words of several languages below have no accents and no capitals, as `words_of` gives them. A word of a name begins
+# with an entry, or is it where this ends in $
+
 _NO_SURVIVAL = frozenset(
-    ("marital", "employment", "smoking", "smoker", "insurance", "housing", "civil", "migration", "education")
-)
+    (
+        "marital", "employment", "smoking", "smoker", "insurance", "housing", "civil", "civile", "zivil", "migration",
+        "education", "menopausal", "menopause", "hormone", "receptor", "er", "pr", "her", "ecog", "performance",
+        "vaccination", "familienstand", "raucherstatus", "loan", "payment", "order",
+    )
+)  # fmt: skip
 
-TIME_NAMES = (("surv", "follow", "futime"), ("time", "months", "duration", "tte"))
+TIME_NAMES = (
+    ("surv", "follow", "futime", "uberleb", "ueberleb", "nachbeob", "survie", "suivi$", "sopravviv", "supervivencia",
+     "sobrevida", "sobrevivencia", "overlev", "seguim"),
+    ("time", "months", "duration", "tte", "os$", "pfs$", "dfs$", "efs$", "rfs$", "dss$", "ttp$", "monate$", "zeit$",
+     "dauer$", "tage$", "tempo$", "durata$", "mesi$", "giorni$", "duree$", "temps$", "mois$", "jours$", "tiempo$",
+     "duracion$", "duracao$", "meses$", "dias$", "tijd$", "maanden$", "dagen$", "tid$", "manader$", "czas$"),
+)  # fmt: skip
 
-STATUS_NAMES = (("vital", "dead", "death", "died", "deceas", "event", "censor", "fustat"), ("status",))
+STATUS_NAMES = (
+    ("vital", "dead", "death", "died", "deceas", "event", "censor", "fustat", "verstorben", "gestorben", "todes",
+     "tod$", "ereignis", "zensi", "zensur", "deces", "decede", "evenement", "censur", "decess", "decedut", "morte$",
+     "morto$", "mort$", "muert", "fallec", "falec", "obito$", "overleden", "dood$", "avdod", "dod$", "zgon",
+     "relapse", "rezidiv", "recidiv"),
+    ("status", "stat$", "stato$", "statut", "estado$", "etat$", "os$", "pfs$", "dfs$", "efs$", "rfs$", "dss$"),
+)  # fmt: skip
 
-BIRTH_NAMES = ("birth", "born", "dob", "bdate")
+_DEAD = frozenset(
+    ("dead", "died", "deceased", "death", "verstorben", "gestorben", "tot", "tod", "decede", "decedee", "mort", "morte",
+     "morto", "morta", "deceduto", "deceduta", "muerto", "muerta", "fallecido", "fallecida", "falecido", "falecida",
+     "obito", "overleden", "dood", "dod", "zgon", "event", "ereignis", "evenement", "evento", "relapse", "rezidiv",
+     "recidive", "recidiva", "progression")
+)  # fmt: skip
+_ALIVE = frozenset(
+    ("alive", "living", "lebt", "lebend", "lebendig", "vivant", "vivante", "vivo", "viva", "vivos", "levend", "lever",
+     "zyje", "censored", "censor", "zensiert", "censure", "censuree", "censurato", "censurado")
+)  # fmt: skip
+
+BIRTH_NAMES = ("birth", "born", "dob", "bdate", "geburt", "geb$", "naissance", "nascita", "nacim", "nascim")
 
 # What words begin with that name what neighbours, colleagues or a newspaper know of a person
 SEEN_NAMES = (
     "sex", "gender", "race", "ethnic", "national", "marital", "married", "civil",
     "region", "county", "district", "province", "municip", "canton", "city", "town", "village", "zip", "postal",
-    "postcode", "residence", "country", "occupation", "profession", "household", "children",
+    "postcode", "residence", "country", "occupation", "profession", "household", "children", "geschlecht", "sesso$",
+    "genero$", "geslacht", "alter$", "eta$", "edad$", "idade$", "leeftijd$", "familienstand", "wohnort", "plz", "beruf",
     *BIRTH_NAMES,
 )  # fmt: skip
 
@@ -83,22 +116,41 @@ def names_one_person(name: str) -> bool:
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a column name, in lower case."""
-    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+    """The words of a column name, without accents and in lower case."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", _plain(name))]
+
+
+def _plain(text: str) -> str:
+    """A text without accents."""
+    apart = unicodedata.normalize("NFKD", text.translate(_LETTERS))
+    return "".join(letter for letter in apart if not unicodedata.combining(letter))
+
+
+_LETTERS = str.maketrans({"ß": "ss", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "AE", "ł": "l", "Ł": "L", "đ": "d"})
+
+
+def has_word(name: str, entries: tuple[str, ...]) -> bool:
+    """Whether a word of the name begins with an entry, or is one that ends in $."""
+    return any(word.startswith(entry) or f"{word}$" == entry for word in words_of(name) for entry in entries)
+
+
+def tell_life(texts: Iterable[str]) -> bool:
+    """Whether some of the texts say that a person lives or was censored, and others death or another event."""
+    said = [set(words_of(text)) for text in texts]
+    return any(words & _DEAD for words in said) and any(words & _ALIVE for words in said)
 
 
 def rank_of(name: str, ranks: tuple[tuple[str, ...], ...]) -> int | None:
-    """The first rank that a word of the name begins with an entry of; None without any."""
-    words = words_of(name)
-    if _NO_SURVIVAL & set(words):
+    """The first rank of which a word of the name has an entry; None without any."""
+    if _NO_SURVIVAL & set(words_of(name)):
         return None
-    return next((rank for rank, starts in enumerate(ranks) if any(word.startswith(starts) for word in words)), None)
+    return next((rank for rank, entries in enumerate(ranks) if has_word(name, entries)), None)
 
 
-def best_of(names: list[str], ranks: tuple[tuple[str, ...], ...]) -> str | None:
-    """The first of the names whose words rank highest; None where no word is among them."""
-    ranked = [(rank, place) for place, name in enumerate(names) if (rank := rank_of(name, ranks)) is not None]
-    return names[min(ranked)[1]] if ranked else None
+def best_of(names: list[str], ranks: tuple[tuple[str, ...], ...]) -> list[str]:
+    """Those of the names whose words rank highest; none where no word is among them."""
+    ranked = {name: rank for name in names if (rank := rank_of(name, ranks)) is not None}
+    return [name for name, rank in ranked.items() if rank == min(ranked.values())]
 
 
 def quoted(text: str) -> str:

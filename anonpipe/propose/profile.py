@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from anonpipe.columns import Scalar
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
+from anonpipe.propose.names import tell_life
 from anonpipe.propose.text_formats import TextFormat, form_of, odd_texts
 from anonpipe.source import Source, Unit, read_batches
 
@@ -47,6 +48,7 @@ class Look:
     form: TextFormat | None = None  # How its texts are written where they stand for numbers or dates; None elsewhere
     days: bool = False  # Whether it holds texts of days, as 1990-01-31, and nothing else
     levels: tuple[Scalar, ...] = ()  # See `declared_order`
+    life: bool = False  # Whether its few texts say of persons that they live or died, or of events; see `tell_life`
 
     @property
     def ordered(self) -> bool:
@@ -107,18 +109,19 @@ def _look(name: str, column: pa.ChunkedArray) -> Look:
     values = pa.concat_arrays([plain(chunk) for chunk in column.chunks])
     encoded = pc.dictionary_encode(values)
     codes = np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-    found, form, odd, days = None, None, "", False
+    found, form, odd, days, life = None, None, "", False, False
     if pa.types.is_string(values.type):
         as_days, wrong = of_days(values)
         days = wrong == 0 and len(encoded.dictionary) > 0
         odd = "" if days else odd_texts(encoded.dictionary)
         form = None if days else form_of(encoded.dictionary)
         values = as_days if days else values
+        life = len(encoded.dictionary) <= FEW_CODES and tell_life(encoded.dictionary.drop_null().to_pylist())
     if is_number(values.type) or is_date(values.type):
         found = numbers(values)
         found[np.abs(found) > LARGEST] = np.nan
     filled, levels = len(values) - values.null_count, declared_order(column)
-    return Look(name, column.type, found, codes, len(encoded.dictionary), filled, odd, form, days, levels)
+    return Look(name, column.type, found, codes, len(encoded.dictionary), filled, odd, form, days, levels, life)
 
 
 def declared_order(column: pa.ChunkedArray) -> tuple[Scalar, ...]:

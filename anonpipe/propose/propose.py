@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +27,14 @@ from anonpipe.encoding.identifiers import agree, pairs_of
 from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
+from anonpipe.job.csv_format import QUESTION
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
 from anonpipe.propose.choose_method import (
     BESIDE_CHANCE,
     IN_GROUPS,
     LINKED,
     OF_STRATUM,
+    TIME_OF_FEW,
     TOLD,
     Road,
     of_several,
@@ -43,7 +45,7 @@ from anonpipe.propose.choose_method import (
 from anonpipe.propose.guesses import Guess, common_step, guess, guess_for, seen_by_others
 from anonpipe.propose.names import codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
-from anonpipe.source import Source, opened
+from anonpipe.source import AS_USUAL, FoundFormat, Source, found_format, opened
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -53,7 +55,8 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     """Propose a commented job for a table; the steward corrects and completes it."""
     if k < 2:
         raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
-    with opened(source_url) as source:
+    written = found_format(source_url)
+    with opened(source_url, form=written.form) as source:
         sample, rows = sample_of(source), source.rows
     looks = look_at(sample)
     needs = needs_of(analyses, [look.name for look in looks]) if analyses else None
@@ -80,7 +83,24 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     chosen = replace(chosen, told=told, unit=None if unit is None else unit.name, constant=tuple(constant))
-    return _write(source_url, output, k, guesses, needs, chosen, rows)
+    return _write(source_url, output, k, guesses, needs, chosen, rows, written)
+
+
+def open_questions(job: Mapping[str, Any]) -> list[str]:
+    """The keys of a proposed job's input that are questions."""
+    given = job["input"] if isinstance(job["input"], dict) else {}
+    return [f"input.{key}" for key, value in given.items() if value == QUESTION]
+
+
+def not_found(text: str, job: Mapping[str, Any]) -> list[str]:
+    """Of what is looked for in every table that which a proposed job does not have."""
+    roles = {column["role"] for column in job["columns"].values()}
+    found = {
+        "survival time": Role.SURVIVAL_TIME in roles or TIME_OF_FEW in text,
+        "unit": Role.UNIT in roles or Role.IDENTIFIER in roles,
+        "scenario": "scenarios" in (job.get("measure") or {}),
+    }
+    return [what for what, there in found.items() if not there]
 
 
 def default_output(source_url: str) -> str:
@@ -135,7 +155,8 @@ def _asked_codes(guesses: Mapping[str, Guess]) -> list[str]:
         which = "the same" if len(names) > 1 else "one" if len(codes) == 1 else "the"
         asked.append(
             f"CHECK: {', '.join(map(quoted, names))}: {many} sampled rows have {which} {what} at an end: a code for "
-            '"unknown"? If so, make it a null in the input; else it is masked and counted as a number.'
+            '"unknown"? If so, make it a null in the input (of a CSV: list it in input.missing); else it is masked and '
+            "counted as a number."
         )
     return asked
 
@@ -190,12 +211,15 @@ def _write(
     needs: Needs | None = None,
     chosen_road: Road = IN_GROUPS,
     rows: int = 0,
+    written: FoundFormat = AS_USUAL,
 ) -> str:
     """The template filled in; what is asked of it has no value of the data."""
     chosen = {} if needs is None else needs.subsets
     by_role = {guessed.role: name for name, guessed in reversed(guesses.items())}
     return _template().render(
         input=source_url,
+        written=written.form.given() | dict.fromkeys(written.questions, QUESTION),
+        questions=written.questions,
         output=output,
         k=k,
         guesses=guesses,

@@ -41,6 +41,13 @@ FORMS = (
         never_codes=True,
     ),
     TextFormat(
+        r"^\s*[+-]?\d+([.,]\d+)?\s*$",
+        r",",
+        "CHECK: some of its numbers have decimal commas and others points; write them one way in the input and role: "
+        "masked",
+        never_codes=True,
+    ),
+    TextFormat(
         rf"^\s*[€$£]?\s*{_NUMBER}\s*[€$£%]?\s*$",
         r"[€$£%]",
         "CHECK: looks like numbers with a sign of currency or per cent; take the sign out and write kind: continuous, "
@@ -89,6 +96,8 @@ def form_of(texts: pa.Array) -> TextFormat | None:
 _PLAIN = {
     "whole numbers": r"^\s*[+-]?\d+\s*$",
     "numbers": rf"^\s*{_NUMBER}\s*$",
+    "numbers with decimal commas": r"^\s*[+-]?\d+(,\d+)?\s*$",
+    "days as 31.12.2020": r"^\d{1,2}([./-])\d{1,2}[./-]\d{4}$",
     "days": r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$",
 }
 MOSTLY = 0.9  # Share of the distinct texts, of ten or more, that have a form which a few others lack
@@ -103,6 +112,6 @@ def odd_texts(texts: pa.Array) -> str:
         if odd and len(texts) >= 10 and have >= MOSTLY * len(texts):
             return (
                 f"CHECK: {have:,} of its {len(texts):,} distinct texts are {what}. Make the other {odd:,} nulls in the "
-                "input, and run init again; else all texts are categories"
+                "input (in a CSV: list them in input.missing), and run init again; else all texts are categories"
             )
     return ""

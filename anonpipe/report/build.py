@@ -90,7 +90,7 @@ def internal(facts: Facts, version: str | None) -> Report:
     """The internal report: everything."""
     return Report(
         audience="internal",
-        source=facts.job.input,
+        source=facts.job.source.path,
         output=facts.job.output,
         version=version,
         job=facts.job.digest(),
@@ -103,6 +103,13 @@ def internal(facts: Facts, version: str | None) -> Report:
         **_measured(facts.assessment),
         **_common(facts, "internal", facts.verdict.checks),
     )
+
+
+def as_trial(report: Report) -> Report:
+    """The internal report of a run that was to publish nothing."""
+    what = "would be released" if report.passed else "would not be released"
+    headline = f"Trial: {words.counted(report.rows, 'row')} {what}; nothing was published."
+    return report.model_copy(update={"trial": True, "headline": headline})
 
 
 def _measured(assessed: Assessment) -> dict[str, Any]:

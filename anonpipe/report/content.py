@@ -272,6 +272,7 @@ class Report(Part):
 
     format: Literal["anonpipe-report-1"] = "anonpipe-report-1"
     of: Literal["a run", "two tables"] = "a run"
+    trial: bool = False  # Whether nothing was to be published
     audience: Annotated[Audience, BeforeValidator(_audience)]
     created: str  # UTC
     anonpipe: str  # Version of the program

@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from anonpipe.columns import Column
 from anonpipe.errors import InputError
-from anonpipe.source._csv import NULLS, open_csv, read_csv
+from anonpipe.job.csv_format import CsvFormat
+from anonpipe.source._csv import open_csv, read_csv
+from anonpipe.source._detect import FoundFormat, find_format
 from anonpipe.source._files import (
     FolderKeys,
     Labels,
@@ -26,46 +28,60 @@ from anonpipe.source._files import (
     with_keys,
     without_values,
 )
+from anonpipe.source._format import fields as csv_fields
+from anonpipe.source._format import quoted, refuse_other
 from anonpipe.source._parquet import open_parquet, read_parquet
 from anonpipe.source._query import Query, find_query
 from anonpipe.source._statistics import open_statistics, read_statistics
+from anonpipe.source._workbook import open_workbook, read_workbook
 from anonpipe.storage.staging import scratch
 
 __all__ = [
-    "NULLS",
+    "AS_USUAL",
+    "FoundFormat",
     "Labels",
     "Query",
     "Source",
     "Unit",
     "check_rows",
     "check_types",
+    "csv_fields",
     "find_query",
+    "found_format",
     "open_source",
     "opened",
+    "quoted",
     "read_batches",
 ]
 
+_USUAL = CsvFormat()  # Of what is no CSV, too
+AS_USUAL = FoundFormat(_USUAL)
 
-def open_source(url: str, columns: Mapping[str, Column] | None = None) -> Source:
+
+def open_source(url: str, columns: Mapping[str, Column] | None = None, form: CsvFormat = _USUAL) -> Source:
     """Find the files of an input, check that they are one table, and cut them into units of work."""
-    return hiding(url, _opened, url, columns)
+    return hiding(url, _opened, url, columns, form)
 
 
 @contextlib.contextmanager
-def opened(url: str, columns: Mapping[str, Column] | None = None, staging: str | None = None) -> Iterator[Source]:
+def opened(
+    url: str, columns: Mapping[str, Column] | None = None, staging: str | None = None, form: CsvFormat = _USUAL
+) -> Iterator[Source]:
     """An input for as long as it is read: files, or a query, whose rows lie in the private staging until the end."""
-    query = find_query(url)
+    query = find_query(url, form)
     if query is None:
-        yield open_source(url, columns)
+        yield open_source(url, columns, form)
         return
     with scratch("query", staging) as folder:
         yield query.read(folder)
 
 
-def _opened(url: str, columns: Mapping[str, Column] | None) -> Source:
+def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> Source:
     files = find_files(url)
     keys = FolderKeys.of(url, {file.path: file.keys for file in files})
-    delimiter, types, labels = ",", dict[str, str](), dict[str, Labels]()
+    types, labels = dict[str, str](), dict[str, Labels]()
+    if files[0].format != "csv":
+        refuse_other(url, form)
     if files[0].format == "parquet":
         units, schema, types = open_parquet(files)
         repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
@@ -73,8 +89,12 @@ def _opened(url: str, columns: Mapping[str, Column] | None) -> Source:
             raise InputError(f"{url}: several columns are named {', '.join(map(repr, repeated))}; rename them")
     elif files[0].format == "statistics":
         units, schema, labels = open_statistics(files)
+    elif files[0].format == "workbook":
+        if len(files) > 1:
+            raise InputError(f"{url} holds several workbooks; give one, such as {files[0].path}#SHEET")
+        units, schema = open_workbook(files[0])
     else:
-        units, schema, delimiter = open_csv(files, columns)
+        units, schema, form = open_csv(files, columns, CsvFormat(**form.given()))
     rows = sum(unit.rows for unit in units)
     if not rows:
         raise InputError(f"{url} has no rows; give a table of at least k rows")
@@ -85,11 +105,17 @@ def _opened(url: str, columns: Mapping[str, Column] | None) -> Source:
         bytes=sum(file.bytes for file in files),
         paths=tuple(file.path for file in files),
         stamps=tuple(file.stamp for file in files),
-        delimiter=delimiter,
+        form=form if files[0].format == "csv" else _USUAL,
         pandas_types=types,
         keys=tuple(keys.schema.names),
         labels=labels,
     )
+
+
+def found_format(url: str) -> FoundFormat:
+    """How the CSV of an input is written; the default format for inputs that are none."""
+    files = [] if find_query(url) else hiding(url, find_files, url)
+    return hiding(url, find_format, files) if files and files[0].format == "csv" else AS_USUAL
 
 
 def read_batches(
@@ -102,8 +128,10 @@ def read_batches(
         batches = read_parquet(unit, own, rows)
     elif unit.format == "statistics":
         batches = read_statistics(unit, source.schema, own, rows)
+    elif unit.format == "workbook":
+        batches = read_workbook(unit, source.schema, own, rows)
     else:
-        batches = read_csv(unit, source.schema, source.delimiter, own, rows)
+        batches = read_csv(unit, source.schema, source.form, own, rows)
     if source.keys:
         fields = pa.schema([source.schema.field(name) for name in source.keys])
         batches = (with_keys(batch, names, fields, unit) for batch in hiding_each(batches))

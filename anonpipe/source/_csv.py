@@ -15,44 +15,46 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from anonpipe.columns import Column, Kind, Role
-from anonpipe.encoding.values import ISO_DAY, is_date
+from anonpipe.encoding.values import is_date
 from anonpipe.errors import InputError
+from anonpipe.job.csv_format import DELIMITERS, CsvFormat, number_pattern
 from anonpipe.source._files import File, Unit, guarded, open_bytes
-
-NULLS = ["", "NA", "N/A", "NULL", "null", "NaN", "nan"]  # Fields that mean a missing value, in every column
+from anonpipe.source._format import decoded, fits, own_types, pattern_of, reads, type_of, typed_batch
 
 _BLOCK_BYTES = 4 * 2**20
 _HEADER_BYTES = 2**20
 _GZIP = b"\x1f\x8b"
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
-_NUMBER = r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*$"
 _TRUTH = ["true", "false", "True", "False", "TRUE", "FALSE"]
-_NO_TEXT = re.compile("[\udc80-\udcff]")  # What is read in place of bytes that are not UTF-8
+_NO_TEXT = re.compile("[\udc80-\udcff\0]")  # What is read in place of bytes that are not of the encoding
+_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _FEW_ROWS = 5  # Fewer rows than this tell nothing of what a column's values are
-_UNREADABLE = "is no readable CSV in UTF-8: check its encoding, quotes and delimiter"
+_UNREADABLE = "is no readable CSV: check its encoding, quotes and delimiter"
 
 
-def open_csv(files: Sequence[File], columns: Mapping[str, Column] | None) -> tuple[list[Unit], pa.Schema, str]:
-    """One unit a file, the schema of all, and the delimiter.
+def open_csv(
+    files: Sequence[File], columns: Mapping[str, Column] | None, form: CsvFormat
+) -> tuple[list[Unit], pa.Schema, CsvFormat]:
+    """One unit a file, the schema of all, and the format with its delimiter and encoding.
 
     The whole of every file is read once: this counts the rows, finds ragged lines, and settles the types. Text in a
     numeric column is an error; a coded column is whole numbers or truth values if all of its values are (codes with
     leading zeros are text), else text.
     """
-    delimiter = _delimiter(files[0].path)
-    first = _inferred(files[0].path, delimiter)
+    form = completed(files[0].path, form)
+    first = _inferred(files[0].path, form)
     _check_header(files[0].path, first.names, columns)
-    if _like_a_row(files[0].path, delimiter, first):
+    if _like_a_row(files[0].path, form, first):
         raise InputError(
             f"{files[0].path}: the first line looks like a row of data and not like the names of the columns; add a "
             "header line (columns whose names are numbers or dates need other names, such as y2020)"
         )
     for file in files[1:]:
-        if _inferred(file.path, delimiter).names != first.names:
+        if _inferred(file.path, form).names != first.names:
             raise InputError(f"{file.path}: its header differs from the first file's; give files of one table")
     types = {name: _declared_type(kind, columns, name) for name, kind in zip(first.names, first.types, strict=True)}
     while True:
-        passes = [_Pass(file.path, delimiter, types, columns) for file in files]
+        passes = [_Pass(file.path, form, types, columns) for file in files]
         failed = next((name for one in passes if (name := one.run()) is not None), None)
         if failed is None:
             break
@@ -64,17 +66,31 @@ def open_csv(files: Sequence[File], columns: Mapping[str, Column] | None) -> tup
     narrowed = {
         name: _narrowed(kind, [one.texts[name] for one in passes if name in one.texts]) for name, kind in types.items()
     }
-    return units, pa.schema(list(narrowed.items())), delimiter
+    return units, pa.schema(list(narrowed.items())), form
 
 
-def _delimiter(path: str) -> str:
-    """Tab for .tsv; else the comma, unless the header holds none but semicolons or tabs."""
+def completed(path: str, form: CsvFormat) -> CsvFormat:
+    """The format with what a file's first bytes and header tell: its encoding and delimiter."""
+    if form.encoding is None:
+        with _plain_bytes(path) as handle:
+            marked = guarded(path, _UNREADABLE, handle.read, 2) in _MARKS
+        form = form.model_copy(update={"encoding": "utf-16" if marked else "utf-8"})
+    return form if form.delimiter else form.model_copy(update={"delimiter": _delimiter(path, form)})
+
+
+def _delimiter(path: str, form: CsvFormat) -> str:
+    """Tab for .tsv; else the comma, unless the header holds none but other marks."""
     if path.lower().endswith((".tsv", ".tsv.gz")):
         return "\t"
+    header = head(path, form.encoding).split("\n", 1)[0]
+    return next((mark for mark in DELIMITERS if mark in header), ",")
+
+
+def head(path: str, encoding: str | None) -> str:
+    """The first lines of a file as text, whatever is no text in them replaced."""
     with _plain_bytes(path) as handle:
-        header: bytes = guarded(path, _UNREADABLE, handle.read, _HEADER_BYTES)
-    line = header.split(b"\n", 1)[0]
-    return next((mark for mark in (",", ";", "\t") if mark.encode() in line), ",")
+        begin: bytes = guarded(path, _UNREADABLE, handle.read, _HEADER_BYTES)
+    return begin.decode(encoding or "utf-8-sig", errors="replace")
 
 
 def _plain_bytes(path: str) -> Any:
@@ -85,30 +101,41 @@ def _plain_bytes(path: str) -> Any:
     return pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), "gzip") if begin == _GZIP else handle
 
 
-def _stream(source: Any, delimiter: str, convert: pcsv.ConvertOptions, handler: Any = None) -> Any:
+def _stream(source: Any, form: CsvFormat, convert: pcsv.ConvertOptions, handler: Any = None) -> Any:
     """Arrow's streaming reader; what it raises quotes data."""
-    parse = pcsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handler)
+    parse = pcsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True, invalid_row_handler=handler)
     return pcsv.open_csv(source, pcsv.ReadOptions(block_size=_BLOCK_BYTES), parse, convert)
 
 
-def _convert(types: Mapping[str, pa.DataType], names: Sequence[str] = ()) -> pcsv.ConvertOptions:
+def _convert(form: CsvFormat, types: Mapping[str, pa.DataType], names: Sequence[str] = ()) -> pcsv.ConvertOptions:
     return pcsv.ConvertOptions(
-        column_types=dict(types), include_columns=list(names), null_values=NULLS, strings_can_be_null=True
+        column_types={name: pa.string() if reads(form, kind) else kind for name, kind in types.items()},
+        include_columns=list(names),
+        null_values=form.nulls,
+        strings_can_be_null=True,
+        decimal_point=form.decimal,
     )
 
 
-def _inferred(path: str, delimiter: str) -> pa.Schema:
+def _inferred(path: str, form: CsvFormat) -> pa.Schema:
     """The header, and the types of the first block."""
     with _plain_bytes(path) as source:
-        watched = _Watched(source)
+        watched = _Watched(decoded(source, form))
         try:
             file = pa.PythonFile(watched, mode="r")
-            opened = guarded(path, _UNREADABLE, _stream, file, delimiter, _convert({}), lambda _: "skip")
+            opened = guarded(path, _UNREADABLE, _stream, file, form, _convert(form, {}), lambda _: "skip")
+            batch = guarded(path, _UNREADABLE, next, opened, None) if own_types(form) else None
             schema: pa.Schema = guarded(path, _UNREADABLE, lambda: opened.schema)
-            return schema
         except InputError as error:
             problem = error
-    raise InputError(_foreign_text(path)) if watched.foreign else problem
+        else:
+            return schema if batch is None else pa.schema([_own_type(batch.column(x.name), x, form) for x in schema])
+    raise InputError(_foreign_text(path, form)) if watched.foreign else problem
+
+
+def _own_type(values: pa.Array, field: pa.Field, form: CsvFormat) -> pa.Field:
+    """A column of texts with the type that the format reads them as."""
+    return field.with_type(type_of(form, values)) if pa.types.is_string(field.type) else field
 
 
 def _check_header(path: str, names: Sequence[str], columns: Mapping[str, Column] | None) -> None:
@@ -122,26 +149,28 @@ def _check_header(path: str, names: Sequence[str], columns: Mapping[str, Column]
         raise InputError(f"{path}: none of the job's columns is in the header; check that the file has a header line")
 
 
-def _like_a_row(path: str, delimiter: str, header: pa.Schema) -> bool:
+def _like_a_row(path: str, form: CsvFormat, header: pa.Schema) -> bool:
     """Whether the names are values: numbers, dates and truth values, or, where all is text, texts of their columns."""
-    given = [(name, kind) for name, kind in zip(header.names, header.types, strict=True) if name not in NULLS]
-    forms = [(name, form) for name, kind in given if (form := _form(kind)) is not None]
-    if forms or not given:
-        return bool(forms) and all(re.search(form, name) for name, form in forms)
+    given = [(name, kind) for name, kind in zip(header.names, header.types, strict=True) if name not in form.nulls]
+    written = [(name, pattern) for name, kind in given if (pattern := _written(kind, form)) is not None]
+    if written or not given:
+        return bool(written) and all(re.search(pattern, name) for name, pattern in written)
     with _plain_bytes(path) as source:
-        texts = _convert(dict.fromkeys(header.names, pa.string()))
-        file = pa.PythonFile(_Watched(source), mode="r")
-        batches = guarded(path, _UNREADABLE, _stream, file, delimiter, texts, lambda _: "skip")
+        texts = _convert(form, dict.fromkeys(header.names, pa.string()))
+        file = pa.PythonFile(_Watched(decoded(source, form)), mode="r")
+        batches = guarded(path, _UNREADABLE, _stream, file, form, texts, lambda _: "skip")
         batch = guarded(path, _UNREADABLE, next, batches, None)
     if batch is None or batch.num_rows < _FEW_ROWS:
         return False
     return all(pc.any(pc.equal(batch.column(name), name), min_count=0).as_py() for name, _ in given)
 
 
-def _form(kind: pa.DataType) -> str | None:
+def _written(kind: pa.DataType, form: CsvFormat) -> str | None:
     """How a value of a type is written; None for texts."""
+    if reads(form, kind):
+        return pattern_of(form, kind)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return _NUMBER
+        return number_pattern(form.decimal, None)
     if is_date(kind):
         return r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T]|$)"
     if pa.types.is_time(kind):
@@ -207,7 +236,7 @@ class _Pass:
     """One reading of one whole file, to count its rows and to know its texts."""
 
     path: str
-    delimiter: str
+    form: CsvFormat
     types: dict[str, pa.DataType]
     columns: Mapping[str, Column] | None
     rows: int = 0
@@ -217,7 +246,7 @@ class _Pass:
     def run(self) -> str | None:
         """Read the file; the name of a column that does not fit the type guessed for it, or None."""
         with _plain_bytes(self.path) as source:
-            watched = _Watched(source)
+            watched = _Watched(decoded(source, self.form))
             failed = self._read(watched)
         if self.ragged:
             raise InputError(self._ragged_text())
@@ -233,15 +262,17 @@ class _Pass:
     def _read(self, source: _Watched) -> str | None:
         column, file = None, pa.PythonFile(source, mode="r")
         try:
-            for batch in _stream(file, self.delimiter, _convert(self.types), self._skip):
+            for batch in _stream(file, self.form, _convert(self.form, self.types), self._skip):
                 self._note(batch)
+                if (misfit := self._misfit(batch)) is not None:
+                    return misfit
             return None
         except pa.ArrowException as error:
             column = _failed_column(error)
         except _Foreign:
             pass
         if source.foreign:
-            raise InputError(_foreign_text(self.path))
+            raise InputError(_foreign_text(self.path, self.form))
         if column is None:
             raise InputError(f"{self.path} {_UNREADABLE}")
         return list(self.types)[column]
@@ -253,12 +284,17 @@ class _Pass:
             if told and column.kind.coded and name in self.types and pa.types.is_string(self.types[name]):
                 self.texts.setdefault(name, _Texts()).note(batch.column(name))
 
+    def _misfit(self, batch: pa.RecordBatch) -> str | None:
+        """The first column that `form` reads and that has texts of another form."""
+        own = [name for name, kind in self.types.items() if reads(self.form, kind)]
+        return next((name for name in own if not fits(self.form, batch.column(name), self.types[name])), None)
+
     def _skip(self, _: Any) -> str:
         self.ragged += 1
         return "skip"
 
     def _ragged_text(self) -> str:
-        line = guarded(self.path, _UNREADABLE, _first_ragged_line, self.path, self.delimiter, len(self.types))
+        line = guarded(self.path, _UNREADABLE, _first_ragged_line, self.path, self.form, len(self.types))
         where = f", the first is line {line}" if line else ""
         many = "1 line has" if self.ragged == 1 else f"{self.ragged:,} lines have"
         return (
@@ -268,21 +304,25 @@ class _Pass:
     def _misfit_text(self, name: str) -> str:
         kind = self.types[name]
         wanted = {pa.int64(): "whole numbers", pa.float64(): "numbers"}.get(kind, "ISO dates such as 1990-01-31")
-        pattern = {pa.int64(): _WHOLE, pa.float64(): _NUMBER}.get(kind, ISO_DAY)
-        count = guarded(self.path, _UNREADABLE, _count_misfits, self.path, self.delimiter, name, pattern)
+        if is_date(kind) and self.form.dates:
+            wanted = f"dates (1990-01-31, or as {', '.join(self.form.dates)})"
+        pattern = _WHOLE if kind == pa.int64() and not self.form.thousands else pattern_of(self.form, kind)
+        count = guarded(self.path, _UNREADABLE, _count_misfits, self.path, self.form, name, pattern)
         many = {0: "values", 1: "1 row"}.get(count, f"{count:,} rows")
         return (
             f"{self.path}: column {name!r} is declared {wanted} and holds {many} of another form; "
-            "correct the file, or declare another kind (missing values are empty fields or NA)"
+            "correct the file, or declare another kind (missing values are empty fields or NA; other texts for them "
+            "are listed in input.missing, and input.decimal, input.thousands and input.dates say how values are "
+            "written: anonpipe init finds these)"
         )
 
 
 class _Foreign(Exception):
-    """Bytes that are not UTF-8; the library would print their line."""
+    """Bytes that are not of the encoding; the library would print their line."""
 
 
 class _Watched(io.RawIOBase):
-    """A file object that counts the double quotes that pass, and stops at bytes that are not UTF-8."""
+    """A file object that counts the double quotes that pass, and stops at bytes that are no text in the encoding."""
 
     def __init__(self, source: Any) -> None:
         super().__init__()
@@ -295,22 +335,34 @@ class _Watched(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        block: bytes = self.source.read(size)
-        self.quotes += block.count(b'"')
+        block = b""
         try:
+            block = self.source.read(size)
             self.decoder.decode(block, final=not block)
         except UnicodeDecodeError:
             self.foreign = True
+        self.quotes += block.count(b'"')
+        self.foreign = self.foreign or b"\0" in block
         if self.foreign:
             raise _Foreign
         return block
 
 
-def _foreign_text(path: str) -> str:
+def _foreign_text(path: str, form: CsvFormat) -> str:
+    encoding = codecs.lookup(form.encoding or "utf-8").name
     with _plain_bytes(path) as source:
-        lines = io.TextIOWrapper(source, encoding="utf-8", errors="surrogateescape", newline="\n")
-        number = next((at for at, line in enumerate(lines, 1) if _NO_TEXT.search(line)), 1)
-    return f"{path}: line {number} holds bytes that are not UTF-8; save the file as UTF-8"
+        lines = io.TextIOWrapper(source, encoding=encoding, errors="surrogateescape", newline="\n")
+        found = ((at, text[0]) for at, line in enumerate(lines, 1) if (text := _NO_TEXT.search(line)))
+        number, foreign = guarded(path, _UNREADABLE, next, found, (1, ""))
+    if foreign == "\0":
+        return (
+            f"{path}: line {number} holds NUL bytes, which are no text: the file is damaged, or its encoding another "
+            "(utf-16-le?); copy or save it again, or give input.encoding"
+        )
+    return (
+        f"{path}: line {number} holds bytes that are not {encoding.upper()}; save the file as UTF-8, or give "
+        "input.encoding, such as windows-1252 (anonpipe init finds it)"
+    )
 
 
 def _failed_column(error: pa.ArrowException) -> int | None:
@@ -318,29 +370,46 @@ def _failed_column(error: pa.ArrowException) -> int | None:
     return int(known.group(1)) if known else None
 
 
-def _first_ragged_line(path: str, delimiter: str, fields: int) -> int | None:
+def _first_ragged_line(path: str, form: CsvFormat, fields: int) -> int | None:
     with _plain_bytes(path) as source:
-        lines = csv.reader(io.TextIOWrapper(source, encoding="utf-8", newline=""), delimiter=delimiter)
+        text = io.TextIOWrapper(source, encoding=form.encoding, newline="")
+        lines = csv.reader(text, delimiter=str(form.delimiter))
         return next((lines.line_num for row in lines if row and len(row) != fields), None)
 
 
-def _count_misfits(path: str, delimiter: str, name: str, pattern: str) -> int:
+def _count_misfits(path: str, form: CsvFormat, name: str, pattern: str) -> int:
     count = 0
-    with _plain_bytes(path) as source:
-        convert = _convert({name: pa.string()}, [name])
-        for batch in _stream(source, delimiter, convert, lambda _: "skip"):
-            values = batch.column(0).drop_null()
-            count += len(values) - int(pc.sum(pc.match_substring_regex(values, pattern), min_count=0).as_py())
+    for batch in text_batches(path, form, [name]):
+        values = batch.column(0).drop_null()
+        count += len(values) - int(pc.sum(pc.match_substring_regex(values, pattern), min_count=0).as_py())
     return count
 
 
+def raw_blocks(path: str) -> Iterator[bytes]:
+    """The bytes of a file, uncompressed, a block at a time."""
+    with _plain_bytes(path) as source:
+        while block := guarded(path, _UNREADABLE, source.read, _BLOCK_BYTES):
+            yield block
+
+
+def text_batches(path: str, form: CsvFormat, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The named columns as texts, all unless some are named, a block at a time; ragged lines are left out."""
+    names = _inferred(path, form).names if names is None else names
+    with _plain_bytes(path) as source:
+        convert = _convert(form, dict.fromkeys(names, pa.string()), names)
+        file = pa.PythonFile(_Watched(decoded(source, form)), mode="r")
+        yield from _stream(file, form, convert, lambda _: "skip")
+
+
 def read_csv(
-    unit: Unit, schema: pa.Schema, delimiter: str, names: Sequence[str], rows: int
+    unit: Unit, schema: pa.Schema, form: CsvFormat, names: Sequence[str], rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Batches of at most `rows` rows of a unit, of the named columns."""
     types = {name: schema.field(name).type for name in names}
     with _plain_bytes(unit.path) as source:
-        batches = guarded(unit.path, _UNREADABLE, _stream, source, delimiter, _convert(types, names))
+        text = decoded(source, form)
+        batches = guarded(unit.path, _UNREADABLE, _stream, text, form, _convert(form, types, names))
         while (batch := guarded(unit.path, _UNREADABLE, next, batches, None)) is not None:
+            batch = guarded(unit.path, _UNREADABLE, typed_batch, form, batch, list(types.values()))
             for begin in range(0, batch.num_rows, rows):
                 yield batch.slice(begin, rows)

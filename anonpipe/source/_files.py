@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
@@ -17,6 +19,7 @@ from anonpipe.encoding.cells import check_order
 from anonpipe.encoding.values import check_grid, is_date, is_index, is_number, is_supported, level_array, plain_type
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.files import StorageError
+from anonpipe.job.csv_format import CsvFormat
 from anonpipe.storage.versions import with_os_errors
 
 
@@ -26,7 +29,7 @@ class Unit:
 
     index: int  # Its number, in the order of the rows
     path: str  # The file's local path or URL
-    format: str  # `parquet`, `csv`, or `statistics` for SPSS, Stata and SAS
+    format: str  # `parquet`, `csv`, or `statistics` for SPSS, Stata and SAS, `workbook` for Excel
     row_groups: tuple[int, ...]  # The file's row groups in it, for Parquet
     # first_row, rows: where it begins in the whole input, and its number of rows
     first_row: int
@@ -55,7 +58,7 @@ class Source:
     # paths, stamps: the files, and what tells a changed file (time of change or entity tag)
     paths: tuple[str, ...]
     stamps: tuple[str, ...]
-    delimiter: str = ","  # Between the fields of a CSV
+    form: CsvFormat = field(default_factory=CsvFormat)  # How a CSV is written
     # Of each column that pandas reads in a nullable type of its own, this type
     pandas_types: dict[str, str] = field(default_factory=dict)
     keys: tuple[str, ...] = ()  # Columns that stand in the names of folders, and not in the files
@@ -199,8 +202,19 @@ _SUFFIXES = {
     ".dta": "statistics",
     ".sas7bdat": "statistics",
     ".xpt": "statistics",
+    ".xlsx": "workbook",
+    ".xlsm": "workbook",
+    ".xls": "workbook",
+    ".ods": "workbook",
 }
 _WILD = frozenset("*?[")
+_WORKBOOK = re.compile(r"(.+\.(?:xlsx|xlsm|xls|ods))#(.+)", re.IGNORECASE | re.DOTALL)  # Its path and a sheet
+
+
+def split_sheet(url: str) -> tuple[str, str]:
+    """The path of a workbook and, after #, its sheet; no sheet for other paths."""
+    found = _WORKBOOK.fullmatch(url)
+    return (found[1], found[2]) if found else (url, "")
 
 
 @dataclass(frozen=True)
@@ -259,16 +273,27 @@ def local_path(path: str) -> str | None:
     return inside if isinstance(filesystem, LocalFileSystem) else None
 
 
+def looked_up(url: str) -> str:
+    """Where a relative path is looked up, for messages; nothing for others."""
+    return "" if "://" in url or os.path.isabs(url) else f" in {os.getcwd()}, where this command was started"
+
+
 def find_files(url: str) -> list[File]:
     """The files of an input in the order of their names."""
+    plain, sheet = split_sheet(url)
+    if sheet:
+        return [replace(each, path=f"{each.path}#{sheet}") for each in find_files(plain)]
     filesystem, inside = locate(url)
     found = guarded(url, "cannot be listed; check path and access", _listed, filesystem, inside)
     if found is None:
+        if looked_up(url) and not os.path.exists(inside):
+            raise InputError(f"{url} does not exist{looked_up(url)}; check the path")
         found = [inside]
     else:
         found = [path for path in sorted(found) if _visible(inside, path) and _suffix(path) is not None]
         if not found:
-            raise InputError(f"{url} matches no file that ends in {', '.join(_SUFFIXES)}; check the path")
+            suffixes = ", ".join(_SUFFIXES)
+            raise InputError(f"{url} matches no file that ends in {suffixes}{looked_up(url)}; check the path")
     _refuse_table_formats(filesystem, url, inside, found)
     base = _given(inside)
     files = [replace(_describe(filesystem, path), keys=keys_below(base, path)) for path in found]
@@ -364,7 +389,7 @@ def _sniffed(path: str) -> str:
         begin: bytes = guarded(path, "cannot be read; check the file", handle.read, 4096)
     if begin[:4] == b"PAR1":
         return "parquet"
-    if b"\0" in begin or b"\n" not in begin:
+    if (b"\0" in begin and begin[:2] not in (BOM_UTF16_LE, BOM_UTF16_BE)) or b"\n" not in begin:
         raise InputError(f"{path} is neither Parquet nor CSV; convert it to one of them")
     return "csv"
 

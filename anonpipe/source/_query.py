@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -26,7 +27,9 @@ import pyarrow.parquet as pq
 
 from anonpipe.errors import InputError
 from anonpipe.files import disk_errors
-from anonpipe.source._files import File, Source, guarded, local_path, open_bytes
+from anonpipe.job.csv_format import CsvFormat
+from anonpipe.source._files import File, Source, guarded, local_path, looked_up, open_bytes
+from anonpipe.source._format import refuse_other
 from anonpipe.source._parquet import open_parquet
 from anonpipe.storage.staging import make_private
 
@@ -68,10 +71,13 @@ class Query:
         return Source(tuple(units), schema, rows, size, (self.url,), (stamp,), pandas_types=types)
 
 
-def find_query(url: str) -> Query | None:
+def find_query(url: str, form: CsvFormat | None = None) -> Query | None:
     """The query in an SQL file; None for inputs that are files of data."""
     if not url.lower().endswith(SUFFIX):
         return None
+    refuse_other(url, form)
+    if looked_up(url) and not os.path.exists(url):
+        raise InputError(f"{url} does not exist{looked_up(url)}; check the path")
     with open_bytes(url) as handle:
         text = guarded(url, "is no text in UTF-8; save it as such", lambda: handle.read(_LONGEST + 1).decode())
     if len(text) > _LONGEST:

@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.errors import AnonpipeError, InputError
+from anonpipe.errors import AnonpipeError, InputError, OutputError
+from anonpipe.files import why
 from anonpipe.rng import home_key, keyed, private_home
-from anonpipe.storage import release
+from anonpipe.storage import release, versions
 from anonpipe.storage.sketch import Sketch, UnitSums, chance_of, chance_of_shifted, shared_records
 from anonpipe.storage.versions import OutputPlace
 
@@ -273,7 +274,7 @@ REMEDY = (
     "nothing was grouped or released. With job, secret and input of the earlier release, the same release comes out "
     "again. If nobody received it, or both may be known together, allow it in the job: "
     'repeat: {allow: "why"} (or --set repeat.allow="why"); the reports quote the reason. '
-    "To try settings without a release: anonpipe compare"
+    "To try settings without a release: anonpipe run --trial, or anonpipe compare"
 )
 HELD = (
     "repeat.growing: {count} of the earlier releases overlap with this one. From each, at least {at_least} units "
@@ -529,6 +530,64 @@ def withdraw_note(where: OutputPlace, name: str) -> None:
     with contextlib.suppress(AnonpipeError, OSError):
         _append_to_output(where, line)
         _append(private_home() / LOG, line)
+
+
+def withdraw(url: str, because: str, internal: str | None = None) -> tuple[str, str | None]:
+    """Take back a version, the current one of an output unless one is named; returns its name and the current one.
+
+    Its files and reports are deleted. The logs keep its line and say that it was withdrawn, and later releases are no
+    longer compared with it. Until the files are gone it counts. A withdrawal that was cut short is completed by
+    another one.
+    """
+    if not because.strip():
+        raise InputError("--because is empty; say why the release is withdrawn: the log keeps it")
+    output, name = _named_version(url)
+    where = release.place(output, internal)
+    if not versions.exists(where, versions.VERSIONS):
+        raise InputError(f"there is no release at {url}; give the folder of a version, or the output folder of a run")
+    with versions.exclusive_lock(where):
+        name = name or versions.current_version(where)
+        there = name is not None and versions.exists(where, versions.VERSIONS, name)
+        here, home = ({str(line["version"]) for line in log.lines} for log in (_read_output(where), _read_home()))
+        known, gone = here | home, versions.withdrawn(where)
+        if name in home - here and name not in gone and not versions.exists(where.steward, LOG):
+            raise InputError(
+                f"{where.steward.url()} holds no release log, and the one in the steward's home knows {name}: give "
+                "--internal, as the job's report.internal says"
+            )
+        if name is None or not (there or name in known or name in gone):
+            what = f"; withdrawn were {', '.join(gone)}" if gone else ""
+            raise InputError(f"there is no release at {url}{what}")
+        line = {"withdrawn": name, "time": datetime.now(UTC).isoformat(timespec="seconds"), "because": because}
+        try:
+            versions.unpoint(where, name)
+            note = json.dumps({"version": name, **line}, indent=2).encode()
+            release.keep_private(where, "withdrawn", {f"{name}.json": note})
+            versions.remove_version(where, name)
+            _append_to_output(where, {"anonpipe_log": _FORM, **line})
+            _append(private_home() / LOG, {"anonpipe_log": _FORM, **line})
+        except OSError as error:
+            raise OutputError(
+                f"{where.url()} cannot be changed: {why(error)}; correct its permissions, then withdraw again"
+            ) from None
+        return name, versions.current_version(where)
+
+
+def _named_version(url: str) -> tuple[str, str | None]:
+    """The output, and the name of the version where its folder was given."""
+    output, _, name = url.rstrip("/").rpartition("/")
+    if not versions.is_version(name):
+        return url, None
+    return output.removesuffix(versions.VERSIONS).rstrip("/") or ".", name
+
+
+def withdrawals(where: OutputPlace) -> list[dict[str, str]]:
+    """Version, time and reason of what was withdrawn, the oldest first; nothing where they may not be read."""
+    found: list[dict[str, str]] = []
+    with contextlib.suppress(OSError, ValueError):
+        for name in versions.withdrawn(where).values():
+            found.append(json.loads(where.steward.filesystem.cat_file(where.steward.path(name))))
+    return found
 
 
 def _anywhere(digest: str) -> str:

@@ -45,6 +45,7 @@ VERSIONS = "versions"
 _LOCK, _LEASE, _PENDING = ".lock", ".lease", ".pending"
 _COUNTED = re.compile(r"v(\d{6,})-[0-9a-f]{8}")
 _TIMED = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
+_WITHDRAWN = re.compile(rf"withdrawn-({_COUNTED.pattern}|{_TIMED.pattern})\.json")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _STRAY = re.compile(
     rf"\.(probe-[0-9a-f]+|({POINTER}|{LINK})-[0-9a-f]+|({POINTER}|{re.escape(FAILED)})\.[0-9a-f]+(\.draft)?)"
@@ -134,7 +135,7 @@ def list_versions(where: OutputPlace) -> list[str]:
 
 def new_version(where: OutputPlace) -> str:
     """A name for a new version: next number and random digits; call it under the lock."""
-    used = {name.lstrip(".") for name in list_names(where, VERSIONS)} | set(pointers(where))
+    used = {name.lstrip(".") for name in list_names(where, VERSIONS)} | set(pointers(where)) | set(withdrawn(where))
     return f"v{max((version_order(name)[0] for name in used), default=0) + 1:06d}-{secrets.token_hex(4)}"
 
 
@@ -185,6 +186,24 @@ def switch(where: OutputPlace, version: str) -> None:
             draft_link.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # the release is out
         sync_path(Path(where.root))
+
+
+def unpoint(where: OutputPlace, version: str) -> None:
+    """Remove the pointers if they lead to a version, the decisive one last: until then they are restored."""
+    if current_version(where) != version:
+        return
+    refuse_lost_lease(where)
+    with contextlib.suppress(FileNotFoundError):
+        where.filesystem.rm_file(where.path(POINTER))
+    if where.local:
+        Path(where.path(LINK)).unlink(missing_ok=True)
+        sync_path(Path(where.root))
+
+
+def withdrawn(where: OutputPlace) -> dict[str, str]:
+    """The versions that were withdrawn, and the names of the steward's notes of them."""
+    found = {name: _WITHDRAWN.fullmatch(name) for name in list_names(where.steward)}
+    return {match[1]: name for name, match in sorted(found.items()) if match is not None}
 
 
 def clear_pending(where: OutputPlace) -> None:

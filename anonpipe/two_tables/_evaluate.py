@@ -33,6 +33,7 @@ from anonpipe.evaluate.utility import (
     utility,
 )
 from anonpipe.job.analyses import endpoints_of
+from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.measure import Measure
 from anonpipe.job.model import Job
 from anonpipe.pipeline import evaluation
@@ -46,7 +47,7 @@ from anonpipe.propose.propose import guess_columns
 from anonpipe.report import Report
 from anonpipe.report.build import of_two_tables
 from anonpipe.rng import generator
-from anonpipe.source import Source, opened, read_batches
+from anonpipe.source import AS_USUAL, Source, found_format, opened, read_batches
 from anonpipe.storage.release import place, resolve
 from anonpipe.storage.versions import POINTER, VERSIONS, exists
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -468,7 +469,21 @@ def open_tables(original: str, release: str, held: str | None, job: Job | None) 
     declared = None if job is None else job.columns
     urls = (original, _of_run(release), *([held] if held else []))
     with contextlib.ExitStack() as stack:
-        yield _tables([Named(url, stack.enter_context(opened(url, declared))) for url in urls], job)
+        forms = [_form(url, job, at == 1) for at, url in enumerate(urls)]
+        sources = [stack.enter_context(opened(url, declared, form=form)) for url, form in zip(urls, forms, strict=True)]
+        yield _tables([Named(url, source) for url, source in zip(urls, sources, strict=True)], job)
+
+
+def _form(url: str, job: Job | None, released: bool) -> CsvFormat:
+    """How a CSV is written: as the job says, or as the file tells, which of a release comes first."""
+    found, said = found_format(url), {} if job is None else job.source.given()
+    if found is AS_USUAL or (released and not found.questions):
+        return found.form
+    if found.questions and not said:
+        raise InputError(
+            f"{url} does not tell {', '.join(f'input.{key}' for key in found.questions)}; give --job, whose input does"
+        )
+    return CsvFormat(**said) if said else found.form
 
 
 def _tables(given: Sequence[Named], job: Job | None) -> Tables:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe.storage import release
+from anonpipe.storage import release, release_log
 
 
 def staged(folder: Path) -> tuple[list[Path], dict[str, Any]]:
@@ -32,6 +32,11 @@ def publish(stage: str, out: str) -> None:
 def prune(out: str, keep: int = 1) -> None:
     """Prune."""
     release.prune(out, keep)
+
+
+def withdraw(version: str) -> None:
+    """Withdraw."""
+    release_log.withdraw(version, "a column too many")
 
 
 def try_out(out: str) -> None:

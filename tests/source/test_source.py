@@ -12,7 +12,8 @@ import pytest
 
 from anonpipe.columns import Column
 from anonpipe.errors import InputError
-from anonpipe.source import Source, Unit, _parquet, check_types, open_source, read_batches
+from anonpipe.job.csv_format import CsvFormat
+from anonpipe.source import Source, Unit, _parquet, check_types, found_format, open_source, read_batches
 from anonpipe.storage.records import from_bytes, to_bytes
 
 CANARY = "CANARY4711"
@@ -122,7 +123,7 @@ def test_formats_are_known_by_content_where_the_name_says_nothing(tmp_path):
 def test_bytes_pickle_and_identity(tmp_path):
     pq.write_table(table(), tmp_path / "t.parquet")
     source = open_source(str(tmp_path / "t.parquet"))
-    again = from_bytes(to_bytes(source), [Source, Unit])
+    again = from_bytes(to_bytes(source), [Source, Unit, CsvFormat])
     assert again == source == pickle.loads(pickle.dumps(source)) and again.identity() == source.identity()
     os.utime(tmp_path / "t.parquet", (1, 1))
     assert open_source(str(tmp_path / "t.parquet")).identity() != source.identity()
@@ -383,3 +384,10 @@ def test_names_that_only_resemble_values_are_names(tmp_path, line, names):
     rows = [line.format(n=3 * n, t=n % 3) for n in range(60)]
     source = open_source(write_csv(tmp_path, "\n".join([names, *rows]) + "\n"), None)
     assert source.schema.names == names.split(",")
+
+
+@pytest.mark.parametrize("name", ["none.csv", "below/none.parquet", "*.csv", "none.sql"])
+def test_a_relative_path_is_told_with_the_folder_that_it_begins_in(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    assert f"in {tmp_path}, where this command was started" in refused(found_format, name)
+    assert "where this command" not in refused(found_format, f"{tmp_path}/{name}")

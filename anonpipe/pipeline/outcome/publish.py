@@ -19,7 +19,7 @@ from anonpipe.pipeline.outcome.facts import gather, manifest
 from anonpipe.pipeline.resolve import trace_of
 from anonpipe.pipeline.start import Run
 from anonpipe.progress import Progress
-from anonpipe.report import documents, external, internal
+from anonpipe.report import as_trial, documents, external, internal
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release, release_log, versions
 from anonpipe.storage.release import signing_key
@@ -44,11 +44,15 @@ class RunOutcome:
     report: str | None = None  # Path of the steward's report; None where it could not be written
     remedies: tuple[str, ...] = ()  # Where a gate failed
     dropped: tuple[str, ...] = ()  # Names of the columns with role dropped
+    trial: bool = False  # Whether nothing was to be published
 
     @property
     def summary(self) -> list[str]:
         """The verdict on one screen."""
         lines = summary_lines(self.verdict, self.rows, self.facts, self.remedies)
+        if self.trial:
+            would = f"{self.rows:,} rows would be released" if self.verdict.passed else "nothing would be released"
+            return [f"TRIAL    {would}; nothing was published or logged", *lines[self.verdict.passed :]]
         if self.version is None or not self.dropped:
             return lines
         return [*lines, *wrap(f"dropped  {', '.join(self.dropped)}", WIDTH, subsequent_indent=" " * 9)]
@@ -101,6 +105,20 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
     report = reports[0] if reports else None
     dropped = tuple(name for name, column in run.job.columns.items() if column.role is Role.DROPPED)
     return RunOutcome(verdict, published.path, rows, done, distinct, report, dropped=dropped)
+
+
+def finish_trial(run: Run, verdict: Verdict) -> RunOutcome:
+    """Keep the internal report of a trial, in place of that of the last one, and nothing else."""
+    where = release.place(run.job.output, run.job.report.internal)
+    rows, warnings = run.context.cut.released, tuple(warnings_of(run))
+    facts = run.context.call(gather, verdict, run.context.call(manifest, verdict), warnings, has_overlaps(run))
+    with versions.exclusive_lock(where):
+        report = _keep_report(where, "trial", documents(as_trial(internal(facts, None))))
+    dropped = tuple(name for name, column in run.job.columns.items() if column.role is Role.DROPPED)
+    helps = () if verdict.passed else tuple(remedies(verdict.checks, run.job.in_force))
+    return RunOutcome(
+        verdict, None, rows, _facts(run), (*warnings, *_missing(report)), report, helps, dropped, trial=True
+    )
 
 
 def _facts(run: Run) -> RunFacts:
@@ -192,7 +210,8 @@ def check_overlaps(run: Run) -> None:
     """Compare the scanned input with earlier releases, and write the overlaps into the staging."""
     if run.repeats == "ignore":
         return
-    where = release.place(run.job.output, run.job.report.internal) if run.repeats == "refuse" else None
+    known = run.repeats in ("refuse", "trial")
+    where = release.place(run.job.output, run.job.report.internal) if known else None
     overlaps = release_log.find_overlaps(trace_of(run.context.work), steward_secret(), where)
     if overlaps.problems and run.repeats == "refuse" and run.job.repeat.allow is None:
         raise release_log.refusal_error(overlaps)

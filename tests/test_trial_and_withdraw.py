@@ -1,0 +1,171 @@
+"""A trial leaves an internal report and nothing else; what is withdrawn is gone, is told, and counts no more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from anonpipe.storage import release, release_log, versions
+from tests import runs, small
+from tests.faults import publishing
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    """Run a command in this process."""
+    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
+    return small.commands(capsys, monkeypatch)
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    path = tmp_path / "job.yaml"
+    data = small.write_table(tmp_path, small.plain_table(400))
+    path.write_text(yaml.safe_dump(small.content(tmp_path, data, small.unscored(small.COLUMNS), repeat={})))
+    return path
+
+
+def files(folder):
+    """All files below a folder."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def home_log():
+    return release_log._read_home().lines
+
+
+def test_a_trial_leaves_its_internal_report_alone(call, job_file, tmp_path):
+    code, out, err = call("run", job_file, "--trial")
+    assert code == 0 and out.startswith("TRIAL") and "would be released" in out and "RELEASED" not in out, err
+    assert files(tmp_path / "out") == ["steward/trial-report.html", "steward/trial-report.json"]
+    assert small.stagings() == [] and home_log() == ()
+    report = json.loads((tmp_path / "out/steward/trial-report.json").read_text())
+    assert report["trial"] and report["headline"].startswith("Trial: ") and report["version"] is None
+    page = (tmp_path / "out/steward/trial-report.html").read_text()
+    assert "TRIAL, INTERNAL" in page and "<title>TRIAL" in page and "Released:" not in page
+    told = json.loads(call("run", job_file, "--trial", "--json")[1])
+    assert told["trial"] and not told["released"] and told["version"] is None and told["exit_code"] == 0
+    assert call("run", job_file, "--trial", "--resume")[0] == 2
+
+
+def test_a_trial_counts_as_no_release_and_a_run_after_it_is_the_run_without_it(call, job_file, tmp_path):
+    assert call("run", job_file, "--trial", "--set", "k=7")[0] == 0
+    code, _, err = call("run", job_file)
+    assert code == 0, err
+    first = small.released(small.job(tmp_path, str(next(tmp_path.glob("*.parquet"))), repeat={}))
+    assert len(home_log()) == 1
+    code, *_ = call("run", job_file, "--trial", "--set", "k=7")
+    report = json.loads((tmp_path / "out/steward/trial-report.json").read_text())
+    assert code == 0 and any("the same records were released" in warning for warning in report["warnings"])
+    assert len(home_log()) == 1 and call("run", job_file, "--set", "k=7")[0] == 2
+    assert call("verify", tmp_path / "out")[0] == 0
+    assert small.released(small.job(tmp_path, str(next(tmp_path.glob("*.parquet"))), repeat={})).equals(first)
+
+
+def test_a_trial_that_fails_a_gate_ends_as_the_run_would(call, job_file, tmp_path):
+    code, out, err = call("run", job_file, "--trial", "--set", "gates.mean=1e-9", "--set", "synthesize.method=gaussian")
+    assert code == 3 and out.startswith("TRIAL    nothing would be released") and "failed-verdict" not in err
+    assert files(tmp_path / "out") == ["steward/trial-report.html", "steward/trial-report.json"]
+    assert small.stagings() == []
+
+
+def test_a_trial_spares_the_staging_of_a_crashed_run(job_file, tmp_path):
+    script = (
+        "import os, sys; from anonpipe.pipeline import run; from anonpipe.job.model import load_job;"
+        "run.verify = lambda _: os._exit(9); run.execute(load_job(sys.argv[1]), cluster=False)"
+    )
+    environment = os.environ | {"ANONPIPE_SECRET": runs.SECRET}
+    assert subprocess.run([sys.executable, "-c", script, str(job_file)], env=environment, check=False).returncode == 9
+    left = small.stagings()
+    script = (
+        "import sys; from anonpipe.pipeline.run import try_out; from anonpipe.job.model import load_job;"
+        "try_out(load_job(sys.argv[1]), cluster=False)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(job_file)], env=environment, check=True)
+    assert left and set(left) <= set(small.stagings())
+
+
+def test_what_is_withdrawn_is_gone_and_told_and_counts_no_more(call, job_file, tmp_path):
+    assert call("run", job_file)[0] == 0
+    assert call("run", job_file, "--set", "k=7")[0] == 2
+    [version] = os.listdir(tmp_path / "out/versions")
+    code, out, err = call("withdraw", tmp_path / "out/versions" / version, "--because", "a name was left in")
+    assert code == 0 and version in out and "still has them" in " ".join(out.split()), err
+    assert os.listdir(tmp_path / "out/versions") == [] and not os.path.lexists(tmp_path / "out/release")
+    log = (tmp_path / "out/steward/releases.jsonl").read_text().splitlines()
+    assert len(log) == 2 and json.loads(log[1])["because"] == "a name was left in"  # its line stays
+    code, out, err = call("summary", job_file)
+    assert code == 2 and f"withdrawn {version}" in " ".join(out.split()) and "a name was left in" in out
+    assert call("verify", tmp_path / "out")[0] == 2
+    code, out, err = call("run", job_file, "--set", "k=7")
+    assert code == 0, err
+    code, out, err = call("summary", tmp_path / "out")
+    assert code == 0 and "a name was left in" in out
+    assert os.listdir(tmp_path / "out/versions")[0].startswith("v000002-")
+
+
+def test_one_of_several_versions_is_withdrawn_and_readers_keep_theirs(call, job_file, tmp_path):
+    for k in (5, 7):
+        code, _, err = call("run", job_file, "--prune", "0", "--set", f"k={k}", "--set", 'repeat.allow="a test"')
+        assert code == 0, err
+    older, current = sorted(os.listdir(tmp_path / "out/versions"))
+    code, out, _ = call("withdraw", tmp_path / "out/versions" / older, "--because", "older")
+    assert code == 0 and f"{current} is current" in " ".join(out.split())
+    assert os.listdir(tmp_path / "out/versions") == [current] and call("verify", tmp_path / "out")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nowhere", "--because", "x"), "no release at"),
+        (("out", "--because", " "), "--because is empty"),
+        (("out/versions/v000009-00000000", "--because", "x"), "no release at"),
+    ],
+)
+def test_what_cannot_be_withdrawn(call, job_file, tmp_path, monkeypatch, arguments, words):
+    assert call("run", job_file)[0] == 0
+    monkeypatch.chdir(tmp_path)
+    code, _, err = call("withdraw", *arguments)
+    assert code == 2 and words in err and call("verify", "out")[0] == 0
+
+
+def test_a_log_that_lies_elsewhere_is_asked_for(call, job_file, tmp_path):
+    inside = tmp_path / "inside"
+    assert call("run", job_file, "--set", f"report.internal={inside}")[0] == 0
+    code, _, err = call("withdraw", tmp_path / "out", "--because", "x")
+    assert code == 2 and "--internal" in err and call("verify", tmp_path / "out")[0] == 0
+    assert call("withdraw", tmp_path / "out", "--because", "x", "--internal", inside)[0] == 0
+    assert release_log._read_output(release.place(str(tmp_path / "out"), str(inside))).lines == home_log() == ()
+    assert len(release_log.withdrawals(release.place(str(tmp_path / "out"), str(inside)))) == 1
+
+
+def test_tables_of_other_sizes_hold_other_persons(tmp_path, monkeypatch):
+    import pyarrow.parquet as pq
+
+    from data.make_registry import main
+
+    seen = []
+    for rows in (6_000, 7_000):
+        path = tmp_path / f"{rows}.parquet"
+        monkeypatch.setattr(sys, "argv", ["make_registry.py", str(rows), str(path)])
+        main()
+        table = pq.read_table(path, columns=["diagnosis_date", "age", "tumour_size_mm", "follow_up_months"])
+        seen.append({tuple(row.values()) for row in table.to_pylist()})
+    assert len(seen[0] & seen[1]) < 60
+
+
+def test_a_version_on_an_object_store_is_withdrawn(tmp_path):
+    stage, inside = tmp_path / "stage", str(tmp_path / "inside")
+    where = release.place(f"memory://{tmp_path.name}-store", inside)
+    older, current = (release.publish(*publishing.staged(stage), where).path.rpartition("/")[2] for _ in range(2))
+    left = release_log.withdraw(where.url("versions", current), "a column too many", inside)
+    assert left == (current, None) and versions.list_versions(where) == [older]
+    assert [each["version"] for each in release_log.withdrawals(where)] == [current]
+    again = release.publish(*publishing.staged(stage), where).path.rpartition("/")[2]
+    assert versions.version_order(again) > versions.version_order(current)
+    assert versions.current_version(where) == again
