@@ -150,10 +150,10 @@ class ProbabilityDecoder:
     def described(self) -> dict[str, dict[str, str | None]]:
         """Of each column of probabilities the column and the category that it tells of (none for nulls)."""
         owners = [block.name for block in self.blocks for _ in block.codes]
-        told = zip(self.fields, owners, self.texts, strict=True)
+        columns = zip(self.fields, owners, self.texts, strict=True)
         return {
             field.name: {"treatment": "probability of a category", "column": owner, "category": text}
-            for field, owner, text in told
+            for field, owner, text in columns
         }
 
     def schema(self, whole: pa.Schema) -> pa.Schema:

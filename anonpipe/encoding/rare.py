@@ -97,8 +97,8 @@ def suppress_rare(
             if moved > largest:
                 largest, largest_in = moved, name
             gone = sum(int(counts[of][code]) for of, code, target in found if target == _missing(scan, name))
-            told = _suppressed(name, moved, gone, k, nullable[name], stratified=bool(scan.strata_by))
-            warnings.append(told)
+            warning = _suppressed(name, moved, gone, k, nullable[name], stratified=bool(scan.strata_by))
+            warnings.append(warning)
     ordinal = tuple(name for name in targets if columns[name].kind is Kind.ORDINAL)
     missing = {name: _missing(scan, name) for name in targets}
     suppression = Suppression(targets, missing, ordinal, largest / max(1, scan.rows), before, largest_in)

@@ -120,12 +120,12 @@ class ReleaseView:
 
         Shapes: probabilities (n_rows, n_codes).
         """
-        told, scored = probabilities or {}, self._scored(cells)
+        probabilities, scored = probabilities or {}, self._scored(cells)
         values = np.empty((len(cells), len(self.variables)))
         for at, variable in enumerate(self.variables):
             column = cells[:, variable.position]
-            if variable.category is not None and variable.position in told:
-                column = _column(told[variable.position], variable.category)
+            if variable.category is not None and variable.position in probabilities:
+                column = _column(probabilities[variable.position], variable.category)
             elif variable.category is not None:
                 column = (column == variable.category).astype(np.float64)
             if variable.scored:
@@ -140,7 +140,7 @@ class ReleaseView:
         if self.scores is None:
             return {}
         stratum = self.scores.strata.assign(cells)
-        return {each.position: each.middles(cells, stratum) for each in self.scores.columns}
+        return {each.position: each.mean_scores_of(cells, stratum) for each in self.scores.columns}
 
 
 def _column(probabilities: FloatArray, code: int) -> FloatArray:

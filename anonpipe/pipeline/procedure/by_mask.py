@@ -82,7 +82,7 @@ def _shared_out(shares: PartShares | None, expected: Any) -> tuple[Step, ...]:
     if shares is None:
         return ()
     share = partial(shares.share, guaranteed=partial(expected, largest=None))
-    counted = Reduce("categories", shares.call, share, with_original=True, with_stratum=True)
+    counted = Reduce("categories", shares.count, share, with_original=True, with_stratum=True)
     if shares.values is None:
         return (counted,)
     learned = Reduce("value scores", shares.values.count, shares.values.learn, with_stratum=True, with_draws=True)

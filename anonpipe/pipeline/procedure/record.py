@@ -308,18 +308,24 @@ class Decoder:
         self, channels: FloatArray, counted_cells: FloatArray, shares: Shares, rng: np.random.Generator
     ) -> FloatArray:
         """Cells with the covariance of the features, corrected by its deviation from the original's."""
-        joint, said = channels[:, : self.features.width + self.conditioning], {}
+        joint, mean_scores = channels[:, : self.features.width + self.conditioning], {}
         with one_thread():  # the bits must not follow the machine's cores
             found = joint
             if shares.values is not None and self.shares is not None and self.shares.values is not None:
                 values = self.shares.values
                 joint = values.mapped(joint, shares.values)
-                found = values.said(joint, shares.values, values.stratum(counted_cells))
-                said = {channel: found[:, channel] for channel in values.channels}
+                found = values.with_mean_scores(joint, shares.values, values.stratum(counted_cells))
+                mean_scores = {channel: found[:, channel] for channel in values.channels}
             covariance = Moments.of(found).covariance
-            target = covariance if shares.lack is None else np.asarray(covariance + shares.lack)
+            target = covariance if shares.residual is None else np.asarray(covariance + shares.residual)
             return decode_matched(
-                self.features, joint, counted_cells, target, rng=rng, numbers_too=self.values_too, said=said
+                self.features,
+                joint,
+                counted_cells,
+                target,
+                rng=rng,
+                numbers_too=self.values_too,
+                mean_scores=mean_scores,
             )
 
 
