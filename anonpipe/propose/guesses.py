@@ -481,9 +481,9 @@ def seen_by_others(guesses: Mapping[str, Guess]) -> tuple[str, ...]:
     None where no name says so: combinations of what is released unchanged are counted anyway.
     """
     released = {name: guessed for name, guessed in guesses.items() if guessed.role.released}
-    told = {name for name, guessed in released.items() if _is_seen(name, guessed)}
+    seen = {name for name, guessed in released.items() if _is_seen(name, guessed)}
     unchanged = {name for name, guessed in released.items() if guessed.role in (Role.KEY, Role.SURVIVAL_STATUS)}
-    return tuple(name for name in released if name in told | unchanged) if told else ()
+    return tuple(name for name in released if name in seen | unchanged) if seen else ()
 
 
 def _is_seen(name: str, guessed: Guess) -> bool:

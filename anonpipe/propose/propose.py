@@ -9,7 +9,6 @@ others are proposed as dropped, because masking them one by one would contradict
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,15 +28,14 @@ from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
 from anonpipe.propose.choose_method import (
-    BESIDE_CHANCE,
-    IN_GROUPS,
-    LINKED,
-    OF_STRATUM,
-    TOLD,
-    Road,
-    of_several,
-    road,
-    tells_strata,
+    LINKAGE_LIMIT,
+    MEMBERSHIP_LIMIT,
+    SHAPES_LIMIT,
+    STRATUM_LIMIT,
+    MethodChoice,
+    choose_method,
+    strata_measurable,
+    unit_of_several_rows,
     without_rare_status,
 )
 from anonpipe.propose.guesses import Guess, common_step, guess, guess_for, seen_by_others
@@ -67,19 +65,19 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
             codes=_codes(look, guesses[look.name]),
         )
     guesses = without_rare_status(looks, guesses, rows, k)
-    chosen = road(looks, guesses, rows, k)
-    if chosen.enough:
+    chosen = choose_method(looks, guesses, rows, k)
+    if chosen.records_needed:
         guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
-        chosen = road(looks, guesses, rows, k)
+        chosen = choose_method(looks, guesses, rows, k)
     if chosen.mask == "local_synthesis":
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
     if chosen.mask is not None:  # weights are those of distances
         guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
-    told = tells_strata(looks, guesses, rows)
-    unit = of_several(looks, guesses)
+    unit, measurable = unit_of_several_rows(looks, guesses), strata_measurable(looks, guesses, rows)
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
-    chosen = replace(chosen, told=told, unit=None if unit is None else unit.name, constant=tuple(constant))
+    name = None if unit is None else unit.name
+    chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant))
     return _write(source_url, output, k, guesses, needs, chosen, rows)
 
 
@@ -187,9 +185,9 @@ def _write(
     output: str,
     k: int,
     guesses: dict[str, Guess],
-    needs: Needs | None = None,
-    chosen_road: Road = IN_GROUPS,
-    rows: int = 0,
+    needs: Needs | None,
+    choice: MethodChoice,
+    rows: int,
 ) -> str:
     """The template filled in; what is asked of it has no value of the data."""
     chosen = {} if needs is None else needs.subsets
@@ -201,13 +199,8 @@ def _write(
         guesses=guesses,
         codes=_asked_codes(guesses),
         needs=needs,
-        why=chosen_road.why,
-        mask=chosen_road.mask,
-        merge=chosen_road.merge,
-        unit=chosen_road.unit,
-        constant=chosen_road.constant,
-        crowded=chosen_road.enough,
-        told_of_strata=chosen_road.told,
+        choice=choice,
+        mask=choice.mask,
         status=by_role.get(Role.SURVIVAL_STATUS),
         seen=seen_by_others(guesses),
         timed=Role.SURVIVAL_TIME in by_role,
@@ -216,13 +209,11 @@ def _write(
             name: who for name, who in chosen.items() if guesses[name].role is Role.MASKED and guesses[name].kind.coded
         },
         response_weight=RESPONSE_WEIGHT,
-        chance=BESIDE_CHANCE,
-        of_stratum=OF_STRATUM,
-        linked=LINKED,
-        of_groups=max(LINKED, 1 / k),
-        enough=math.ceil(1 / LINKED),
-        held=usual_hold_out(rows),
-        told=TOLD,
+        shapes_limit=SHAPES_LIMIT,
+        stratum_limit=STRATUM_LIMIT,
+        linkage_limit=LINKAGE_LIMIT,
+        membership_limit=MEMBERSHIP_LIMIT,
+        hold_out=usual_hold_out(rows),
         default_limits=DEFAULT_LIMITS,
         stepped=any(each.step for each in guesses.values()),
         declared=any(each.levels and each.kind.coded and each.role.released for each in guesses.values()),
