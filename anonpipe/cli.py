@@ -366,19 +366,19 @@ def _draw(made: Report, page: Path, silent: bool = False) -> None:
 
 def _refuse(release: str, found: Checked) -> dict[str, Any]:
     """The manifest; an error for a release that is not what was published, or not the one that was asked for."""
-    said = {
+    problems_by_text = {
         "is damaged, it does not match its manifest": found.damage,
         "is not shown to be signed by the owner of the key": found.origin,
         "is not the version that it should be": found.order,
     }
     if found.problems:
-        what = ", and ".join(text for text, problems in said.items() if problems)
-        whole = "" if found.damage else "; its files are those of its manifest"
+        what = ", and ".join(text for text, problems in problems_by_text.items() if problems)
+        condition = "" if found.damage else "; its files are those of its manifest"
         if found.manifest is None:
-            whole = "; nothing else of it was read"
+            condition = "; nothing else of it was read"
         lines = "".join(f"\n  {problem}" for problem in found.problems)
         mend = f"\n{_MEND}" if found.damage else ""
-        raise InputError(f"the release at {release} {what}{whole}:{lines}{mend}")
+        raise InputError(f"the release at {release} {what}{condition}:{lines}{mend}")
     return found.manifest or {}
 
 

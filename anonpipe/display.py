@@ -217,12 +217,12 @@ class _Lines:
     """A line when work begins, when pieces of it are done (not more often than once a second), and at its end."""
 
     def __init__(self, pieces: str) -> None:
-        self._pieces, self._begun, self._told = pieces, time.monotonic(), -math.inf
+        self._pieces, self._begun, self._last_shown = pieces, time.monotonic(), -math.inf
 
     def __call__(self, news: Any) -> None:
         now = time.monotonic()
-        if now - self._told >= 1.0 or news.done == news.total:
-            self._told = now
+        if now - self._last_shown >= 1.0 or news.done == news.total:
+            self._last_shown = now
             done = f"{news.stage}: {news.done:,} of {news.total:,} {self._pieces} done, {now - self._begun:.0f} s"
             err.print(done, markup=False, soft_wrap=True)
 

@@ -149,7 +149,10 @@ class Job(Options):
     def _fits_together(self) -> Job:
         """Check the sections against each other, and say of each column by what it is masked where the job does not."""
         check_sections(self)
-        default = {name: each.model_copy(update={"transform": "normal_scores"}) for name, each in self._unsaid.items()}
+        default = {
+            name: each.model_copy(update={"transform": "normal_scores"})
+            for name, each in self._without_transform.items()
+        }
         self.columns.update(default)
         check_growth(self)
         return self
@@ -212,7 +215,7 @@ class Job(Options):
         return (self.repeat.min_changed or self.k) if self.repeat.growing else None
 
     @property
-    def _unsaid(self) -> dict[str, Column]:
+    def _without_transform(self) -> dict[str, Column]:
         """Masked numbers and dates of which nothing is said, and that can be masked by normal scores."""
         own_scale = self.mask is not None and MASKERS[self.mask.method].own_scale
         by_range = self.cluster is not None and self.cluster.distance == "range"

@@ -203,7 +203,7 @@ def preview(job: Job) -> Preview:
     workers = job.run.workers or default_workers()
     partitions = sum(leaf_counts(strata.rows, rows))
     n_rows = sum(strata.rows)
-    failing = [*_too_rare(fitted), *_untold_strata(fitted, source.rows)]
+    failing = [*_too_rare(fitted), *_unmeasured_strata(fitted, source.rows)]
     overlaps = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
     return Preview(
         job=job,
@@ -255,7 +255,7 @@ def _too_rare(fitted: Fitted) -> list[str]:
     ]
 
 
-def _untold_strata(fitted: Fitted, rows: int) -> list[str]:
+def _unmeasured_strata(fitted: Fitted, rows: int) -> list[str]:
     """A failure of the gate on stratum inference, predicted from the scan."""
     job, limit = fitted.job, fitted.job.limits["stratum_inference"]
     if limit is None or not job.strata.by:

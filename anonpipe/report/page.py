@@ -35,7 +35,9 @@ _IN_WORDS = {
 def render(report: Report) -> str:
     """Draw a report as a page."""
     changes = figures.changes(report.correlations)[:_MOST_PAIRS] if report.correlations else []
-    patterns = [name for gate in MEASURED.values() if "risk" in gate.needs for name in (*gate.figures, *gate.beside)]
+    patterns = [
+        name for gate in MEASURED.values() if "risk" in gate.needs for name in (*gate.figures, *gate.other_attackers)
+    ]
     attacks = {one.name for one in report.risk if any(fnmatchcase(one.name, pattern) for pattern in patterns)}
     return _template("page.html").render(report=report, changes=changes, share_titles=_IN_WORDS, attack_figures=attacks)
 

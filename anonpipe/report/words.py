@@ -42,7 +42,7 @@ def methods(job: Job) -> tuple[MethodLine, ...]:
     )
     lines = [_method(step, options, registry) for step, options, registry in known if options is not None]
     decoding = {"step": "decoding", "name": "", "published": "", "reference": "", "keeps": ""}
-    return (*lines, MethodLine(**decoding, options=_told(job.decode)))
+    return (*lines, MethodLine(**decoding, options=_set_options(job.decode)))
 
 
 def _method(step: str, options: Any, registry: Any) -> MethodLine:
@@ -50,7 +50,7 @@ def _method(step: str, options: Any, registry: Any) -> MethodLine:
     texts = {"published": record.published, "reference": record.reference, "keeps": getattr(record, "keeps", "")}
     form = getattr(options, "form", None) or getattr(options, "moments", None)
     texts["keeps"] = _of_form(texts["keeps"], form) if form else texts["keeps"]
-    return MethodLine(step=step, name=options.method, options=_told(options), **texts)
+    return MethodLine(step=step, name=options.method, options=_set_options(options), **texts)
 
 
 def _of_form(keeps: str, form: str) -> str:
@@ -67,7 +67,7 @@ def _of_form(keeps: str, form: str) -> str:
     return found.group(1) if found else keeps
 
 
-def _told(options: Any) -> tuple[tuple[str, str], ...]:
+def _set_options(options: Any) -> tuple[tuple[str, str], ...]:
     """Options as the job file writes them; what is switched off is left out."""
     content = options.model_dump(mode="json", exclude={"method"})
     return tuple((name, _value(value)) for name, value in content.items() if value not in (None, False, 0.0, [], {}))
@@ -151,12 +151,12 @@ def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) 
     lines = [
         ColumnLine(
             name=name,
-            kind=told.get("kind", ""),
-            treatment=told["treatment"],
+            kind=facts.get("kind", ""),
+            treatment=facts["treatment"],
             limits="" if external or name not in job.columns else _limits(job.columns[name]),
-            transform=_BY.get(told.get("transform", ""), ""),
+            transform=_BY.get(facts.get("transform", ""), ""),
         )
-        for name, told in written.items()
+        for name, facts in written.items()
     ]
     for name, column in job.columns.items():
         if not external and name not in written:
@@ -320,7 +320,7 @@ def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
     open_ones = (check for check in checks if check.outcome == "not checked" and check.mandatory)
     missing = (f"Missing: {check.name}, which may not be left out." for check in open_ones)
     of = Counter(check.outcome for check in checks)
-    left, told = of["not checked"], of["no limit set"]
+    left, unlimited = of["not checked"], of["no limit set"]
     rest = f" {counted(left, 'check')} not carried out." if left else ""
-    rest += f" {counted(told, 'figure')} measured with no limit set." if told else ""
+    rest += f" {counted(unlimited, 'figure')} measured with no limit set." if unlimited else ""
     return (*failed, *missing, f"{of['passed']} of {counted(len(checks), 'check')} passed.{rest}")

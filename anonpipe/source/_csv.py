@@ -249,8 +249,8 @@ class _Pass:
     def _note(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
         for name, column in (self.columns or {}).items():
-            told = column.role.released or column.role is Role.DROPPED
-            if told and column.kind.coded and name in self.types and pa.types.is_string(self.types[name]):
+            declared = column.role.released or column.role is Role.DROPPED
+            if declared and column.kind.coded and name in self.types and pa.types.is_string(self.types[name]):
                 self.texts.setdefault(name, _Texts()).note(batch.column(name))
 
     def _skip(self, _: Any) -> str:

@@ -62,14 +62,14 @@ class Gate:
     # the worst column counts. Patterns of fnmatch: "tails.*" alone would be figures of utility too
     figures: tuple[str, ...] = ()
     # The same figure of other attackers: the worst counts, where there is one of `figures`
-    beside: tuple[str, ...] = ()
-    unmeasured: str = ""  # Of such a gate the key of what is told where nothing was measured
+    other_attackers: tuple[str, ...] = ()
+    unmeasured: str = ""  # Of such a gate the key of the check where nothing was measured
     # What else the job must have: of `measure` the part, `risk` or `utility`, that is to be on; `groups`; `hold_out`;
     # `scenarios`; `sensitive`; `strata`; `survival`
     needs: tuple[str, ...] = ()
     example: float = 0.05  # A limit to be named as an example
     # Whether the figure is a line of the verdict where it has no limit; it is in the report in any case
-    told: bool = True
+    always_shown: bool = True
     few_records: bool = False  # Whether its figure often rests on few records, for which its default limit allows
 
 
@@ -219,7 +219,7 @@ def _of_measure(
 
 _CHANCE = "× split-half"
 
-_BESIDE_CHANCE = (
+_OVER_CHANCE = (
     "how much further {} may be from the original than that of another sample of the population: 1 is what two random "
     "halves of the original, inflated to the sizes compared, pass about once in a hundred times"
 )
@@ -321,15 +321,15 @@ _GATED = (
             "Mahalanobis distances where records are changed one by one, and where all are assigned at once. A "
             "mask after which no record or group stands for one of the original has no such share, and fails the "
             "limit", least=0, most=1, figures=("reidentification_rate",),
-            beside=("rank_linkage.first", "mahalanobis_linkage.first", "linkage.assigned"),
+            other_attackers=("rank_linkage.first", "mahalanobis_linkage.first", "linkage.assigned"),
             unmeasured="unmeasured.linkage"),
         "re-identification rate", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
         Gate("group_linkage", None, "records led to their own group",
             "records whose closest released record was made from their own group: who finds it has not found the "
             "person, and knows what the group has in common. By distances or by ranks, the worse of both", least=0,
-            most=1, figures=("linkage.group",), beside=("rank_linkage.group",), unmeasured="unmeasured.linkage",
-            needs=("groups",), example=0.5, told=False),
+            most=1, figures=("linkage.group",), other_attackers=("rank_linkage.group",),
+            unmeasured="unmeasured.linkage", needs=("groups",), example=0.5, always_shown=False),
         "group linkage rate",
         f"a larger k leads fewer ({GROUPS_LINK}), as does synthesize.method micro_perturbation in place of gaussian "
         f"or pca ({EXPECTED_LINKS})"),
@@ -355,8 +355,8 @@ _GATED = (
             "the standard of Lasko & Vinterbo (2010): by how much more records are predicted nearer, less "
             "ambiguously or less uncertainly by the release than by the other records of the original, as the "
             "largest difference of two cumulative shares; of the three measures the worst. They name 0.05 as an "
-            "example", least=0, most=1, figures=("lasko.distance",), beside=("lasko.ambiguity", "lasko.uncertainty"),
-            unmeasured="unmeasured.lasko", told=False),
+            "example", least=0, most=1, figures=("lasko.distance",), unmeasured="unmeasured.lasko",
+            other_attackers=("lasko.ambiguity", "lasko.uncertainty"), always_shown=False),
         "prediction excess (Lasko & Vinterbo)",
         "a larger k, or for a mask more change, predicts less; centroids have no uncertainty by design, and never "
         "meet a limit below 1"),
@@ -366,14 +366,14 @@ _GATED = (
             "group and one attribute, of those that are not recovered without the group: from the closest record, "
             "the moments or the mean of the group, whichever gains most", least=0, most=1,
             figures=("known_attribute.gained",), unmeasured="unmeasured.known_attribute", needs=("groups",),
-            example=0.3, told=False),
+            example=0.3, always_shown=False),
         "values recovered from group and one attribute", "a larger k gives away fewer"),
     _of_measure("risk",
         Gate("collusion", None, "values recovered by all other members of a group",
             "values of a person that all other members of the group recover together, within 0.1 standard "
             "deviations, from the sum of its released records, of those that the group's released mean does not "
             "tell", least=0, most=1, figures=("collusion.gained",), unmeasured="unmeasured.collusion",
-            needs=("groups",), example=0.3, told=False),
+            needs=("groups",), example=0.3, always_shown=False),
         "values recovered by colluding group members",
         "sums that are kept exactly disclose the last member, whatever k is: synthesize.form independent discloses "
         f"fewer, and so does moments: expected ({EXPECTED_LINKS})"),
@@ -389,7 +389,7 @@ _GATED = (
             "the area under the curve of telling members from others, by distance, by a trained classifier, or as "
             "expected by the means and covariances that are kept: the worst", least=0.5, most=1,
             figures=("membership.auc", "membership.expected"),
-            beside=("membership.trained_auc", "membership.expected"), unmeasured="unmeasured.membership",
+            other_attackers=("membership.trained_auc", "membership.expected"), unmeasured="unmeasured.membership",
             needs=("hold_out",), example=0.6, few_records=True),
         "membership inference (AUC)", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
@@ -425,21 +425,21 @@ _GATED = (
         if "local_synthesis" in on else f"where no stratum is small, {_MASK}, otherwise ") + "a larger k links fewer; "
         "a column that is left out of strata.by, with role masked, is synthesised too (a status of few persons, say)")),
     _of_measure("utility",
-        Gate("column_shapes", None, "distributions of columns", _BESIDE_CHANCE.format("the distribution of a column"),
+        Gate("column_shapes", None, "distributions of columns", _OVER_CHANCE.format("the distribution of a column"),
             above=0, figures=("column_shapes",), unmeasured="unmeasured.utility", example=1),
         "column distributions, worst column",
         lambda on: ("transform: normal_scores on a column of numbers keeps its distribution; " * ("normal_scores"
         not in on) + f"{_smaller_k(on)}, keeps more of all"), audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
         Gate("pair_shapes", None, "how pairs of columns go together",
-            _BESIDE_CHANCE.format("a correlation, or the cross table of two columns (numbers in ten bins),"), above=0,
+            _OVER_CHANCE.format("a correlation, or the cross table of two columns (numbers in ten bins),"), above=0,
             figures=("pair_shapes",), unmeasured="unmeasured.utility", example=1),
         "pairwise associations, worst pair",
         lambda on: _keeps_more(on, strata="strata by the categories that matter", then=": these keep more of how "
         "columns go together"), audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
         Gate("survival_curves", None, "survival curves",
-            _BESIDE_CHANCE.format("a Kaplan-Meier curve, of all records or of a group with 10 k records and k "
+            _OVER_CHANCE.format("a Kaplan-Meier curve, of all records or of a group with 10 k records and k "
             "events,"), above=0, figures=("survival_curves",), unmeasured="unmeasured.utility", needs=("survival",),
             example=1),
         "survival curves, worst curve",
@@ -506,7 +506,7 @@ _FIXED = (
 # fmt: on
 
 
-SAID = "said"  # What a measure says that refuses these records
+REFUSAL = "said"  # What a measure says that refuses these records
 
 
 # The same in words; a measure that refuses these records says why itself, to the steward alone
@@ -542,9 +542,9 @@ REASONS: dict[Reason, str] = {
     Reason.UNITS_WITHOUT_CONTROL: "other rows of a unit would be its control; give measure.hold_out, which sets units "
     "aside as a whole",
     Reason.ONLY_A_RUN: "two tables do not tell it; only a run of anonpipe measures it",
-    Reason.NO_ROW_TOLD: "nobody said which released row was made from which original one (--paired: row by row)",
+    Reason.NO_PAIRING: "nobody said which released row was made from which original one (--paired: row by row)",
     Reason.NO_CONTROL: "no records were given that the release was not made from (--hold-out FILE)",
-    Reason.REFUSED: f"{{{SAID}}}",
+    Reason.REFUSED: f"{{{REFUSAL}}}",
     Reason.WITHHELD: "these records do not allow it",
 }
 

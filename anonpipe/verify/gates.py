@@ -267,13 +267,15 @@ def _sizes(evidence: Evidence, k: int) -> list[Check]:
 def _classes(by: GroupEvidence) -> list[Check]:
     """Conditions on the sensitive values in groups, which are released: one line a class column and condition."""
     checks, asked = [], by.asked
-    for name, told in by.classes.items():
+    for name, disclosure in by.classes.items():
         if asked.l_diversity is not None:
-            measured = told.smallest_distinct if asked.diversity == "distinct" else told.smallest_entropy_l
+            measured = disclosure.smallest_distinct if asked.diversity == "distinct" else disclosure.smallest_entropy_l
             about = {"column": name, "diversity": asked.diversity}
             checks.append(held("sensitive.l_diversity", measured, asked.l_diversity, about=about))
         if asked.t_closeness is not None:
-            measured = told.largest_ordered if asked.closeness == "ordered" else told.largest_total_variation
+            measured = (
+                disclosure.largest_ordered if asked.closeness == "ordered" else disclosure.largest_total_variation
+            )
             about = {"column": name, "closeness": asked.closeness}
             checks.append(held("sensitive.t_closeness", measured, asked.t_closeness, about=about))
     return checks
@@ -709,12 +711,12 @@ def _bound_in_words(bound: LossBound | None) -> str:
     return f"lower bound of any grouping with this k {bound.percent:.2f} % ({how})"
 
 
-def _classes_in_words(name: str, told: ClassDisclosure) -> str:
+def _classes_in_words(name: str, disclosure: ClassDisclosure) -> str:
     return (
-        f"sensitive {name!r}: {100 * told.homogeneous_share:.2f} % of the records are in groups with one value, "
-        f"chi-square {told.chi_square:.3g}, mean Jensen-Shannon divergence {told.mean_divergence:.3g}, fewest values "
-        f"in a group {told.smallest_distinct}, largest distance from the table's shares "
-        f"{told.largest_total_variation:.3g}"
+        f"sensitive {name!r}: {100 * disclosure.homogeneous_share:.2f} % of the records are in groups with one value, "
+        f"chi-square {disclosure.chi_square:.3g}, mean Jensen-Shannon divergence {disclosure.mean_divergence:.3g}, "
+        f"fewest values in a group {disclosure.smallest_distinct}, largest distance from the table's shares "
+        f"{disclosure.largest_total_variation:.3g}"
     )
 
 
@@ -749,7 +751,7 @@ def _of_groups_in_words(by: GroupEvidence) -> list[str]:
     notes = [
         f"group centroids keep {100 - loss:.2f} % of the variance of the features (z-scores and -1/+1 indicators); "
         f"information loss of the grouping {loss:.2f} %, {_bound_in_words(by.bound)}",
-        *(_classes_in_words(name, told) for name, told in by.classes.items()),
+        *(_classes_in_words(name, disclosure) for name, disclosure in by.classes.items()),
     ]
     shared = [scope for scope in by.scopes if by.scopes.count(scope) > 1]
     if by.guarantee.scope != "table" and shared:

@@ -129,8 +129,8 @@ def reservations(unlimited: Sequence[str], unmeasured: Sequence[str], linked: fl
     free = [f"with no limit on {_listed(unlimited)}"] if unlimited else []
     missing = [f"{_listed(unmeasured)} not measured"] if unmeasured else []
     links = [f"but an attacker links up to {100 * linked:.0f} % of the records"]
-    said = [*free, *missing, *(links if linked else [])]
-    return f", {'; '.join(said)}" if said else ""
+    parts = [*free, *missing, *(links if linked else [])]
+    return f", {'; '.join(parts)}" if parts else ""
 
 
 def _number(value: float | None) -> float:

@@ -144,8 +144,9 @@ class LaskoMeasures:
         for figure, area in zip(_AREAS.values(), self.telling, strict=True):
             defined = np.isfinite(area.value)
             interval = (area.low, area.high) if defined else (None, None)
-            told = None if defined else unknown
-            found.append(figure.measured(area.value, *sizes, interval=interval, baseline=0.5, note=told))
+            found.append(
+                figure.measured(area.value, *sizes, interval=interval, baseline=0.5, note=None if defined else unknown)
+            )
         return tuple(found)
 
 

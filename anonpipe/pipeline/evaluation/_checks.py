@@ -121,7 +121,7 @@ def gated(
     """The measure that a gate judges: the worst of those that it names; None where none was measured."""
     for figure in MEASURED[name].figures:
         if named := [each for each in measured if fnmatchcase(each.name, figure)]:
-            others = [each for each in measured if each.name in MEASURED[name].beside]
+            others = [each for each in measured if each.name in MEASURED[name].other_attackers]
             return max((*named, *others), key=lambda each: _badness(name, each, limit, at_default))
     return None
 
@@ -160,7 +160,7 @@ def _of_gate(name: str, limit: float | None, assessment: Assessment, at_default:
     found, key = gated(name, assessment.measured, limit, at_default), kind_of(name).key
     if found is None:
         return [] if limit is None else [held(key, None, limit)]
-    if limit is None and not MEASURED[name].told:
+    if limit is None and not MEASURED[name].always_shown:
         return []
     if limit is None and "survival" in MEASURED[name].needs and found.value != found.value:
         return []  # a job without survival analysis is not told that there are no curves
