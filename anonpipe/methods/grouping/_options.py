@@ -8,13 +8,10 @@ from pydantic import BeforeValidator, Field, create_model
 
 from anonpipe.methods.options import MethodOptions
 
-
-def _quick_for_true(value: Any) -> Any:
-    return "quick" if value is True else value
-
-
 # True and quick are the same job: they must draw the same noise
-Refine = Annotated[Literal[False, "quick", "normal"], BeforeValidator(_quick_for_true)]
+Refine = Annotated[
+    Literal[False, "quick", "normal"], BeforeValidator(lambda value: "quick" if value is True else value)
+]
 
 
 class GroupingOptions(MethodOptions):
