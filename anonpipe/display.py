@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _COLOURS = {"RELEASED": "bold green", "NOT": "bold red", "failed:": "bold red", "remedy:": "cyan"}
 _HEADINGS = {"published": "published as", "reference": "source", "cost": "cost", "sizes": "sizes", "keeps": "keeps"}
 _LONG_HEADING = 16
+_MOST_PAIRS = 12  # Rows of the table of correlations
 
 
 class Form(Enum):
@@ -250,7 +251,7 @@ class _Printed(logging.Handler):
 # --- both tables side by side ---------------------------------------------------------------------------------------
 
 
-def show_compared(report: Report, form: Form = Form.TABLES, most_pairs: int = 12) -> None:
+def show_compared(report: Report, form: Form = Form.TABLES) -> None:
     """Figures of both tables: numbers, categories, and the correlations that changed most."""
     found = report.compared
     if found is None:
@@ -262,10 +263,10 @@ def show_compared(report: Report, form: Form = Form.TABLES, most_pairs: int = 12
         for text in _largest(found, chance):
             line(text)
     else:
-        _show_tables(found, chance, most_pairs)
+        _show_tables(found, chance)
 
 
-def _show_tables(found: Compared, chance: dict[str, MeasureLine], most_pairs: int) -> None:
+def _show_tables(found: Compared, chance: dict[str, MeasureLine]) -> None:
     if found.numbers:
         out.print(_number_table(found))
     if found.shares:
@@ -273,7 +274,7 @@ def _show_tables(found: Compared, chance: dict[str, MeasureLine], most_pairs: in
     if found.pairs:
         title = f"correlations that changed most ({found.pairs_compared:,} compared)"
         table = _figures_table(title, "pair", "original", "released", "change")
-        for pair in found.pairs[:most_pairs]:
+        for pair in found.pairs[:_MOST_PAIRS]:
             figures = (pair.original, pair.released, pair.released - pair.original)
             table.add_row(escape(f"{pair.first} ~ {pair.second}"), *(f"{value:+.3f}" for value in figures))
         out.print(table)

@@ -80,13 +80,11 @@ _LIMITED = (
 )
 
 
-def check_address_space(needed: int = ADDRESS_SPACE) -> None:
+def check_address_space() -> None:
     """Refuse limits of memory under which libraries would end the process without an error."""
-    written = needed * 2 // 3  # Without what is mapped from files (measured: 1,491 MiB)
-    for limit, option, least in (
-        (resource.RLIMIT_AS, "ulimit -v", needed),
-        (resource.RLIMIT_DATA, "ulimit -d", written),
-    ):
+    written = ADDRESS_SPACE * 2 // 3  # Without what is mapped from files (measured: 1,491 MiB)
+    limits = (resource.RLIMIT_AS, "ulimit -v", ADDRESS_SPACE), (resource.RLIMIT_DATA, "ulimit -d", written)
+    for limit, option, least in limits:
         soft, _ = resource.getrlimit(limit)
         if soft != resource.RLIM_INFINITY and soft < least:
             raise JobError(_LIMITED.format(given=soft >> 20, needed=least >> 20, option=option))

@@ -148,12 +148,14 @@ def _column(probabilities: FloatArray, code: int) -> FloatArray:
     return probabilities[:, code] if code < probabilities.shape[1] else np.zeros(len(probabilities))
 
 
+_MOST_CATEGORIES = 50  # Of a column whose categories are compared without being masked
+
+
 def build_view(
     columns: Mapping[str, Column],
     mean: Mapping[str, float],
     sd: Mapping[str, float],
     counts: Mapping[str, npt.NDArray[np.int64]],
-    most_categories: int = 50,
     *,
     log_mean: Mapping[str, float] | None = None,
     log_sd: Mapping[str, float] | None = None,
@@ -179,7 +181,7 @@ def build_view(
             variance, own_unit = None if known is None else float(spread > 0.0), by_logarithm or column.scored
             number = Variable(name, position, None, centre, spread or 1.0, synthesized, own_unit=own_unit)
             variables.append(replace(number, known_variance=variance))
-        if name in counts and (_dummies(column) or len(counts[name]) <= most_categories):
+        if name in counts and (_dummies(column) or len(counts[name]) <= _MOST_CATEGORIES):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
     return ReleaseView(tuple(variables), scores)
 

@@ -144,18 +144,15 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoder
             f"set strata.small to merge or drop{wider}, or take fewer strata" if stratified else "mask fewer columns"
         )
         remedy += f", or replace records in groups ({_IN_GROUPS})" if masker.grouped else ""
+        units = "" if encoders.unit is None else f" and k={job.k} units of up to {encoders.unit.most:,} rows"
         raise JobError(
             f"{what} has {rows} records, and mask.method {masker.name} needs {max(_least(features), features.k)} for "
-            f"{channels} feature columns{_of_units(job, encoders)}; {remedy}"
+            f"{channels} feature columns{units}; {remedy}"
         )
     _check_membership(job, encoders, rows, what)
 
 
 _MOST_RECORDS = 10**10  # More than there are persons: no table has so many
-
-
-def _of_units(job: Job, encoders: Encoders) -> str:
-    return "" if encoders.unit is None else f" and k={job.k} units of up to {encoders.unit.most:,} rows"
 
 
 def _check_membership(job: Job, encoders: Encoders, rows: int, what: str) -> None:

@@ -156,19 +156,20 @@ class Procedure:
         return self.members in ("scope", "alike")
 
 
-def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
+def small_groups(k: int, width: int, method: str) -> list[str]:
     """Warn of the disclosure by exact group moments in small groups."""
     if k > width + 1:
         return []
     if k == 2:
         raise JobError(
             f"{method} preserves the moments of every group exactly, and with k=2 the synthetic records are the "
-            f"original ones; take mask: {{method: local_synthesis}} ({MASK_LINKS}), raise k, or take {instead}"
+            f"original ones; take mask: {{method: local_synthesis}} ({MASK_LINKS}), raise k, or take micro_perturbation"
         )
     return [
         f"a group may be as small as k={k}. In groups of up to {width + 1} records (feature columns plus one), exact "
         "moments keep synthetic records in the span of the originals: part of a record discloses the rest. "
-        f"Take mask: {{method: local_synthesis}} ({MASK_LINKS}), raise k above {width + 1}, or take {instead}"
+        f"Take mask: {{method: local_synthesis}} ({MASK_LINKS}), raise k above {width + 1}, or take "
+        "micro_perturbation"
     ]
 
 
