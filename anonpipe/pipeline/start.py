@@ -198,19 +198,13 @@ def _is_whole(staging: Staging) -> bool:
     read = {name: from_bytes(staging.read(name)) for name in results}
     for record in (staging.read_json("run.json"), *read.values()):
         digests: dict[str, str] = record["files"]
-        if any(
-            on_disk.get(file) != digest and not (file not in on_disk and _may_go(file))
-            for file, digest in digests.items()
-        ):
+        needed = (file for file in digests if file in on_disk or not file.startswith(f"{FOLDER}/"))
+        if any(on_disk.get(file) != digests[file] for file in needed):
             return False
     for name, result in read.items():
         if name.startswith("results/write/") and not _is_written(staging, result):
             staging.file(name).unlink()
     return True
-
-
-def _may_go(file: str) -> bool:
-    return file.startswith(f"{FOLDER}/")
 
 
 def _is_written(staging: Staging, result: dict[str, Any]) -> bool:

@@ -91,15 +91,17 @@ def default_output(source_url: str) -> str:
 def guess_columns(source: Source) -> dict[str, Column]:
     """Kind of each column of a table that something can be measured of, and role of those that name persons.
 
-    Columns that are proposed as dropped for what they tell beside others are
-    among them; those of too many texts, or of no usable type, are not.
+    Columns that are proposed as dropped because they follow from others are among them; those of too many texts, or of
+    no usable type, are not.
     """
     looks = look_at(sample_of(source))
-    found = guess(looks)
+    guesses = guess(looks)
     return {
-        look.name: Column(kind=found[look.name].kind, role=_measured_as(found[look.name].role))
+        look.name: Column(kind=guessed.kind, role=guessed.role if guessed.role.names_persons else Role.MASKED)
         for look in looks
-        if found[look.name].role is not Role.DROPPED or look.numbers is not None or look.distinct <= MANY_CATEGORIES
+        if (guessed := guesses[look.name]).role is not Role.DROPPED
+        or look.numbers is not None
+        or look.distinct <= MANY_CATEGORIES
     }
 
 
@@ -136,10 +138,6 @@ def _asked_codes(guesses: Mapping[str, Guess]) -> list[str]:
             '"unknown"? If so, make it a null in the input; else it is masked and counted as a number.'
         )
     return asked
-
-
-def _measured_as(role: Role) -> Role:
-    return role if role.names_persons else Role.MASKED
 
 
 EXACT = 2.0**53  # Whole numbers below are floats without rounding

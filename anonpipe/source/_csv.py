@@ -237,14 +237,14 @@ class _Pass:
                 self._note(batch)
             return None
         except pa.ArrowException as error:
-            column = _failed_column(error)
+            column = re.search(r"In CSV column #(\d+)", str(error))
         except _Foreign:
             pass
         if source.foreign:
             raise InputError(_foreign_text(self.path))
         if column is None:
             raise InputError(f"{self.path} {_UNREADABLE}")
-        return list(self.types)[column]
+        return list(self.types)[int(column[1])]
 
     def _note(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
@@ -311,11 +311,6 @@ def _foreign_text(path: str) -> str:
         lines = io.TextIOWrapper(source, encoding="utf-8", errors="surrogateescape", newline="\n")
         number = next((at for at, line in enumerate(lines, 1) if _NO_TEXT.search(line)), 1)
     return f"{path}: line {number} holds bytes that are not UTF-8; save the file as UTF-8"
-
-
-def _failed_column(error: pa.ArrowException) -> int | None:
-    known = re.search(r"In CSV column #(\d+)", str(error))
-    return int(known.group(1)) if known else None
 
 
 def _first_ragged_line(path: str, delimiter: str, fields: int) -> int | None:

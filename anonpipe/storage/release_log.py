@@ -236,7 +236,8 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
         return Overlaps((*problems, *_largest(overlapping)), tuple(warnings))
     lines = [release.line for release in overlapping]
     accepted = {name for line in releases.values() for name in line.get("accepted", ())}
-    of_units = [line for line in lines if _is_comparable(trace.counted, secret, line)]
+    by = _hex(secret, "counted by", *trace.counted.by)
+    of_units = [line for line in lines if line.get("counted", {}).get("by") == by]
     uncounted = [str(line["version"]) for line in lines if line not in of_units and line["version"] not in accepted]
     problems += (
         [_UNCOUNTED.format(count=len(uncounted), names=", ".join(uncounted), at_least=trace.counted.min_changed)]
@@ -296,11 +297,6 @@ _TOO_FEW = (
     "column, and {twice} in all in every combination of the unchanged columns. Otherwise the difference of both "
     "releases discloses them. Release again when more have changed; the count is cautious, so it can take some more"
 )
-
-
-def _is_comparable(counted: CountedUnits, secret: bytes, line: dict[str, Any]) -> bool:
-    """Whether a release counted its units by the same columns."""
-    return "counted" in line and line["counted"]["by"] == _hex(secret, "counted by", *counted.by)
 
 
 def _too_few(counted: CountedUnits, lines: Sequence[dict[str, Any]]) -> list[str]:

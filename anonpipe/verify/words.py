@@ -342,22 +342,17 @@ def _shortened(lines: list[str], most: int) -> list[str]:
     return lines if len(lines) <= most else [*lines[: most - 1], f"{lines[most - 1][: WIDTH - 1]}…"]
 
 
-def _end_cut(text: str) -> str:
-    """A text that fits beside a label of nine characters."""
-    return text if len(text) <= WIDTH - 9 else f"{text[: WIDTH - 10]}…"
-
-
 def _columns(check: Check) -> str:
     return f", worst: {', '.join(check.columns)}" if check.columns else ""
 
 
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
-    reserved = verdict.passed and verdict.word != Outcome.PASSED.value
+    reserved, method = verdict.passed and verdict.word != Outcome.PASSED.value, method_line(verdict, facts)
     head = [
         headline(verdict, rows, facts.held_out),
         *(textwrap.wrap(f"verdict  {verdict.word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),
-        f"method   {_end_cut(method_line(verdict, facts))}",
+        f"method   {method if len(method) <= WIDTH - 9 else f'{method[: WIDTH - 10]}…'}",
         f"checks   {counts(verdict)}",
     ]
     return head + (table(verdict) if verdict.passed else failures(verdict, remedies))
