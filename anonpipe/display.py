@@ -377,7 +377,8 @@ def show_evaluated(found: Evaluated, form: Form) -> None:
         warn(warning)
     if form is Form.QUIET:
         return
-    line(f"{found.rows[1]:,} released rows beside {found.rows[0]:,} original ones, {len(found.columns)} columns")
+    before, after = found.rows
+    line(f"{after:,} released rows, compared with {before:,} original ones, {len(found.columns)} columns")
     for name, each in figures.items():
         if each:
             out.print(_measures_table(name, each))

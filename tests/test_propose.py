@@ -277,7 +277,7 @@ def test_many_columns_for_the_records_are_asked_about_as_the_plan_refuses_them(t
     table = {f"lab{at}": np.exp(rng.normal(size=300)).round(2) for at in range(columns)}
     pq.write_table(pa.table(table | {"side": rng.choice(["a", "b"], 300)}), tmp_path / "a.parquet")
     text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
-    assert ("tell who is in so small a table" in text) == asked
+    assert ("disclose membership in so small a table" in text) == asked
     job = parse_job(yaml.safe_load(text) | {"output": str(tmp_path / "out")})
     if asked:
         with pytest.raises(JobError, match="independent feature columns"):

@@ -81,7 +81,7 @@ class ProbabilityDecoder:
                 raise JobError(
                     "decode.categories probabilities makes a column for each category, and two columns would be "
                     f"called alike: one of the categories of {owners[at]!r}, and a column of the table, a category "
-                    f"called {NULL!r} beside nulls, or a category of another column; rename the column or the category"
+                    f"called {NULL!r} as well as nulls, or a category of another column; rename column or category"
                 )
         fields = tuple(pa.field(name, pa.float64(), nullable=False) for name in names)
         marks = [_unmasked(block) for block in features.categories]

@@ -173,7 +173,7 @@ class Job(Options):
         if limited and not share:
             why = "with repeat.growing" if self.repeat.growing else f"of {rows:,} rows, fewer than {min(HELD_OUT):,},"
             raise JobError(
-                f"gates.{limited[0]} needs records set aside, and {why} none are unless the job says so; give "
+                f"gates.{limited[0]} needs held-out records, and {why} none are unless the job says so; give "
                 "measure.hold_out, such as 0.05"
             )
         return self.model_copy(update={"measure": self.measure.model_copy(update={"hold_out": share})})

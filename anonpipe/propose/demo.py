@@ -425,7 +425,7 @@ gates:
   column_shapes: {shapes_limit}
   survival_curves: {shapes_limit}
   reidentification_rate: {linkage_limit}
-  # How well members are told from those set aside, an area under the curve: 0.5 is not at all; the default is 0.6.
+  # How well members are distinguished from held-out records, an AUC: 0.5 is not at all; the default is 0.6.
   membership_auc: default
   stratum_inference: {stratum_limit}
 """

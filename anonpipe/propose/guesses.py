@@ -404,7 +404,7 @@ _POSTAL = (
 )
 
 _INDEX = (
-    "the index of a pandas table, without a name and with no value twice: row numbers tell of nobody; if it names "
+    "the index of a pandas table, without a name and with no value twice: row numbers disclose nobody; if it names "
     "persons, write role: identifier"
 )
 

@@ -237,8 +237,8 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[
     if not_kept:
         found.append(
             f"Do not add up {', '.join(not_kept)}, and take no mean of {'it' if len(not_kept) == 1 else 'them'}: few "
-            "records, or values beyond declared bounds, made up much of the sum and were drawn in, so that mean, sum "
-            "and variance are not the original's."
+            "records, or values beyond declared bounds, made up much of the sum and were top- or bottom-coded, so that "
+            "mean, sum and variance are not the original's."
         )
     unchanged = [name for name, column in job.columns.items() if column.role.unchanged]
     if job.rows_per_unit == "many":

@@ -277,7 +277,7 @@ _GATED = (
         "all {inside}s, after decoding", Audience.OPEN, counts=Counting.SHARE,
         gate=Gate("unchanged_record_rate", 0.01, "unchanged records",
             "share of records that may equal, in all synthetic columns, an original record of their group that "
-            "fewer than k persons share; of records of no person beyond what another sample would have", least=0),
+            "fewer than k persons share; of synthetic records beyond what another sample would have", least=0),
         remedy=lambda on: ("take coarser steps, at which k persons are alike, drop a column, or raise "
         "gates.unchanged_record_rate, which releases more records that equal a person's" if "local_synthesis" in on
         else f"{_MASK}, a larger k, or coarser steps, where k persons are alike")),
@@ -322,9 +322,9 @@ _GATED = (
         "re-identification rate", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
         Gate("group_linkage", None, "records led to their own group",
-            "records whose closest released record was made from their own group: who finds it has not found the "
-            "person, and knows what the group has in common. By distances or by ranks, the worse of both", least=0,
-            most=1, figures=("linkage.group",), other_attackers=("rank_linkage.group",),
+            "records whose closest released record was made from their own group: an intruder who finds it knows "
+            "what the group has in common, and not which record is the person's. By distances or by ranks, the worse "
+            "of both", least=0, most=1, figures=("linkage.group",), other_attackers=("rank_linkage.group",),
             unmeasured="unmeasured.linkage", needs=("groups",), example=0.5, always_shown=False),
         "group linkage rate",
         f"a larger k leads fewer ({GROUPS_LINK}), as does synthesize.method micro_perturbation in place of gaussian "
@@ -340,7 +340,7 @@ _GATED = (
         * ("local_synthesis" not in on) + "a larger k hides extremes among more records")),
     _of_measure("risk",
         Gate("scenario_risk", 0.09, "persons linked by what a scenario knows",
-            "the share of persons who are linked rightly by who knows the columns of a scenario "
+            "the share of persons whom an intruder links correctly who knows the columns of a scenario "
             "(measure.scenarios) and no others; of a group of n each counts 1/n. Of the worst scenario. For what "
             "is published the European Medicines Agency allows 0.09", least=0, most=1, figures=("scenarios.*.linked",),
             unmeasured="unmeasured.scenarios", needs=("scenarios",), example=0.09),
@@ -357,13 +357,13 @@ _GATED = (
         "a larger k, or for a mask more change, predicts less; centroids have no uncertainty by design, and never "
         "meet a limit below 1"),
     _of_measure("risk",
-        Gate("known_attribute", None, "values recovered by who knows group and one attribute",
+        Gate("known_attribute", None, "values recovered from group and one attribute",
             "values of a person that are recovered, within 0.1 standard deviations, by who knows the person's "
             "group and one attribute, of those that are not recovered without the group: from the closest record, "
             "the moments or the mean of the group, whichever gains most", least=0, most=1,
             figures=("known_attribute.gained",), unmeasured="unmeasured.known_attribute", needs=("groups",),
             example=0.3, always_shown=False),
-        "values recovered from group and one attribute", "a larger k gives away fewer"),
+        "values recovered from group and one attribute", "a larger k discloses fewer"),
     _of_measure("risk",
         Gate("collusion", None, "values recovered by all other members of a group",
             "values of a person that all other members of the group recover together, within 0.1 standard "
@@ -391,7 +391,7 @@ _GATED = (
     _of_measure("risk",
         Gate("attribute_inference", 0.1, "attribute inference beyond the hold-out",
             "what the release adds to guessing one column from the others, of the column with most; of the surest "
-            "1, 5 or 10 % of the guesses where these certainly give away something, and more", least=0, most=1,
+            "1, 5 or 10 % of the guesses where these certainly disclose something, and more", least=0, most=1,
             figures=("attribute_inference",), unmeasured="unmeasured.attribute_inference", needs=("hold_out",),
             few_records=True),
         "attribute inference, worst variable", lambda on: _or_mask(on, "a larger k")),
@@ -413,8 +413,8 @@ _GATED = (
         "linkability, excess over hold-out", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
         Gate("stratum_inference", 0.85, "inference of the stratum",
-            "what the release gives away of the stratum (dead or alive, say) to who looks for a person by the "
-            "other columns: of what others' records do not tell anyway, of the column of strata.by with most", least=0,
+            "how far the release discloses the stratum (dead or alive, say) of a person whose other columns an "
+            "intruder knows, beyond what other records disclose; of the column of strata.by with most", least=0,
             most=1, figures=("stratum_inference",), unmeasured="unmeasured.strata", needs=("strata",), example=0.3),
         "stratum inference, worst variable",
         lambda on: ("groups lie inside strata, so that a person who is linked is known to be of one stratum: " + (""
@@ -443,7 +443,7 @@ _GATED = (
         ", a larger weight of the column whose curve is furthest (columns.NAME.weight)" * ("groups" in on),
         strata="strata.by with the status"), audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
-        Gate("distinguishability", None, "records told from original ones",
+        Gate("distinguishability", None, "released records distinguished from original ones",
             "the area under the curve of telling released records from original ones by boosted trees; 0.5 is chance",
             least=0.5, most=1, figures=("distinguishability",), unmeasured="unmeasured.utility", example=0.6),
         "distinguishability (AUC)",
@@ -532,15 +532,15 @@ REASONS: dict[Reason, str] = {
     Reason.SPANNING: "groups lie in several partitions, and records are assigned inside of one",
     Reason.NO_CLASS: "no column with role sensitive can mix in a group",
     Reason.NO_STRATA: "the job has no strata",
-    Reason.ALL_GUESSED: "nearly nobody has another stratum than most, and of who was looked for it is guessed without "
-    "the release, so that nothing is left that it could give away; take the column out of strata.by with role masked, "
-    "look for more persons (measure.queries, and of a hold-out measure.hold_out), or set no gates.stratum_inference",
+    Reason.ALL_GUESSED: "nearly all persons have one stratum, which is guessed correctly without the release, so that "
+    "it discloses nothing more; take the column out of strata.by with role masked, look for more persons "
+    "(measure.queries, and of a hold-out measure.hold_out), or set no gates.stratum_inference",
     Reason.NO_SCENARIO: "the job names none (measure.scenarios)",
-    Reason.UNITS: "it looks for rows, and units have several: who finds one row of a unit has found the unit",
-    Reason.UNITS_WITHOUT_CONTROL: "other rows of a unit would be its control; give measure.hold_out, which sets units "
-    "aside as a whole",
-    Reason.ONLY_A_RUN: "two tables do not tell it; only a run of anonpipe measures it",
-    Reason.NO_PAIRING: "nobody said which released row was made from which original one (--paired: row by row)",
+    Reason.UNITS: "it looks for rows, and units have several: a link to one row of a unit discloses the unit",
+    Reason.UNITS_WITHOUT_CONTROL: "other rows of a unit would be its control; give measure.hold_out, which holds out "
+    "whole units",
+    Reason.ONLY_A_RUN: "it cannot be measured on two tables; only a run of anonpipe measures it",
+    Reason.NO_PAIRING: "it is not known which released row was made from which original one (--paired: row by row)",
     Reason.NO_CONTROL: "no records were given that the release was not made from (--hold-out FILE)",
     Reason.REFUSED: f"{{{REFUSAL}}}",
     Reason.WITHHELD: "these records do not allow it",

@@ -703,7 +703,7 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
     if evidence.rows_held_out:
         notes = [
             *notes,
-            f"{evidence.rows_held_out:,} of {evidence.rows_in:,} rows were set aside (measure.hold_out) and are in no "
+            f"{evidence.rows_held_out:,} of {evidence.rows_in:,} rows were held out (measure.hold_out) and are in no "
             "release",
         ]
     return (

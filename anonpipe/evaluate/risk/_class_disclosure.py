@@ -112,7 +112,8 @@ def class_risk(
         disclosed.largest_total_variation,
         disclosed.largest_ordered,
     )
-    single = f"In {disclosed.groups_with_a_single} of {disclosed.n_groups} groups; who knows both has found the record."
+    groups = f"{disclosed.groups_with_a_single} of {disclosed.n_groups} groups"
+    single = f"In {groups}; an intruder who knows both has found the record."
     found = []
     for figure, value, baseline in zip_longest(_FIGURES, values, expected or ()):
         key, title = figure.key.replace("*", column), f"Sensitive {column!r}: {figure.title}"

@@ -71,7 +71,7 @@ _SUCCESS = _figure(
 )
 _STRATUM = _figure(
     "stratum_inference",
-    "What the release gives away of a person's stratum to who finds the person by the other columns",
+    "How far the release discloses the stratum of a person whose other columns an intruder knows",
     audience=Audience.ENOUGH,
     baseline_is="a release that says no more of its own persons than others' records do",
 )

@@ -50,7 +50,7 @@ _MATCH_RATE = Figure(
     "share",
     f"{_PAPER}IV.C",
     Audience.ENOUGH,
-    note="Says little alone: what matters is whether right matches can be told from wrong ones.",
+    note="Says little alone: what matters is whether right matches can be distinguished from wrong ones.",
 )
 _AREAS = {
     name: Figure(
