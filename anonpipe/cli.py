@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from anonpipe import display, errors, interrupts
-from anonpipe.display import Form, counted
-from anonpipe.errors import AnonpipeError, GateError, InputError, JobError
+from anonpipe.display import Form
+from anonpipe.errors import AnonpipeError, GateError, InputError, JobError, plural
 
 if TYPE_CHECKING:
     from anonpipe.job.model import Job
@@ -409,8 +409,8 @@ def verify(
         display.as_json(intact | facts | {"problems": found.problems})
     manifest = _refuse(release, found)
     if form is Form.TABLES:
-        files = counted(len(manifest["files"]), "file")
-        display.line(f"{files}, {counted(manifest['rows'], 'row')}: checksums and schema are those of the manifest")
+        files = plural(len(manifest["files"]), "file")
+        display.line(f"{files}, {plural(manifest['rows'], 'row')}: checksums and schema are those of the manifest")
         display.line(_NOT_LOOKED_AT if key is None else f"signed by the owner of {key}")
 
 
@@ -486,7 +486,7 @@ def export(
     if form is Form.JSON:
         display.as_json(vars(made))
     else:
-        summary_text = f"{counted(made.rows, 'row')} in {counted(made.files, 'file')}: {made.path}"
+        summary_text = f"{plural(made.rows, 'row')} in {plural(made.files, 'file')}: {made.path}"
         display.line(made.path if form is Form.QUIET else summary_text)
     if form is Form.TABLES and key is None:
         display.line(_NOT_LOOKED_AT)
@@ -583,7 +583,7 @@ def purge(
         clean_up(output, internal)
     for folder in gone:
         display.line(f"{'would delete' if dry_run else 'deleted'} {folder}")
-    display.line(f"{counted(len(gone), 'crashed run')} {'found' if dry_run else 'deleted'}")
+    display.line(f"{plural(len(gone), 'crashed run')} {'found' if dry_run else 'deleted'}")
 
 
 def _outputs(stagings: list[Path]) -> list[tuple[str, str | None]]:

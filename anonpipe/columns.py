@@ -199,15 +199,7 @@ class Column(BaseModel):
 
     @property
     def numeric_bounds(self) -> tuple[float | None, float | None]:
-        """The bounds as numbers (days since 1970-01-01 for dates); of a survival time the lower is 0 if not declared.
-
-        Examples
-        --------
-        >>> Column(kind="continuous", role="survival_time").numeric_bounds
-        (0.0, None)
-        >>> Column(kind="continuous", role="survival_time", bounds=(1, 600)).numeric_bounds
-        (1.0, 600.0)
-        """
+        """The bounds as numbers (days since 1970-01-01 for dates); a survival time has 0 as lower bound by default."""
         low, high = (None, None) if self.bounds is None else (self._bound(value) for value in self.bounds)
         return (0.0 if low is None and self.role is Role.SURVIVAL_TIME else low), high
 

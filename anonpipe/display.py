@@ -24,7 +24,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from anonpipe.errors import GateError, printable
+from anonpipe.errors import GateError, plural, printable
 
 if TYPE_CHECKING:
     from anonpipe.compare import Study
@@ -84,11 +84,6 @@ def as_json(content: Any) -> None:
     sys.stdout.flush()
 
 
-def counted(number: int, what: str) -> str:
-    """A number of things."""
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
 def plain_table(title: str) -> Table:
     """A table without frames."""
     return Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
@@ -118,7 +113,7 @@ def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None
         line(f"report   {_short(outcome.report)}")
     if not details:
         notes, warnings = len(outcome.verdict.notes), 0 if in_full else len(outcome.warnings)
-        parts = [counted(number, what) for number, what in ((warnings, "warning"), (notes, "note")) if number]
+        parts = [plural(number, what) for number, what in ((warnings, "warning"), (notes, "note")) if number]
         place = "in this internal report, or with --details" if outcome.report is not None else "with --details"
         line(f"details  {', '.join([*parts, 'all checks'])}: {place}")
 

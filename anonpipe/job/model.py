@@ -158,14 +158,7 @@ class Job(Options):
         return self
 
     def of_rows(self, rows: int) -> Job:
-        """The same for a table of so many rows, on which the default hold-out depends.
-
-        Examples
-        --------
-        >>> job = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"age": {"kind": "integer"}}})
-        >>> job.of_rows(1_999).measure.hold_out, job.of_rows(20_000).measure.hold_out
-        (0.0, 0.05)
-        """
+        """The same for a table of so many rows, on which the default hold-out depends."""
         if self.measure.hold_out != DEFAULT:
             return self
         share = usual_hold_out(rows) if self.measure.risk and not self.repeat.growing else 0.0
@@ -533,13 +526,7 @@ _OTHER_WORDS = {
 
 
 def _known(known: Sequence[str], given: Any) -> str:
-    """The known values, the likeliest first as a question; what was given is not quoted.
-
-    Examples
-    --------
-    >>> _known(["continuous", "integer"], "Numeric")
-    'did you mean continuous? Known are: continuous, integer'
-    """
+    """The known values, the likeliest first as a question; what was given is not quoted."""
     word = given.strip().lower() if isinstance(given, str) else ""
     near = [kind.value for kind, words in _OTHER_WORDS.items() if kind in known and word in words]
     near = near or get_close_matches(word, known, 1, 0.6)

@@ -322,13 +322,7 @@ _LOST = {
 
 
 def _named(names: Sequence[str], most: int | None = _MOST_NAMED) -> str:
-    """The columns of a line.
-
-    Examples
-    --------
-    >>> _named(["a"]), _named(["a", "b"]), _named(["a", "b", "c", "d"], 2)
-    ("column 'a'", "each of the columns 'a', 'b'", "each of the columns 'a', 'b' and 2 more")
-    """
+    """The columns of a line."""
     if len(names) == 1:
         return f"column {names[0]!r}"
     more = "" if most is None or len(names) <= most else f" and {len(names) - most:,} more"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from anonpipe.errors import InputError, printable
+from anonpipe.errors import InputError, plural, printable
 from anonpipe.report import figures, words
 from anonpipe.report.content import FORMAT, Report
 from anonpipe.storage import release
@@ -97,6 +97,6 @@ def _template(name: str) -> Template:
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.globals["figures"] = figures
-    environment.globals["counted"] = words.counted
+    environment.globals["counted"] = plural
     environment.filters |= {"percent": figures.percent, "number": figures.number, "transforms": words.transforms}
     return environment.get_template(name)

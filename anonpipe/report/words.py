@@ -10,6 +10,7 @@ from typing import Any
 
 from anonpipe.columns import TRANSFORMS
 from anonpipe.encoding.identifiers import many_rows, units_meaning
+from anonpipe.errors import plural
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS
@@ -20,17 +21,6 @@ from anonpipe.verify.catalogue import GATES, kind_of
 from anonpipe.verify.check import Check
 from anonpipe.verify.verdict import Verdict, reservations
 from anonpipe.verify.words import limit as limit_text
-
-
-def counted(number: int, what: str) -> str:
-    """A number of things.
-
-    Examples
-    --------
-    >>> counted(1, "check"), counted(2000, "row")
-    ('1 check', '2,000 rows')
-    """
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def methods(job: Job) -> tuple[MethodLine, ...]:
@@ -54,15 +44,7 @@ def _method(step: str, options: Any, registry: Any) -> MethodLine:
 
 
 def _of_form(keeps: str, form: str) -> str:
-    """Of what a method of several forms keeps, what is said of one form.
-
-    Examples
-    --------
-    >>> _of_form("exact: means; groups too; expected: means on average", "exact")
-    'means; groups too'
-    >>> _of_form("means and covariances", "exact")
-    'means and covariances'
-    """
+    """Of what a method of several forms keeps, what is said of one form."""
     found = re.search(rf"(?:^|; ){re.escape(form)}: (.*?)(?=; \w+: |$)", keeps)
     return found.group(1) if found else keeps
 
@@ -80,13 +62,7 @@ def _value(value: Any) -> str:
 
 
 def coefficient(name: str) -> str:
-    """The name of a coefficient, with codes that are whole numbers as such.
-
-    Examples
-    --------
-    >>> coefficient("C(grade)[T.7.0]:age"), coefficient("dose[T.2.5]")
-    ('C(grade)[T.7]:age', 'dose[T.2.5]')
-    """
+    """The name of a coefficient, with codes that are whole numbers as such."""
     return re.sub(r"\[((?:T\.)?-?\d+)\.0\]", r"[\1]", name)
 
 
@@ -131,14 +107,7 @@ _BY = {"normal_scores": "normal scores", "log": "logarithms", "none": "values"}
 
 
 def transforms(columns: Sequence[ColumnLine]) -> tuple[str, ...]:
-    """What became of the masked numbers and dates, in a sentence for each way in which they were masked.
-
-    Examples
-    --------
-    >>> line = ColumnLine(name="age", kind="integer", treatment="synthetic", limits="", transform="logarithms")
-    >>> transforms([line])[0][:37]
-    'age: masked by logarithms, whose mean'
-    """
+    """What became of the masked numbers and dates, in a sentence for each way in which they were masked."""
     named = {key: [line.name for line in columns if line.transform == word] for key, word in _BY.items()}
     return tuple(f"{', '.join(names)}: {TRANSFORMS[key]}." for key, names in named.items() if names)
 
@@ -276,13 +245,7 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[
 
 
 def apart(constant: Sequence[str]) -> tuple[str, ...]:
-    """What becomes of units that have several rows; `constant` are columns with one value in all rows of a unit.
-
-    Examples
-    --------
-    >>> apart(["income"])[1]
-    'In the original all rows of a unit have one value of income; here they differ.'
-    """
+    """What becomes of units that have several rows; `constant` are columns with one value in all rows of a unit."""
     differ = f"In the original all rows of a unit have one value of {', '.join(constant)}; here they differ."
     rows = "Rows of one unit do not belong together, and no column says which they were: do not analyse whole units."
     return (rows, differ) if constant else (rows,)
@@ -293,9 +256,9 @@ def headline(verdict: Verdict, rows: int, checks: Sequence[CheckLine]) -> str:
     if verdict.passed:
         free = reservations(verdict.unlimited, (), verdict.linked)
         missing = f" Not measured: {', '.join(verdict.unmeasured)}." if verdict.unmeasured else ""
-        return f"Released: {counted(rows, 'row')}. Nothing that was checked failed{free}.{missing}"
+        return f"Released: {plural(rows, 'row')}. Nothing that was checked failed{free}.{missing}"
     failed = sum(check.outcome == "failed" for check in checks)
-    what = f"{failed} of {counted(len(checks), 'check')} failed" if failed else "a mandatory check is missing"
+    what = f"{failed} of {plural(len(checks), 'check')} failed" if failed else "a mandatory check is missing"
     return f"Nothing was released: {what}."
 
 
@@ -307,7 +270,7 @@ def kept(passed: bool, checks: Sequence[CheckLine]) -> str:
     if passed:
         return f"Every limit that was looked at is kept ({carried_out})."
     failed = sum(check.outcome == "failed" for check in checks)
-    return f"{failed} of {counted(carried_out, 'limit')} not kept."
+    return f"{failed} of {plural(carried_out, 'limit')} not kept."
 
 
 def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
@@ -321,6 +284,6 @@ def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
     missing = (f"Missing: {check.name}, which may not be left out." for check in open_ones)
     of = Counter(check.outcome for check in checks)
     left, unlimited = of["not checked"], of["no limit set"]
-    rest = f" {counted(left, 'check')} not carried out." if left else ""
-    rest += f" {counted(unlimited, 'figure')} measured with no limit set." if unlimited else ""
-    return (*failed, *missing, f"{of['passed']} of {counted(len(checks), 'check')} passed.{rest}")
+    rest = f" {plural(left, 'check')} not carried out." if left else ""
+    rest += f" {plural(unlimited, 'figure')} measured with no limit set." if unlimited else ""
+    return (*failed, *missing, f"{of['passed']} of {plural(len(checks), 'check')} passed.{rest}")

@@ -98,13 +98,7 @@ class CheckKind:
 
 
 def scoped(key: str, scope: Scope) -> str:
-    """The key of a check of the table, or of the worst stratum or group.
-
-    Examples
-    --------
-    >>> scoped("mean", Scope.TABLE), scoped("mean", Scope.STRATUM)
-    ('mean', 'mean.stratum')
-    """
+    """The key of a check of the table, or of the worst stratum or group."""
     return key if scope is Scope.TABLE else f"{key}.{scope}"
 
 

@@ -640,11 +640,6 @@ def joint_variance(share: FloatArray, other: FloatArray, covariance: FloatArray)
 
     That of Fisher's noncentral hypergeometric law is nearly 1 / (1 / a + 1 / b + 1 / c + 1 / d) of the
     four expected counts (Cornfield 1956).
-
-    Examples
-    --------
-    >>> float(joint_variance(np.array(0.5), np.array(0.5), np.array(0.0)))
-    0.0625
     """
     signs = ((1, share, other), (-1, share, 1 - other), (-1, 1 - share, other), (1, 1 - share, 1 - other))
     cells = (np.maximum(sign * covariance + one * two, 1e-300) for sign, one, two in signs)

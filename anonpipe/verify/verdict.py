@@ -117,15 +117,7 @@ _ALL = "disclosure risk"
 
 
 def reservations(unlimited: Sequence[str], unmeasured: Sequence[str], linked: float = 0.0) -> str:
-    """What a verdict that passed says of risks without a limit or a figure, and of records that are linked.
-
-    Examples
-    --------
-    >>> reservations(["reidentification_rate"], ["singling out", "linkability"])
-    ', with no limit on reidentification_rate; singling out and linkability not measured'
-    >>> reservations([], [], 0.163)
-    ', but an attacker links up to 16 % of the records'
-    """
+    """What a verdict that passed says of risks without a limit or a figure, and of records that are linked."""
     free = [f"with no limit on {_listed(unlimited)}"] if unlimited else []
     missing = [f"{_listed(unmeasured)} not measured"] if unmeasured else []
     links = [f"but an attacker links up to {100 * linked:.0f} % of the records"]
@@ -198,14 +190,7 @@ class Assessment:
         return known[name]
 
     def __add__(self, other: object) -> Assessment:
-        """Both together, this one's first.
-
-        Examples
-        --------
-        >>> one = Assessment(not_checked=(NotChecked("unmeasured.membership", Reason.NO_HOLD_OUT),))
-        >>> len((one + Assessment() + one).not_checked)
-        2
-        """
+        """Both together, this one's first."""
         if not isinstance(other, Assessment):
             return NotImplemented
         parts = ((getattr(one, each.name) for one in (self, other)) for each in fields(Assessment))

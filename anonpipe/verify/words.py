@@ -56,15 +56,7 @@ class _Filled(Formatter):
 
 
 def line(check: Check) -> Line:
-    """A check in words.
-
-    Examples
-    --------
-    >>> from anonpipe.verify.check import held
-    >>> told = line(held("mean.stratum", 0.0079, 0.0368, about={"files": 2}, columns=("age",)))
-    >>> told.name, told.measured, told.limit, told.on
-    ('mean in each stratum', '0.0079 sd', 'at most 0.0368 sd', "2 written files, most in column 'age'")
-    """
+    """A check in words."""
     return Line(check.key, name(check), check.outcome, measured(check), limit(check), on(check), check.mandatory)
 
 
@@ -135,14 +127,6 @@ def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tu
 
     `on` is what the job does already (`Job.in_force`). What does not agree with
     its expectation, or was not measured, has none.
-
-    Examples
-    --------
-    >>> from anonpipe.verify.check import held
-    >>> failed = held("mean.stratum", 0.3, 0.1), held("mean", 0.2, 0.1), held("expectation.mean", 9, 6)
-    >>> (advice,) = remedies(failed)
-    >>> advice.partition(",")[0]
-    'mean in each stratum: for a column with many values at a bound that it cannot cross (counts and costs with many 0)'
     """
     found: dict[str, str] = {}
     for check in checks:
@@ -198,13 +182,7 @@ def _filled(words: Words, check: Check) -> str:
 
 
 def figure_beyond(value: float, limit: float | None) -> str:
-    """A figure, with as many digits as it takes to differ from the limit that it is beyond.
-
-    Examples
-    --------
-    >>> figure_beyond(0.604, 0.6), figure_beyond(0.60004, 0.6), figure_beyond(0.60004, None)
-    ('0.604', '0.60004', '0.6')
-    """
+    """A figure, with as many digits as it takes to differ from the limit that it is beyond."""
     digits = range(4, 17) if limit not in (None, value) and _number(value) == _number(limit) else ()
     return next((text for at in digits if float(text := f"{value:.{at}g}") != limit), _number(value))
 

@@ -27,15 +27,7 @@ UPPER_ENDS = (
 def checks(
     assessment: Assessment, limits: Mapping[str, float | None], at_default: Collection[str] = ()
 ) -> tuple[Check, ...]:
-    """The lines; `at_default`: the limits that the job leaves to anonpipe, which allow for few controls.
-
-    Examples
-    --------
-    >>> found = Measurement("reidentification_rate", "-", 0.04, "share", "lower", "-", 500, 900, low=0.03, high=0.06)
-    >>> [line] = checks(Assessment(risk=(found,)), {"reidentification_rate": 0.05})
-    >>> line.key, line.outcome.value, line.limit
-    ('risk.reidentification_rate', 'failed', 0.05)
-    """
+    """The lines; `at_default`: the limits that the job leaves to anonpipe, which allow for few controls."""
     found = [line for each in assessment.analyses for line in _of_analysis(each)]
     found += [line for name, limit in limits.items() for line in _of_gate(name, limit, assessment, name in at_default)]
     found += [each.check for each in assessment.not_checked]
