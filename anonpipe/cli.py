@@ -613,9 +613,9 @@ def _execute(
     if form is Form.TABLES:
         _tell_if_cold(job)
     from anonpipe.pipeline.run import execute
-    from anonpipe.pipeline.start import left_by_crash
+    from anonpipe.pipeline.start import is_resumable
 
-    if resume and not left_by_crash(job):
+    if resume and not is_resumable(job):
         display.warn("--resume: no crashed run of this job was found; the run begins from the start")
     try:
         with display.progress_display(silent=form is Form.QUIET) as on_progress:

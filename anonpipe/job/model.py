@@ -277,7 +277,7 @@ class Job(Options):
         return self.event_column is not None and not alike
 
     @property
-    def beside(self) -> tuple[str, ...]:
+    def conditioning_columns(self) -> tuple[str, ...]:
         """Columns that are released unchanged and that the masked ones are drawn given."""
         unchanged = [name for name, column in self.columns.items() if column.role.unchanged]
         return self.replacing.conditions_on(self.replacing_options, unchanged)
@@ -294,7 +294,7 @@ class Job(Options):
         """Unchanged columns that neither make strata nor condition records of no one person."""
         if self.replacing.row_for_row:
             return []
-        return [name for name in self.unchanged_outside_strata if name not in self.beside]
+        return [name for name in self.unchanged_outside_strata if name not in self.conditioning_columns]
 
     @property
     def unchanged_outside_strata(self) -> list[str]:

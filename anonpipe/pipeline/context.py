@@ -191,7 +191,7 @@ class Fitted:
     @cached_property
     def conditioning(self) -> ConditioningEncoder:
         """The unchanged columns that condition the masked ones, as numbers."""
-        return ConditioningEncoder.fit(self.cells, self.scan, self.job.beside)
+        return ConditioningEncoder.fit(self.cells, self.scan, self.job.conditioning_columns)
 
     @cached_property
     def probabilities(self) -> ProbabilityDecoder | None:

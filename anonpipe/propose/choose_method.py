@@ -22,7 +22,7 @@ from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import quoted
 from anonpipe.propose.profile import Floats, Look
 
-# Fewer records than this are not drawn by a mixture: covariances come out 0.1 off, and more (`by_mask.EXCHANGED`)
+# Fewer records than this are not drawn by a mixture: covariances are off by 0.1 or more (`by_mask.COVARIANCE_ERROR`)
 FEW_RECORDS = 50
 
 MERGED = 100  # By the default limit `strata.small: merge` moves strata of fewer records (`by_mask.needed`)
