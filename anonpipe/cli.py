@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def _written() -> None:
-    """Write what is still kept back, so that a full disk is told as one, however little was to be written."""
+    """Write what is still kept back, so that a full disk is reported as such, however little was to be written."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -280,7 +280,7 @@ def summary(
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the largest changes alone")] = False,
 ) -> None:
-    """Show means, deviations and correlations of the input beside its release: for the data steward only."""
+    """Show means, deviations and correlations of the input and its release: for the data steward only."""
     form = _form(as_json, quiet)
     if picture is not None and (picture.suffix != ".png" or not picture.parent.is_dir()):
         raise InputError(
@@ -417,7 +417,7 @@ def verify(
 @app.command()
 def evaluate(
     original: Annotated[str, typer.Argument(help="The original: a file, folder, glob or URL, or an SQL file")],
-    release: Annotated[str, typer.Argument(help="A release of it, whoever made it, in the same forms")],
+    release: Annotated[str, typer.Argument(help="A release of it, made by any tool, in the same forms")],
     job: Annotated[
         Path | None, typer.Option("--job", help="Describes the columns; its limits and analyses are held against both")
     ] = None,

@@ -186,8 +186,8 @@ class Column(BaseModel):
         return self.transform == "normal_scores"
 
     @property
-    def drawn_in(self) -> bool:
-        """Whether extremes that dominate are drawn in before the column is masked; normal scores see to it later."""
+    def codes_extremes(self) -> bool:
+        """Whether dominant extremes are top- or bottom-coded before masking; normal scores code them later."""
         return self.can_be_scored and not self.scored and self.extremes == "top_bottom_code"
 
     @property

@@ -214,7 +214,7 @@ KEPT = ("name", "title", "value", "unit", "better", "low", "high", "baseline", "
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting and a draw, as the worker is told of them."""
+    """A setting and a draw, as a worker reads them."""
 
     key: str  # Names the result; see `digest_of`
     setting: int  # Position among the settings

@@ -21,7 +21,7 @@ _LOCAL = ("file://", "local://")
 
 
 def check_sections(job: Job) -> None:
-    """Check the sections of a job against each other: of several problems the first of this order is told."""
+    """Check the sections of a job against each other: of several problems the first in this order is reported."""
     for check in (
         _strata, _units, _growth, _reports, _cluster, _mask, _weights, _sensitive, _analyses, _scenarios, _gates,
     ):  # fmt: skip

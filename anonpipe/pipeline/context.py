@@ -93,7 +93,7 @@ def _read_fitted(work: Work) -> Fitted:
 
 
 def _rounding(work: Work) -> Rounding | None:
-    """Rounding by a key of secret and job alone: a count has one answer, whoever joins or leaves."""
+    """Rounding by a key of secret and job alone: a count has one answer, whatever rows join or leave."""
     base = work.job.fewest_changed
     return None if base is None else Rounding(base, keyed(work.start_key, "rounded counts"), keyed(work.key, "thinned"))
 

@@ -15,7 +15,7 @@ from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder, placed
 from anonpipe.encoding.conditioning import warn_of_repeats
 from anonpipe.encoding.identifiers import Repeats, UnitColumn, check_repeats, count_repeats, is_run, repeats_in
-from anonpipe.encoding.rare import Suppression, draw_in, extremes_kept, suppress_rare
+from anonpipe.encoding.rare import Suppression, code_extremes, extremes_kept, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
 from anonpipe.encoding.tracers import comparable_sketches
@@ -57,7 +57,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     _check_growing(job, strata, unit)
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
     least, stratum = job.k if unit is None else unit.sure, placed(scan, encoder, strata, job.strata.by)[0]
-    scan, extremes = draw_in(scan, job.columns, stratum, len(strata.rows), least)
+    scan, extremes = code_extremes(scan, job.columns, stratum, len(strata.rows), least)
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit, extremes=extremes)
     if fitted.features.width == 0:

@@ -414,7 +414,7 @@ _DRAWN = """
 mask:
   method: local_synthesis
 
-# Of 20,000 records or more 5 of 100, of 2,000 or more 10, are set aside before anything else: they are in no release,
+# Of 20,000 records or more 5 of 100, of 2,000 or more 10, are held out before anything else: they are in no release,
 # and what it discloses of them is compared with what it discloses of those who are in it.
 measure:
   hold_out: default

@@ -140,7 +140,7 @@ def common_step(values: FloatArray, single: bool = False) -> float | None:
 
 
 def _multiples(values: FloatArray, step: float, kind: type[np.floating]) -> bool:
-    """Whether all values are the nearest floats to multiples of the step, or a few beside."""
+    """Whether all values are the nearest floats to multiples of the step, or a few floats away."""
     off = np.abs(np.rint(values / step) * step - values)
     return bool((off <= 4.0 * np.spacing(np.abs(values).astype(kind)).astype(np.float64)).all())
 

@@ -156,7 +156,7 @@ def _as_amount(look: Look, guessed: Guess) -> Guess:
 
 
 def _by_categories(guessed: Guess) -> Guess:
-    """An ordinal whose records are of no person: of its position alone, how its categories go with others is lost."""
+    """An ordinal as categories where records are synthetic: its position alone loses associations of each category."""
     if guessed.kind is not Kind.ORDINAL or not guessed.role.synthesized:
         return guessed
     reason = (

@@ -59,7 +59,7 @@ class Facts:
     """What a run knows at its end."""
 
     job: Job
-    # Where units may have several records, those that are of k of them for certain, as recipients may be told
+    # Where units may have several records, those that are of k of them for certain, as recipients may know
     least: int | None
     verdict: Verdict
     assessment: Assessment
@@ -232,7 +232,7 @@ def _not_checked(checks: Iterable[Check]) -> tuple[Unchecked, ...]:
 
 
 def _too_few(assessed: Assessment, k: int, least: int | None) -> tuple[Unchecked, ...]:
-    """What recipients are told in place of figures on too few records."""
+    """What recipients read in place of figures on too few records."""
     number = (
         f"fewer than {fewest_records(k)}" if least is None else f"which may be of fewer than {fewest_records(k)} units"
     )

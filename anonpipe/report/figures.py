@@ -312,7 +312,7 @@ def survival(panel: Panel) -> Markup:
 
 
 def gauge(figure: MeasureLine) -> Markup:
-    """A figure with its interval beside its baseline."""
+    """A figure with its interval, and its baseline."""
     known = [v for v in (figure.value, figure.low, figure.high, figure.baseline) if v is not None]
     low, high = _axis(known, figure.better == "near baseline")
     x = _scale(low, high, 8.0, WIDTH - 8.0)

@@ -115,7 +115,7 @@ def transforms(columns: Sequence[ColumnLine]) -> tuple[str, ...]:
 def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) -> tuple[ColumnLine, ...]:
     """The columns of the files, in their order, and for the steward those of the input that are not in them.
 
-    Recipients are not told of declared limits.
+    Recipients do not see declared limits.
     """
     lines = [
         ColumnLine(
@@ -238,7 +238,7 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[
         "This is not differential privacy: there is no bound on what an attacker with other knowledge can learn.",
         "Relations that are not linear, and those inside small subgroups, may be lost. What was measured of them is "
         "reported under “Utility” and “Analyses”.",
-        "Rules between columns are not kept: a discharge can lie before its admission, a total beside the sum "
+        "Rules between columns are not kept: a discharge can lie before its admission, a total can differ from the sum "
         "of its parts, a diagnosis with the wrong sex.",
     ]
     return tuple(found)

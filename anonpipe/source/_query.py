@@ -152,7 +152,7 @@ def _connected(query: Query, database: _Database) -> Any:
 
 
 def _telling(problem: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a driver, whose own errors quote queries and values; of Postgres the number of the error is told."""
+    """Call a driver, whose own errors quote queries and values; of Postgres the number of the error is reported."""
     code, full, large = "", False, False
     try:
         return function(*arguments)

@@ -21,7 +21,7 @@ About = Mapping[str, str | int | float | bool]
 Words = str | Callable[[About], str]  # A template that is filled with what a check is about, or a function of it
 
 
-# What can be done, or that as a function of what the job does already: nobody is told to do it again
+# Advice, or a function of what the job does already, which is not advised again
 Advice = str | Callable[[Collection[str]], str]
 
 
@@ -37,7 +37,7 @@ class Scope(StrEnum):
 
 
 class Counting(StrEnum):
-    """What a figure counts: told to nobody but the steward where it is of fewer than k."""
+    """What a figure counts: for the steward alone where it is of fewer than k."""
 
     NOTHING = "nothing"
     ROWS = "rows"

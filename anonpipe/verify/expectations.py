@@ -52,7 +52,7 @@ class Variable:
     # what the value says of the score.
     scored: bool = False
     # Of such a column as it is, the variance that its release has whatever is drawn, in this unit: 1, or 0 of a
-    # constant; its mean is 0. None for others. Of the original, these differ: by extremes that are drawn in.
+    # constant; its mean is 0. None for others. The original differs by top and bottom coding.
     known_variance: float | None = None
 
     @property
@@ -329,8 +329,8 @@ class StagingCheck:
     # position, the records of each code with those; empty where none were dropped
     before_drop: dict[int, IntArray]
     filled: tuple[int, ...]  # Positions of columns whose nulls are released as values, being too few
-    # Of each column how far the furthest extreme was drawn in; 0 for none. The moments of a stratum without it are a
-    # difference, and rounded by parts of what it was.
+    # How far top and bottom coding moved the furthest extreme of each column; 0 for none. The moments of a stratum
+    # without it are a difference, and rounded by parts of what it was.
     reach: FloatArray | float = 0.0
 
     def checks(self) -> list[Check]:

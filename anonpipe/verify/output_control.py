@@ -43,10 +43,9 @@ def released_checks(
 ) -> tuple[Check, ...]:
     """The checks as recipients may see them.
 
-    A number of rows between 0 and k is not told, as a share neither. Nor are
-    figures that are not `tellable`, nor the column in which one is worst:
-    with the released moment, a difference of that column's gives the
-    original's. Checks that this version does not know are left out.
+    Numbers and shares of rows between 0 and k are withheld. So are figures that are not `tellable`, and the column in
+    which one is worst: with the released moment, a difference of that column's gives the original's. Checks that this
+    version does not know are left out.
     """
     released = (released_check(check, k, rows, least) for check in verdict.checks if check.kind is not None)
     return tuple(_of_series(check) for check in released) if series else tuple(released)
@@ -105,7 +104,7 @@ def released_measures(measured: Iterable[Measurement], k: int, least: int | None
 
 
 def _hidden_count(one: Measurement, k: int, least: int | None) -> Measurement:
-    """An exact share of all records is a count of persons, and so is the rest: told from k on only."""
+    """An exact share of all records is a count of persons, and so is the rest: reported from k on only."""
     rows = least or k
     if one.unit != "share" or one.low is not None or one.records != one.of:
         return one

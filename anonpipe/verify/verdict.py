@@ -103,7 +103,7 @@ class Verdict:
         return _adapter().validate_python(plain)
 
 
-# The check of each risk that a release is to be judged by, and what is told where it was not measured
+# The check of each risk that a release is to be judged by, and what the verdict says where it was not measured
 _RISKS = {
     kind_of(name).key: MEASURED[name].unmeasured
     for name in ("reidentification_rate", "membership_auc", "attribute_inference", "singling_out", "linkability")
@@ -140,7 +140,7 @@ def _adapter() -> TypeAdapter[Verdict]:
     return TypeAdapter(Verdict)
 
 
-# --- Measures of a release beside its gates, as records that a file can hold ------------------------------------------
+# --- Measures of a release besides its gates, as records that a file can hold -----------------------------------------
 
 
 @dataclass(frozen=True)

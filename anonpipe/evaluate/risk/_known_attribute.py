@@ -80,7 +80,7 @@ class RecoveredValues:
         return float(np.nanmax([self.elsewhere, self.from_mean]))
 
     def measurement(self) -> Measurement:
-        """The share recovered beside its baseline."""
+        """The share recovered, and its baseline."""
         return self.figure.measured(
             self.share,
             self.records,

@@ -100,7 +100,7 @@ def predictions(found: Nearest, k: int = 5) -> Predictions:
 
 @dataclass(frozen=True)
 class LaskoMeasures:
-    """How well a release predicts its own records, beside how well others would."""
+    """How well a release predicts its own records, compared with others."""
 
     excesses: tuple[Excess, ...]  # Of the three measures, in the order of `MEASURES`
     right: int | None  # Queries whose nearest released record is the right one; None where nothing says which is right

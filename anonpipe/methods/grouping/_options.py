@@ -1,4 +1,4 @@
-"""What every grouping method can be told: what the pipeline adds to it."""
+"""Options of all grouping methods, with those that the pipeline adds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Refine = Annotated[
 
 
 class GroupingOptions(MethodOptions):
-    """What every grouping method can be told.
+    """Options of all grouping methods.
 
     The method runs inside blocks of near records, `block_rows` at the most,
     or 3 k where that is more (null: in the whole partition at once).

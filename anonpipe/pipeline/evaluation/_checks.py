@@ -48,7 +48,7 @@ def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
 def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:
     """Why a model has no fit, what the figures of risk are, and of limits held against nothing which can be held.
 
-    Why nothing was measured is told where `Assessment.not_checked` is.
+    Why nothing was measured is recorded where `Assessment.not_checked` is.
     """
     of_risk = [name for name, gate in MEASURED.items() if "risk" in gate.needs]
     apply = [f"gates.{name}" for name in of_risk if gated(name, assessment.measured) is not None]
@@ -155,7 +155,7 @@ def _of_gate(name: str, limit: float | None, assessment: Assessment, at_default:
     if limit is None and not MEASURED[name].always_shown:
         return []
     if limit is None and "survival" in MEASURED[name].needs and found.value != found.value:
-        return []  # a job without survival analysis is not told that there are no curves
+        return []  # a job without survival analysis needs no curves
     value, end = _judged(name, found, at_default)
     given: dict[str, Any] = {"records": found.records, "of": found.of, "about": {"end": end}}
     given |= {"columns": found.worst, "compared": found.columns}

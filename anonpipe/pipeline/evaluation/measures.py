@@ -37,7 +37,7 @@ UNORDERED = (Kind.CATEGORICAL, Kind.BINARY)
 
 @dataclass(frozen=True, eq=False)
 class SampledTables:
-    """Some records of both tables, typed, row for row beside each other."""
+    """Some records of both tables, typed, row for row."""
 
     # original, released: the same columns and numbers of rows
     original: pd.DataFrame

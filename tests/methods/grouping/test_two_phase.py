@@ -23,14 +23,6 @@ def same_groups(a, b):
     return pairs.shape[1] == a.max() + 1 == b.max() + 1
 
 
-@settings(deadline=None, max_examples=60)
-@given(grouping_problems())
-def test_second_phase_of_dba_never_loses(problem):
-    features, k = problem
-    before, after = (information_loss(features, run(features, k, method)) for method in ("dba_1", "dba_2"))
-    assert after <= before + 1e-9
-
-
 def test_same_as_the_naive_twin_where_neighbours_run_out():
     """A dense cloud in a thin one: most records lose all the neighbours that are kept for them."""
     rng = np.random.default_rng(0)
@@ -80,11 +72,13 @@ def test_losses_on_generated_tables(family, most):
     assert second <= first < most * mdav
 
 
+@pytest.mark.parametrize("family", ["dba", "tfrp"])
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems())
-def test_second_phase_never_loses(problem):
+def test_second_phase_never_loses(family, problem):
     features, k = problem
-    before, after = (information_loss(features, run(features, k, method)) for method in ("tfrp_1", "tfrp_2"))
+    methods = (f"{family}_1", f"{family}_2")
+    before, after = (information_loss(features, run(features, k, method)) for method in methods)
     assert after <= before + 1e-9
 
 
