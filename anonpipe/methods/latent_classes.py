@@ -17,9 +17,9 @@ import numba as nb
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import InputError
 from anonpipe.kernels.groups import BLOCK, add_products
-from anonpipe.methods.mixture import least_weight, smoothed
+from anonpipe.methods.mixture import check_passes, least_weight, smoothed
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
 
@@ -333,8 +333,7 @@ def fit_classes(
     iterations: int = 200,
 ) -> ClassFit:
     """Iterate until the log-likelihood settles; a safe step replaces a Newton step that lowers it (eq. 12-15)."""
-    if not tolerance > 0 or iterations < 1:
-        raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
+    check_passes(tolerance, iterations)
     classes, statistics = start, expect(start)
     likelihoods, converged, passes = [statistics.log_likelihood], False, 1
     while passes < iterations and not converged:

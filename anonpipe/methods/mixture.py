@@ -308,6 +308,12 @@ def over(pieces: Iterable[FloatArray]) -> Callable[[Mixture], Statistics]:
     return lambda mixture: merge_all([e_step(piece, mixture) for piece in pieces])
 
 
+def check_passes(tolerance: float, iterations: int) -> None:
+    """Refuse an iteration that could not end, or not begin."""
+    if not tolerance > 0 or iterations < 1:
+        raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
+
+
 def fit(
     expect: Callable[[Mixture], Statistics],
     start: Mixture,
@@ -319,8 +325,7 @@ def fit(
     """Iterate expectation and maximisation until the log-likelihood settles."""
     # The penalised likelihood never falls, to rounding, while no weight is at the bound. With weights there it may, as
     # eq. 3 and 4 maximise nothing.
-    if not tolerance > 0 or iterations < 1:
-        raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
+    check_passes(tolerance, iterations)
     mixture, likelihoods = start, list[float]()
     for step in range(iterations):
         statistics = expect(mixture)

@@ -138,7 +138,8 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoder
         return
     channels, stratified = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
     rows, what = (min(strata.rows), "the smallest stratum") if stratified else (sum(strata.rows), "the table")
-    if rows < max(_least(features), features.k):
+    least = max(_least(features), features.k)
+    if rows < least:
         wider = "" if masker.grouped else ", or mask.scope to table"
         remedy = (
             f"set strata.small to merge or drop{wider}, or take fewer strata" if stratified else "mask fewer columns"
@@ -146,8 +147,8 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoder
         remedy += f", or replace records in groups ({_IN_GROUPS})" if masker.grouped else ""
         units = "" if encoders.unit is None else f" and k={job.k} units of up to {encoders.unit.most:,} rows"
         raise JobError(
-            f"{what} has {rows} records, and mask.method {masker.name} needs {max(_least(features), features.k)} for "
-            f"{channels} feature columns{units}; {remedy}"
+            f"{what} has {rows} records, and mask.method {masker.name} needs {least} for {channels} feature columns"
+            f"{units}; {remedy}"
         )
     _check_membership(job, encoders, rows, what)
 
