@@ -223,7 +223,7 @@ def test_recipients_are_told_how_many_were_set_aside_and_which_limits_are_wider(
     assert release.read_manifest(where)["held_out"] == 0.2
     (page,) = (tmp_path / "out" / "versions").glob("*/_report.html")
     text = page.read_text()
-    assert "20 of 100 records of the table were drawn at random and set aside" in text and "takes 1.25 times" in text
+    assert "20 of 100 records of the table were held out at random" in text and "take 1.25 times" in text
     assert "records linked correctly 0.3 (default 0.09)" in text
 
 

@@ -176,8 +176,8 @@ def guarantees(job: Job, grouped: bool, identical: bool, units: bool = False) ->
             )
     if share := job.measure.held_out:
         found.append(
-            f"{100 * share:g} of 100 {'units' if units else 'records'} of the table were drawn at random and set "
-            f"aside and are in no release: who counts the table takes {1 / (1 - share):.4g} times the released records."
+            f"{100 * share:g} of 100 {'units' if units else 'records'} of the table were held out at random and "
+            f"are in no release: to count the table, take {1 / (1 - share):.4g} times the released records."
         )
     found += [
         "Means and covariances were held against those of the original on the rows that were written, after rounding "
