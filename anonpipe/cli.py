@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from anonpipe import display, errors, interrupts
-from anonpipe.display import Form, counted
-from anonpipe.errors import AnonpipeError, GateError, InputError, JobError
+from anonpipe.display import Form
+from anonpipe.errors import AnonpipeError, GateError, InputError, JobError, plural
 
 if TYPE_CHECKING:
     from anonpipe.job.csv_format import CsvFormat
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _written() -> None:
-    """Write what is still kept back, so that a full disk is told as one, however little was to be written."""
+    """Write what is still kept back, so that a full disk is reported as such, however little was to be written."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -290,7 +290,7 @@ def summary(
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the largest changes alone")] = False,
 ) -> None:
-    """Show means, deviations and correlations of the input beside its release: for the data steward only."""
+    """Show means, deviations and correlations of the input and its release: for the data steward only."""
     form = _form(as_json, quiet)
     if picture is not None and (picture.suffix != ".png" or not picture.parent.is_dir()):
         raise InputError(
@@ -388,19 +388,19 @@ def _draw(made: Report, page: Path, silent: bool = False) -> None:
 
 def _refuse(release: str, found: Checked) -> dict[str, Any]:
     """The manifest; an error for a release that is not what was published, or not the one that was asked for."""
-    said = {
+    problems_by_text = {
         "is damaged, it does not match its manifest": found.damage,
         "is not shown to be signed by the owner of the key": found.origin,
         "is not the version that it should be": found.order,
     }
     if found.problems:
-        what = ", and ".join(text for text, problems in said.items() if problems)
-        whole = "" if found.damage else "; its files are those of its manifest"
+        what = ", and ".join(text for text, problems in problems_by_text.items() if problems)
+        condition = "" if found.damage else "; its files are those of its manifest"
         if found.manifest is None:
-            whole = "; nothing else of it was read"
+            condition = "; nothing else of it was read"
         lines = "".join(f"\n  {problem}" for problem in found.problems)
         mend = f"\n{_MEND}" if found.damage else ""
-        raise InputError(f"the release at {release} {what}{whole}:{lines}{mend}")
+        raise InputError(f"the release at {release} {what}{condition}:{lines}{mend}")
     return found.manifest or {}
 
 
@@ -431,15 +431,15 @@ def verify(
         display.as_json(intact | facts | {"problems": found.problems})
     manifest = _refuse(release, found)
     if form is Form.TABLES:
-        files = counted(len(manifest["files"]), "file")
-        display.line(f"{files}, {counted(manifest['rows'], 'row')}: checksums and schema are those of the manifest")
+        files = plural(len(manifest["files"]), "file")
+        display.line(f"{files}, {plural(manifest['rows'], 'row')}: checksums and schema are those of the manifest")
         display.line(_NOT_LOOKED_AT if key is None else f"signed by the owner of {key}")
 
 
 @app.command()
 def evaluate(
     original: Annotated[str, typer.Argument(help="The original: a file, folder, glob or URL, or an SQL file")],
-    release: Annotated[str, typer.Argument(help="A release of it, whoever made it, in the same forms")],
+    release: Annotated[str, typer.Argument(help="A release of it, made by any tool, in the same forms")],
     job: Annotated[
         Path | None, typer.Option("--job", help="Describes the columns; its limits and analyses are held against both")
     ] = None,
@@ -523,7 +523,7 @@ def export(
     if form is Form.JSON:
         display.as_json(vars(made))
     else:
-        summary_text = f"{counted(made.rows, 'row')} in {counted(made.files, 'file')}: {made.path}"
+        summary_text = f"{plural(made.rows, 'row')} in {plural(made.files, 'file')}: {made.path}"
         display.line(made.path if form is Form.QUIET else summary_text)
     if form is Form.TABLES and key is None:
         display.line(_NOT_LOOKED_AT)
@@ -654,7 +654,7 @@ def purge(
         clean_up(output, internal)
     for folder in gone:
         display.line(f"{'would delete' if dry_run else 'deleted'} {folder}")
-    display.line(f"{counted(len(gone), 'crashed run')} {'found' if dry_run else 'deleted'}")
+    display.line(f"{plural(len(gone), 'crashed run')} {'found' if dry_run else 'deleted'}")
 
 
 def _outputs(stagings: list[Path]) -> list[tuple[str, str | None]]:
@@ -688,9 +688,9 @@ def _execute(
     if form is Form.TABLES:
         _tell_if_cold(job)
     from anonpipe.pipeline.run import execute, try_out
-    from anonpipe.pipeline.start import left_by_crash
+    from anonpipe.pipeline.start import is_resumable
 
-    if resume and not left_by_crash(job):
+    if resume and not is_resumable(job):
         display.warn("--resume: no crashed run of this job was found; the run begins from the start")
     try:
         with display.progress_display(silent=form is Form.QUIET) as on_progress:

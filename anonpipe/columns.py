@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 Scalar = bool | int | float | str
-_DRAWN_IN = (
-    "Values of few records that stand far apart from all others were drawn in to the next one before, unless the job "
+_TOP_CODED = (
+    "Values of few records that stand far apart from all others were top- or bottom-coded before, unless the job "
     "keeps them: what was held against the original is without these"
 )
 
@@ -19,13 +19,13 @@ TRANSFORMS: Mapping[str, str] = {
     "normal_scores": "masked by the normal scores of their ranks, and released with the distribution that they had "
     "(inside each stratum, survival times also by event): values that k or more records hold keep their shares, others "
     "are drawn around means of k or more neighbouring values. The mean is kept but for extremes that alone, or fewer "
-    "than k that stand far apart from all others, would make up such a mean: they are drawn in; with them go variance "
-    "and ordinary correlations of long-tailed columns, whose ranks are correlated as before. Other means and "
-    "covariances that were held against the original are those of the scores",
+    "than k that stand far apart from all others, would make up such a mean: they are top- or bottom-coded. That "
+    "changes variance and ordinary correlations of long-tailed columns, whose ranks are correlated as before. Other "
+    "means and covariances that were held against the original are those of the scores",
     "log": "masked by logarithms, whose means and covariances were held against the original's; of the values "
-    "themselves only the mean was, and their distribution was not kept. " + _DRAWN_IN,
+    "themselves only the mean was, and their distribution was not kept. " + _TOP_CODED,
     "none": "masked as they are: means and covariances were held against the original's, and the shape of the "
-    "distribution was not kept. " + _DRAWN_IN,
+    "distribution was not kept. " + _TOP_CODED,
 }
 
 
@@ -186,8 +186,8 @@ class Column(BaseModel):
         return self.transform == "normal_scores"
 
     @property
-    def drawn_in(self) -> bool:
-        """Whether extremes that dominate are drawn in before the column is masked; normal scores see to it later."""
+    def codes_extremes(self) -> bool:
+        """Whether dominant extremes are top- or bottom-coded before masking; normal scores code them later."""
         return self.can_be_scored and not self.scored and self.extremes == "top_bottom_code"
 
     @property
@@ -199,15 +199,7 @@ class Column(BaseModel):
 
     @property
     def numeric_bounds(self) -> tuple[float | None, float | None]:
-        """The bounds as numbers (days since 1970-01-01 for dates); of a survival time the lower is 0 if not declared.
-
-        Examples
-        --------
-        >>> Column(kind="continuous", role="survival_time").numeric_bounds
-        (0.0, None)
-        >>> Column(kind="continuous", role="survival_time", bounds=(1, 600)).numeric_bounds
-        (1.0, 600.0)
-        """
+        """The bounds as numbers (days since 1970-01-01 for dates); a survival time has 0 as lower bound by default."""
         low, high = (None, None) if self.bounds is None else (self._bound(value) for value in self.bounds)
         return (0.0 if low is None and self.role is Role.SURVIVAL_TIME else low), high
 

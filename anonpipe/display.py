@@ -24,7 +24,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from anonpipe.errors import GateError, printable
+from anonpipe.errors import GateError, plural, printable
 
 if TYPE_CHECKING:
     from anonpipe.compare import Study
@@ -43,6 +43,7 @@ _COLOURS = {
 }
 _HEADINGS = {"published": "published as", "reference": "source", "cost": "cost", "sizes": "sizes", "keeps": "keeps"}
 _LONG_HEADING = 16
+_MOST_PAIRS = 12  # Rows of the table of correlations
 
 
 class Form(Enum):
@@ -89,11 +90,6 @@ def as_json(content: Any) -> None:
     sys.stdout.flush()
 
 
-def counted(number: int, what: str) -> str:
-    """A number of things."""
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
 def plain_table(title: str) -> Table:
     """A table without frames."""
     return Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
@@ -124,7 +120,7 @@ def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None
         line(f"report   {_short(outcome.report)}")
     if not details:
         notes, warnings = len(outcome.verdict.notes), 0 if in_full else len(outcome.warnings)
-        parts = [counted(number, what) for number, what in ((warnings, "warning"), (notes, "note")) if number]
+        parts = [plural(number, what) for number, what in ((warnings, "warning"), (notes, "note")) if number]
         place = "in this internal report, or with --details" if outcome.report is not None else "with --details"
         line(f"details  {', '.join([*parts, 'all checks'])}: {place}")
 
@@ -225,12 +221,12 @@ class _Lines:
     """A line when work begins, when pieces of it are done (not more often than once a second), and at its end."""
 
     def __init__(self, pieces: str) -> None:
-        self._pieces, self._begun, self._told = pieces, time.monotonic(), -math.inf
+        self._pieces, self._begun, self._last_shown = pieces, time.monotonic(), -math.inf
 
     def __call__(self, news: Any) -> None:
         now = time.monotonic()
-        if now - self._told >= 1.0 or news.done == news.total:
-            self._told = now
+        if now - self._last_shown >= 1.0 or news.done == news.total:
+            self._last_shown = now
             done = f"{news.stage}: {news.done:,} of {news.total:,} {self._pieces} done, {now - self._begun:.0f} s"
             err.print(done, markup=False, soft_wrap=True)
 
@@ -258,7 +254,7 @@ class _Printed(logging.Handler):
 # --- both tables side by side ---------------------------------------------------------------------------------------
 
 
-def show_compared(report: Report, form: Form = Form.TABLES, most_pairs: int = 12) -> None:
+def show_compared(report: Report, form: Form = Form.TABLES) -> None:
     """Figures of both tables: numbers, categories, and the correlations that changed most."""
     found = report.compared
     if found is None:
@@ -270,10 +266,10 @@ def show_compared(report: Report, form: Form = Form.TABLES, most_pairs: int = 12
         for text in _largest(found, chance):
             line(text)
     else:
-        _show_tables(found, chance, most_pairs)
+        _show_tables(found, chance)
 
 
-def _show_tables(found: Compared, chance: dict[str, MeasureLine], most_pairs: int) -> None:
+def _show_tables(found: Compared, chance: dict[str, MeasureLine]) -> None:
     if found.numbers:
         out.print(_number_table(found))
     if found.shares:
@@ -281,7 +277,7 @@ def _show_tables(found: Compared, chance: dict[str, MeasureLine], most_pairs: in
     if found.pairs:
         title = f"correlations that changed most ({found.pairs_compared:,} compared)"
         table = _figures_table(title, "pair", "original", "released", "change")
-        for pair in found.pairs[:most_pairs]:
+        for pair in found.pairs[:_MOST_PAIRS]:
             figures = (pair.original, pair.released, pair.released - pair.original)
             table.add_row(escape(f"{pair.first} ~ {pair.second}"), *(f"{value:+.3f}" for value in figures))
         out.print(table)
@@ -384,7 +380,8 @@ def show_evaluated(found: Evaluated, form: Form) -> None:
         warn(warning)
     if form is Form.QUIET:
         return
-    line(f"{found.rows[1]:,} released rows beside {found.rows[0]:,} original ones, {len(found.columns)} columns")
+    before, after = found.rows
+    line(f"{after:,} released rows, compared with {before:,} original ones, {len(found.columns)} columns")
     for name, each in figures.items():
         if each:
             out.print(_measures_table(name, each))

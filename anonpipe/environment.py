@@ -20,13 +20,7 @@ PACKAGES = ("anonpipe", "numpy", "scipy", "numba", "pyarrow", "scikit-learn")
 
 @lru_cache(maxsize=1)
 def package_versions() -> dict[str, str]:
-    """Versions of Python (without its patch release) and of those packages.
-
-    Examples
-    --------
-    >>> sorted(package_versions())
-    ['anonpipe', 'numba', 'numpy', 'pyarrow', 'python', 'scikit-learn', 'scipy']
-    """
+    """Versions of Python (without its patch release) and of those packages."""
     return {"python": f"{sys.version_info.major}.{sys.version_info.minor}"} | {name: _of(name) for name in PACKAGES}
 
 
@@ -38,13 +32,7 @@ def _of(name: str) -> str:
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """Differences of versions as text; empty without any.
-
-    Examples
-    --------
-    >>> differences({"numpy": "2.2.0", "numba": "0.61"}, {"numpy": "2.1.3", "numba": "0.61"})
-    'numpy 2.1.3 (here 2.2.0)'
-    """
+    """Differences of versions as text; empty without any."""
     return ", ".join(
         f"{name} {theirs.get(name, 'none')} (here {here})" for name, here in ours.items() if theirs.get(name) != here
     )
@@ -80,13 +68,11 @@ _LIMITED = (
 )
 
 
-def check_address_space(needed: int = ADDRESS_SPACE) -> None:
+def check_address_space() -> None:
     """Refuse limits of memory under which libraries would end the process without an error."""
-    written = needed * 2 // 3  # Without what is mapped from files (measured: 1,491 MiB)
-    for limit, option, least in (
-        (resource.RLIMIT_AS, "ulimit -v", needed),
-        (resource.RLIMIT_DATA, "ulimit -d", written),
-    ):
+    written = ADDRESS_SPACE * 2 // 3  # Without what is mapped from files (measured: 1,491 MiB)
+    limits = (resource.RLIMIT_AS, "ulimit -v", ADDRESS_SPACE), (resource.RLIMIT_DATA, "ulimit -d", written)
+    for limit, option, least in limits:
         soft, _ = resource.getrlimit(limit)
         if soft != resource.RLIM_INFINITY and soft < least:
             raise JobError(_LIMITED.format(given=soft >> 20, needed=least >> 20, option=option))

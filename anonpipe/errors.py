@@ -20,11 +20,6 @@ def printable(text: str) -> str:
     r"""Text with control and direction characters written as escapes.
 
     Names of columns and paths are others' and may hold any character.
-
-    Examples
-    --------
-    >>> printable("a\x1b[2Jb\n")
-    'a\\x1b[2Jb\n'
     """
     if text.replace("\n", "").isprintable():
         return text
@@ -34,6 +29,11 @@ def printable(text: str) -> str:
         else character.encode("unicode_escape", "surrogatepass").decode()
         for character in text
     )
+
+
+def plural(number: int, what: str) -> str:
+    """A number of things, as in `1 file` and `2,000 rows`."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 class AnonpipeError(Exception):

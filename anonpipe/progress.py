@@ -20,7 +20,7 @@ LOG = logging.getLogger("anonpipe")
 
 @dataclass(frozen=True)
 class Progress:
-    """News for whoever shows progress: a stage, its finished and all pieces, and their rows."""
+    """Progress of a run: a stage, its finished and all pieces, and their rows."""
 
     stage: str
     done: int

@@ -81,7 +81,7 @@ def rows() -> list[tuple[str, ...]]:
             f"`{gate.name}`: {_number(gate.default)}"
             for gate in MEASURED.values()
             if about["part"] in gate.needs
-            and any(fnmatchcase(name, pattern) for pattern in (*gate.figures, *gate.beside))
+            and any(fnmatchcase(name, pattern) for pattern in (*gate.figures, *gate.other_attackers))
         ]
         row = (f"`{name}`", about["title"], about["unit"], ", ".join(limits), about["source"])
         table.append(row) if not table or not _joined(table, row) else None

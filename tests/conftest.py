@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,20 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, OutputPl
     found = release.place(url)
     release.check_writable(found)
     return url, found
+
+
+@pytest.fixture
+def known_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same draws at every run of the tests."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run a command in this process."""
+    from tests import small
+
+    return small.commands(capsys, monkeypatch)
 
 
 @pytest.hookimpl(wrapper=True)

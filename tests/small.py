@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -113,6 +114,16 @@ def released(job: Job) -> pa.Table:
     where = release.resolve(job.output)
     names = [entry["name"] for entry in release.read_manifest(where)["files"]]
     return pa.concat_tables([pq.read_table(where.path(name)) for name in names])
+
+
+def hashes(job: Job) -> list[str]:
+    """SHA-256 of the data files of the current release."""
+    return [entry["sha256"] for entry in release.read_manifest(release.resolve(job.output))["files"]]
+
+
+def counts(column: pa.Array) -> dict[Any, int]:
+    """How often each value occurs."""
+    return {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
 
 
 def stagings() -> list[Path]:

@@ -17,13 +17,9 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import parse_job
 from tests import runs, small
 
+pytestmark = pytest.mark.usefixtures("known_secret")
+
 ROWS = 600
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
 def _plain(rows, k, **changes):

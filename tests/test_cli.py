@@ -38,12 +38,6 @@ def known_secret(monkeypatch):
 
 
 @pytest.fixture
-def call(capsys, monkeypatch):
-    """Run a command in this process."""
-    return small.commands(capsys, monkeypatch)
-
-
-@pytest.fixture
 def job_file(tmp_path):
     """A job on a plain table."""
     path = tmp_path / "job.yaml"

@@ -151,7 +151,7 @@ def test_a_limit_that_needs_a_hold_out_is_refused_before_work_where_the_table_ha
     job = silent(tmp_path, gates={"singling_out": 0.1})
     for look in (small.run, preview):
         with pytest.raises(
-            JobError, match=r"gates.singling_out needs records set aside, and of 600 rows, fewer than 2,0"
+            JobError, match=r"gates.singling_out needs held-out records, and of 600 rows, fewer than 2,0"
         ):
             look(job)
     assert small.left_behind(tmp_path) == []
@@ -180,7 +180,7 @@ def test_of_many_records_some_are_set_aside_and_members_must_not_be_told_from_th
     assert verdict.passed and not verdict.unlimited and not verdict.unmeasured
     assert checks["risk.membership_auc"].about["end"] != "upper"  # of 120 it would reach the limit by chance
     assert checks["rows.lost"].measured == 0
-    assert any("of 600 rows were set aside (measure.hold_out)" in note for note in verdict.notes)
+    assert any("of 600 rows were held out (measure.hold_out)" in note for note in verdict.notes)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_recipients_are_told_how_many_were_set_aside_and_which_limits_are_wider(
     assert release.read_manifest(where)["held_out"] == 0.2
     (page,) = (tmp_path / "out" / "versions").glob("*/_report.html")
     text = page.read_text()
-    assert "20 of 100 records of the table were drawn at random and set aside" in text and "takes 1.25 times" in text
+    assert "20 of 100 records of the table were held out at random" in text and "take 1.25 times" in text
     assert "records linked correctly 0.3 (default 0.09)" in text
 
 

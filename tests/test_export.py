@@ -50,12 +50,6 @@ def published(tmp_path_factory):
     return job
 
 
-@pytest.fixture
-def call(capsys, monkeypatch):
-    """Run a command in this process."""
-    return small.commands(capsys, monkeypatch)
-
-
 def plainly(table):
     """Without dictionaries."""
     kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in table.schema]

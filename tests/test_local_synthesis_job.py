@@ -10,9 +10,10 @@ from anonpipe.errors import AnonpipeError, JobError
 from anonpipe.methods.masking import _local_synthesis
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
-from anonpipe.storage import release
 from tests import small
 from tests.staged import steps_on_disk_and_in_memory
+
+pytestmark = pytest.mark.usefixtures("known_secret")
 
 MASK = {"method": "local_synthesis", "components": 3, "shape": "full", "classes": 2, "iterations": 3}
 GATES = {
@@ -24,12 +25,6 @@ GATES = {
 }
 GATES |= {"local_suppression_rate": 1.0}
 OFF = {"utility": False, "risk": False}
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
 COLUMNS = {
@@ -72,10 +67,6 @@ def checks(outcome):
 
 def failed(outcome):
     return {name for name, check in checks(outcome).items() if check.outcome == "failed"}
-
-
-def hashes(given):
-    return [entry["sha256"] for entry in release.read_manifest(release.resolve(given.output))["files"]]
 
 
 def test_the_steps_on_disk_are_those_in_memory_and_groups_span_partitions(tmp_path, table, monkeypatch):
@@ -132,7 +123,7 @@ def test_a_run_that_stopped_twice_goes_on_to_the_same_bytes(tmp_path, table, mon
             with pytest.raises(AnonpipeError):
                 small.run(given, resume=True)
     assert small.run(given, resume=True).version
-    assert hashes(given) == hashes(first)
+    assert small.hashes(given) == small.hashes(first)
 
 
 def test_a_group_whose_moments_are_lost_publishes_nothing(tmp_path, table, monkeypatch):

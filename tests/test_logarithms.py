@@ -18,17 +18,13 @@ from anonpipe.errors import JobError
 from anonpipe.job.model import parse_job
 from anonpipe.propose.propose import propose_job
 
+pytestmark = pytest.mark.usefixtures("known_secret")
+
 COST = {"kind": "continuous", "bounds": [0.01, 1e6], "step": 0.01, "transform": "log"}
 DAYS = {"kind": "integer", "bounds": [0, None], "transform": "log"}
 AGE = {"kind": "integer", "bounds": [0, 130]}
 COLUMNS = {"cost": COST, "days": DAYS, "age": AGE}
 JOB = {"k": 8, "columns": COLUMNS, "measure": {"utility": False, "risk": False}}
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
 def skewed(rows=2_500):

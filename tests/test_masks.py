@@ -29,6 +29,8 @@ from tests import runs, small
 from tests.runs import registry_columns
 from tests.staged import steps_on_disk_and_in_memory
 
+pytestmark = pytest.mark.usefixtures("known_secret")
+
 ROWS = 1_600
 GATES = {
     "mean": 0.5,
@@ -60,12 +62,6 @@ UNMEASURED = {"utility": False, "risk": False}
 CODED = ("sex", "stage", "site", "treatment", "region", "smoker")
 
 
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
-
-
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory):
     """A registry as a file, and as a table."""
@@ -86,10 +82,6 @@ def names_of_checks(outcome):
     return [check.name for check in outcome.verdict.lines]
 
 
-def counts(column):
-    return {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
-
-
 def test_every_masker_is_tried():
     assert {mask["method"] for mask in MASKS} == set(MASKERS)
 
@@ -102,10 +94,10 @@ def test_every_masker_releases(tmp_path, registry, mask, strata):
     assert outcome.version, [check for check in outcome.verdict.lines if check.outcome == "failed"]
     made, table = small.released(given), registry[1]
     assert made.num_rows == ROWS and made.column_names == [n for n in table.column_names if n in given.released]
-    assert counts(made["vital_status"]) == counts(table["vital_status"])
+    assert small.counts(made["vital_status"]) == small.counts(table["vital_status"])
     if mask["method"] != "generalize":  # whose equal rows share one category
         for name in CODED:
-            assert counts(made[name]) == counts(table[name])
+            assert small.counts(made[name]) == small.counts(table[name])
         assert made["tumour_size_mm"].null_count == table["tumour_size_mm"].null_count
     checks = names_of_checks(outcome)
     assert ("smallest group" in checks) == MASKERS[mask["method"]].grouped
@@ -279,7 +271,7 @@ def test_a_run_that_stopped_amid_any_step_goes_on(tmp_path, registry, monkeypatc
                 pipeline.execute(given, resume=at > 0, cluster=False, on_progress=news.append)
         assert at == 0 or next(item.done for item in news if item.stage == titles[at - 1]) >= 1
         assert title is None or Staging(small.stagings()[0]).root.stat().st_mode & 0o077 == 0
-    assert _hashes(given) == whole and small.stagings() == []
+    assert small.hashes(given) == whole and small.stagings() == []
 
 
 _KNOWN = {}
@@ -290,12 +282,8 @@ def _undisturbed(folder, registry, mask):
     if mask["method"] not in _KNOWN:
         given = registry_job(folder, registry, mask)
         small.run(given)
-        _KNOWN[mask["method"]] = _hashes(given)
+        _KNOWN[mask["method"]] = small.hashes(given)
     return _KNOWN[mask["method"]]
-
-
-def _hashes(given):
-    return [entry["sha256"] for entry in release.read_manifest(release.resolve(given.output))["files"]]
 
 
 def test_a_step_that_breaks_its_promise_publishes_nothing(tmp_path, registry, monkeypatch):

@@ -233,7 +233,7 @@ def test_ties_take_of_a_covariance_no_more_than_the_gate_allows_for(how, power):
 
 
 def middles(original, values):
-    return Ranks.of(Radix.of(original.to_numpy())).middles(values.to_numpy())
+    return Ranks.of(Radix.of(original.to_numpy())).mean_scores(values.to_numpy())
 
 
 def strata_of_few():

@@ -11,10 +11,7 @@ from anonpipe.pipeline import run as pipeline
 from anonpipe.storage import release, versions
 from tests import small
 
-
-@pytest.fixture(autouse=True)
-def secret(monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+pytestmark = pytest.mark.usefixtures("known_secret")
 
 
 def on(job, output, internal, **changes):

@@ -27,6 +27,8 @@ from anonpipe.storage import release
 from tests import small
 from tests.runs import registry_columns
 
+pytestmark = pytest.mark.usefixtures("known_secret")
+
 K = 5
 LOOSE = {"mean": 0.5, "covariance": 0.5, "covariance_with_keys": 0.5, "category_share": 0.05, "null_share": 0.05}
 HANDED_ON = f"rare original values reproduced above chance (in fewer than {K} records)"
@@ -41,12 +43,6 @@ SYNTHESIZERS = [
     {"method": "r_microhybrid", "rule": "rank"},
     *({"method": "micro_perturbation", "form": form, "noise_scope": "table"} for form in ("independent", "exact")),
 ]
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +77,9 @@ def check_release(given, table, outcome):
     return made
 
 
-def counts(column):
-    return {entry["values"]: entry["counts"] for entry in pc.value_counts(column).to_pylist()}
-
-
 def apart(made, original):
     """The largest difference of a category's count."""
-    new, old = counts(made), counts(original)
+    new, old = small.counts(made), small.counts(original)
     return max(abs(new.get(value, 0) - old.get(value, 0)) for value in {*new, *old})
 
 
@@ -119,7 +111,7 @@ def test_every_pair_of_methods_releases(tmp_path, registry, cluster, synthesize,
         return
     assert failed(outcome) == []
     made = check_release(given, registry[1], outcome)
-    assert counts(made["vital_status"]) == counts(registry[1]["vital_status"])
+    assert small.counts(made["vital_status"]) == small.counts(registry[1]["vital_status"])
     for name in ("sex", "stage", "site", "treatment", "region", "smoker"):
         assert apart(made[name], registry[1][name]) <= (4 * K if synthesize["method"] == "centroid" else 0)
     checks = {check.name: check for check in outcome.verdict.lines}
@@ -182,7 +174,7 @@ def test_hybrids_keep_what_their_groups_have_to_do_with_kept_columns(tmp_path):
     assert outcome.version, failed(outcome)
     made = small.released(given)
     assert not set(made["income"].to_pylist()) & set(income.tolist())
-    assert counts(made["ward"]) == counts(table["ward"])
+    assert small.counts(made["ward"]) == small.counts(table["ward"])
     for act in (preview, small.run):
         with pytest.raises(JobError, match=r"k is 5, .* needs 6 with rule argus: .* 1 feature columns, .* variables 3"):
             act(small.job(tmp_path, table, columns, synthesize={"method": "r_microhybrid"}, gates=gates))
@@ -315,7 +307,7 @@ def test_nullability_stays_and_holds(tmp_path):
     outcome = small.run(given)
     made = check_release(given, table, outcome)
     assert not made.schema.field("place").nullable and made.schema.field("age").nullable
-    assert set(counts(made["place"])) == {"north", "south"}
+    assert set(small.counts(made["place"])) == {"north", "south"}
 
 
 def test_rare_categories_are_suppressed(tmp_path):
@@ -325,7 +317,7 @@ def test_rare_categories_are_suppressed(tmp_path):
     given = small.job(tmp_path, table, gates={**LOOSE, "category_share": 0.02})
     outcome = small.run(given)
     made = check_release(given, table, outcome)
-    assert counts(made["place"]) == {"five": 5, "north": 195, "south": 195, None: 5}
+    assert small.counts(made["place"]) == {"five": 5, "north": 195, "south": 195, None: 5}
     assert any("'place'" in w and "5 records" in w and "missing" in w for w in outcome.warnings)
     assert not any("hermit83741" in w for w in outcome.warnings)
     bytes_written = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
@@ -407,22 +399,17 @@ def test_after_a_failure_in_a_new_folder_the_job_can_run_again(tmp_path, registr
 # --- same result ----------------------------------------------------------------------------------------------------
 
 
-def _hashes(job):
-    manifest = release.read_manifest(release.resolve(job.output))
-    return [entry["sha256"] for entry in manifest["files"]]
-
-
 def test_same_secret_data_and_job_give_the_same_bytes(tmp_path, registry, monkeypatch):
     runs = [registry_job(tmp_path / str(at), registry) for at in range(2)]
     for given in runs:
         small.run(given)
-    assert _hashes(runs[0]) == _hashes(runs[1])
+    assert small.hashes(runs[0]) == small.hashes(runs[1])
     assert api.anonymize(registry[1], runs[0]).table.equals(small.released(runs[0]))
     other = registry_job(tmp_path / "other", registry, release={"file_rows": 1_000})
     small.run(other)
     monkeypatch.setenv("ANONPIPE_SECRET", "6f" * 32)
     small.run(runs[1])
-    assert set(_hashes(runs[0])).isdisjoint(_hashes(runs[1]))
+    assert set(small.hashes(runs[0])).isdisjoint(small.hashes(runs[1]))
 
 
 def test_files_and_row_groups_do_not_matter(tmp_path, registry):
@@ -444,7 +431,7 @@ def test_reversed_rows_give_another_release_of_the_same_quality(tmp_path, regist
         tmp_path, (small.write_table(tmp_path, registry[1].take(pa.array(range(1_199, -1, -1)))), registry[1])
     )
     made = check_release(given, registry[1], small.run(given))
-    assert counts(made["site"]) == counts(registry[1]["site"])
+    assert small.counts(made["site"]) == small.counts(registry[1]["site"])
 
 
 def _rows(table):
@@ -477,7 +464,7 @@ def test_a_run_that_stopped_after_any_stage_goes_on(tmp_path, registry, monkeypa
             small.run(given)
     assert len(small.stagings()) == 2  # the folder and its lock
     stages = [news.stage for news in _resume(given) if news.done < news.total and news.rows == 0]
-    assert _hashes(given) == whole
+    assert small.hashes(given) == whole
     assert small.stagings() == []
     names = ["scan", "route", "encode", "group", "decode", "assess", "write"]  # groups form in transform
     assert [name for name in stages if name in names] == [
@@ -493,7 +480,7 @@ def _undisturbed(folder, registry):
     if not _KNOWN:
         given = registry_job(folder, registry)
         small.run(given)
-        _KNOWN.append(_hashes(given))
+        _KNOWN.append(small.hashes(given))
     return _KNOWN[0]
 
 

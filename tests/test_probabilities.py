@@ -15,6 +15,8 @@ from anonpipe.report import read_report
 from anonpipe.storage import release
 from tests import small
 
+pytestmark = pytest.mark.usefixtures("known_secret")
+
 COLUMNS = {
     "id": {"kind": "integer", "role": "identifier"},
     "age": {"kind": "integer", "bounds": [0, 120]},
@@ -29,12 +31,6 @@ METHODS = [
     {"synthesize": {"method": "centroid"}},
     {"mask": {"method": "spectral_swap"}},
 ]
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
 def people(rows=600):

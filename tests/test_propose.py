@@ -22,7 +22,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.pipeline.preview import preview
 from anonpipe.propose import propose
-from anonpipe.propose.choose_method import FEW_RECORDS, road
+from anonpipe.propose.choose_method import FEW_RECORDS, MethodChoice, choose_method
 from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
 from anonpipe.propose.dependencies import derived
 from anonpipe.propose.guesses import Guess, guess, seen_by_others
@@ -278,7 +278,7 @@ def test_many_columns_for_the_records_are_asked_about_as_the_plan_refuses_them(t
     table = {f"lab{at}": np.exp(rng.normal(size=300)).round(2) for at in range(columns)}
     pq.write_table(pa.table(table | {"side": rng.choice(["a", "b"], 300)}), tmp_path / "a.parquet")
     text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
-    assert ("tell who is in so small a table" in text) == asked
+    assert ("disclose membership in so small a table" in text) == asked
     job = parse_job(yaml.safe_load(text) | {"output": str(tmp_path / "out")})
     if asked:
         with pytest.raises(JobError, match="independent feature columns"):
@@ -1045,7 +1045,8 @@ def test_whatever_the_names_the_proposal_reads_back(names: list[str]) -> None:
     guesses = {name: Guess(Kind.CATEGORICAL, Role.DROPPED, f"a copy of {quoted(time)}") for name in others}
     guesses[time] = Guess(Kind.INTEGER, Role.SURVIVAL_TIME)
     guesses[state] = Guess(Kind.BINARY, Role.SURVIVAL_STATUS, event=(names[0], 1))
-    job = parse_job(yaml.safe_load(propose._write(names[1] + ".csv", "out" + names[0], 5, guesses)) | _PATHS)
+    text = propose._write(names[1] + ".csv", "out" + names[0], 5, guesses, None, MethodChoice(None), 0)
+    job = parse_job(yaml.safe_load(text) | _PATHS)
     assert list(job.columns) == names and job.strata.by == (state,)
     assert job.columns[state].event == (names[0], 1)
 
@@ -1066,7 +1067,7 @@ def test_one_person_twice_makes_no_unit_of_his_number(name: str) -> None:
     age = np.random.default_rng(1).integers(18, 99, 401)
     guesses = guess(looks := look_at(pa.table({name: number, "age": age})))
     assert guesses[name].role is Role.DROPPED and "399 of its 400 values occur once" in guesses[name].reason
-    assert road(looks, guesses, 401).mask == "local_synthesis"
+    assert choose_method(looks, guesses, 401).mask == "local_synthesis"
 
 
 @pytest.mark.parametrize("name", ["zip_code", "PLZ", "postcode"])
@@ -1109,7 +1110,7 @@ def test_numbers_of_persons_are_the_unit_beside_numbers_of_visits(tmp_path):
 def test_masks_are_proposed_from_the_fewest_records_on():
     looks = look_at(pa.table({"sex": ["f", "m"] * 300}))
     guesses = guess(looks)
-    enough, few = (road(looks, guesses, rows) for rows in (FEW_RECORDS, FEW_RECORDS - 1))
+    enough, few = (choose_method(looks, guesses, rows) for rows in (FEW_RECORDS, FEW_RECORDS - 1))
     assert "has fewer than the" in few.why and few.mask is None
     assert "has fewer than the" not in enough.why
 

@@ -20,15 +20,11 @@ from anonpipe.verify.original_values import rows_without_spread
 from tests import small
 from tests.analyses import compare_models
 
+pytestmark = pytest.mark.usefixtures("known_secret")
+
 NUMBER = {"kind": "continuous"}
 TIME = {"kind": "continuous", "role": "survival_time"}
 LOOSE = {"mean": 1.0, "covariance": 1.0, "unchanged_record_rate": 1.0, "mean_in_unit": 1e9}
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
 def beyond(outcome):

@@ -112,12 +112,6 @@ ARRAYS = {
 }
 
 
-@pytest.fixture
-def call(capsys, monkeypatch):
-    """Run a command in this process."""
-    return small.commands(capsys, monkeypatch)
-
-
 @pytest.mark.parametrize("group", ARRAYS)
 def test_columns_of_any_type_are_released_in_it_or_refused(tmp_path, call, group):
     """What init proposes is released; what it drops because of its type is refused by plan and run if asked for."""

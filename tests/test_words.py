@@ -46,12 +46,6 @@ def old_words(text):
 
 
 @pytest.fixture
-def call(capsys, monkeypatch):
-    """Run a command in this process."""
-    return small.commands(capsys, monkeypatch)
-
-
-@pytest.fixture
 def job_file(tmp_path):
     """A job with columns of all roles, measures on, and a gate that fails where asked."""
     table = small.plain_table(400)

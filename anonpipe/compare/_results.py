@@ -202,18 +202,18 @@ def summarise(
     of = [[result for which, result in results if which == at] for at in range(len(settings))]
     rows = tuple(_row(setting, of[at], problems.get(at)) for at, setting in enumerate(settings))
     measured = [result for _, result in results if result["problem"] is None]
-    told = {name: one for result in measured for name, one in result["measures"].items()}
-    if not told:
+    figures = {name: one for result in measured for name, one in result["measures"].items()}
+    if not figures:
         reasons = dict.fromkeys(row.problem for row in rows if row.problem is not None)
         listed = "".join(f"\n  {reason}" for reason in reasons)
         raise JobError(f"no setting could be measured:{listed or ' the job measures neither utility nor risk'}")
     defined = {name for row in rows for name in row.figures}
     utility, risk = (
-        _axis(what, asked, usual, measured, told, defined, job)
+        _axis(what, asked, usual, measured, figures, defined, job)
         for what, asked, usual in zip(("utility", "risk"), axes, (DEFAULT_UTILITY, DEFAULT_RISK), strict=True)
     )
     return Study(
-        rows, utility, risk, max(map(len, of)), {name: str(one["title"]) for name, one in sorted(told.items())}
+        rows, utility, risk, max(map(len, of)), {name: str(one["title"]) for name, one in sorted(figures.items())}
     )
 
 
@@ -235,20 +235,20 @@ def _row(setting: Setting, results: Sequence[TaskResult], problem: str | None) -
 
 def _figure(name: str, results: Sequence[TaskResult]) -> MeanFigure | None:
     """The average over draws; None where a draw has no value."""
-    told = [result["measures"].get(name) for result in results]
-    values = [one["value"] for one in told if one is not None and one["value"] is not None]
+    figures = [result["measures"].get(name) for result in results]
+    values = [one["value"] for one in figures if one is not None and one["value"] is not None]
     if len(values) < len(results):
         return None
     error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-    away = [abs(one["value"] - one["baseline"]) for one in told if one is not None and one["baseline"] is not None]
+    away = [abs(one["value"] - one["baseline"]) for one in figures if one is not None and one["baseline"] is not None]
     distance = float(np.mean(away)) if len(away) == len(values) else None
-    low, high, baseline = (_mean_of(told, end) for end in ("low", "high", "baseline"))
+    low, high, baseline = (_mean_of(figures, end) for end in ("low", "high", "baseline"))
     return MeanFigure(float(np.mean(values)), error, low, high, baseline, distance)
 
 
-def _mean_of(told: Sequence[Any], key: str) -> float | None:
-    values = [one[key] for one in told if one[key] is not None]
-    return float(np.mean(values)) if len(values) == len(told) else None
+def _mean_of(figures: Sequence[Any], key: str) -> float | None:
+    values = [one[key] for one in figures if one[key] is not None]
+    return float(np.mean(values)) if len(values) == len(figures) else None
 
 
 def _axis(
@@ -256,7 +256,7 @@ def _axis(
     asked: str | None,
     usual: Sequence[str],
     measured: Sequence[TaskResult],
-    told: Mapping[str, Any],
+    figures: Mapping[str, Any],
     defined: set[str],
     job: Job,
 ) -> Axis:
@@ -268,7 +268,7 @@ def _axis(
         raise JobError(
             f"the job measures no {what}: give measure.{what}: true in the job, or name a measure by --{what}"
         )
-    one = told[name]
+    one = figures[name]
     axis = Axis(name, one["title"], one["unit"], one["better"], disclosive=bool(one.get("disclosive", True)))
     return replace(axis, limits=tuple((text, axis.loss(end, one["baseline"])) for text, end in _limits(name, job)))
 

@@ -214,7 +214,7 @@ KEPT = ("name", "title", "value", "unit", "better", "low", "high", "baseline", "
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting and a draw, as the worker is told of them."""
+    """A setting and a draw, as a worker reads them."""
 
     key: str  # Names the result; see `digest_of`
     setting: int  # Position among the settings
@@ -243,10 +243,10 @@ def _measure_trial(task: Task) -> TaskResult:
     if failure is not None:
         final = failure.kind in ("JobError", "InputError", "InfeasibleError")
         return result | {"problem": failure.message, "final": final}
-    return result | told(verdict, assessment) | {"seconds": time.monotonic() - begin}
+    return result | trial_result(verdict, assessment) | {"seconds": time.monotonic() - begin}
 
 
-def told(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
+def trial_result(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
     """The verdict and the figures of a trial, JSON-able."""
     failed = [[words.name(check), f"{words.measured(check)}, limit {words.limit(check)}"] for check in verdict.failed]
     of_limits = _of_gates(assessment)

@@ -34,7 +34,7 @@ from anonpipe.errors import InputError
 from anonpipe.partition.strata import Strata
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
-_FINE = 1_000_000  # Parts of a step that values are told apart by
+_FINE = 1_000_000  # Parts of a step by which values differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ class ColumnEncoder:
 
         Numbers are put on their steps inside their bounds. A dictionary holds the categories of these rows only; one
         whose levels are declared, as those of an ordered one are, holds them all in their order. What the input's
-        dictionary holds besides may come from its rows: suppressed categories would be told.
+        dictionary holds besides may come from its rows: suppressed categories would be disclosed.
         """
         if cells.ndim != 2 or cells.shape[1] != len(self.names):
             raise ValueError(f"cells have shape {cells.shape}; give (n_rows, {len(self.names)})")
@@ -132,7 +132,7 @@ class ColumnEncoder:
 
 
 def _origin(found: Radix, step: float) -> float:
-    """How far all values are above a multiple of the step; 0 where they differ, or are too many to be told apart."""
+    """How far all values are above a multiple of the step; 0 where they differ, or are too many to be distinguished."""
     beyond = found.smallest / step
     share = np.rint((beyond - np.floor(beyond)) * _FINE) % _FINE
     one = len(share) > 0 and bool(found.exact.all() and (share == share[0]).all())

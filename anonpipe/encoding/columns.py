@@ -192,10 +192,10 @@ def unused_of(array: pa.DictionaryArray, categories: pa.Array) -> pa.Array | Non
 
     Of very many only the first: that there are some is what matters.
     """
-    return None if len(array.dictionary) <= len(categories) else _beside(plain(array.dictionary), categories)
+    return None if len(array.dictionary) <= len(categories) else _absent(plain(array.dictionary), categories)
 
 
-def _beside(values: pa.Array, categories: pa.Array) -> pa.Array | None:
+def _absent(values: pa.Array, categories: pa.Array) -> pa.Array | None:
     found = values.filter(pc.invert(pc.is_in(values, value_set=categories))).drop_null().unique()[:MOST_CATEGORIES]
     return found if len(found) else None
 
@@ -293,7 +293,7 @@ def _merge_coded(name: str, a: ColumnScan, b: ColumnScan, in_a: IntArray, in_b: 
 def _unused(a: ColumnScan, b: ColumnScan, categories: pa.Array) -> pa.Array | None:
     """What neither of two parts has, of whose categories these are."""
     parts = [each.unused for each in (a, b) if each.unused is not None]
-    return _beside(pa.concat_arrays(parts), categories) if parts else None
+    return _absent(pa.concat_arrays(parts), categories) if parts else None
 
 
 def feature_width(column: Column, scanned: ColumnScan) -> int:

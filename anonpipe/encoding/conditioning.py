@@ -1,4 +1,4 @@
-"""Columns that are released unchanged, as finite numbers beside the features: what masked columns are drawn given."""
+"""Columns that are released unchanged, as numbers next to the features, on which masks condition."""
 
 from __future__ import annotations
 

@@ -378,7 +378,7 @@ def unit_line(unit: UnitColumn, k: int) -> str:
     return (
         f"column {unit.name!r}: {unit.rows:,} rows of {unit.distinct:,} units, up to {unit.most:,} rows each; k={k} "
         f"counts units. Distributions and other figures that count rows rest on {unit.sure:,} or more, which are of "
-        f"{k} units whichever rows they are; for recipients, who are not told this number, on {unit.coarse(k):,}"
+        f"{k} units whichever rows they are; for recipients, who do not see this number, on {unit.coarse(k):,}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The ends of intervals as columns of the release, beside the middle that a generalised column holds."""
+"""The ends of intervals as columns of the release, next to the middle that a generalised column holds."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Decoding loses covariance. A category is the place where a continuous score passes a threshold, and two columns that are
 cut so are less correlated than their scores: -0.55 becomes -0.24 where categories are rare. Numbers that leave their
-bounds are moved inside, and vary less. Where records are those of no persons both can be made up for: numbers are
-spread about their mean until those inside the bounds have the wanted variance, and categories, positions of ordinals
-and nulls are exchanged between records until they have the wanted covariances. Where one follows from the other (a
+bounds are moved inside, and vary less. Where records are synthetic both can be corrected: numbers are spread about
+their mean until those inside the bounds have the wanted variance, and categories, positions of ordinals and nulls are
+exchanged between records until they have the wanted covariances. Where one follows from the other (a
 child is under 16), few exchanges of random records still help, and records are chosen by what they would gain.
 """
 
@@ -24,25 +24,25 @@ from anonpipe.methods.masking import DrawnSample
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _ROUNDS = 40  # Most rounds of exchanges between random records
-_FEW = 1e-3  # Exchanges a record in the last of them, at most
+_FEW = 1e-3  # Exchanges per record below which a round is the last
 _SLOW = 0.96  # Part of the sum of squares that such a round leaves at most, or chosen records follow
-_CLOSE = 0.002  # Correlations that are no further off need no more of them
+_CLOSE = 0.002  # Error of the worst correlation at which these rounds end
 _CHOSEN = 40  # Most rounds of exchanges between chosen records
-_FAR = 0.01  # Columns none of whose correlations is further off take no part in these
-_GAIN = 0.98  # Part of the sum of squares that such a round leaves at most, or numbers join in, or it is the last
-_HEAVY = 0.05  # Share of the records from which on a value is kept where it is: zeros may go together
-_WIDEST = 4.0
+_FAR = 0.01  # Columns whose correlations all have at most this error take no part in these
+_GAIN = 0.98  # Share of squared errors that a round or step leaves at most; else numbers join in, or it is the last
+_HEAVY = 0.05  # Values with at least this share of the records, such as 0, are not exchanged
+_WIDEST = 4.0  # Largest factor by which numbers are spread
 
 
 @dataclass(frozen=True)
-class _Moving:
-    """What records exchange: all of a category or ordinal, or of a number its values, or its nulls."""
+class _Exchangeable:
+    """Feature columns that records exchange: those of a category or ordinal, or the values or the nulls of a number."""
 
     position: int  # Of the column among the cells
     # start, stop: its feature columns
     start: int
     stop: int
-    part: Literal["all", "value", "null"]  # Which of these it is
+    part: Literal["all", "value", "null"]
 
 
 def decode_matched(
@@ -53,16 +53,16 @@ def decode_matched(
     *,
     rng: np.random.Generator,
     numbers_too: bool = False,
-    said: Mapping[int, FloatArray] = MappingProxyType({}),
+    mean_scores: Mapping[int, FloatArray] = MappingProxyType({}),
 ) -> FloatArray:
-    """Cells of masked features that are of no persons, with a wanted covariance.
+    """Decode features of synthetic records to cells that have a wanted covariance.
 
     Every record gets the categories that fit it best, each category its count. Then, column by column and round by
     round, pairs of records are drawn and exchange their categories where the covariances come nearer to the wanted
     ones. As there is an indicator a category, these are the table of every two categorical columns and the means of
     every number by category.
 
-    `said` has what stands for some channels in the covariances, as their numbers are scores that get values by rank.
+    `mean_scores` replaces some channels in the covariances: mean scores of the values that a rank gets, by channel.
 
     Shapes: features (n_rows, channels); cells (n_rows, n_cells); target (channels, channels).
 
@@ -77,15 +77,15 @@ def decode_matched(
     released = encoder.decode(spread, cells, groups.order, groups.starts, rng=rng, categories="calibrated")
     values, nulls = _numbers(encoder, spread, released, groups)
     decoded = _decoded(encoder, features, released, values)
-    for channel, column in said.items():
+    for channel, column in mean_scores.items():
         decoded[:, channel] = column
-    for moving, source in _exchanged(encoder, decoded, target, rng, numbers_too, said):
-        if moving.part == "all":
-            released[:, moving.position] = released[source, moving.position]
-        elif moving.part == "value":
-            values[moving.position] = values[moving.position][source]
+    for item, source in _exchanged(encoder, decoded, target, rng, numbers_too, mean_scores):
+        if item.part == "all":
+            released[:, item.position] = released[source, item.position]
+        elif item.part == "value":
+            values[item.position] = values[item.position][source]
         else:
-            nulls[moving.position] = nulls[moving.position][source]
+            nulls[item.position] = nulls[item.position][source]
     for position, column in values.items():
         released[:, position] = np.where(nulls[position], np.nan, column)
     return released
@@ -118,7 +118,7 @@ def _widened(block: NumberBlock, column: FloatArray) -> FloatArray:
 def _numbers(
     encoder: FeatureEncoder, features: FloatArray, released: FloatArray, groups: Groups
 ) -> tuple[dict[int, FloatArray], dict[int, BoolArray]]:
-    """Of each number, by position, what every record has where it is no null, and which are nulls."""
+    """Values and nulls of each column of numbers, by position; a null has the value that it would have otherwise."""
     values, nulls, rng = {}, {}, np.random.default_rng(0)  # calibrated decoding draws nothing
     for block in encoder.numbers:
         if not block.ordinal:
@@ -131,7 +131,7 @@ def _numbers(
 def _decoded(
     encoder: FeatureEncoder, features: FloatArray, released: FloatArray, values: dict[int, FloatArray]
 ) -> FloatArray:
-    """The features of the decoded cells, and what stands beside; nulls of ordinals at the mean of the others."""
+    """Features of the decoded cells and conditioning channels; nulls of ordinals are at the mean of the others."""
     filled = released.copy()
     for position, column in values.items():
         filled[:, position] = column
@@ -149,65 +149,65 @@ def _exchanged(
     rng: np.random.Generator,
     numbers_too: bool,
     scored: Collection[int],
-) -> list[tuple[_Moving, IntArray]]:
-    """What is exchanged, and whose each record takes; `decoded` is changed."""
+) -> list[tuple[_Exchangeable, IntArray]]:
+    """What was exchanged, with the record that each record took its values from; changes `decoded`."""
     n, unit = len(decoded), _one_over(np.sqrt(np.clip(np.diag(target), 0.0, None)))
-    every = [(moving, np.arange(n)) for moving in _movable(encoder, numbers_too)]
+    default = [(item, np.arange(n)) for item in _exchangeable(encoder, numbers_too)]
     values = [(_value(number), np.arange(n)) for number in encoder.numbers if number.start in scored]
-    lack = np.ascontiguousarray((n - 1) * target - _scatter(decoded))
+    residual = np.ascontiguousarray((n - 1) * target - _scatter(decoded))
     between = _of_different_columns(encoder, len(target)) * np.outer(unit, unit) / max(1, n - 1)
 
-    def off(each: list[tuple[_Moving, IntArray]]) -> FloatArray:
-        columns = sorted({column for moving, _ in each for column in range(moving.start, moving.stop)})
-        return np.abs(lack * between)[columns]
+    def errors(items: list[tuple[_Exchangeable, IntArray]]) -> FloatArray:
+        columns = sorted({column for item, _ in items for column in range(item.start, item.stop)})
+        return np.abs((residual * between)[columns])
 
     least = np.inf
     for _ in range(_ROUNDS if n > 1 else 0):
-        left = off(every)
+        left = errors(default)
         if left.max(initial=0.0) <= _CLOSE or np.square(left).sum() > _SLOW * least:
             break
         least, made = float(np.square(left).sum()), 0
-        for moving, source in every:
+        for item, source in default:
             pairs = rng.permutation(n)[: n - n % 2].reshape(-1, 2)
-            made += exchange(decoded, moving.start, moving.stop, pairs, lack, unit, source)
+            made += exchange(decoded, item.start, item.stop, pairs, residual, unit, source)
         if made <= _FEW * n:
             break
-    joined, least = every, np.inf
+    joined, least = default, np.inf
     for _ in range(_CHOSEN if n > 1 else 0):
-        left = off(joined)
+        left = errors(joined)
         if left.max(initial=0.0) <= _FAR:
             break
         if np.square(left).sum() > _GAIN * least:
-            if len(joined) > len(every) or not values:
+            if len(joined) > len(default) or not values:
                 break
-            joined, left = every + values, off(every + values)
+            joined, left = default + values, errors(default + values)
         least = float(np.square(left).sum())
-        for moving, source in joined:
-            if off([(moving, source)]).max() > _FAR:
-                pairs = _chosen(decoded, moving, lack, unit, rng)
-                exchange(decoded, moving.start, moving.stop, pairs, lack, unit, source)
-    return every + values
+        for item, source in joined:
+            if errors([(item, source)]).max() > _FAR:
+                pairs = _chosen(decoded, item, residual, unit, rng)
+                exchange(decoded, item.start, item.stop, pairs, residual, unit, source)
+    return default + values
 
 
 def _chosen(
-    decoded: FloatArray, moving: _Moving, lack: FloatArray, unit: FloatArray, rng: np.random.Generator
+    decoded: FloatArray, item: _Exchangeable, residual: FloatArray, unit: FloatArray, rng: np.random.Generator
 ) -> IntArray:
     """Pairs of a random half of the records that gain most by an exchange of some columns, shape (n_pairs, 2).
 
-    To first order records r and s gain (x_r - x_s)(w_s - w_r), where x is what they exchange and w the sum of
-    their other columns, each by what it lacks with x.
+    To first order records r and s gain (x_r - x_s)(w_s - w_r), where x is what they exchange and w the sum of their
+    other columns, each times its residual with x.
     """
-    inside = slice(moving.start, moving.stop)
-    weight = lack[inside] * np.outer(np.square(unit[inside]), np.square(unit))
+    inside = slice(item.start, item.stop)
+    weight = residual[inside] * np.outer(np.square(unit[inside]), np.square(unit))
     weight[:, inside] = 0.0
     half = np.flatnonzero(rng.random(len(decoded)) < 0.5)
     own, others = decoded[half, inside], decoded[half] @ weight.T
-    if moving.part == "value":
+    if item.part == "value":
         pairs = _opposite(own[:, 0], others[:, 0])
     else:
         _, first, level = np.unique(
             own @ rng.normal(size=own.shape[1]), return_index=True, return_inverse=True
-        )  # a random sum tells levels apart
+        )  # a random sum distinguishes levels
         order = rng.permutation(len(first))
         found = [
             _gaining(others @ (own[first[b]] - own[first[a]]), np.flatnonzero(level == a), np.flatnonzero(level == b))
@@ -218,14 +218,14 @@ def _chosen(
 
 
 def _gaining(gain: FloatArray, one: IntArray, other: IntArray) -> IntArray:
-    """Of records of two levels those of the first that gain most, each with one of the second that loses least."""
+    """Pairs of records of two levels: those of the first gain most, those of the second lose least."""
     one, other = one[np.argsort(-gain[one], kind="stable")], other[np.argsort(gain[other], kind="stable")]
     pairs = np.stack([one[: len(other)], other[: len(one)]], axis=1)
     return pairs[gain[pairs[:, 0]] > gain[pairs[:, 1]]]
 
 
 def _opposite(own: FloatArray, others: FloatArray) -> IntArray:
-    """Records whose number is high and whose others call for a low one, each with one of the contrary."""
+    """Pairs of records: given the other columns, the number of the first should be lower and of the second higher."""
     _, which, counts = np.unique(own, return_inverse=True, return_counts=True)
     light = np.flatnonzero(counts[which] < _HEAVY * len(own))
     spread = own[light].std() * others[light].std() if len(light) else 0.0
@@ -238,22 +238,22 @@ def _opposite(own: FloatArray, others: FloatArray) -> IntArray:
     return pairs[gained > 0.0]
 
 
-def _value(number: NumberBlock) -> _Moving:
-    return _Moving(number.position, number.start, number.start + 1, "value")
+def _value(number: NumberBlock) -> _Exchangeable:
+    return _Exchangeable(number.position, number.start, number.start + 1, "value")
 
 
-def _movable(encoder: FeatureEncoder, numbers_too: bool) -> list[_Moving]:
-    """What is exchanged, with its feature columns."""
+def _exchangeable(encoder: FeatureEncoder, numbers_too: bool) -> list[_Exchangeable]:
+    """What is exchanged from the first round on."""
     found = []
     for number in encoder.numbers:
         if number.ordinal:
-            found.append(_Moving(number.position, number.start, number.stop, "all"))
+            found.append(_Exchangeable(number.position, number.start, number.stop, "all"))
             continue
         if numbers_too:
             found.append(_value(number))
-        found.append(_Moving(number.position, number.start + 1, number.stop, "null"))
-    found.extend(_Moving(block.position, block.start, block.stop, "all") for block in encoder.categories)
-    return [moving for moving in found if moving.stop > moving.start]
+        found.append(_Exchangeable(number.position, number.start + 1, number.stop, "null"))
+    found.extend(_Exchangeable(block.position, block.start, block.stop, "all") for block in encoder.categories)
+    return [item for item in found if item.stop > item.start]
 
 
 def _scatter(features: FloatArray) -> FloatArray:
@@ -281,14 +281,20 @@ def _of_different_columns(encoder: FeatureEncoder, channels: int) -> BoolArray:
 
 @nb.njit(cache=True, nogil=True)
 def exchange(
-    features: FloatArray, start: int, stop: int, pairs: IntArray, lack: FloatArray, unit: FloatArray, source: IntArray
+    features: FloatArray,
+    start: int,
+    stop: int,
+    pairs: IntArray,
+    residual: FloatArray,
+    unit: FloatArray,
+    source: IntArray,
 ) -> int:
     """Exchange columns start..stop between the records of each pair where that brings the scatter nearer.
 
-    Nearer in the sum of squares of what it lacks, in units of the columns. An exchange keeps every column's values,
+    Nearer in the sum of squares of the residual, in units of the columns. An exchange keeps the values of each column,
     hence means and variances.
 
-    Shapes: pairs (n_pairs, 2); lack (width, width); unit (width,); source (n,).
+    Shapes: pairs (n_pairs, 2); residual (width, width); unit (width,); source (n,).
     """
     width, made = features.shape[1], 0
     for p in range(len(pairs)):
@@ -300,7 +306,7 @@ def exchange(
                 for h in range(width):
                     if h < start or h >= stop:
                         e = d * (features[s, h] - features[r, h])
-                        change += (unit[j] * unit[h]) ** 2 * e * (e - 2.0 * lack[j, h])
+                        change += (unit[j] * unit[h]) ** 2 * e * (e - 2.0 * residual[j, h])
         if change >= 0.0:
             continue
         for j in range(start, stop):
@@ -308,8 +314,8 @@ def exchange(
             if d != 0.0:
                 for h in range(width):
                     if h < start or h >= stop:
-                        lack[j, h] -= d * (features[s, h] - features[r, h])
-                        lack[h, j] = lack[j, h]
+                        residual[j, h] -= d * (features[s, h] - features[r, h])
+                        residual[h, j] = residual[j, h]
                 features[r, j], features[s, j] = features[s, j], features[r, j]
         source[r], source[s] = source[s], source[r]
         made += 1
@@ -317,26 +323,24 @@ def exchange(
 
 
 # --- Masked scores whose values have the wanted covariances (NORTA: normal to anything, Cario & Nelson 1997)
-# Values are handed out by the ranks of masked scores, and a value says of a score only its range. So what the release
-# says is a step function of the rank: the mean score of the value (`Ranks.middles`). Its covariances are smaller than
-# those of the scores where values are tied, and others where scores are not normal. Masks hold the covariances of what
-# the original says. Two things make the release have them: a linear map of the masked scores, near the identity, and
-# categories that are matched to what will be said in place of the scores (`anonpipe.encoding.matching`).
+# Values are assigned by the ranks of masked scores, and records of one value have one score: its mean score
+# (`Ranks.mean_scores`), a step function of the rank. Mean scores have smaller covariances than scores where values are
+# tied, and other ones where scores are not normal. Masks preserve the covariances of the original's mean scores. The
+# release has them by a linear map of the masked scores, near the identity, and by categories that are matched to mean
+# scores.
 
 SAMPLE_ROWS = 40_000  # Records of a scope that the map is learned from; all, if they are fewer
-
 _KNOTS = np.linspace(0.0, 1.0, 2_001)  # Positions at which the distribution of masked scores is kept
-
 _STEPS = 12  # Most steps of the search for the map
 
 _HALVED = 0.7  # Of the sum of squares that a step leaves at most, or the next are smaller
 
-_LEAST = 1e-3  # Smallest eigenvalue that the map makes of a correlation matrix, unless it has smaller ones
+_LEAST = 1e-3  # Smallest eigenvalue of a correlation matrix after `_correlations`, unless it has smaller ones
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreMap:
-    """What is learned of the masked scores of a scope."""
+    """The linear map of the masked scores of a scope, and their distributions."""
 
     # mean, matrix: scores s become mean + matrix (s - mean); shapes (n_scored,) and (n_scored, n_scored)
     mean: FloatArray
@@ -356,7 +360,7 @@ class ValueScores:
 
     @classmethod
     def fit(cls, features: FeatureEncoder) -> ValueScores | None:
-        """Those of a table; None without any."""
+        """The scored columns of a table; None without any."""
         numbers = [block for block in features.numbers if not block.ordinal]
         scored = [(block.scored, block.start) for block in numbers if block.scored is not None]
         if features.scores is None or not scored:
@@ -366,11 +370,11 @@ class ValueScores:
 
     @property
     def keeps_covariances(self) -> bool:
-        """Whether covariances of the values of every two columns are held, in every stratum."""
+        """Whether covariances of the values of every two columns are held, in default stratum."""
         return self.maps and all((each.classes == each.classes[:, :1]).all() for each in self.columns)
 
     def stratum(self, cells: FloatArray) -> int:
-        """That of the records of a part."""
+        """The stratum of the records of a part."""
         return int(self.scores.strata.assign(cells[:1])[0]) if len(cells) else 0
 
     def count(
@@ -383,8 +387,8 @@ class ValueScores:
     def learn(self, sample: DrawnSample, *, params: object, rng: np.random.Generator) -> ScoreMap:
         """The map and the distributions of a scope.
 
-        One step adds to the covariances of the masked scores what is lacking of those of the values, divided by the
-        slopes of the values (Newton's method where all is normal); one that gains little is halved.
+        A step adds the residual covariances of the mean scores, divided by the slopes of the values, to those of the
+        masked scores (Newton's method where all is normal). A step that gains little (`_GAIN`) is halved.
         """
         scores, classes = sample.scores, self._classes(sample.codes[:, 0])
         mean, spread = scores.mean(axis=0), scores.std(axis=0)
@@ -396,26 +400,26 @@ class ValueScores:
             tried = _correlations(latent + step * added, wanted) if added.any() else wanted
             matrix = transport(wanted, tried) if added.any() else best
             made = standard @ matrix.T
-            said = self._said(mean + unit * made, classes) / unit
-            centred = said - said.mean(axis=0)
-            lack = wanted - centred.T @ centred / len(centred)
-            np.fill_diagonal(lack, 0.0)
-            left = float(np.square(lack).sum())
+            of_values = self._mean_scores(mean + unit * made, classes) / unit
+            centred = of_values - of_values.mean(axis=0)
+            residual = wanted - centred.T @ centred / len(centred)
+            np.fill_diagonal(residual, 0.0)
+            left = float(np.square(residual).sum())
             if left > _HALVED * least:
                 step /= 2.0
             if left > least:
                 continue
             slope = np.maximum((centred * made).mean(axis=0), 0.1)
-            latent, added, best, least = tried, lack / np.outer(slope, slope), matrix, left
+            latent, added, best, least = tried, residual / np.outer(slope, slope), matrix, left
         matrix = best * np.outer(unit, 1.0 / unit)
         mapped = mean + (scores - mean) @ matrix.T
-        found = [
+        knots = [
             ((at, own), np.quantile(mapped[column == own, at], _KNOTS))
             for at, column in enumerate(classes.T)
             for own in np.unique(column[column >= 0]).tolist()
         ]
-        owners = np.array([owner for owner, _ in found], dtype=np.int64).reshape(-1, 2)
-        return ScoreMap(mean, matrix, owners, np.array([knots for _, knots in found]).reshape(-1, len(_KNOTS)))
+        owners = np.array([owner for owner, _ in knots], dtype=np.int64).reshape(-1, 2)
+        return ScoreMap(mean, matrix, owners, np.array([each for _, each in knots]).reshape(-1, len(_KNOTS)))
 
     def mapped(self, part: FloatArray, params: ScoreMap) -> FloatArray:
         """The channels with mapped scores."""
@@ -423,30 +427,30 @@ class ValueScores:
         made[:, self.channels] = params.mean + (part[:, self.channels] - params.mean) @ params.matrix.T
         return made
 
-    def said(self, mapped: FloatArray, params: ScoreMap, stratum: int) -> FloatArray:
-        """Mapped channels, with what their values say in the place of scores."""
+    def with_mean_scores(self, mapped: FloatArray, params: ScoreMap, stratum: int) -> FloatArray:
+        """Mapped channels with the mean scores of their values in place of the scores."""
         made, here = mapped.copy(), self._classes(np.array([stratum]))[0]
         for (at, own), knots in zip(params.classes.tolist(), params.knots, strict=True):
             if here[at] == own:
                 channel = self.channels[at]
                 positions = np.interp(mapped[:, channel], knots, _KNOTS)
-                made[:, channel] = self.columns[at].said(positions, own)
+                made[:, channel] = self.columns[at].mean_scores(positions, own)
         return made
 
     def _classes(self, strata: IntArray) -> IntArray:
         """The class of records of each stratum, shape (n_strata, n_scored); -1 where the status decides."""
-        found = [column.classes[strata] for column in self.columns]
-        return np.stack([np.where((of == of[:, :1]).all(axis=1), of[:, 0], -1) for of in found], axis=1)
+        classes = (column.classes[strata] for column in self.columns)
+        return np.stack([np.where((each == each[:, :1]).all(axis=1), each[:, 0], -1) for each in classes], axis=1)
 
-    def _said(self, scores: FloatArray, classes: IntArray) -> FloatArray:
-        """What the values say of scores whose records are all there; scores of no one class stay."""
+    def _mean_scores(self, scores: FloatArray, classes: IntArray) -> FloatArray:
+        """Mean scores of the values by rank, for scores of all records; scores of no one class stay."""
         made = scores.copy()
         for at, column in enumerate(classes.T):
             for own in np.unique(column[column >= 0]).tolist():
                 inside = column == own
                 ranks = np.empty(int(inside.sum()))
                 ranks[np.argsort(scores[inside, at], kind="stable")] = np.arange(len(ranks)) + 0.5
-                made[inside, at] = self.columns[at].said(ranks / len(ranks), own)
+                made[inside, at] = self.columns[at].mean_scores(ranks / len(ranks), own)
         return made
 
 
@@ -466,11 +470,6 @@ def transport(given: FloatArray, wanted: FloatArray) -> FloatArray:
     ----------
     Olkin & Pukelsheim (1982), Linear Algebra and its Applications 48:257-263: A = S (S V S)^(-1/2) S is that of V to
     S², in the form given^(-1/2) (given^(1/2) wanted given^(1/2))^(1/2) given^(-1/2).
-
-    Examples
-    --------
-    >>> transport(np.diag([1.0, 4.0]), np.diag([4.0, 1.0])).round(12).tolist()
-    [[2.0, 0.0], [0.0, 0.5]]
     """
     values, vectors = np.linalg.eigh(given)
     there = values > 1e-9 * max(float(values[-1]), 0.0)

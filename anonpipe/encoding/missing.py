@@ -1,4 +1,4 @@
-"""Missing numbers filled for the moments of a group; which values are missing is carried beside."""
+"""Missing numbers filled for the moments of a group; which values are missing is carried separately."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class ProbabilityDecoder:
                 raise JobError(
                     "decode.categories probabilities makes a column for each category, and two columns would be "
                     f"called alike: one of the categories of {owners[at]!r}, and a column of the table, a category "
-                    f"called {NULL!r} beside nulls, or a category of another column; rename the column or the category"
+                    f"called {NULL!r} as well as nulls, or a category of another column; rename column or category"
                 )
         fields = tuple(pa.field(name, pa.float64(), nullable=False) for name in names)
         marks = [_unmasked(block) for block in features.categories]
@@ -150,10 +150,10 @@ class ProbabilityDecoder:
     def described(self) -> dict[str, dict[str, str | None]]:
         """Of each column of probabilities the column and the category that it tells of (none for nulls)."""
         owners = [block.name for block in self.blocks for _ in block.codes]
-        told = zip(self.fields, owners, self.texts, strict=True)
+        columns = zip(self.fields, owners, self.texts, strict=True)
         return {
             field.name: {"treatment": "probability of a category", "column": owner, "category": text}
-            for field, owner, text in told
+            for field, owner, text in columns
         }
 
     def schema(self, whole: pa.Schema) -> pa.Schema:

@@ -186,7 +186,9 @@ def _bits(keys: Keys) -> IntArray:
 # % rule (Hundepool et al. 2012, section 4.2.2). And to the sum of fewer than k that stand apart, all others being at
 # less than so many parts of their distance: a dominance rule, of 1 / 1.1 for any number below k.
 DOMINANCE = 0.1
-FEWEST = 3  # Records that a run has at least, where k is smaller: the mean of two tells each of them the other
+FEWEST = 3  # Records that a run has at least, where k is smaller: with the mean of two, each of them knows the other
+
+_POINTS = 64  # Most values of a piece in `Quantiles.at_ranks`
 
 # How far pieces leave the straight line where no step is declared, in parts of half their length
 BEND = 0.01 * (math.sqrt(5.0) - 1.0) / 2.0
@@ -199,10 +201,9 @@ class Quantiles:
     edges: IntArray  # Ranks at which pieces begin, and the number of records, shape (n_pieces + 1,)
     centres: FloatArray  # The mean of each piece: the value of an atom
     halves: FloatArray  # Half the length of each: a piece rises from centre - half to centre + half; 0 for atoms
-    # How far the mean of the pieces is from that of the values inside the bounds: what drawing in extremes, and joining
-    # few records to an atom, have moved
-    drawn: float
-    clipped: float  # How far that mean is from the one of all values
+    # How far top and bottom coding, and joining few records to an atom, move the mean of the values inside the bounds
+    coded: float
+    clipped: float  # How far the bounds move the mean of all values
     # `BEND`, or 0 for straight pieces. Values that lie evenly, such as days in years, would else come back as they
     # were: means of neighbours are neighbours. An irrational part of a piece's length is none of their distances.
     bend: float = 0.0
@@ -224,8 +225,8 @@ class Quantiles:
         smaller k), which have the mean of their records and rise to both sides of it by half the distance to the nearer
         neighbour: so the function ascends, and every run keeps its mean. Fewer than k between atoms count as the
         nearest atom: a mean over them and records of the atom, whose value is known, would be a mean over them alone.
-        An extreme that makes up most of a run's mean is drawn in, and so are fewer than k that do and stand apart
-        (`DOMINANCE`). With a generator the means are moved at random (`_moves`).
+        An extreme that makes up most of a run's mean is top- or bottom-coded, and so are fewer than k that do and stand
+        apart (`DOMINANCE`). With a generator the means are moved at random (`_moves`).
         """
         counts, values, atom = _atoms(found, k)
         if not len(counts):
@@ -242,9 +243,9 @@ class Quantiles:
         halves = _halves(centres, is_atom, low, high)
         if len(centres) == 1:  # a uniform distribution whose records are as far from their mean
             halves = np.maximum(np.minimum(2.0 * distance, np.minimum(centres - low, high - centres)), 0.0)
-        drawn = float((np.diff(edges) * centres).sum() - (counts * inside).sum()) / int(edges[-1])
+        coded = float((np.diff(edges) * centres).sum() - (counts * inside).sum()) / int(edges[-1])
         clipped = float((counts * (inside - values)).sum()) / int(edges[-1])
-        return cls(edges, centres, halves, drawn, clipped, 0.0 if stepped else BEND)
+        return cls(edges, centres, halves, coded, clipped, 0.0 if stepped else BEND)
 
     @property
     def rows(self) -> int:
@@ -256,10 +257,10 @@ class Quantiles:
         """Of what it releases, before rounding."""
         return float(np.diff(self.edges) @ self.centres / max(1, self.rows))
 
-    def at_ranks(self, most: int = 64) -> tuple[FloatArray, FloatArray]:
-        """Values at its ranks, ascending, and the records that each stands for: of a piece at most so many, evenly."""
+    def at_ranks(self) -> tuple[FloatArray, FloatArray]:
+        """Values at its ranks, ascending, and the records that each stands for; up to `_POINTS` of a piece, evenly."""
         records = np.diff(self.edges)
-        points = np.where(self.halves > 0.0, np.clip(records, 1, most), 1)
+        points = np.where(self.halves > 0.0, np.clip(records, 1, _POINTS), 1)
         piece = np.repeat(np.arange(len(points)), points)
         number = np.arange(len(piece)) - np.repeat(np.cumsum(points) - points, points)
         return self._in_piece(piece, (number + 0.5) / points[piece]), (records / points)[piece]
@@ -274,7 +275,7 @@ class Quantiles:
         return self._in_piece(piece, (ranks - self.edges[piece]) / width[piece])
 
     def _in_piece(self, piece: IntArray, share: FloatArray) -> FloatArray:
-        """Values in some pieces, so far (0 to 1) from where these begin.
+        """Values in some pieces, at a `share` (0 to 1) of their length.
 
         The bend is 0 at both ends, nowhere between at any middle of three or more equal parts, and adds up to 0 over
         these: the mean of the piece stays, and its values ascend.
@@ -314,8 +315,9 @@ def _moves(
 ) -> FloatArray:
     """How far each mean is moved: uniformly, about half the standard error that the mean of such a run has.
 
-    Exact means tell who is in a run: who knows many of the values finds the one set of neighbours that adds up to each,
-    and with all but one the last. A move is at most a quarter of the distance to a neighbour, so means stay in order.
+    Exact means disclose who is in a run: an intruder who knows many of the values finds the only neighbours that add up
+    to each mean, and with all but one of them the last. A move is at most a quarter of the distance to a neighbour, so
+    means stay in order.
     """
     gaps = np.diff(centres)
     room = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
@@ -326,7 +328,7 @@ def _moves(
     return np.where(atom, 0.0, rng.uniform(-1.0, 1.0, len(centres)) * most)
 
 
-# --- Sorted values cut into runs of at least so many records, each with a mean that gives nobody away -----------------
+# --- Sorted values cut into runs of at least so many records, each with a mean that discloses nobody -----------------
 
 
 @nb.njit(cache=True, nogil=True)
@@ -369,8 +371,8 @@ def cut_runs(counts: IntArray, values: FloatArray, atom: BoolArray, least: int) 
 def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> int:
     """How many of the first values are of records, fewer than `fewer`, that stand apart and make up the total.
 
-    Those after them have together less than `share` of what they have, which would tell their sum; and all are so far
-    out that the next, and the length of the run beside, are less than `share` of it. Any run's largest records have
+    Those after them have together less than `share` of what they have, which would disclose their sum. All are so far
+    out that the next, and the length of the next run, are less than `share` of it. Any run's largest records have
     most of its excess, where its smallest is by chance at the border: without the second half k - 1 of 5 exponential
     values would count in one table of ten.
     """
@@ -416,7 +418,7 @@ def _capped(counts: IntArray, excess: FloatArray, width: float, fewer: int, shar
 def run_means(
     counts: IntArray, values: FloatArray, starts: IntArray, atom: BoolArray, fewer: int, share: float
 ) -> FloatArray:
-    """The mean of each run, extremes that dominate it drawn in, and the mean distance of its records from it.
+    """The mean of each run, its dominant extremes top- or bottom-coded, and the mean distance of its records from it.
 
     Shapes: starts (n_pieces + 1,).
     """
@@ -426,24 +428,24 @@ def run_means(
             continue
         begin, end = starts[piece], starts[piece + 1]
         c, v = counts[begin:end], values[begin:end]
-        first, last = begin == 0, end == values.shape[0]  # who knows no neighbour cannot tell how far an end is
-        drawn = v - v[0]
+        first, last = begin == 0, end == values.shape[0]  # without a neighbour, the distance of an end is unknown
+        coded = v - v[0]
         if first and last:  # without a second run to compare widths with: most of a side are not apart
             # From the middle: an extreme at the other end would make all others look as far out as the first
             half = np.searchsorted(np.cumsum(c), (c.sum() + 1) // 2)
-            middle = drawn[half]
-            above, below = np.maximum(drawn[half:] - middle, 0.0), np.maximum(middle - drawn[: half + 1], 0.0)
+            middle = coded[half]
+            above, below = np.maximum(coded[half:] - middle, 0.0), np.maximum(middle - coded[: half + 1], 0.0)
             few = min(fewer, (c[half:].sum() + 1) // 2), min(fewer, (c[: half + 1].sum() + 1) // 2)
-            drawn = np.minimum(drawn, middle + _capped(c[half:][::-1], above[::-1], 0.0, few[0], share))
-            drawn = np.maximum(drawn, middle - _capped(c[: half + 1], below, 0.0, few[1], share))
+            coded = np.minimum(coded, middle + _capped(c[half:][::-1], above[::-1], 0.0, few[0], share))
+            coded = np.maximum(coded, middle - _capped(c[: half + 1], below, 0.0, few[1], share))
         if not first:
             below, width = v[0] - values[begin - 1], values[begin - 1] - values[starts[piece - 1]]
-            drawn = np.minimum(drawn, _capped(c[::-1], drawn[::-1] + below, width, fewer, share) - below)
+            coded = np.minimum(coded, _capped(c[::-1], coded[::-1] + below, width, fewer, share) - below)
         if not last:
             above, width = values[end] - v[0], values[starts[piece + 2] - 1] - values[end]
-            drawn = np.maximum(drawn, above - _capped(c, above - drawn, width, fewer, share))
+            coded = np.maximum(coded, above - _capped(c, above - coded, width, fewer, share))
         records = c.sum()
-        mean = (c * drawn).sum() / records
+        mean = (c * coded).sum() / records
         out[piece, 0] = v[0] + mean
-        out[piece, 1] = (c * np.abs(drawn - mean)).sum() / records
+        out[piece, 1] = (c * np.abs(coded - mean)).sum() / records
     return out

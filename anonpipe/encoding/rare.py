@@ -97,8 +97,8 @@ def suppress_rare(
             if moved > largest:
                 largest, largest_in = moved, name
             gone = sum(int(counts[of][code]) for of, code, target in found if target == _missing(scan, name))
-            told = _suppressed(name, moved, gone, k, nullable[name], stratified=bool(scan.strata_by))
-            warnings.append(told)
+            warning = _suppressed(name, moved, gone, k, nullable[name], stratified=bool(scan.strata_by))
+            warnings.append(warning)
     ordinal = tuple(name for name in targets if columns[name].kind is Kind.ORDINAL)
     missing = {name: _missing(scan, name) for name in targets}
     suppression = Suppression(targets, missing, ordinal, largest / max(1, scan.rows), before, largest_in)
@@ -202,16 +202,15 @@ def _with_counts(scanned: ColumnScan, counts: IntArray, nulls: int, column: Colu
     return replace(changed, mean=mean, m2=spread, constant=int(np.count_nonzero(counts)) <= 1)
 
 
-# --- Extremes of columns that are masked on their own scale, or as logarithms: few that dominate are drawn in ---------
-# A mean over k records gives away a value that makes up most of it, and the sum of few that do. Columns by normal
-# scores are released as means that are made so that this does not happen (`anonpipe.encoding.quantiles`); of others
-# each method makes means of its own, so that what would dominate them is drawn in before any method sees it: in each
-# stratum, and from both ends.
+# --- Extremes of columns that are masked on their own scale, or as logarithms: few that dominate are coded -----------
+# A mean over k records discloses a value that makes up most of it, and the sum of few that do. The means of columns by
+# normal scores are made so that this does not happen (`anonpipe.encoding.quantiles`). For others each method makes its
+# own means, so that dominant values are coded before any method sees them: in each stratum, and at both ends.
 
 
 @dataclass(frozen=True)
 class Extremes:
-    """Values that are drawn in."""
+    """Values that are top- or bottom-coded."""
 
     # Of each column of which some are, the lowest and the highest value of each stratum; infinite for none
     limits: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
@@ -220,17 +219,17 @@ class Extremes:
     reach: dict[str, float] = field(default_factory=dict)  # How far the furthest was from where it is now
 
     def apply(self, cells: FloatArray, names: tuple[str, ...], stratum: IntArray) -> None:
-        """Draw in values, in place; those of records that are left out (stratum -1) stay."""
+        """Top- and bottom-code values, in place; those of records that are left out (stratum -1) stay."""
         for name, limits in self.limits.items():
             low, high = np.array([*limits, (-np.inf, np.inf)])[stratum].T
             position = names.index(name)
             cells[:, position] = np.minimum(np.maximum(cells[:, position], low), high)
 
 
-def draw_in(
+def code_extremes(
     scan: Scan, columns: Mapping[str, Column], stratum: IntArray, strata: int, least: int
 ) -> tuple[Scan, Extremes]:
-    """Find what is to be drawn in, and say what the scan looks like then."""
+    """Find the limits of top and bottom coding, and the scan after it."""
     least = max(least, FEWEST)
     extremes, changed, by_combination = Extremes(), dict(scan.columns), dict(scan.by_combination)
     for name, found in scan.outermost.items():
@@ -274,14 +273,14 @@ def _ends(scales: Sequence[FloatArray]) -> tuple[list[FloatArray], list[FloatArr
 
 
 def drawn_to(values: FloatArray, records: int, least: int) -> int:
-    """How many of the first values are drawn in to the next one.
+    """How many of the first values are coded as the next one.
 
     Two rules, of which each looks at how far the first are beyond a border, the value after the outermost `least`, and
-    only at who is further out than all others are wide. *Few apart*: fewer than `least` that are ten times as far out
-    as the next, and as the `least` below are wide, and beside whom all others have together less than a tenth: a mean
-    tells their sum. *p %*: the others have less than a tenth beside the first, for the holder of the second, who takes
-    his own away; then as many count as one as make it safe. Of fewer than three times `least` the first rule alone is
-    asked, and compares with the nearer half of the others.
+    only at values further out than the range of all others. *Few apart*: fewer than `least` that are ten times as far
+    out as the next, and as the range of the `least` below, and that have ten times as much as all others together: a
+    mean discloses their sum. *p %*: the others have less than a tenth of the first, for the holder of the second, who
+    takes his own away; then as many count as one as make it safe. With fewer than three times `least` values only the
+    first rule is used, and compares with the nearer half of the others.
     """
     roomy = records >= 3 * least
     run = least if roomy else records // 2

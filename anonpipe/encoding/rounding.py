@@ -1,6 +1,6 @@
 """Counts of categories rounded at random to multiples of a base, always the same way.
 
-Random rounding to a base (Fellegi 1975, "Controlled random rounding", Survey Methodology 1) is unbiased; drawn anew at
+Random rounding to a base (Fellegi 1975, "Controlled random rounding", Survey Methodology 1) is unbiased; drawn again at
 every release it is averaged away, and two equal counts would differ. So the draw follows from a key, as in the cell-key
 method of the Australian Bureau of Statistics (Fraser & Wooton 2005; Thompson, Broadfoot & Elazar 2013): here from the
 secret, the category and the multiple that the count has passed. A rounded count then never falls when the count rises,
@@ -28,7 +28,7 @@ class Rounding:
 
     base: int  # To multiples of which
     key: bytes  # Of the secret and the job, whatever the records
-    fresh: bytes = b""  # Of the records, too: for what is drawn anew where these are others
+    fresh: bytes = b""  # Of the records, too: for what is drawn again where these are others
 
     def count(self, count: int, *cell: str) -> int:
         """A count rounded, by the cell's own thresholds: r of c = q base + rest is up with chance rest / base."""

@@ -79,7 +79,7 @@ class Scan:
     scored_by: tuple[str, ...] = ()
     scored_codes: IntArray = field(default_factory=lambda: np.empty((1, 0), dtype=np.int64))
     scored: dict[str, Radix] = field(default_factory=dict)
-    # Of each column of which extremes that dominate are drawn in, the outermost finite values at each of
+    # Of each column of which dominant extremes are top- or bottom-coded, the outermost finite values at each of
     # `counted_codes` (at one place without any)
     outermost: dict[str, Outermost] = field(default_factory=dict)
     # counted_units, inside_units, null_units: where units may have several rows: the units of each combination of
@@ -171,7 +171,7 @@ def scan_batch(
     outermost = {
         name: _outermost(array, which if counted_by else None, max(1, len(counts)), most)
         for name, array in arrays.items()
-        if k and columns[name].drawn_in
+        if k and columns[name].codes_extremes
     }
     rows = batch.num_rows if kept is None else int(np.count_nonzero(kept))
     within = {

@@ -69,7 +69,7 @@ class Ranks:
             return np.where(np.isnan(values), np.nan, 0.0)
         return np.asarray(ndtri(self.positions(values, rng)))
 
-    def middles(self, values: FloatArray) -> FloatArray:
+    def mean_scores(self, values: FloatArray) -> FloatArray:
         """The mean of the scores that records of each value get: what is left of them in the value, NaN for NaN."""
         if self.constant:
             return np.where(np.isnan(values), np.nan, 0.0)
@@ -125,16 +125,18 @@ class ScoredColumn:
     # ranks, quantiles: of each class
     ranks: tuple[Ranks, ...]
     quantiles: tuple[Quantiles, ...]
-    apart: int = 0  # Records that are further from all that is released than that is wide: they were drawn in
+    outliers: int = (
+        0  # Records further from all released values than the range of these; they were top- or bottom-coded
+    )
 
     @property
     def moved(self) -> tuple[float, float]:
-        """How far drawing in extremes, and the bounds, move the mean, before rounding and whatever is drawn."""
-        drawn, clipped = (
+        """How far top and bottom coding, and the bounds, move the mean, before rounding and whatever is drawn."""
+        coded, clipped = (
             sum(each.rows * getattr(each, what) for each in self.quantiles) / max(1, self.rows)
-            for what in ("drawn", "clipped")
+            for what in ("coded", "clipped")
         )
-        return drawn, clipped
+        return coded, clipped
 
     @cached_property
     def released_moments(self) -> tuple[float, float]:
@@ -151,25 +153,25 @@ class ScoredColumn:
         return mean, float(np.sqrt(np.square(values - mean) @ records / max(1.0, n - 1.0)))
 
     def released_scores(self, strata: Sequence[int] | None = None) -> tuple[float, float, float]:
-        """What the values say of the scores that are released, in some strata or all: `Ranks.middles` of the values.
+        """Mean and variance of the released values' mean scores, and their covariance with the released scores.
 
-        The release has, whatever is drawn, as many of each value as the quantile function has, so that mean and
-        variance of what they say are known, and the covariance with the released scores themselves. Means of k or more
-        records lie nearer to each other than the scores of their ranks: of few records, the more so.
+        In some strata or all; see `Ranks.mean_scores`. All three are known before any draw, as the release has as many
+        records of each value as the quantile function. Means of k or more records lie nearer to each other than the
+        scores of their ranks, above all those of few records.
         """
         chosen = range(len(self.ranks)) if strata is None else np.unique(self.classes[list(strata)])
-        said, own, records = [], [], []
+        of_values, own, records = [], [], []
         for at in chosen:
             values, counts = self.quantiles[at].at_ranks()
             ends = _density(ndtri(np.append(0.0, np.minimum(np.cumsum(counts) / max(1.0, counts.sum()), 1.0))))
-            said.append(self.ranks[at].middles(self.grid.round(values)))
+            of_values.append(self.ranks[at].mean_scores(self.grid.round(values)))
             own.append(-np.diff(ends) * counts.sum() / np.maximum(counts, 1e-300))
             records.append(counts)
-        said_all, own_all, weights = map(np.concatenate, (said, own, records))
+        means, own_all, weights = map(np.concatenate, (of_values, own, records))
         shares = weights / max(1.0, weights.sum())
-        mean = float(said_all @ shares)
-        centred = (said_all - mean) * weights / max(1.0, weights.sum() - 1.0)
-        return mean, float(centred @ said_all), float(centred @ own_all)
+        mean = float(means @ shares)
+        centred = (means - mean) * weights / max(1.0, weights.sum() - 1.0)
+        return mean, float(centred @ means), float(centred @ own_all)
 
     @property
     def rows(self) -> int:
@@ -188,19 +190,19 @@ class ScoredColumn:
         which, out = self.classes_of(cells, stratum), np.empty(len(values))
         for at, inside in _each(which):
             ranks, given = self.ranks[at], values[inside]
-            out[inside] = ranks.middles(given) if rng is None else ranks.scores(given, rng)
+            out[inside] = ranks.mean_scores(given) if rng is None else ranks.scores(given, rng)
         return out
 
-    def middles(self, cells: FloatArray, stratum: IntArray) -> FloatArray:
+    def mean_scores_of(self, cells: FloatArray, stratum: IntArray) -> FloatArray:
         """What is left of the scores in the values themselves."""
         which, out = self.classes_of(cells, stratum), np.empty(len(cells))
         for at, inside in _each(which):
-            out[inside] = self.ranks[at].middles(cells[inside, self.position])
+            out[inside] = self.ranks[at].mean_scores(cells[inside, self.position])
         return out
 
-    def said(self, positions: FloatArray, at: int) -> FloatArray:
-        """What the values at some positions (0 to 1) of a class say of their scores."""
-        return self.ranks[at].middles(self.grid.round(self.quantiles[at].at(positions)))
+    def mean_scores(self, positions: FloatArray, at: int) -> FloatArray:
+        """Mean scores of the values at some positions (0 to 1) of a class."""
+        return self.ranks[at].mean_scores(self.grid.round(self.quantiles[at].at(positions)))
 
     def put_ties(self, original: FloatArray, released: FloatArray, stratum: IntArray) -> None:
         """Put `Ranks.ties` in the place of values, and of released scores."""
@@ -239,7 +241,7 @@ class Counted:
         return Counted(tuple(a.merge(b) for a, b in zip(self.columns, other.columns, strict=True)))
 
 
-Thin = Callable[[Radix, str, int], Radix]  # What is left of the values of a column and class
+Thin = Callable[[Radix, str, int], Radix]  # The values of a column and class without those that are left out
 Draws = Callable[[str, int], np.random.Generator]  # The generator of a column and class
 
 
@@ -257,17 +259,17 @@ class Scores:
         scan: Scan,
         strata: Strata,
         k: int,
-        told: str = "",
+        minimum: str = "",
         thin: Thin | None = None,
         draws: Draws | None = None,
     ) -> Scores:
         """The scores of a scanned table, survival times by event where the scan has counted them by status.
 
-        `told` says what k is where it is not the job's. With `thin` quantile functions are of what that leaves of the
-        values of each column and class; with `draws` their means are moved.
+        `minimum` names the least number of values in messages, where that is not the job's k. With `thin` quantile
+        functions are of what that leaves of the values of each column and class; with `draws` their means are moved.
         """
         scored = [name for name in cells.names if name in scan.scored]
-        found = [_fitted(name, cells, scan, strata, k, told or f"k={k}", thin, draws) for name in scored]
+        found = [_fitted(name, cells, scan, strata, k, minimum or f"k={k}", thin, draws) for name in scored]
         return cls(tuple(found), strata)
 
     def by_position(self) -> Mapping[int, ScoredColumn]:
@@ -282,10 +284,10 @@ class Scores:
     def ties(
         self, original: FloatArray, released: FloatArray, without: Sequence[int] = ()
     ) -> tuple[FloatArray, FloatArray]:
-        """Cells of records, and of what a method made of them, in which equal numbers tell that nothing was changed.
+        """Cells of records before and after a method, in which equal numbers are unchanged ones.
 
-        A score that is left as it was goes back to a mean of k values, and no comparison of values sees that its record
-        is still that of one person. So scores are compared, those of one value being equal.
+        An unchanged score is decoded to a mean of k values, so that values cannot show that its record is still that of
+        one person. So scores are compared, those of one value being equal.
         """
         stratum, original, released = self.strata.assign(original), original.copy(), released.copy()
         for each in self.columns:
@@ -296,7 +298,7 @@ class Scores:
     def put_values(
         self, released: FloatArray, counted: Counted, rng: np.random.Generator | None, without: Sequence[int] = ()
     ) -> None:
-        """Put values in the place of released scores; equal scores are told apart only with a generator."""
+        """Put values in the place of released scores; equal scores get different values only with a generator."""
         stratum = self.strata.assign(released)
         for each, found in zip(self.columns, counted.columns, strict=True):
             if each.position not in without:
@@ -316,7 +318,7 @@ def _fitted(
     scan: Scan,
     strata: Strata,
     k: int,
-    told: str,
+    minimum: str,
     thin: Thin | None,
     draws: Draws | None,
 ) -> ScoredColumn:
@@ -336,7 +338,7 @@ def _fitted(
     found = scan.scored[name].moved(place)
     joined = _joined(np.bincount(found.places, found.counts, 2 * len(strata.rows)), k)
     if joined is None:
-        raise InputError(f"column {name!r} has fewer than {told} values; give it role dropped, or {LOWER_K}")
+        raise InputError(f"column {name!r} has fewer than {minimum} values; give it role dropped, or {LOWER_K}")
     found, grid = found.moved(joined), cells.grid(position)
     low, high = _signed(found, grid)
     each = [found.at(at) for at in range(int(joined.max()) + 1)]
@@ -348,12 +350,19 @@ def _fitted(
         for at, one in enumerate(kept)
     )
     return ScoredColumn(
-        name, position, grid, status, joined[fine], tuple(map(Ranks.of, each)), quantiles, _apart(each, quantiles, grid)
+        name,
+        position,
+        grid,
+        status,
+        joined[fine],
+        tuple(map(Ranks.of, each)),
+        quantiles,
+        _outliers(each, quantiles, grid),
     )
 
 
-def _apart(found: Sequence[Radix], released: Sequence[Quantiles], grid: Grid) -> int:
-    """See `ScoredColumn.apart`; values outside the bounds count as these."""
+def _outliers(found: Sequence[Radix], released: Sequence[Quantiles], grid: Grid) -> int:
+    """See `ScoredColumn.outliers`; values outside the bounds count as these."""
     ends = [(float((q.centres - q.halves).min()), float((q.centres + q.halves).max())) for q in released if q.rows]
     least, most = min(low for low, _ in ends), max(high for _, high in ends)
     width = most - least

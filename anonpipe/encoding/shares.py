@@ -1,7 +1,7 @@
-"""Categories and nulls shared out among the parts of a table, where masked records are of no one person.
+"""Categories and nulls shared out among the parts of a table, where masked records are synthetic.
 
-The persons of a part say nothing of such records, and their categories must not be forced upon them. What the table has
-of each category is shared out among the parts as their masked features call for it.
+Synthetic records of a part need not have the categories of its persons. The table's count of each category is shared
+out among the parts by their masked features.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _SMALLEST = 1e-6
 def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
     """Whole counts near a mass, with given totals of categories and given sizes of partitions.
 
-    The mass is fitted to both margins by iterative proportions, which keep its odds ratios, and rounded one partition
-    after the other: what one gets too much of, the next gets less.
+    The mass is fitted to both margins by iterative proportions, which keep its odds ratios. It is rounded one partition
+    after the other, and rounding errors are carried to the next.
 
     Shapes: mass (n_partitions, q); totals (q,); sizes (n_partitions,); returns (n_partitions, q).
     """
@@ -70,43 +70,43 @@ def _rounded(wanted: FloatArray, left: IntArray, size: int) -> IntArray:
     return counts
 
 
-# --- What parts call for, and what falls to each
+# --- Demand of the parts, and what each part gets
 
 
 @dataclass(frozen=True, eq=False)
-class Called:
-    """What parts of the table hold, and what their masked features call for; lists have an entry a column."""
+class Demand:
+    """Records of each code in parts of the table, and counts by their masked features; lists have an entry a column."""
 
-    # codes, mass: records of each code before (nulls last), and how many the masked features call for; shapes (n_parts,
-    # n_codes)
+    # codes, mass: records of each code before (nulls last) and by the masked features, shapes (n_parts, n_codes)
     codes: tuple[IntArray, ...]
     mass: tuple[FloatArray, ...]
     rows: IntArray  # Records of each part, shape (n_parts,)
     # original, masked: moments of the features, and of the masked ones
     original: Moments
     masked: Moments
-    said: Moments | None = None  # Of the masked ones, values by rank in the place of scores; None without scores
+    of_values: Moments | None = None  # Of the masked ones, mean scores of values in place of scores; None without
 
-    def merge(self, other: Called) -> Called:
+    def merge(self, other: Demand) -> Demand:
         """The parts of both below each other."""
         codes = tuple(np.concatenate(pair) for pair in zip(self.codes, other.codes, strict=True))
         mass = tuple(np.concatenate(pair) for pair in zip(self.mass, other.mass, strict=True))
         rows = np.concatenate([self.rows, other.rows])
-        said = None if self.said is None or other.said is None else self.said.merge(other.said)
-        return Called(codes, mass, rows, self.original.merge(other.original), self.masked.merge(other.masked), said)
+        moments = self.original.merge(other.original), self.masked.merge(other.masked)
+        one, two = self.of_values, other.of_values
+        return Demand(codes, mass, rows, *moments, None if one is None or two is None else one.merge(two))
 
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """What falls to each part."""
+    """The counts that each part gets, and the covariance that decoding aims at."""
 
     counts: tuple[IntArray, ...]  # Of each column the records of each code, nulls last, shape (n_parts, n_codes)
-    # What the masked features lack of the covariance to release: of the original's, where none is promised, and of
-    # small cells as they were drawn; None where the covariance is kept as it comes out
-    lack: FloatArray | None
-    # How many records more each two dummies are to have together, as small cells were drawn; None where none were
+    # The covariance to release less that of the masked features: the original's where none is promised, with small
+    # cells as they were drawn; None where the covariance is released as it comes out
+    residual: FloatArray | None
+    # Records that small cells add to each two dummies together; None where none were drawn
     drawn: FloatArray | None = None
-    values: ScoreMap | None = None  # How values by rank come out; None without scores
+    values: ScoreMap | None = None  # The map of the scores; None without scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class PartShares:
     channels: int  # How many channels the features, and what they are drawn given, have
     rounded: RoundedColumns | None = None  # How the table's counts are rounded; None where they are kept
     small_cells: SmallCells | None = None  # The two-way tables whose small cells are drawn; None for none
-    values: ValueScores | None = None  # What values by rank say of scores; None where covariances are not held to it
+    values: ValueScores | None = None  # Mean scores of values, which covariances are matched to; None for no matching
 
     @classmethod
     def fit(
@@ -135,45 +135,46 @@ class PartShares:
         sizes = (len(cells.categories[block.name]) if block.name in cells.categories else 1 for block in blocks)
         return cls(blocks, tuple(sizes), channels, rounded, small_cells, values)
 
-    def call(self, part: FloatArray, *, params: Any, original: FloatArray, stratum: int = 0) -> Called:
-        """Count a part: a dummy x of -1 and +1 calls for (1 + x) / 2 records, an ordinal for the nearest level."""
+    def count(self, part: FloatArray, *, params: Any, original: FloatArray, stratum: int = 0) -> Demand:
+        """Count a part: a dummy x of -1 and +1 asks for (1 + x) / 2 records, an ordinal for the nearest level."""
         pairs = list(zip(self.blocks, self.categories, strict=True))
         masked = np.ascontiguousarray(part[:, : self.channels])
-        return Called(
+        values = self.values
+        return Demand(
             tuple(_counts(block, size, original)[None] for block, size in pairs),
             tuple(_mass(block, size, part)[None] for block, size in pairs),
             np.array([len(part)]),
             Moments.of(original),
             Moments.of(masked),
             None
-            if self.values is None
-            else Moments.of(self.values.said(self.values.mapped(masked, params), params, stratum)),
+            if values is None
+            else Moments.of(values.with_mean_scores(values.mapped(masked, params), params, stratum)),
         )
 
     def share(
-        self, called: Called, *, params: Any, rng: np.random.Generator, guaranteed: Callable[[Moments], Expected | None]
+        self, demand: Demand, *, params: Any, rng: np.random.Generator, guaranteed: Callable[[Moments], Expected | None]
     ) -> Shares:
         """Share the table's counts out among its parts."""
-        totals = [codes.sum(axis=0) for codes in called.codes]
+        totals = [codes.sum(axis=0) for codes in demand.codes]
         if self.rounded is not None:
             totals = [self.rounded.counts(at, each) for at, each in enumerate(totals)]
-        counts = tuple(share_out(mass, each, called.rows) for mass, each in zip(called.mass, totals, strict=True))
+        counts = tuple(share_out(mass, each, demand.rows) for mass, each in zip(demand.mass, totals, strict=True))
         values = None if self.values is None else params
-        if called.original.n < 2:
+        if demand.original.n < 2:
             return Shares(counts, None, values=values)
-        promise = guaranteed(called.original)
-        wanted = called.original if promise is None else called.masked
-        found = called.masked if called.said is None else called.said
-        lack = None if wanted is found else np.asarray(wanted.covariance - found.covariance)
+        promise = guaranteed(demand.original)
+        wanted = demand.original if promise is None else demand.masked
+        found = demand.masked if demand.of_values is None else demand.of_values
+        residual = None if wanted is found else np.asarray(wanted.covariance - found.covariance)
         if self.small_cells is None or (promise is not None and promise.covariance_error.any()):
             # of a covariance that is promised on average small cells come out at random
-            return Shares(counts, lack, values=values)
-        drawn = self.small_cells.changes(called.original, rng)
-        change = 4.0 * drawn / (called.original.n - 1)
-        return Shares(counts, change if lack is None else lack + change, drawn, values)
+            return Shares(counts, residual, values=values)
+        drawn = self.small_cells.changes(demand.original, rng)
+        change = 4.0 * drawn / (demand.original.n - 1)
+        return Shares(counts, change if residual is None else residual + change, drawn, values)
 
     def put(self, cells: FloatArray, shares: Shares, part: int) -> FloatArray:
-        """A copy of the cells with what fell to the part; the order of its categories means nothing."""
+        """A copy of the cells with the part's categories and nulls, in no meaningful order."""
         given = cells.copy()
         for block, size, counts in zip(self.blocks, self.categories, shares.counts, strict=True):
             if int(counts[part].sum()) != len(cells):
@@ -200,7 +201,7 @@ def _counts(block: NumberBlock | CategoryBlock, categories: int, features: Float
 
 
 def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArray) -> FloatArray:
-    """How many of each code the masked features call for, in the order of `_counts`."""
+    """How many of each code the masked features ask for, in the order of `_counts`."""
     rows = len(masked)
     if isinstance(block, CategoryBlock):
         mass = np.zeros(categories + 1)
@@ -216,4 +217,4 @@ def _mass(block: NumberBlock | CategoryBlock, categories: int, masked: FloatArra
     return np.append(np.bincount(nearest, minlength=categories) * (1.0 - nulls / rows), nulls)
 
 
-RECORDS: tuple[type, ...] = (Called, Shares, Moments, ScoreMap)  # What lies on disk between counting and decoding
+RECORDS: tuple[type, ...] = (Demand, Shares, Moments, ScoreMap)  # What lies on disk between counting and decoding

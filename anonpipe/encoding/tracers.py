@@ -258,7 +258,7 @@ class UnitTracer:
 
     @classmethod
     def of(cls, unit: str, columns: Mapping[str, Column], key: bytes, at_least: int) -> UnitTracer:
-        """For inputs of these columns, of which so many changed units are to be told from fewer."""
+        """For inputs of these columns, of which so many changed units are to be distinguished from fewer."""
         names = sorted(name for name, column in columns.items() if column.role.released)
         return cls(unit, names, columns, key, UnitSums.empty(buckets_for(2 * at_least)))
 
@@ -272,7 +272,7 @@ class UnitTracer:
         places, record = self._numbers(unit, "unit"), sum(lanes.values(), none)
         counts = [(places, self._numbers(lanes[name] + unit, "value")) for name in self.names]
         counts.append((places, self._numbers(record + unit, "value")))
-        # by content alone: numbers of rows that are given anew every night are taken for other persons
+        # by content alone: numbers of rows that are given again every night are taken for other persons
         counts.append((self._numbers(record, "record"), self._numbers(record, "value")))
         buckets = self.sums.sums.shape[1]
         parts = [self.sums]

@@ -347,8 +347,8 @@ def is_index(name: str) -> bool:
 def nullable_types(schema: pa.Schema) -> dict[str, str]:
     """Columns that pandas reads in a type of its own which holds nulls, and this type."""
     try:
-        told = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
-        entries = [(each["field_name"], each["numpy_type"]) for each in told.get("columns", ())]
+        metadata = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
+        entries = [(each["field_name"], each["numpy_type"]) for each in metadata.get("columns", ())]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # of another program, or damaged
         return {}
     kinds = {field.name: field.type for field in schema}

@@ -69,13 +69,7 @@ class Measurement:
         return self.records < self.of
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-able content; what is not a number becomes null.
-
-        Examples
-        --------
-        >>> Measurement("x", "X", float("nan"), "", "lower", "-", 1, 1).to_dict()["value"] is None
-        True
-        """
+        """As JSON-able content; what is not a number becomes null."""
         content: dict[str, Any] = to_jsonable_python(self, inf_nan_mode="null")
         return content
 

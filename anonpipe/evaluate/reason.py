@@ -33,7 +33,7 @@ class Reason(StrEnum):
     UNITS = "units"
     UNITS_WITHOUT_CONTROL = "units without control"
     ONLY_A_RUN = "only a run"
-    NO_ROW_TOLD = "no row told"
+    NO_PAIRING = "no row told"
     NO_CONTROL = "no control"
     REFUSED = "refused"
     WITHHELD = "withheld"

@@ -21,7 +21,7 @@ _LOCAL = ("file://", "local://")
 
 
 def check_sections(job: Job) -> None:
-    """Check the sections of a job against each other: of several problems the first of this order is told."""
+    """Check the sections of a job against each other: of several problems the first in this order is reported."""
     for check in (
         _strata, _units, _growth, _reports, _cluster, _mask, _weights, _sensitive, _analyses, _scenarios, _gates,
     ):  # fmt: skip
@@ -235,14 +235,14 @@ def _gates(job: Job) -> None:
             if part in needs and not getattr(job.measure, part):
                 raise ValueError(f"gates.{name} limits a measure of {part}, and measure.{part} is off; switch it on")
         if "hold_out" in needs and not job.measure.hold_out:
-            raise ValueError(f"gates.{name} needs records set aside; give measure.hold_out, such as 0.05")
+            raise ValueError(f"gates.{name} needs held-out records; give measure.hold_out, such as 0.05")
         if "scenarios" in needs and not job.measure.scenarios:
             raise ValueError(
                 f"gates.{name} limits what a scenario finds, and the job names none; give measure.scenarios, "
                 "such as [{name: neighbour, knows: [age, sex]}]"
             )
         if "strata" in needs and not job.strata.by:
-            raise ValueError(f"gates.{name} limits what is told of strata, and strata.by names none")
+            raise ValueError(f"gates.{name} limits what is disclosed of strata, and strata.by names none")
         if "survival" in needs and not followed:
             raise ValueError(
                 f"gates.{name} limits differences of survival curves, and the job declares none; give columns the "
@@ -250,7 +250,7 @@ def _gates(job: Job) -> None:
             )
         if "groups" in needs and masker is not None and not masker.identical_rows:
             raise ValueError(
-                f"gates.{name} limits what is told of groups, and mask {job.replacing.name} forms none; limit "
+                f"gates.{name} limits what is disclosed of groups, and mask {job.replacing.name} forms none; limit "
                 "membership_auc or attribute_inference instead, with measure.hold_out"
             )
         if "sensitive" in needs and not (grouped and job.sensitive_columns):

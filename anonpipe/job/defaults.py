@@ -28,7 +28,8 @@ def with_methods(content: dict[str, Any]) -> dict[str, Any]:
             )
         return content
     if not given and not _needs_groups(content):
-        return content | {"mask": {"method": _default_mask(content)}}
+        method = "local_synthesis" if _masks_numbers(content) else "spectral_swap"  # as `anonpipe init` proposes
+        return content | {"mask": {"method": method}}
     return content | {name: _with_method(content.get(name), default) for name, default in _DEFAULT_METHODS.items()}
 
 
@@ -41,11 +42,6 @@ def _needs_groups(content: Mapping[str, Any]) -> bool:
     units_of_categories = Role.UNIT in roles.values() and not _masks_numbers(content)
     restored = decode.get("restore_survival_times") or decode.get("categories") == "histogram"
     return bool(unchanged or units_of_categories or restored)
-
-
-def _default_mask(content: Mapping[str, Any]) -> str:
-    """That of `anonpipe init`: by a mixture, or where no masked column is a number or a date in the spectral basis."""
-    return "local_synthesis" if _masks_numbers(content) else "spectral_swap"
 
 
 def _masks_numbers(content: Mapping[str, Any]) -> bool:

@@ -15,13 +15,13 @@ from anonpipe.methods.options import Options
 if TYPE_CHECKING:
     from anonpipe.evaluate.utility import Analysis
 
-# Usual shares of the records that are set aside, of tables with so many rows or more, the largest first. Of 2,000 a
+# Default shares of held-out records, of tables with so many rows or more, the largest first. Of 2,000 a
 # tenth tells an area under the curve of 0.6 from one of 0.5 by five standard errors (0.02), a twentieth by three.
 HELD_OUT = {20_000: 0.05, 2_000: 0.1}
 
 
 def usual_hold_out(rows: int) -> float:
-    """The share of the records that is set aside where the job does not say; of few 0."""
+    """The share of held-out records where the job does not say; of few 0."""
     return next((share for least, share in HELD_OUT.items() if rows >= least), 0.0)
 
 
@@ -73,7 +73,7 @@ class Measure(Options):
 
     `utility` and `risk` switch the measures on. Both tables are compared on a
     keyed sample of `rows` records; `queries` records are looked for in the
-    whole release. `hold_out` is a share of the records that is set aside
+    whole release. `hold_out` is the share of held-out records
     before anything is formed or learnt, and not released: the control of the
     attacks on membership and attributes; `default` is 0.05 of 20,000 records or
     more, 0.1 of 2,000 or more, and none of fewer, nor with `repeat.growing`. Of each of the `scenarios` the columns
@@ -92,7 +92,7 @@ class Measure(Options):
 
     @property
     def held_out(self) -> float:
-        """The share that is set aside; 0 as long as nobody knows of how many records (`Job.of_rows`)."""
+        """The held-out share; 0 while the number of records is unknown (`Job.of_rows`)."""
         return 0.0 if self.hold_out == DEFAULT else self.hold_out
 
     @model_validator(mode="after")

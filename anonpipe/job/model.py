@@ -150,7 +150,10 @@ class Job(Options):
     def _fits_together(self) -> Job:
         """Check the sections against each other, and say of each column by what it is masked where the job does not."""
         check_sections(self)
-        default = {name: each.model_copy(update={"transform": "normal_scores"}) for name, each in self._unsaid.items()}
+        default = {
+            name: each.model_copy(update={"transform": "normal_scores"})
+            for name, each in self._without_transform.items()
+        }
         self.columns.update(default)
         check_growth(self)
         return self
@@ -161,14 +164,7 @@ class Job(Options):
         return Input(path=self.input) if isinstance(self.input, str) else self.input
 
     def of_rows(self, rows: int) -> Job:
-        """The same for a table of so many rows, on which the default hold-out depends.
-
-        Examples
-        --------
-        >>> job = parse_job({"input": "a", "output": "b", "k": 5, "columns": {"age": {"kind": "integer"}}})
-        >>> job.of_rows(1_999).measure.hold_out, job.of_rows(20_000).measure.hold_out
-        (0.0, 0.05)
-        """
+        """The same for a table of so many rows, on which the default hold-out depends."""
         if self.measure.hold_out != DEFAULT:
             return self
         share = usual_hold_out(rows) if self.measure.risk and not self.repeat.growing else 0.0
@@ -176,7 +172,7 @@ class Job(Options):
         if limited and not share:
             why = "with repeat.growing" if self.repeat.growing else f"of {rows:,} rows, fewer than {min(HELD_OUT):,},"
             raise JobError(
-                f"gates.{limited[0]} needs records set aside, and {why} none are unless the job says so; give "
+                f"gates.{limited[0]} needs held-out records, and {why} none are unless the job says so; give "
                 "measure.hold_out, such as 0.05"
             )
         return self.model_copy(update={"measure": self.measure.model_copy(update={"hold_out": share})})
@@ -218,7 +214,7 @@ class Job(Options):
         return (self.repeat.min_changed or self.k) if self.repeat.growing else None
 
     @property
-    def _unsaid(self) -> dict[str, Column]:
+    def _without_transform(self) -> dict[str, Column]:
         """Masked numbers and dates of which nothing is said, and that can be masked by normal scores."""
         own_scale = self.mask is not None and MASKERS[self.mask.method].own_scale
         by_range = self.cluster is not None and self.cluster.distance == "range"
@@ -287,7 +283,7 @@ class Job(Options):
         return self.event_column is not None and not alike
 
     @property
-    def beside(self) -> tuple[str, ...]:
+    def conditioning_columns(self) -> tuple[str, ...]:
         """Columns that are released unchanged and that the masked ones are drawn given."""
         unchanged = [name for name, column in self.columns.items() if column.role.unchanged]
         return self.replacing.conditions_on(self.replacing_options, unchanged)
@@ -304,7 +300,7 @@ class Job(Options):
         """Unchanged columns that neither make strata nor condition records of no one person."""
         if self.replacing.row_for_row:
             return []
-        return [name for name in self.unchanged_outside_strata if name not in self.beside]
+        return [name for name in self.unchanged_outside_strata if name not in self.conditioning_columns]
 
     @property
     def unchanged_outside_strata(self) -> list[str]:
@@ -547,13 +543,7 @@ _OTHER_WORDS = {
 
 
 def _known(known: Sequence[str], given: Any) -> str:
-    """The known values, the likeliest first as a question; what was given is not quoted.
-
-    Examples
-    --------
-    >>> _known(["continuous", "integer"], "Numeric")
-    'did you mean continuous? Known are: continuous, integer'
-    """
+    """The known values, the likeliest first as a question; what was given is not quoted."""
     word = given.strip().lower() if isinstance(given, str) else ""
     near = [kind.value for kind, words in _OTHER_WORDS.items() if kind in known and word in words]
     near = near or get_close_matches(word, known, 1, 0.6)

@@ -43,7 +43,7 @@ class StrataSettings(Options):
     instead of by its values. `small` says what becomes of a stratum of fewer
     than k records: `error`; `drop` its records; `merge` it into the largest
     stratum of the same event status, whose values its records then take. With
-    a mask whose records are of no person, `merge` and `drop` look at how many
+    a mask that makes synthetic records, `merge` and `drop` look at how many
     records covariances need; `anonpipe plan` says how many.
     """
 
@@ -136,7 +136,7 @@ class Decode(Options):
 
     @property
     def of_cells(self) -> Literal["calibrated", "most_probable", "sampled", "histogram"]:
-        """How cells are decoded; beside probabilities, by calibration."""
+        """How cells are decoded; with probabilities, by calibration."""
         return "calibrated" if self.categories == "probabilities" else self.categories
 
     @model_validator(mode="after")
@@ -164,8 +164,8 @@ class ReportSettings(Options):
     """Where internal reports go, which only the data steward may see, and the verdicts of failed runs.
 
     `internal` is a folder or URL outside the output. Without it they lie in
-    the folder `steward` beside the releases, which only its owner can enter.
-    An object store knows no such folder: whoever reads the releases there
+    the folder `steward` next to the releases, which only its owner can enter.
+    An object store knows no such folder: all who read the releases there
     reads all of it. So there it is asked for.
     """
 
@@ -179,7 +179,7 @@ class RunSettings(Options):
     `workers` or `memory_per_worker` is given. Above that, as many workers
     start as there are cores.
     `scheduler` is the address of a Dask scheduler, `tls://host:port`. At any
-    other, whoever reaches it can run programs on the workers and read the
+    other, all who reach it can run programs on the workers and read the
     rows: it is used only with `trust_network: true`. `staging` is a folder of
     this machine (or of a disk that all workers share). An input of more rows
     than `max_rows_per_byte` times its bytes is refused: a few bytes of
@@ -211,7 +211,7 @@ class RunSettings(Options):
         address = self.scheduler
         if address is not None and not address.startswith(_ENCRYPTED) and not self.trust_network:
             raise ValueError(
-                f"run.scheduler is {address!r}: without TLS whoever reaches it can run programs on the workers and "
+                f"run.scheduler is {address!r}: without TLS all who reach it can run programs on the workers and "
                 "read the rows; give a tls:// address (deploy/README.md sets one up), or, on a network where you trust "
                 "every machine and every user, run.trust_network: true"
             )

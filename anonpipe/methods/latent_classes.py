@@ -17,9 +17,9 @@ import numba as nb
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import InputError
 from anonpipe.kernels.groups import BLOCK, add_products
-from anonpipe.methods.mixture import RULES, least_weight
+from anonpipe.methods.mixture import check_passes, least_weight, smoothed
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
 
@@ -164,7 +164,6 @@ class ClassConstraints:
     """What the estimates of classes keep to."""
 
     least_weight: float  # No class's mean weight is to fall below it: k / n
-    rule: str = "published"  # How weights are lifted to it, a name of `RULES`
     # Half of it, times the sum of squared slopes (not the intercepts), is taken off the log-likelihood: where the
     # numbers separate the classes the slopes would grow for ever
     ridge: float = 0.01
@@ -172,13 +171,9 @@ class ClassConstraints:
     prior_rows: float = 0.01
 
 
-def class_constraints(
-    k: int, n_rows: int, classes: int, *, rule: str = "published", ridge: float = 0.01, prior_rows: float = 0.01
-) -> ClassConstraints:
-    """Check the options of latent classes; the bound is k of `n_rows` records of the whole table."""
-    if not ridge > 0 or not prior_rows > 0:
-        raise JobError(f"ridge {ridge} and prior {prior_rows} of latent classes; give positive numbers")
-    return ClassConstraints(least_weight(k, n_rows, classes, rule, "classes"), rule, ridge, prior_rows)
+def class_constraints(k: int, n_rows: int, classes: int) -> ClassConstraints:
+    """The constraints of latent classes; the bound is k of `n_rows` records of the whole table."""
+    return ClassConstraints(least_weight(k, n_rows, classes, "classes"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +234,7 @@ def lifted(statistics: ClassStatistics, bounds: ClassConstraints) -> tuple[Float
     # Equation 15 as printed adds (p*new - p*old) / n to z, whose mean then does not reach p*new. The closest that
     # reaches it is z plus the whole difference. Sums over a category that come out below 0 count as 0.
     old = statistics.posteriors / statistics.rows
-    new = RULES[bounds.rule](old, bounds.least_weight)
+    new = smoothed(old, bounds.least_weight)
     return new, new - old
 
 
@@ -338,8 +333,7 @@ def fit_classes(
     iterations: int = 200,
 ) -> ClassFit:
     """Iterate until the log-likelihood settles; a safe step replaces a Newton step that lowers it (eq. 12-15)."""
-    if not tolerance > 0 or iterations < 1:
-        raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
+    check_passes(tolerance, iterations)
     classes, statistics = start, expect(start)
     likelihoods, converged, passes = [statistics.log_likelihood], False, 1
     while passes < iterations and not converged:

@@ -44,29 +44,8 @@ def smoothed(weights: FloatArray, least: float) -> FloatArray:
     return np.maximum(lifted, least)
 
 
-def constrained(weights: FloatArray, least: float) -> FloatArray:
-    """The most likely weights among those of `least` or more."""
-    # They maximise Σ N_g log π_g: an iteration with this rule cannot lower the likelihood; one with `smoothed` can.
-    low = np.zeros(len(weights), dtype=np.bool_)
-    bounded = weights
-    while True:
-        rest = weights[~low].sum()
-        shrink = (1.0 - least * low.sum()) / rest if rest > 0 else 0.0
-        bounded = np.where(low, least, weights * shrink)
-        below = ~low & (bounded < least)
-        if not below.any():
-            return bounded
-        low |= below
-
-
-# Ways to lift weights to a bound, by name
-RULES: dict[str, Callable[[FloatArray, float], FloatArray]] = {"published": smoothed, "constrained": constrained}
-
-
-def least_weight(k: int, n_rows: int, parts: int, rule: str, called: str) -> float:
+def least_weight(k: int, n_rows: int, parts: int, called: str) -> float:
     """The least weight of each of so many components or classes: k of `n_rows` records, 0 for one part alone."""
-    if rule not in RULES:
-        raise JobError(f"unknown rule {rule!r} for bounded weights; known are: {', '.join(RULES)}")
     if parts < 1 or (parts > 1 and parts * k >= n_rows):
         raise JobError(
             f"{parts} {called} of {k} or more of {n_rows} records were asked for, and there must be fewer than "
@@ -91,7 +70,6 @@ class Constraints:
     # Records of covariance diag(variances) that every component is given besides its own, a small fraction of one: so
     # that no covariance is singular, whatever the records are
     prior_rows: float
-    rule: str = "published"  # How weights are lifted to it, a name of `RULES`
     # Degrees of freedom of the components: infinite for normal ones, a positive number for t components, None where
     # each component's are estimated
     degrees: float | None = math.inf
@@ -118,7 +96,6 @@ def constraints(
     variances: FloatArray,
     *,
     shape: str = "full",
-    rule: str = "published",
     prior: float = 1e-6,
     degrees: float | None = math.inf,
 ) -> Constraints:
@@ -129,9 +106,9 @@ def constraints(
         raise JobError(f"the prior of a mixture is {prior}; give a share above 0 and below 1, such as 1e-6")
     if degrees is not None and not degrees > 0:
         raise JobError(f"degrees of freedom are {degrees}; give a positive number, or none to estimate them")
-    least = least_weight(k, n_rows, groups, rule, "components")
+    least = least_weight(k, n_rows, groups, "components")
     spread = np.where(variances > 0, variances, 1.0)
-    return Constraints(shape, least, spread, prior * n_rows / groups, rule, degrees)
+    return Constraints(shape, least, spread, prior * n_rows / groups, degrees)
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,7 +276,7 @@ def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:
     # log-likelihood less prior_rows / 2 · Σ_g (log|Σ_g| + tr(Σ_g⁻¹ diag(variances))). A component without any records
     # becomes as wide as the table. Oganian & Domingo-Ferrer 2017, section 3; t: doi:10.1023/A:1008981510081.
     s = statistics
-    weights = RULES[constraints.rule](s.counts / s.rows, constraints.least_weight)
+    weights = smoothed(s.counts / s.rows, constraints.least_weight)
     steps = np.divide(s.sums, s.heavy[:, None], out=np.zeros_like(s.sums), where=s.heavy[:, None] > 0)
     diagonal = constraints.shape in DIAGONAL
     prior = constraints.prior_rows * constraints.variances
@@ -331,6 +308,12 @@ def over(pieces: Iterable[FloatArray]) -> Callable[[Mixture], Statistics]:
     return lambda mixture: merge_all([e_step(piece, mixture) for piece in pieces])
 
 
+def check_passes(tolerance: float, iterations: int) -> None:
+    """Refuse an iteration that could not end, or not begin."""
+    if not tolerance > 0 or iterations < 1:
+        raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
+
+
 def fit(
     expect: Callable[[Mixture], Statistics],
     start: Mixture,
@@ -340,10 +323,9 @@ def fit(
     iterations: int = 200,
 ) -> Fit:
     """Iterate expectation and maximisation until the log-likelihood settles."""
-    # The penalised likelihood never falls, to rounding, while no weight is at the bound, nor with the rule
-    # "constrained". With the published rule (eq. 3 and 4), which is not a maximum of anything, it may fall.
-    if not tolerance > 0 or iterations < 1:
-        raise JobError(f"tolerance {tolerance} and {iterations} iterations; give a positive number and 1 or more")
+    # The penalised likelihood never falls, to rounding, while no weight is at the bound. With weights there it may, as
+    # eq. 3 and 4 maximise nothing.
+    check_passes(tolerance, iterations)
     mixture, likelihoods = start, list[float]()
     for step in range(iterations):
         statistics = expect(mixture)
@@ -507,8 +489,6 @@ def select(
     *,
     numbers: Iterable[int] = range(2, 11),
     shapes: Iterable[str] = ("full", "vev"),
-    rule: str = "published",
-    prior: float = 1e-6,
     degrees: float | None = math.inf,
     starts: Iterable[int] = (50, 150, 450),
     idle: int | None = None,
@@ -530,7 +510,7 @@ def select(
     for shape in shapes:
         latest: list[float] = []
         for groups in allowed:
-            bounds = constraints(k, n_rows, groups, variances, shape=shape, rule=rule, prior=prior, degrees=degrees)
+            bounds = constraints(k, n_rows, groups, variances, shape=shape, degrees=degrees)
             here = on_sample(bounds, len(sample), n_rows)
             firsts = [tree[groups - 1] for tree in trees if tree[groups - 1].max() + 1 == groups]
             found = _likeliest(sample, few, firsts, here, (tolerance, iterations))

@@ -134,9 +134,9 @@ def build_strata(
     units: UnitSets | None = None,
 ) -> Strata:
     """Turn counts of code combinations into strata of at least k records; counts (prod(sizes),)."""
-    least, told = needed if needed is not None and needed[0] > k else (k, f"k={k}")
+    least, minimum = needed if needed is not None and needed[0] > k else (k, f"k={k}")
     if units is not None:
-        told = f"k={k} units"
+        minimum = f"k={k} units"
     combinations = np.arange(len(counts))
     codes = np.array(np.unravel_index(combinations, tuple(sizes))).reshape(len(sizes), -1) if len(sizes) else None
     happened = np.zeros(len(counts), dtype=bool)
@@ -152,13 +152,13 @@ def build_strata(
     if units is not None:
         is_small |= (rows > 0) & (units.moved(base).counts(len(rows)) < k)
     if is_small.any() and (small == "error" or is_small[rows > 0].all()):
-        raise InputError(_small_message(names, rows, is_small, told))
+        raise InputError(_small_message(names, rows, is_small, minimum))
     target = np.where(rows > 0, combinations, -1)
     recoded = combinations.copy()
     for tiny in np.flatnonzero(is_small):
         target[tiny] = -1
         if small == "merge":
-            target[tiny] = _host(int(tiny), rows, is_small, happened, names, told)
+            target[tiny] = _host(int(tiny), rows, is_small, happened, names, minimum)
             best = np.flatnonzero(base == target[tiny])
             recoded[base == tiny] = best[np.argmax(counts[best])]
     final = target[base]
@@ -166,7 +166,9 @@ def build_strata(
     stratum = np.where((final >= 0) & (counts > 0), np.searchsorted(kept, final), -1)
     sums = np.bincount(stratum[stratum >= 0], weights=counts[stratum >= 0], minlength=len(kept)).astype(int)
     if not len(kept):
-        raise InputError(f"no stratum of {_joined(names)} has {_whom(told)}; take fewer strata columns, or {LOWER_K}")
+        raise InputError(
+            f"no stratum of {_joined(names)} has {_whom(minimum)}; take fewer strata columns, or {LOWER_K}"
+        )
     return Strata(
         tuple(positions),
         tuple(sizes),
@@ -174,7 +176,7 @@ def build_strata(
         tuple(recoded.tolist()),
         tuple(sums.tolist()),
         int(counts[stratum < 0].sum()),
-        told,
+        minimum,
     )
 
 
@@ -184,40 +186,40 @@ def _host(
     is_small: npt.NDArray[np.bool_],
     happened: npt.NDArray[np.bool_],
     names: Sequence[str],
-    told: str,
+    minimum: str,
 ) -> int:
     """The largest stratum with the same event status; the first of equals."""
     fit = (rows > 0) & ~is_small & (happened == happened[tiny])
     if not fit.any():
         raise InputError(
-            f"a stratum of {_joined(names)} ({rows[tiny]} records) has fewer than {_whom(told)}, and no stratum of "
+            f"a stratum of {_joined(names)} ({rows[tiny]} records) has fewer than {_whom(minimum)}, and no stratum of "
             "the same event status to be merged into has as many; set strata.small: drop, take fewer strata columns, "
             f"or {LOWER_K}"
         )
     return int(np.argmax(np.where(fit, rows, -1)))
 
 
-def _small_message(names: Sequence[str], rows: IntArray, is_small: npt.NDArray[np.bool_], told: str) -> str:
+def _small_message(names: Sequence[str], rows: IntArray, is_small: npt.NDArray[np.bool_], minimum: str) -> str:
     strata, small = int((rows > 0).sum()), rows[is_small]
     if len(small) == strata:
         each = "the only stratum" if strata == 1 else f"each of the {strata} strata"
-        remedy = LOWER_K if told.startswith("k=") else "mask fewer columns"
+        remedy = LOWER_K if minimum.startswith("k=") else "mask fewer columns"
         return (
-            f"{each} of {_joined(names)} has fewer than {_whom(told)}: the largest has {rows.max()} of {rows.sum()} "
+            f"{each} of {_joined(names)} has fewer than {_whom(minimum)}: the largest has {rows.max()} of {rows.sum()} "
             f"records; take fewer or coarser strata columns, or {remedy}"
         )
     many = "1 stratum has" if len(small) == 1 else f"{len(small)} strata have"
     in_all = "1 row" if small.sum() == 1 else f"{small.sum()} rows"
     return (
-        f"{many} fewer than {_whom(told)} in column {_joined(names)} ({in_all} in all); "
+        f"{many} fewer than {_whom(minimum)} in column {_joined(names)} ({in_all} in all); "
         "set strata.small: merge (they join the largest stratum of the same event status and take its value) "
         f"or strata.small: drop (their records are left out), or {LOWER_K}"
     )
 
 
-def _whom(told: str) -> str:
+def _whom(minimum: str) -> str:
     """What is counted: units, or what a method needs, where that is said; else records."""
-    return f"{told} records" if told.startswith("k=") and not told.endswith("units") else told
+    return f"{minimum} records" if minimum.startswith("k=") and not minimum.endswith("units") else minimum
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -94,7 +94,7 @@ def _read_fitted(work: Work) -> Fitted:
 
 
 def _rounding(work: Work) -> Rounding | None:
-    """Rounding by a key of secret and job alone: a count has one answer, whoever joins or leaves."""
+    """Rounding by a key of secret and job alone: a count has one answer, whatever rows join or leave."""
     base = work.job.fewest_changed
     return None if base is None else Rounding(base, keyed(work.start_key, "rounded counts"), keyed(work.key, "thinned"))
 
@@ -192,7 +192,7 @@ class Fitted:
     @cached_property
     def conditioning(self) -> ConditioningEncoder:
         """The unchanged columns that condition the masked ones, as numbers."""
-        return ConditioningEncoder.fit(self.cells, self.scan, self.job.beside)
+        return ConditioningEncoder.fit(self.cells, self.scan, self.job.conditioning_columns)
 
     @cached_property
     def probabilities(self) -> ProbabilityDecoder | None:

@@ -19,7 +19,7 @@ from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
-from anonpipe.errors import GateError, JobError, printable
+from anonpipe.errors import GateError, JobError, plural, printable
 from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._design import condition, plain
 from anonpipe.job.measure import RecipientAnalysis
@@ -79,7 +79,7 @@ class Preview:
         strata = [f"  {name}: {rows:,} records" for name, (_, rows) in zip(shown, self.strata, strict=True)]
         return [
             f"input      {job.source.path}: {self.source.rows:,} rows, {_size(self.source.bytes)}, "
-            f"{_counted(len(self.source.units), 'input split')}",
+            f"{plural(len(self.source.units), 'input split')}",
             f"output     {job.output}",
             "columns",
             *columns,
@@ -87,11 +87,11 @@ class Preview:
             *strata,
             *(_wrapped(label, text) for label, text in self.methods),
             _wrapped("decode", options_text(job.decode)),
-            f"cut        {_counted(self.partitions, 'partition')} of up to about {self.rows:,} records x {self.width} "
-            f"feature columns, {_counted(self.files, 'output file')}",
+            f"cut        {plural(self.partitions, 'partition')} of up to about {self.rows:,} records x {self.width} "
+            f"feature columns, {plural(self.files, 'output file')}",
             f"staging    about {_size(self.staging_bytes)} on disk",
             f"memory     about {_size(self.peak_bytes)} in "
-            + (f"all processes together, {_counted(self.workers, 'worker')}" if self.workers else "this process"),
+            + (f"all processes together, {plural(self.workers, 'worker')}" if self.workers else "this process"),
             _wrapped("gates", f"{_gates_text(job)}; {_WIDER}"),
             _wrapped("measure", options_text(job.measure)),
             *(_wrapped("scenario", _scenario_line(section)) for section in self.scenarios),
@@ -167,10 +167,6 @@ def _wrapped(label: str, text: str) -> str:
     return fill(f"{label:<11}{text}", 80, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
 def _size(count: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
@@ -208,7 +204,7 @@ def preview(job: Job) -> Preview:
     workers = job.run.workers or default_workers()
     partitions = sum(leaf_counts(strata.rows, rows))
     n_rows = sum(strata.rows)
-    failing = [*_too_rare(fitted), *_untold_strata(fitted, source.rows)]
+    failing = [*_too_rare(fitted), *_unmeasured_strata(fitted, source.rows)]
     overlaps = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
     return Preview(
         job=job,
@@ -261,7 +257,7 @@ def _too_rare(fitted: Fitted) -> list[str]:
     ]
 
 
-def _untold_strata(fitted: Fitted, rows: int) -> list[str]:
+def _unmeasured_strata(fitted: Fitted, rows: int) -> list[str]:
     """A failure of the gate on stratum inference, predicted from the scan."""
     job, limit = fitted.job, fitted.job.limits["stratum_inference"]
     if limit is None or not job.strata.by:

@@ -15,7 +15,7 @@ from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder, placed
 from anonpipe.encoding.conditioning import warn_of_repeats
 from anonpipe.encoding.identifiers import Repeats, UnitColumn, check_repeats, count_repeats, is_run, repeats_in
-from anonpipe.encoding.rare import Suppression, draw_in, extremes_kept, suppress_rare
+from anonpipe.encoding.rare import Suppression, code_extremes, extremes_kept, suppress_rare
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
 from anonpipe.encoding.tracers import comparable_sketches
@@ -57,7 +57,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     _check_growing(job, strata, unit)
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)
     least, stratum = job.k if unit is None else unit.sure, placed(scan, encoder, strata, job.strata.by)[0]
-    scan, extremes = draw_in(scan, job.columns, stratum, len(strata.rows), least)
+    scan, extremes = code_extremes(scan, job.columns, stratum, len(strata.rows), least)
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit, extremes=extremes)
     if fitted.features.width == 0:
@@ -292,7 +292,10 @@ def unpreserved_moments(fitted: Fitted) -> list[str]:
         if names := [name for name, column in lost.items() if what in column]:
             warnings.append(f"{_named(names, most)}: {text}")
     warnings += _codes(fitted)
-    return [*warnings, *_drawn_in([column for column in scored if column.apart and "drawn" not in lost[column.name]])]
+    return [
+        *warnings,
+        *_coded_extremes([column for column in scored if column.outliers and "coded" not in lost[column.name]]),
+    ]
 
 
 # Columns that one line names: wide tables with long tails have dozens
@@ -300,7 +303,7 @@ _MOST_NAMED = 5
 
 # What a column lost and how many columns one line names; None for all, as nobody may add them up
 _LOST = {
-    "drawn": (
+    "coded": (
         "few records make up much of its mean. Normal scores top-code them: mean, sum and variance are not preserved. "
         "Tell the recipients not to add it up",
         None,
@@ -319,26 +322,20 @@ _LOST = {
 
 
 def _named(names: Sequence[str], most: int | None = _MOST_NAMED) -> str:
-    """The columns of a line.
-
-    Examples
-    --------
-    >>> _named(["a"]), _named(["a", "b"]), _named(["a", "b", "c", "d"], 2)
-    ("column 'a'", "each of the columns 'a', 'b'", "each of the columns 'a', 'b' and 2 more")
-    """
+    """The columns of a line."""
     if len(names) == 1:
         return f"column {names[0]!r}"
     more = "" if most is None or len(names) <= most else f" and {len(names) - most:,} more"
     return f"each of the columns {', '.join(map(repr, names[:most]))}{more}"
 
 
-def _drawn_in(columns: Sequence[ScoredColumn]) -> Iterator[str]:
+def _coded_extremes(columns: Sequence[ScoredColumn]) -> Iterator[str]:
     """Warning on records far from all others whose share of the mean is small."""
     if not columns:
         return
-    most = max(column.apart for column in columns)
+    most = max(column.outliers for column in columns)
     records, are = ("1 record lies", "is") if most == 1 else (f"{most:,} records lie", "are")
-    up_to = "up to " if len({column.apart for column in columns}) > 1 else ""
+    up_to = "up to " if len({column.outliers for column in columns}) > 1 else ""
     yield (
         f"{_named([column.name for column in columns])}: {up_to}{records} far from all others and {are} released among "
         'them, as so few could be recognised. If that value is a code for "unknown", make it a null in the input'
@@ -389,8 +386,8 @@ def _much(fitted: Fitted, name: str, moved: float) -> bool:
 def _lost(fitted: Fitted, column: ScoredColumn) -> set[str]:
     """Why a scored column loses its mean (top-coding, bounds) or, else, its standard deviation."""
     spread, original = column.released_moments[1], fitted.scan.columns[column.name].sd
-    drawn, clipped = (abs(moved) > _MOST_MOVED * spread for moved in column.moved)
-    reasons = {what for what, much in (("drawn", drawn), ("clipped", clipped)) if much}
+    moved = zip(("coded", "clipped"), column.moved, strict=True)
+    reasons = {what for what, by in moved if abs(by) > _MOST_MOVED * spread}
     return reasons or ({"spread"} if abs(spread - original) > _MOST_MOVED * original else set())
 
 
@@ -400,6 +397,6 @@ def columns_without_sums(fitted: Fitted) -> tuple[str, ...]:
     if fitted.job.repeat.growing:
         return ()
     scored = () if fitted.scores is None else fitted.scores.columns
-    lost = {column.name for column in scored if _lost(fitted, column) & {"drawn", "clipped"}}
+    lost = {column.name for column in scored if _lost(fitted, column) & {"coded", "clipped"}}
     lost |= {name for name, moved in fitted.extremes.moved.items() if _much(fitted, name, moved)}
     return tuple(name for name in fitted.cells.names if name in lost)

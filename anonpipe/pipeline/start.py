@@ -110,27 +110,27 @@ def open_run(
         purge(folder, days=job.run.keep_days, but=name)
     with lock(Staging(folder / name)):
         identity = {"input": source.identity(), "version": version("anonpipe")}
-        resumed, why = _left_by_crash(roots_of(folder, name), identity) if resume else (None, None)
+        resumed, why = _crashed_run(roots_of(folder, name), identity) if resume else (None, None)
         for root in roots_of(folder, name):
             if resumed is None or root != resumed:
                 delete(root)
         staging = Staging(resumed or new_root(folder, name), start)
-        with _removed_if_hopeless(staging):
+        with _removed_if_useless(staging):
             if resumed is None:
                 _begin(staging, job, source, identity)
             job = job.of_rows(Work(staging).source.rows)
             write_atomic(staging.file(sealed.START), start.encode())
-            begun = () if why is None else (why,)
-            yield Run(job, staging, start, logged(on_progress), begun, repeats)
+            warnings = () if why is None else (why,)
+            yield Run(job, staging, start, logged(on_progress), warnings, repeats)
 
 
-def left_by_crash(job: Job) -> bool:
+def is_resumable(job: Job) -> bool:
     """Whether a crashed run of the job can be resumed, as far as its folder tells."""
-    return bool(_begun(roots_of(staging_root(job.run.staging), run_id(job))))
+    return bool(_resumable(roots_of(staging_root(job.run.staging), run_id(job))))
 
 
-def _begun(roots: list[Path]) -> list[Path]:
-    """The folders of runs that got so far that they can be resumed."""
+def _resumable(roots: list[Path]) -> list[Path]:
+    """The folders of runs that can be resumed."""
     return [root for root in roots if not is_gone(root) and (root / "run.json").exists()]
 
 
@@ -172,22 +172,22 @@ def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[st
     sealed.sync_folders(staging.root, ["run.json"])
 
 
-def _left_by_crash(roots: list[Path], identity: dict[str, Any]) -> tuple[Path | None, str | None]:
+def _crashed_run(roots: list[Path], identity: dict[str, Any]) -> tuple[Path | None, str | None]:
     """The folder of a crashed run to resume; else None and, where there was one, the reason."""
-    begun = _begun(roots)
-    if not begun:
+    found = _resumable(roots)
+    if not found:
         return None, None
-    root, staging = begun[-1], Staging(begun[-1])
+    root, staging = found[-1], Staging(found[-1])
     with contextlib.suppress(AnonpipeError, OSError):  # first: another anonpipe's task results need not be readable
         if staging.read_json("run.json")["identity"] != identity:
             return None, _STARTED_AGAIN
-    if len(begun) > 1 or not _is_whole(staging):
+    if len(found) > 1 or not _is_intact(staging):
         return None, _DAMAGED
     return root, None
 
 
-def _is_whole(staging: Staging) -> bool:
-    """Whether all files of a staging are whole and none that a task result lists is missing."""
+def _is_intact(staging: Staging) -> bool:
+    """Whether all files of a staging are undamaged and none that a task result lists is missing."""
     # Damaged output files are deleted with their task results, and written again. Passes delete what later ones do
     # not need, so that files of channels may be missing.
     key, right = staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret())
@@ -200,19 +200,13 @@ def _is_whole(staging: Staging) -> bool:
     read = {name: from_bytes(staging.read(name)) for name in results}
     for record in (staging.read_json("run.json"), *read.values()):
         digests: dict[str, str] = record["files"]
-        if any(
-            on_disk.get(file) != digest and not (file not in on_disk and _may_go(file))
-            for file, digest in digests.items()
-        ):
+        needed = (file for file in digests if file in on_disk or not file.startswith(f"{FOLDER}/"))
+        if any(on_disk.get(file) != digests[file] for file in needed):
             return False
     for name, result in read.items():
         if name.startswith("results/write/") and not _is_written(staging, result):
             staging.file(name).unlink()
     return True
-
-
-def _may_go(file: str) -> bool:
-    return file.startswith(f"{FOLDER}/")
 
 
 def _is_written(staging: Staging, result: dict[str, Any]) -> bool:
@@ -227,7 +221,7 @@ _DAMAGED = "the staging of the crashed run is damaged: the run started again fro
 
 
 @contextlib.contextmanager
-def _removed_if_hopeless(staging: Staging) -> Iterator[None]:
+def _removed_if_useless(staging: Staging) -> Iterator[None]:
     """Keep the staging for `--resume`, unless an error of job, input or staging makes it useless raw data."""
     try:
         yield
@@ -239,7 +233,7 @@ def _removed_if_hopeless(staging: Staging) -> Iterator[None]:
 SMALL = 1_500_000
 """Cells of input up to which starting workers costs more than they save: 100,000 rows of 15 columns."""
 
-_ALONE = ("measure",)
+_NOT_THREAD_SAFE = ("measure",)
 """Stages whose tasks record the warnings of libraries, which is not thread-safe."""
 
 
@@ -260,7 +254,7 @@ def open_executor(job: Job, staging: Staging, cluster: bool = True, threads: boo
             run.workers, run.memory_per_worker, scratch, run.retries, preload=["anonpipe.pipeline.tasks.preload"]
         )
     else:
-        opened = engine.in_process(engine.default_workers(), run.retries, _ALONE)
+        opened = engine.in_process(engine.default_workers(), run.retries, _NOT_THREAD_SAFE)
     with opened as executor:
         yield executor
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from anonpipe.errors import InputError, OutputError
 from anonpipe.files import drafted
-from anonpipe.propose.choose_method import BESIDE_CHANCE, LINKED, OF_STRATUM
+from anonpipe.propose.choose_method import LINKAGE_LIMIT, SHAPES_LIMIT, STRATUM_LIMIT
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int32]
@@ -341,9 +341,9 @@ def demo_job(input: str, output: str, k: int, *, drawn: bool = False) -> str:
         regions=json.dumps(REGIONS),
         statuses=json.dumps(VITAL_STATUSES),
         dead=json.dumps(VITAL_STATUSES[1:]),
-        chance=BESIDE_CHANCE,
-        linked=LINKED,
-        of_stratum=OF_STRATUM,
+        shapes_limit=SHAPES_LIMIT,
+        linkage_limit=LINKAGE_LIMIT,
+        stratum_limit=STRATUM_LIMIT,
     )
 
 
@@ -414,18 +414,18 @@ _DRAWN = """
 mask:
   method: local_synthesis
 
-# Of 20,000 records or more 5 of 100, of 2,000 or more 10, are set aside before anything else: they are in no release,
-# and what it tells of them is held against what it tells of those who are in it.
+# Of 20,000 records or more 5 of 100, of 2,000 or more 10, are held out before anything else: they are in no release,
+# and what it discloses of them is compared with what it discloses of those who are in it.
 measure:
   hold_out: default
 
 # Limits beyond the default ones: where one is missed, nothing is released. 1: no further from the original than another
 # sample of the same population; 0.09 of the records linked correctly is the European Medicines Agency's threshold.
 gates:
-  column_shapes: {chance}
-  survival_curves: {chance}
-  reidentification_rate: {linked}
-  # How well members are told from those set aside, an area under the curve: 0.5 is not at all; the default is 0.6.
+  column_shapes: {shapes_limit}
+  survival_curves: {shapes_limit}
+  reidentification_rate: {linkage_limit}
+  # How well members are distinguished from held-out records, an AUC: 0.5 is not at all; the default is 0.6.
   membership_auc: default
-  stratum_inference: {of_stratum}
+  stratum_inference: {stratum_limit}
 """

@@ -140,7 +140,7 @@ def common_step(values: FloatArray, single: bool = False) -> float | None:
 
 
 def _multiples(values: FloatArray, step: float, kind: type[np.floating]) -> bool:
-    """Whether all values are the nearest floats to multiples of the step, or a few beside."""
+    """Whether all values are the nearest floats to multiples of the step, or a few floats away."""
     off = np.abs(np.rint(values / step) * step - values)
     return bool((off <= 4.0 * np.spacing(np.abs(values).astype(kind)).astype(np.float64)).all())
 
@@ -404,7 +404,7 @@ _POSTAL = (
 )
 
 _INDEX = (
-    "the index of a pandas table, without a name and with no value twice: row numbers tell of nobody; if it names "
+    "the index of a pandas table, without a name and with no value twice: row numbers disclose nobody; if it names "
     "persons, write role: identifier"
 )
 
@@ -497,9 +497,9 @@ def seen_by_others(guesses: Mapping[str, Guess]) -> tuple[str, ...]:
     None where no name says so: combinations of what is released unchanged are counted anyway.
     """
     released = {name: guessed for name, guessed in guesses.items() if guessed.role.released}
-    told = {name for name, guessed in released.items() if _is_seen(name, guessed)}
+    seen = {name for name, guessed in released.items() if _is_seen(name, guessed)}
     unchanged = {name for name, guessed in released.items() if guessed.role in (Role.KEY, Role.SURVIVAL_STATUS)}
-    return tuple(name for name in released if name in told | unchanged) if told else ()
+    return tuple(name for name in released if name in seen | unchanged) if seen else ()
 
 
 def _is_seen(name: str, guessed: Guess) -> bool:

@@ -200,10 +200,6 @@ def codes_for_unknown(values: FloatArray, counts: IntArray, *, days: bool = Fals
         ends += [(len(values) - above, slice(len(values) - above - _NEIGHBOURS, len(values) - above))] * (above > 0)
         width = values[middle][-1] - values[middle][0]
         far = all(min(abs(values[at] - values[next_])) > width for at, next_ in ends)
-        if far or (known[outer].all() and all(_is_heap(counts, at, next_) for at, next_ in ends)):
+        if far or (known[outer].all() and all(counts[at] >= 5 * counts[next_].mean() for at, next_ in ends)):
             return dict(zip(values[outer].tolist(), counts[outer].tolist(), strict=True))
     return {}
-
-
-def _is_heap(counts: IntArray, code: int, neighbours: slice) -> bool:
-    return bool(counts[code] >= 5 * counts[neighbours].mean())

@@ -9,7 +9,6 @@ others are proposed as dropped, because masking them one by one would contradict
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,16 +29,15 @@ from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_
 from anonpipe.job.csv_format import QUESTION
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
 from anonpipe.propose.choose_method import (
-    BESIDE_CHANCE,
-    IN_GROUPS,
-    LINKED,
-    OF_STRATUM,
+    LINKAGE_LIMIT,
+    MEMBERSHIP_LIMIT,
+    SHAPES_LIMIT,
+    STRATUM_LIMIT,
     TIME_OF_FEW,
-    TOLD,
-    Road,
-    of_several,
-    road,
-    tells_strata,
+    MethodChoice,
+    choose_method,
+    strata_measurable,
+    unit_of_several_rows,
     without_rare_status,
 )
 from anonpipe.propose.guesses import Guess, common_step, guess, guess_for, seen_by_others
@@ -70,19 +68,19 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
             codes=_codes(look, guesses[look.name]),
         )
     guesses = without_rare_status(looks, guesses, rows, k)
-    chosen = road(looks, guesses, rows, k)
-    if chosen.enough:
+    chosen = choose_method(looks, guesses, rows, k)
+    if chosen.records_needed:
         guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
-        chosen = road(looks, guesses, rows, k)
+        chosen = choose_method(looks, guesses, rows, k)
     if chosen.mask == "local_synthesis":
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
     if chosen.mask is not None:  # weights are those of distances
         guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
-    told = tells_strata(looks, guesses, rows)
-    unit = of_several(looks, guesses)
+    unit, measurable = unit_of_several_rows(looks, guesses), strata_measurable(looks, guesses, rows)
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
-    chosen = replace(chosen, told=told, unit=None if unit is None else unit.name, constant=tuple(constant))
+    name = None if unit is None else unit.name
+    chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant))
     return _write(source_url, output, k, guesses, needs, chosen, rows, written)
 
 
@@ -113,15 +111,17 @@ def default_output(source_url: str) -> str:
 def guess_columns(source: Source) -> dict[str, Column]:
     """Kind of each column of a table that something can be measured of, and role of those that name persons.
 
-    Columns that are proposed as dropped for what they tell beside others are
-    among them; those of too many texts, or of no usable type, are not.
+    Columns that are proposed as dropped because they follow from others are among them; those of too many texts, or of
+    no usable type, are not.
     """
     looks = look_at(sample_of(source))
-    found = guess(looks)
+    guesses = guess(looks)
     return {
-        look.name: Column(kind=found[look.name].kind, role=_measured_as(found[look.name].role))
+        look.name: Column(kind=guessed.kind, role=guessed.role if guessed.role.names_persons else Role.MASKED)
         for look in looks
-        if found[look.name].role is not Role.DROPPED or look.numbers is not None or look.distinct <= MANY_CATEGORIES
+        if (guessed := guesses[look.name]).role is not Role.DROPPED
+        or look.numbers is not None
+        or look.distinct <= MANY_CATEGORIES
     }
 
 
@@ -161,10 +161,6 @@ def _asked_codes(guesses: Mapping[str, Guess]) -> list[str]:
     return asked
 
 
-def _measured_as(role: Role) -> Role:
-    return role if role.names_persons else Role.MASKED
-
-
 EXACT = 2.0**53  # Whole numbers below are floats without rounding
 
 
@@ -181,7 +177,7 @@ def _as_amount(look: Look, guessed: Guess) -> Guess:
 
 
 def _by_categories(guessed: Guess) -> Guess:
-    """An ordinal whose records are of no person: of its position alone, how its categories go with others is lost."""
+    """An ordinal as categories where records are synthetic: its position alone loses associations of each category."""
     if guessed.kind is not Kind.ORDINAL or not guessed.role.synthesized:
         return guessed
     reason = (
@@ -208,9 +204,9 @@ def _write(
     output: str,
     k: int,
     guesses: dict[str, Guess],
-    needs: Needs | None = None,
-    chosen_road: Road = IN_GROUPS,
-    rows: int = 0,
+    needs: Needs | None,
+    choice: MethodChoice,
+    rows: int,
     written: FoundFormat = AS_USUAL,
 ) -> str:
     """The template filled in; what is asked of it has no value of the data."""
@@ -225,13 +221,8 @@ def _write(
         guesses=guesses,
         codes=_asked_codes(guesses),
         needs=needs,
-        why=chosen_road.why,
-        mask=chosen_road.mask,
-        merge=chosen_road.merge,
-        unit=chosen_road.unit,
-        constant=chosen_road.constant,
-        crowded=chosen_road.enough,
-        told_of_strata=chosen_road.told,
+        choice=choice,
+        mask=choice.mask,
         status=by_role.get(Role.SURVIVAL_STATUS),
         seen=seen_by_others(guesses),
         timed=Role.SURVIVAL_TIME in by_role,
@@ -240,13 +231,11 @@ def _write(
             name: who for name, who in chosen.items() if guesses[name].role is Role.MASKED and guesses[name].kind.coded
         },
         response_weight=RESPONSE_WEIGHT,
-        chance=BESIDE_CHANCE,
-        of_stratum=OF_STRATUM,
-        linked=LINKED,
-        of_groups=max(LINKED, 1 / k),
-        enough=math.ceil(1 / LINKED),
-        held=usual_hold_out(rows),
-        told=TOLD,
+        shapes_limit=SHAPES_LIMIT,
+        stratum_limit=STRATUM_LIMIT,
+        linkage_limit=LINKAGE_LIMIT,
+        membership_limit=MEMBERSHIP_LIMIT,
+        hold_out=usual_hold_out(rows),
         default_limits=DEFAULT_LIMITS,
         stepped=any(each.step for each in guesses.values()),
         declared=any(each.levels and each.kind.coded and each.role.released for each in guesses.values()),

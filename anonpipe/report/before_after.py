@@ -36,9 +36,9 @@ def _figure(report: Report) -> Any:
     from matplotlib.patches import Patch
 
     pictures = {one.name: one for one in report.pictures}
-    told = report.compared.shares if report.compared else ()
+    released_shares = report.compared.shares if report.compared else ()
     both = [column.name for column in report.columns if column.treatment in ("synthetic", "unchanged")]
-    shares = {name: [one for one in told if one.column == name] for name in both}
+    shares = {name: [one for one in released_shares if one.column == name] for name in both}
     curves = [curve for part in report.survival for curve in _curves(part)]
     count = len(shares) + len(curves) + 1
     columns = min(4, count)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from anonpipe.errors import plural
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.utility import Estimate, ModelFit
 from anonpipe.job.model import Job
@@ -39,7 +40,7 @@ from anonpipe.verify.check import Check
 from anonpipe.verify.output_control import (
     RELEASED_SHARES,
     disclosive,
-    fewest_told,
+    fewest_records,
     on_too_few,
     released_check,
     released_checks,
@@ -59,7 +60,7 @@ class Facts:
     """What a run knows at its end."""
 
     job: Job
-    # Where units may have several records, those that are of k of them for certain, as recipients may be told
+    # Where units may have several records, those that are of k of them for certain, as recipients may know
     least: int | None
     verdict: Verdict
     assessment: Assessment
@@ -108,7 +109,7 @@ def internal(facts: Facts, version: str | None) -> Report:
 def as_trial(report: Report) -> Report:
     """The internal report of a run that was to publish nothing."""
     what = "would be released" if report.passed else "would not be released"
-    headline = f"Trial: {words.counted(report.rows, 'row')} {what}; nothing was published."
+    headline = f"Trial: {plural(report.rows, 'row')} {what}; nothing was published."
     return report.model_copy(update={"trial": True, "headline": headline})
 
 
@@ -147,7 +148,7 @@ def of_two_tables(
     distributions: Sequence[Distribution],
     survival: Sequence[SurvivalPicture],
     correlations: CorrelationMatrices,
-    **told: Any,
+    **parts: Any,
 ) -> Report:
     """The internal report of two tables, of which other parts are given too; how the release came about is unknown."""
     checks = _lines(verdict.checks)
@@ -170,7 +171,7 @@ def of_two_tables(
         survival=tuple(map(_survival, survival)),
         notes=verdict.notes,
         **_measured(assessment),
-        **told,
+        **parts,
     )
 
 
@@ -204,7 +205,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
     if job.fewest_changed is not None:
         overlaps = [_SERIES.format(base=job.fewest_changed, most=3 * job.fewest_changed)]
     lines = _lines(checks)
-    not_kept = [name for name, told in facts.columns.items() if told.get("sum") == "not kept"]
+    not_kept = [name for name, facts_of_column in facts.columns.items() if facts_of_column.get("sum") == "not kept"]
     return {
         "created": facts.created,
         "anonpipe": facts.anonpipe,
@@ -239,9 +240,11 @@ def _not_checked(checks: Iterable[Check]) -> tuple[Unchecked, ...]:
 
 
 def _too_few(assessed: Assessment, k: int, least: int | None) -> tuple[Unchecked, ...]:
-    """What recipients are told in place of figures on too few records."""
-    told = f"fewer than {fewest_told(k)}" if least is None else f"which may be of fewer than {fewest_told(k)} units"
-    why, rows = f"measured on too few records, {told}", least or k
+    """What recipients read in place of figures on too few records."""
+    number = (
+        f"fewer than {fewest_records(k)}" if least is None else f"which may be of fewer than {fewest_records(k)} units"
+    )
+    why, rows = f"measured on too few records, {number}", least or k
     few = [one for one in assessed.measured if on_too_few(one.records, rows)]
     figures = (one.title for one in few if not disclosive(one))
     analyses = (
@@ -349,9 +352,9 @@ def _part_of(
     named: tuple[str, ...],
 ) -> AnalysisPart:
     analysis, shares = one.comparison.analysis, one.comparison.shares
-    told = {name: getattr(analysis, name) for name in ("name", "model", "formula", "event", "subset")}
+    described = {name: getattr(analysis, name) for name in ("name", "model", "formula", "event", "subset")}
     return AnalysisPart(
-        **told,
+        **described,
         records=one.records,
         of=one.of,
         rows_original=rows_original,

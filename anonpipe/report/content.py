@@ -101,7 +101,7 @@ class Picture(Part):
     # original, released: share of the records with a value in each bin or category, 0 to 1; of all with `of_all_rows`
     original: tuple[float, ...]
     released: tuple[float, ...]
-    nulls_original: float | None = None  # Null share; None where it is not told
+    nulls_original: float | None = None  # Null share; None where it is not reported
     nulls_released: float | None = None
     note: str = ""  # What is not drawn
     # Whether all records were counted, those without a value among them; else a sample of those with one

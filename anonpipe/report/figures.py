@@ -312,7 +312,7 @@ def survival(panel: Panel) -> Markup:
 
 
 def gauge(figure: MeasureLine) -> Markup:
-    """A figure with its interval beside its baseline."""
+    """A figure with its interval, and its baseline."""
     known = [v for v in (figure.value, figure.low, figure.high, figure.baseline) if v is not None]
     low, high = _axis(known, figure.better == "near baseline")
     x = _scale(low, high, 8.0, WIDTH - 8.0)
@@ -344,7 +344,7 @@ def dial(shown: Dial) -> Markup:
     limit = most if shown.limit is None else shown.limit
     parts = [arc(floor, limit, "dial open" if shown.limit is None else "dial")]
     parts += [arc(limit, most, "dial beyond")] if limit < most else []
-    said = f"{shown.title}: {shown.shown}"
+    text = f"{shown.title}: {shown.shown}"
     if shown.estimate is not None:
         if shown.upper is not None:
             parts.append(arc(shown.estimate, max(shown.estimate, shown.upper), "dial reach"))
@@ -352,8 +352,8 @@ def dial(shown: Dial) -> Markup:
     parts.append(tag("circle", cx=100, cy=96, r=5, class_="hub"))
     if shown.limit is not None:
         parts.append(tag("path", d=f"M{point(limit, 70)}L{point(limit, 92)}", class_="axis"))
-        said += f", limit {number(shown.limit)}"
-    return tag("svg", Markup("").join(parts), viewBox="0 0 200 104", role="img", aria_label=said, focusable="false")
+        text += f", limit {number(shown.limit)}"
+    return tag("svg", Markup("").join(parts), viewBox="0 0 200 104", role="img", aria_label=text, focusable="false")
 
 
 def _axis(known: Sequence[float], near: bool) -> tuple[float, float]:

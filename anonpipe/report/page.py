@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from anonpipe.errors import InputError, printable
+from anonpipe.errors import InputError, plural, printable
 from anonpipe.report import figures, words
 from anonpipe.report.content import FORMAT, Report
 from anonpipe.storage import release
@@ -35,7 +35,9 @@ _IN_WORDS = {
 def render(report: Report) -> str:
     """Draw a report as a page."""
     changes = figures.changes(report.correlations)[:_MOST_PAIRS] if report.correlations else []
-    patterns = [name for gate in MEASURED.values() if "risk" in gate.needs for name in (*gate.figures, *gate.beside)]
+    patterns = [
+        name for gate in MEASURED.values() if "risk" in gate.needs for name in (*gate.figures, *gate.other_attackers)
+    ]
     attacks = {one.name for one in report.risk if any(fnmatchcase(one.name, pattern) for pattern in patterns)}
     return _template("page.html").render(report=report, changes=changes, share_titles=_IN_WORDS, attack_figures=attacks)
 
@@ -95,6 +97,6 @@ def _template(name: str) -> Template:
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.globals["figures"] = figures
-    environment.globals["counted"] = words.counted
+    environment.globals["counted"] = plural
     environment.filters |= {"percent": figures.percent, "number": figures.number, "transforms": words.transforms}
     return environment.get_template(name)

@@ -10,6 +10,7 @@ from typing import Any
 
 from anonpipe.columns import TRANSFORMS
 from anonpipe.encoding.identifiers import many_rows, units_meaning
+from anonpipe.errors import plural
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS
@@ -22,17 +23,6 @@ from anonpipe.verify.verdict import UNCERTAIN, Verdict, reservations
 from anonpipe.verify.words import limit as limit_text
 
 
-def counted(number: int, what: str) -> str:
-    """A number of things.
-
-    Examples
-    --------
-    >>> counted(1, "check"), counted(2000, "row")
-    ('1 check', '2,000 rows')
-    """
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
 def methods(job: Job) -> tuple[MethodLine, ...]:
     """The methods of a job in the order of their work."""
     known: tuple[tuple[str, Any, Any], ...] = (
@@ -42,7 +32,7 @@ def methods(job: Job) -> tuple[MethodLine, ...]:
     )
     lines = [_method(step, options, registry) for step, options, registry in known if options is not None]
     decoding = {"step": "decoding", "name": "", "published": "", "reference": "", "keeps": ""}
-    return (*lines, MethodLine(**decoding, options=_told(job.decode)))
+    return (*lines, MethodLine(**decoding, options=_set_options(job.decode)))
 
 
 def _method(step: str, options: Any, registry: Any) -> MethodLine:
@@ -50,24 +40,16 @@ def _method(step: str, options: Any, registry: Any) -> MethodLine:
     texts = {"published": record.published, "reference": record.reference, "keeps": getattr(record, "keeps", "")}
     form = getattr(options, "form", None) or getattr(options, "moments", None)
     texts["keeps"] = _of_form(texts["keeps"], form) if form else texts["keeps"]
-    return MethodLine(step=step, name=options.method, options=_told(options), **texts)
+    return MethodLine(step=step, name=options.method, options=_set_options(options), **texts)
 
 
 def _of_form(keeps: str, form: str) -> str:
-    """Of what a method of several forms keeps, what is said of one form.
-
-    Examples
-    --------
-    >>> _of_form("exact: means; groups too; expected: means on average", "exact")
-    'means; groups too'
-    >>> _of_form("means and covariances", "exact")
-    'means and covariances'
-    """
+    """Of what a method of several forms keeps, what is said of one form."""
     found = re.search(rf"(?:^|; ){re.escape(form)}: (.*?)(?=; \w+: |$)", keeps)
     return found.group(1) if found else keeps
 
 
-def _told(options: Any) -> tuple[tuple[str, str], ...]:
+def _set_options(options: Any) -> tuple[tuple[str, str], ...]:
     """Options as the job file writes them; what is switched off is left out."""
     content = options.model_dump(mode="json", exclude={"method"})
     return tuple((name, _value(value)) for name, value in content.items() if value not in (None, False, 0.0, [], {}))
@@ -80,13 +62,7 @@ def _value(value: Any) -> str:
 
 
 def coefficient(name: str) -> str:
-    """The name of a coefficient, with codes that are whole numbers as such.
-
-    Examples
-    --------
-    >>> coefficient("C(grade)[T.7.0]:age"), coefficient("dose[T.2.5]")
-    ('C(grade)[T.7]:age', 'dose[T.2.5]')
-    """
+    """The name of a coefficient, with codes that are whole numbers as such."""
     return re.sub(r"\[((?:T\.)?-?\d+)\.0\]", r"[\1]", name)
 
 
@@ -131,14 +107,7 @@ _BY = {"normal_scores": "normal scores", "log": "logarithms", "none": "values"}
 
 
 def transforms(columns: Sequence[ColumnLine]) -> tuple[str, ...]:
-    """What became of the masked numbers and dates, in a sentence for each way in which they were masked.
-
-    Examples
-    --------
-    >>> line = ColumnLine(name="age", kind="integer", treatment="synthetic", limits="", transform="logarithms")
-    >>> transforms([line])[0][:37]
-    'age: masked by logarithms, whose mean'
-    """
+    """What became of the masked numbers and dates, in a sentence for each way in which they were masked."""
     named = {key: [line.name for line in columns if line.transform == word] for key, word in _BY.items()}
     return tuple(f"{', '.join(names)}: {TRANSFORMS[key]}." for key, names in named.items() if names)
 
@@ -146,17 +115,17 @@ def transforms(columns: Sequence[ColumnLine]) -> tuple[str, ...]:
 def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) -> tuple[ColumnLine, ...]:
     """The columns of the files, in their order, and for the steward those of the input that are not in them.
 
-    Recipients are not told of declared limits.
+    Recipients do not see declared limits.
     """
     lines = [
         ColumnLine(
             name=name,
-            kind=told.get("kind", ""),
-            treatment=told["treatment"],
+            kind=facts.get("kind", ""),
+            treatment=facts["treatment"],
             limits="" if external or name not in job.columns else _limits(job.columns[name]),
-            transform=_BY.get(told.get("transform", ""), ""),
+            transform=_BY.get(facts.get("transform", ""), ""),
         )
-        for name, told in written.items()
+        for name, facts in written.items()
     ]
     for name, column in job.columns.items():
         if not external and name not in written:
@@ -207,8 +176,8 @@ def guarantees(job: Job, grouped: bool, identical: bool, units: bool = False) ->
             )
     if share := job.measure.held_out:
         found.append(
-            f"{100 * share:g} of 100 {'units' if units else 'records'} of the table were drawn at random and set "
-            f"aside and are in no release: who counts the table takes {1 / (1 - share):.4g} times the released records."
+            f"{100 * share:g} of 100 {'units' if units else 'records'} of the table were held out at random and "
+            f"are in no release: to count the table, take {1 / (1 - share):.4g} times the released records."
         )
     found += [
         "Means and covariances were held against those of the original on the rows that were written, after rounding "
@@ -237,8 +206,8 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[
     if not_kept:
         found.append(
             f"Do not add up {', '.join(not_kept)}, and take no mean of {'it' if len(not_kept) == 1 else 'them'}: few "
-            "records, or values beyond declared bounds, made up much of the sum and were drawn in, so that mean, sum "
-            "and variance are not the original's."
+            "records, or values beyond declared bounds, made up much of the sum and were top- or bottom-coded, so that "
+            "mean, sum and variance are not the original's."
         )
     unchanged = [name for name, column in job.columns.items() if column.role.unchanged]
     if job.rows_per_unit == "many":
@@ -269,20 +238,14 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[
         "This is not differential privacy: there is no bound on what an attacker with other knowledge can learn.",
         "Relations that are not linear, and those inside small subgroups, may be lost. What was measured of them is "
         "reported under “Utility” and “Analyses”.",
-        "Rules between columns are not kept: a discharge can lie before its admission, a total beside the sum "
+        "Rules between columns are not kept: a discharge can lie before its admission, a total can differ from the sum "
         "of its parts, a diagnosis with the wrong sex.",
     ]
     return tuple(found)
 
 
 def apart(constant: Sequence[str]) -> tuple[str, ...]:
-    """What becomes of units that have several rows; `constant` are columns with one value in all rows of a unit.
-
-    Examples
-    --------
-    >>> apart(["income"])[1]
-    'In the original all rows of a unit have one value of income; here they differ.'
-    """
+    """What becomes of units that have several rows; `constant` are columns with one value in all rows of a unit."""
     differ = f"In the original all rows of a unit have one value of {', '.join(constant)}; here they differ."
     rows = "Rows of one unit do not belong together, and no column says which they were: do not analyse whole units."
     return (rows, differ) if constant else (rows,)
@@ -294,9 +257,9 @@ def headline(verdict: Verdict, rows: int, checks: Sequence[CheckLine]) -> str:
         free = reservations(verdict.unlimited, (), verdict.linked)
         unsure = f" {', '.join(verdict.uncertain).capitalize()} {UNCERTAIN}." if verdict.uncertain else ""
         missing = f" Not measured: {', '.join(verdict.unmeasured)}." if verdict.unmeasured else ""
-        return f"Released: {counted(rows, 'row')}. Nothing that was checked failed{free}.{unsure}{missing}"
+        return f"Released: {plural(rows, 'row')}. Nothing that was checked failed{free}.{unsure}{missing}"
     failed = sum(check.outcome == "failed" for check in checks)
-    what = f"{failed} of {counted(len(checks), 'check')} failed" if failed else "a mandatory check is missing"
+    what = f"{failed} of {plural(len(checks), 'check')} failed" if failed else "a mandatory check is missing"
     return f"Nothing was released: {what}."
 
 
@@ -308,7 +271,7 @@ def kept(passed: bool, checks: Sequence[CheckLine]) -> str:
     if passed:
         return f"Every limit that was looked at is kept ({carried_out})."
     failed = sum(check.outcome == "failed" for check in checks)
-    return f"{failed} of {counted(carried_out, 'limit')} not kept."
+    return f"{failed} of {plural(carried_out, 'limit')} not kept."
 
 
 def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
@@ -321,7 +284,7 @@ def summary(checks: Sequence[CheckLine]) -> tuple[str, ...]:
     open_ones = (check for check in checks if check.outcome == "not checked" and check.mandatory)
     missing = (f"Missing: {check.name}, which may not be left out." for check in open_ones)
     of = Counter(check.outcome for check in checks)
-    left, told = of["not checked"], of["no limit set"]
-    rest = f" {counted(left, 'check')} not carried out." if left else ""
-    rest += f" {counted(told, 'figure')} measured with no limit set." if told else ""
-    return (*failed, *missing, f"{of['passed']} of {counted(len(checks), 'check')} passed.{rest}")
+    left, unlimited = of["not checked"], of["no limit set"]
+    rest = f" {plural(left, 'check')} not carried out." if left else ""
+    rest += f" {plural(unlimited, 'figure')} measured with no limit set." if unlimited else ""
+    return (*failed, *missing, f"{of['passed']} of {plural(len(checks), 'check')} passed.{rest}")

@@ -99,7 +99,7 @@ def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> 
     if not rows:
         raise InputError(f"{url} has no rows; give a table of at least k rows")
     return Source(
-        units=tuple(keys.told(units)),
+        units=tuple(keys.with_keys(units)),
         schema=keys.added(url, schema),
         rows=rows,
         bytes=sum(file.bytes for file in files),

@@ -268,20 +268,20 @@ class _Pass:
                     return misfit
             return None
         except pa.ArrowException as error:
-            column = _failed_column(error)
+            column = re.search(r"In CSV column #(\d+)", str(error))
         except _Foreign:
             pass
         if source.foreign:
             raise InputError(_foreign_text(self.path, self.form))
         if column is None:
             raise InputError(f"{self.path} {_UNREADABLE}")
-        return list(self.types)[column]
+        return list(self.types)[int(column[1])]
 
     def _note(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
         for name, column in (self.columns or {}).items():
-            told = column.role.released or column.role is Role.DROPPED
-            if told and column.kind.coded and name in self.types and pa.types.is_string(self.types[name]):
+            declared = column.role.released or column.role is Role.DROPPED
+            if declared and column.kind.coded and name in self.types and pa.types.is_string(self.types[name]):
                 self.texts.setdefault(name, _Texts()).note(batch.column(name))
 
     def _misfit(self, batch: pa.RecordBatch) -> str | None:
@@ -363,11 +363,6 @@ def _foreign_text(path: str, form: CsvFormat) -> str:
         f"{path}: line {number} holds bytes that are not {encoding.upper()}; save the file as UTF-8, or give "
         "input.encoding, such as windows-1252 (anonpipe init finds it)"
     )
-
-
-def _failed_column(error: pa.ArrowException) -> int | None:
-    known = re.search(r"In CSV column #(\d+)", str(error))
-    return int(known.group(1)) if known else None
 
 
 def _first_ragged_line(path: str, form: CsvFormat, fields: int) -> int | None:

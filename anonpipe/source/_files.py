@@ -117,8 +117,8 @@ class FolderKeys:
         """
         names = {tuple(name for name, _ in each) for each in keys.values()}
         if len(names) > 1:
-            told = " and ".join(sorted("/".join(each) or "no key" for each in names)[:2])
-            raise InputError(f"{url}: files lie in folders of different keys ({told}); give folders of one table")
+            examples = " and ".join(sorted("/".join(each) or "no key" for each in names)[:2])
+            raise InputError(f"{url}: files lie in folders of different keys ({examples}); give folders of one table")
         (ordered,) = names or {()}
         if len(set(ordered)) < len(ordered):
             raise InputError(f"{url}: a key stands twice in the folders of a file; rename the folders")
@@ -133,7 +133,7 @@ class FolderKeys:
             raise InputError(f"{url}: column {twice[0]!r} stands in the files and in the names of their folders")
         return pa.schema([*schema, *self.schema])
 
-    def told(self, units: Sequence[Unit]) -> list[Unit]:
+    def with_keys(self, units: Sequence[Unit]) -> list[Unit]:
         """The units with the texts of their files."""
         return [replace(unit, keys=self.texts[unit.path]) for unit in units]
 

@@ -29,8 +29,12 @@ def open_parquet(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[str
     for file in files:
         opened = _open(file.path)
         found = bare(opened.schema_arrow)
-        told = nullable_types(opened.schema_arrow)
-        types = told if schema is None else {name: kind for name, kind in types.items() if told.get(name) == kind}
+        pandas_types = nullable_types(opened.schema_arrow)
+        types = (
+            pandas_types
+            if schema is None
+            else {name: kind for name, kind in types.items() if pandas_types.get(name) == kind}
+        )
         schema = found if schema is None else schema
         check_same(files[0].path, schema, file.path, found)
         for row_groups, rows in _runs([opened.metadata.row_group(at).num_rows for at in range(opened.num_row_groups)]):

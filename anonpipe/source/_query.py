@@ -158,7 +158,7 @@ def _connected(query: Query, database: _Database) -> Any:
 
 
 def _telling(problem: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a driver, whose own errors quote queries and values; of Postgres the number of the error is told."""
+    """Call a driver, whose own errors quote queries and values; of Postgres the number of the error is reported."""
     code, full, large = "", False, False
     try:
         return function(*arguments)
@@ -167,7 +167,7 @@ def _telling(problem: str, function: Callable[..., Any], *arguments: Any) -> Any
         if number := getattr(error, "sqlstate", None):
             code = f" (SQLSTATE {number})"
     if full:
-        raise OSError(errno.ENOSPC, "no room beside the answer")
+        raise OSError(errno.ENOSPC, "no room for the answer")
     if large:
         raise InputError("the query needs more memory than it is given; sort and join less in it: no order is needed")
     raise InputError(f"{problem}{code}")

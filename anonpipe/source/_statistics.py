@@ -59,13 +59,13 @@ def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[
 def _labels(path: str, schema: pa.Schema) -> dict[str, Labels]:
     """What the file says of its columns; codes of those alone that are read as their labels."""
     about = guarded(path, _UNREADABLE, _reader(path), local_path(path), metadataonly=True)[1]
-    told: dict[str, Labels] = {}
+    described: dict[str, Labels] = {}
     for name, kind in zip(schema.names, schema.types, strict=True):
         values = about.variable_value_labels.get(name, {}) if pa.types.is_string(kind) else {}
         found = Labels(about.column_names_to_labels.get(name) or "", {label: code for code, label in values.items()})
         if found != Labels():
-            told[name] = found
-    return told
+            described[name] = found
+    return described
 
 
 @dataclass
@@ -79,7 +79,7 @@ class _Seen:
     def add(self, columns: Columns, labels: dict[str, dict[Any, str]]) -> None:
         self.rows += len(next(iter(columns.values()), []))
         if not self.types:
-            self.labels = {name: told for name, told in labels.items() if len(set(told.values())) == len(told)}
+            self.labels = {name: texts for name, texts in labels.items() if len(set(texts.values())) == len(texts)}
         for name, values in columns.items():
             found = pa.array(values).type
             if pa.types.is_null(self.types.setdefault(name, found)):
@@ -124,11 +124,11 @@ def _pieces(path: str, names: Sequence[str] | None) -> Iterator[tuple[Columns, d
     size, done = max(1, _CELLS // max(1, len(wanted))), 0
     while True:
         given = {"usecols": wanted, "row_offset": done, "row_limit": size, "output_format": "dict"}
-        found, told = guarded(path, _UNREADABLE, read, where, **given)
+        found, described = guarded(path, _UNREADABLE, read, where, **given)
         columns = {name: _without_blanks(found[name]) for name in wanted}
         rows = len(columns[wanted[0]]) if wanted else 0
         if rows or not done:
-            yield columns, told.variable_value_labels
+            yield columns, described.variable_value_labels
         done += rows
         if rows < size:
             return

@@ -237,13 +237,12 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
         return Overlaps((*problems, *_largest(overlapping)), tuple(warnings))
     lines = [release.line for release in overlapping]
     accepted = {name for line in releases.values() for name in line.get("accepted", ())}
-    of_units = [line for line in lines if _is_comparable(trace.counted, secret, line)]
+    by = _hex(secret, "counted by", *trace.counted.by)
+    of_units = [line for line in lines if line.get("counted", {}).get("by") == by]
     uncounted = [str(line["version"]) for line in lines if line not in of_units and line["version"] not in accepted]
-    problems += (
-        [_UNCOUNTED.format(count=len(uncounted), names=", ".join(uncounted), at_least=trace.counted.min_changed)]
-        if uncounted
-        else []
-    )
+    if uncounted:
+        at_least = trace.counted.min_changed
+        problems.append(_UNCOUNTED.format(count=len(uncounted), names=", ".join(uncounted), at_least=at_least))
     problems += _too_few(trace.counted, of_units)
     if len(lines) + 1 > trace.counted.max_overlapping:
         problems.append(_TOO_MANY.format(count=len(lines), at_most=trace.counted.max_overlapping))
@@ -299,11 +298,6 @@ _TOO_FEW = (
 )
 
 
-def _is_comparable(counted: CountedUnits, secret: bytes, line: dict[str, Any]) -> bool:
-    """Whether a release counted its units by the same columns."""
-    return "counted" in line and line["counted"]["by"] == _hex(secret, "counted by", *counted.by)
-
-
 def _too_few(counted: CountedUnits, lines: Sequence[dict[str, Any]]) -> list[str]:
     """One line for the last release from which units differ, but too few."""
     # Of whole records twice as many must differ as of one column, in every combination. Were as many enough, the
@@ -345,18 +339,21 @@ class _Shared:
     per_content: float  # Mean number of records with equal content
 
 
-def _shifted(ours: Mapping[str, StoredSketch], subject: str) -> list[StoredSketch]:
-    """The sketches of a subject with numbers added to its identifier."""
-    names = json.loads(subject)[1:]
-    return [
-        sketch
-        for other, sketch in ours.items()
-        if _shift(other) and _kind(other) == _kind(subject) and json.loads(other)[1:] == names
-    ]
+def _by_shift(sketches: Mapping[str, StoredSketch]) -> tuple[dict[str, StoredSketch], dict[str, list[StoredSketch]]]:
+    """Sketches by subject, and by the same subject those with a number added to its identifier."""
+    plain: dict[str, StoredSketch] = {}
+    shifted: dict[str, list[StoredSketch]] = {}
+    for subject, sketch in sketches.items():
+        if _shift(subject):
+            unshifted = json.dumps([_kind(subject), *json.loads(subject)[1:]])
+            shifted.setdefault(unshifted, []).append(sketch)
+        else:
+            plain[subject] = sketch
+    return plain, shifted
 
 
 def _shared(
-    ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int], shifted: Sequence[StoredSketch] = ()
+    ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int], shifted: Sequence[StoredSketch]
 ) -> _Shared:
     level = max(sketch.level for sketch in (ours, theirs, *shifted))
     tables = [{m: n for m, (depth, n) in sketch.contents.items() if depth >= level} for sketch in (ours, theirs)]
@@ -392,20 +389,18 @@ def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> l
     """The releases that share more with the input than expected by chance."""
     if not lines:  # of a first release nothing is to be digested
         return []
-    ours = {subject: _stored_sketch(secret, subject, sketch) for subject, sketch in trace.sketches.items()}
+    stored = {subject: _stored_sketch(secret, subject, sketch) for subject, sketch in trace.sketches.items()}
+    ours, shifted = _by_shift(stored)
+    own_rows_per_unit = _rows_per_unit(list(stored.values()), secret)
     overlapping: list[_OverlappingRelease] = []
     for line in lines:
         theirs = [StoredSketch(**stored) for stored in line["sketches"]]
         rows = trace.rows, int(line["rows"])
-        pairs = {
-            subject: [other for other in theirs if other.on == stored.on]
-            for subject, stored in ours.items()
-            if not _shift(subject)
-        }
+        pairs = {subject: [other for other in theirs if other.on == sketch.on] for subject, sketch in ours.items()}
         limit = CHANCE / max(1, sum(map(len, pairs.values())))
-        per_unit = max(_rows_per_unit(list(ours.values()), secret), _rows_per_unit(theirs, secret))
+        per_unit = max(own_rows_per_unit, _rows_per_unit(theirs, secret))
         shared = {
-            subject: _shared(ours[subject], _most_alike(ours[subject], others), rows, _shifted(ours, subject))
+            subject: _shared(ours[subject], _most_alike(ours[subject], others), rows, shifted.get(subject, ()))
             for subject, others in pairs.items()
             if others
         }

@@ -203,15 +203,11 @@ class UnitSums:
         marks = np.union1d(self.marks, other.marks)
         ours, theirs = (np.zeros((len(marks), buckets), dtype=np.uint32) for _ in range(2))
         for table, sums in ((ours, self), (theirs, other)):
-            table[np.searchsorted(marks, sums.marks)] = _folded(sums.sums, buckets)
+            folded = sums.sums.reshape(len(sums.sums), -1, buckets)  # a bucket is the last bits of a number
+            table[np.searchsorted(marks, sums.marks)] = folded.sum(axis=1, dtype=np.uint32)
         columns = np.full(len(marks), -1, dtype=np.int64)
         columns[np.searchsorted(marks, self.marks)] = self.columns
         return np.count_nonzero(ours != theirs, axis=1), columns
-
-
-def _folded(sums: SumArray, buckets: int) -> SumArray:
-    """Fold sums into fewer buckets; a bucket is the last bits of a number."""
-    return np.asarray(sums.reshape(len(sums), -1, buckets).sum(axis=1, dtype=np.uint32))
 
 
 def merge_sums(parts: Sequence[UnitSums]) -> UnitSums:

@@ -1,4 +1,4 @@
-"""Any two tables held against each other: what a release keeps of its original and tells of it, whoever made it."""
+"""Any two tables compared: the utility and the disclosure risk of a release that any tool has made."""
 
 from anonpipe.two_tables._evaluate import Evaluated, evaluate_release
 

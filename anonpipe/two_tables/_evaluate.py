@@ -116,7 +116,7 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     limits = dict.fromkeys(MEASURED) if job is None else evaluation.limits_of(job, assessment)
     at_default = () if job is None else job.gates.at_default
     checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, limits, at_default))
-    notes = (*evaluation.notes(assessment, limits), _UNTOLD)
+    notes = (*evaluation.notes(assessment, limits), _NOT_MEASURED)
     verdict = Verdict(checks, notes)
     warnings = (*_warnings(tables, job), *evaluation.warnings(assessment, limits))
     pictured = typed_tables(*frames)
@@ -139,7 +139,7 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     return Evaluated(rows, tuple(tables.columns), tables.left_out, verdict, assessment, report, warnings)
 
 
-_UNTOLD = (
+_NOT_MEASURED = (
     "two tables do not tell, and so not checked: sizes of groups, suppression, moments before decoding, and the limits "
     "gates." + ", gates.".join(name for name in GATES if name not in MEASURED and name != "rows_under_k")
 )
@@ -319,7 +319,7 @@ def attack_data(
     no_control = None if controlled else Reason.NO_CONTROL if tables.held is None else Reason.FEW_HELD
     task = found.released, found.cells, found.held, found.guesses, encoder.names, masked, tables.coded
     matches = {name: risk.NearestMatches(nearest) for name, nearest in found.nearest.items()}
-    pairs: risk.Pairs | Reason = Reason.NO_ROW_TOLD
+    pairs: risk.Pairs | Reason = Reason.NO_PAIRING
     if paired is not None:
         unordered = [at for at, place in enumerate(masked) if encoder.columns[place].kind in UNORDERED]
         before, after = (table[:, masked] for table in paired)
@@ -331,7 +331,7 @@ def attack_data(
         rng=lambda what: generator(KEY, what),
         own_row=None if paired is None else found.rows,
         own_size=np.zeros(len(found.rows), dtype=np.int64),
-        unlinked=Reason.NO_ROW_TOLD,
+        unlinked=Reason.NO_PAIRING,
         released=matches["release"],
         original=matches["original"],
         by_rank=matches["ranks"],

@@ -21,7 +21,7 @@ About = Mapping[str, str | int | float | bool]
 Words = str | Callable[[About], str]  # A template that is filled with what a check is about, or a function of it
 
 
-# What can be done, or that as a function of what the job does already: nobody is told to do it again
+# Advice, or a function of what the job does already, which is not advised again
 Advice = str | Callable[[Collection[str]], str]
 
 
@@ -37,7 +37,7 @@ class Scope(StrEnum):
 
 
 class Counting(StrEnum):
-    """What a figure counts: told to nobody but the steward where it is of fewer than k."""
+    """What a figure counts: for the steward alone where it is of fewer than k."""
 
     NOTHING = "nothing"
     ROWS = "rows"
@@ -62,14 +62,14 @@ class Gate:
     # the worst column counts. Patterns of fnmatch: "tails.*" alone would be figures of utility too
     figures: tuple[str, ...] = ()
     # The same figure of other attackers: the worst counts, where there is one of `figures`
-    beside: tuple[str, ...] = ()
-    unmeasured: str = ""  # Of such a gate the key of what is told where nothing was measured
+    other_attackers: tuple[str, ...] = ()
+    unmeasured: str = ""  # Of such a gate the key of the check where nothing was measured
     # What else the job must have: of `measure` the part, `risk` or `utility`, that is to be on; `groups`; `hold_out`;
     # `scenarios`; `sensitive`; `strata`; `survival`
     needs: tuple[str, ...] = ()
     example: float = 0.05  # A limit to be named as an example
     # Whether the figure is a line of the verdict where it has no limit; it is in the report in any case
-    told: bool = True
+    always_shown: bool = True
     few_records: bool = False  # Whether its figure often rests on few records, for which its default limit allows
 
 
@@ -98,13 +98,7 @@ class CheckKind:
 
 
 def scoped(key: str, scope: Scope) -> str:
-    """The key of a check of the table, or of the worst stratum or group.
-
-    Examples
-    --------
-    >>> scoped("mean", Scope.TABLE), scoped("mean", Scope.STRATUM)
-    ('mean', 'mean.stratum')
-    """
+    """The key of a check of the table, or of the worst stratum or group."""
     return key if scope is Scope.TABLE else f"{key}.{scope}"
 
 
@@ -176,10 +170,6 @@ def _by_units(text: str, units: str, records: str) -> Callable[[About], str]:
     return lambda about: text.replace("{}", units if about.get("whom") == "units" else records)
 
 
-def _rows_lost(about: About) -> str:
-    return f"rows lost or added (after {'drops and hold-out' if about.get('held_out') else 'drops'})"
-
-
 def _covariance(about: About) -> str:
     return "covariance" + (" (all but category probabilities)" if about.get("probabilities") else "")
 
@@ -219,7 +209,7 @@ def _of_measure(
 
 _CHANCE = "× split-half"
 
-_BESIDE_CHANCE = (
+_OVER_CHANCE = (
     "how much further {} may be from the original than that of another sample of the population: 1 is what two random "
     "halves of the original, inflated to the sizes compared, pass about once in a hundred times"
 )
@@ -281,7 +271,7 @@ _GATED = (
         "all {inside}s, after decoding", Audience.OPEN, counts=Counting.SHARE,
         gate=Gate("unchanged_record_rate", 0.01, "unchanged records",
             "share of records that may equal, in all synthetic columns, an original record of their group that "
-            "fewer than k persons share; of records of no person beyond what another sample would have", least=0),
+            "fewer than k persons share; of synthetic records beyond what another sample would have", least=0),
         remedy=lambda on: ("take coarser steps, at which k persons are alike, drop a column, or raise "
         "gates.unchanged_record_rate, which releases more records that equal a person's" if "local_synthesis" in on
         else f"{_MASK}, a larger k, or coarser steps, where k persons are alike")),
@@ -321,15 +311,15 @@ _GATED = (
             "Mahalanobis distances where records are changed one by one, and where all are assigned at once. A "
             "mask after which no record or group stands for one of the original has no such share, and fails the "
             "limit", least=0, most=1, figures=("reidentification_rate",),
-            beside=("rank_linkage.first", "mahalanobis_linkage.first", "linkage.assigned"),
+            other_attackers=("rank_linkage.first", "mahalanobis_linkage.first", "linkage.assigned"),
             unmeasured="unmeasured.linkage"),
         "re-identification rate", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
         Gate("group_linkage", None, "records led to their own group",
-            "records whose closest released record was made from their own group: who finds it has not found the "
-            "person, and knows what the group has in common. By distances or by ranks, the worse of both", least=0,
-            most=1, figures=("linkage.group",), beside=("rank_linkage.group",), unmeasured="unmeasured.linkage",
-            needs=("groups",), example=0.5, told=False),
+            "records whose closest released record was made from their own group: an intruder who finds it knows "
+            "what the group has in common, and not which record is the person's. By distances or by ranks, the worse "
+            "of both", least=0, most=1, figures=("linkage.group",), other_attackers=("rank_linkage.group",),
+            unmeasured="unmeasured.linkage", needs=("groups",), example=0.5, always_shown=False),
         "group linkage rate",
         f"a larger k leads fewer ({GROUPS_LINK}), as does synthesize.method micro_perturbation in place of gaussian "
         f"or pca ({EXPECTED_LINKS})"),
@@ -344,7 +334,7 @@ _GATED = (
         * ("local_synthesis" not in on) + "a larger k hides extremes among more records")),
     _of_measure("risk",
         Gate("scenario_risk", 0.09, "persons linked by what a scenario knows",
-            "the share of persons who are linked rightly by who knows the columns of a scenario "
+            "the share of persons whom an intruder links correctly who knows the columns of a scenario "
             "(measure.scenarios) and no others; of a group of n each counts 1/n. Of the worst scenario. For what "
             "is published the European Medicines Agency allows 0.09", least=0, most=1, figures=("scenarios.*.linked",),
             unmeasured="unmeasured.scenarios", needs=("scenarios",), example=0.09),
@@ -355,25 +345,25 @@ _GATED = (
             "the standard of Lasko & Vinterbo (2010): by how much more records are predicted nearer, less "
             "ambiguously or less uncertainly by the release than by the other records of the original, as the "
             "largest difference of two cumulative shares; of the three measures the worst. They name 0.05 as an "
-            "example", least=0, most=1, figures=("lasko.distance",), beside=("lasko.ambiguity", "lasko.uncertainty"),
-            unmeasured="unmeasured.lasko", told=False),
+            "example", least=0, most=1, figures=("lasko.distance",), unmeasured="unmeasured.lasko",
+            other_attackers=("lasko.ambiguity", "lasko.uncertainty"), always_shown=False),
         "prediction excess (Lasko & Vinterbo)",
         "a larger k, or for a mask more change, predicts less; centroids have no uncertainty by design, and never "
         "meet a limit below 1"),
     _of_measure("risk",
-        Gate("known_attribute", None, "values recovered by who knows group and one attribute",
+        Gate("known_attribute", None, "values recovered from group and one attribute",
             "values of a person that are recovered, within 0.1 standard deviations, by who knows the person's "
             "group and one attribute, of those that are not recovered without the group: from the closest record, "
             "the moments or the mean of the group, whichever gains most", least=0, most=1,
             figures=("known_attribute.gained",), unmeasured="unmeasured.known_attribute", needs=("groups",),
-            example=0.3, told=False),
-        "values recovered from group and one attribute", "a larger k gives away fewer"),
+            example=0.3, always_shown=False),
+        "values recovered from group and one attribute", "a larger k discloses fewer"),
     _of_measure("risk",
         Gate("collusion", None, "values recovered by all other members of a group",
             "values of a person that all other members of the group recover together, within 0.1 standard "
             "deviations, from the sum of its released records, of those that the group's released mean does not "
             "tell", least=0, most=1, figures=("collusion.gained",), unmeasured="unmeasured.collusion",
-            needs=("groups",), example=0.3, told=False),
+            needs=("groups",), example=0.3, always_shown=False),
         "values recovered by colluding group members",
         "sums that are kept exactly disclose the last member, whatever k is: synthesize.form independent discloses "
         f"fewer, and so does moments: expected ({EXPECTED_LINKS})"),
@@ -389,13 +379,13 @@ _GATED = (
             "the area under the curve of telling members from others, by distance, by a trained classifier, or as "
             "expected by the means and covariances that are kept: the worst", least=0.5, most=1,
             figures=("membership.auc", "membership.expected"),
-            beside=("membership.trained_auc", "membership.expected"), unmeasured="unmeasured.membership",
+            other_attackers=("membership.trained_auc", "membership.expected"), unmeasured="unmeasured.membership",
             needs=("hold_out",), example=0.6, few_records=True),
         "membership inference (AUC)", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
         Gate("attribute_inference", 0.1, "attribute inference beyond the hold-out",
             "what the release adds to guessing one column from the others, of the column with most; of the surest "
-            "1, 5 or 10 % of the guesses where these certainly give away something, and more", least=0, most=1,
+            "1, 5 or 10 % of the guesses where these certainly disclose something, and more", least=0, most=1,
             figures=("attribute_inference",), unmeasured="unmeasured.attribute_inference", needs=("hold_out",),
             few_records=True),
         "attribute inference, worst variable", lambda on: _or_mask(on, "a larger k")),
@@ -417,29 +407,29 @@ _GATED = (
         "linkability, excess over hold-out", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",
         Gate("stratum_inference", 0.85, "inference of the stratum",
-            "what the release gives away of the stratum (dead or alive, say) to who looks for a person by the "
-            "other columns: of what others' records do not tell anyway, of the column of strata.by with most", least=0,
+            "how far the release discloses the stratum (dead or alive, say) of a person whose other columns an "
+            "intruder knows, beyond what other records disclose; of the column of strata.by with most", least=0,
             most=1, figures=("stratum_inference",), unmeasured="unmeasured.strata", needs=("strata",), example=0.3),
         "stratum inference, worst variable",
         lambda on: ("groups lie inside strata, so that a person who is linked is known to be of one stratum: " + (""
         if "local_synthesis" in on else f"where no stratum is small, {_MASK}, otherwise ") + "a larger k links fewer; "
         "a column that is left out of strata.by, with role masked, is synthesised too (a status of few persons, say)")),
     _of_measure("utility",
-        Gate("column_shapes", None, "distributions of columns", _BESIDE_CHANCE.format("the distribution of a column"),
+        Gate("column_shapes", None, "distributions of columns", _OVER_CHANCE.format("the distribution of a column"),
             above=0, figures=("column_shapes",), unmeasured="unmeasured.utility", example=1),
         "column distributions, worst column",
         lambda on: ("transform: normal_scores on a column of numbers keeps its distribution; " * ("normal_scores"
         not in on) + f"{_smaller_k(on)}, keeps more of all"), audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
         Gate("pair_shapes", None, "how pairs of columns go together",
-            _BESIDE_CHANCE.format("a correlation, or the cross table of two columns (numbers in ten bins),"), above=0,
+            _OVER_CHANCE.format("a correlation, or the cross table of two columns (numbers in ten bins),"), above=0,
             figures=("pair_shapes",), unmeasured="unmeasured.utility", example=1),
         "pairwise associations, worst pair",
         lambda on: _keeps_more(on, strata="strata by the categories that matter", then=": these keep more of how "
         "columns go together"), audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
         Gate("survival_curves", None, "survival curves",
-            _BESIDE_CHANCE.format("a Kaplan-Meier curve, of all records or of a group with 10 k records and k "
+            _OVER_CHANCE.format("a Kaplan-Meier curve, of all records or of a group with 10 k records and k "
             "events,"), above=0, figures=("survival_curves",), unmeasured="unmeasured.utility", needs=("survival",),
             example=1),
         "survival curves, worst curve",
@@ -447,7 +437,7 @@ _GATED = (
         ", a larger weight of the column whose curve is furthest (columns.NAME.weight)" * ("groups" in on),
         strata="strata.by with the status"), audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
-        Gate("distinguishability", None, "records told from original ones",
+        Gate("distinguishability", None, "released records distinguished from original ones",
             "the area under the curve of telling released records from original ones by boosted trees; 0.5 is chance",
             least=0.5, most=1, figures=("distinguishability",), unmeasured="unmeasured.utility", example=0.6),
         "distinguishability (AUC)",
@@ -459,7 +449,9 @@ _GATED = (
 # Held against a limit that nobody can set, or against none
 # fmt: off
 _FIXED = (
-    CheckKind("rows.lost", _rows_lost, _FILES, Audience.OPEN, counts=Counting.ROWS, mandatory=True),
+    CheckKind("rows.lost",
+        lambda about: f"rows lost or added (after {'drops and hold-out' if about.get('held_out') else 'drops'})",
+        _FILES, Audience.OPEN, counts=Counting.ROWS, mandatory=True),
     CheckKind("group.smallest",
         lambda about: ("smallest group (persons or other units; {rows:row} or more)" if "rows" in about else
         "smallest group"), lambda about: "{groups} groups across partitions" if "groups" in about else "all groups",
@@ -506,7 +498,7 @@ _FIXED = (
 # fmt: on
 
 
-SAID = "said"  # What a measure says that refuses these records
+REFUSAL = "said"  # What a measure says that refuses these records
 
 
 # The same in words; a measure that refuses these records says why itself, to the steward alone
@@ -534,17 +526,17 @@ REASONS: dict[Reason, str] = {
     Reason.SPANNING: "groups lie in several partitions, and records are assigned inside of one",
     Reason.NO_CLASS: "no column with role sensitive can mix in a group",
     Reason.NO_STRATA: "the job has no strata",
-    Reason.ALL_GUESSED: "nearly nobody has another stratum than most, and of who was looked for it is guessed without "
-    "the release, so that nothing is left that it could give away; take the column out of strata.by with role masked, "
-    "look for more persons (measure.queries, and of a hold-out measure.hold_out), or set no gates.stratum_inference",
+    Reason.ALL_GUESSED: "nearly all persons have one stratum, which is guessed correctly without the release, so that "
+    "it discloses nothing more; take the column out of strata.by with role masked, look for more persons "
+    "(measure.queries, and of a hold-out measure.hold_out), or set no gates.stratum_inference",
     Reason.NO_SCENARIO: "the job names none (measure.scenarios)",
-    Reason.UNITS: "it looks for rows, and units have several: who finds one row of a unit has found the unit",
-    Reason.UNITS_WITHOUT_CONTROL: "other rows of a unit would be its control; give measure.hold_out, which sets units "
-    "aside as a whole",
-    Reason.ONLY_A_RUN: "two tables do not tell it; only a run of anonpipe measures it",
-    Reason.NO_ROW_TOLD: "nobody said which released row was made from which original one (--paired: row by row)",
+    Reason.UNITS: "it looks for rows, and units have several: a link to one row of a unit discloses the unit",
+    Reason.UNITS_WITHOUT_CONTROL: "other rows of a unit would be its control; give measure.hold_out, which holds out "
+    "whole units",
+    Reason.ONLY_A_RUN: "it cannot be measured on two tables; only a run of anonpipe measures it",
+    Reason.NO_PAIRING: "it is not known which released row was made from which original one (--paired: row by row)",
     Reason.NO_CONTROL: "no records were given that the release was not made from (--hold-out FILE)",
-    Reason.REFUSED: f"{{{SAID}}}",
+    Reason.REFUSED: f"{{{REFUSAL}}}",
     Reason.WITHHELD: "these records do not allow it",
 }
 

@@ -24,7 +24,7 @@ class Outcome(StrEnum):
 
 
 class Withheld(StrEnum):
-    """Why a figure is not told to recipients; see `anonpipe.verify.output_control`."""
+    """Why a figure is withheld from recipients; see `anonpipe.verify.output_control`."""
 
     FEW_ROWS = "fewer than k rows"
     FEW_OF_SHARE = "a share of fewer than k rows"

@@ -52,7 +52,7 @@ class Variable:
     # what the value says of the score.
     scored: bool = False
     # Of such a column as it is, the variance that its release has whatever is drawn, in this unit: 1, or 0 of a
-    # constant; its mean is 0. None for others. Of the original, these differ: by extremes that are drawn in.
+    # constant; its mean is 0. None for others. The original differs by top and bottom coding.
     known_variance: float | None = None
 
     @property
@@ -120,12 +120,12 @@ class ReleaseView:
 
         Shapes: probabilities (n_rows, n_codes).
         """
-        told, scored = probabilities or {}, self._scored(cells)
+        probabilities, scored = probabilities or {}, self._scored(cells)
         values = np.empty((len(cells), len(self.variables)))
         for at, variable in enumerate(self.variables):
             column = cells[:, variable.position]
-            if variable.category is not None and variable.position in told:
-                column = _column(told[variable.position], variable.category)
+            if variable.category is not None and variable.position in probabilities:
+                column = _column(probabilities[variable.position], variable.category)
             elif variable.category is not None:
                 column = (column == variable.category).astype(np.float64)
             if variable.scored:
@@ -140,7 +140,7 @@ class ReleaseView:
         if self.scores is None:
             return {}
         stratum = self.scores.strata.assign(cells)
-        return {each.position: each.middles(cells, stratum) for each in self.scores.columns}
+        return {each.position: each.mean_scores_of(cells, stratum) for each in self.scores.columns}
 
 
 def _column(probabilities: FloatArray, code: int) -> FloatArray:
@@ -148,12 +148,14 @@ def _column(probabilities: FloatArray, code: int) -> FloatArray:
     return probabilities[:, code] if code < probabilities.shape[1] else np.zeros(len(probabilities))
 
 
+_MOST_CATEGORIES = 50  # Of a column whose categories are compared without being masked
+
+
 def build_view(
     columns: Mapping[str, Column],
     mean: Mapping[str, float],
     sd: Mapping[str, float],
     counts: Mapping[str, npt.NDArray[np.int64]],
-    most_categories: int = 50,
     *,
     log_mean: Mapping[str, float] | None = None,
     log_sd: Mapping[str, float] | None = None,
@@ -179,7 +181,7 @@ def build_view(
             variance, own_unit = None if known is None else float(spread > 0.0), by_logarithm or column.scored
             number = Variable(name, position, None, centre, spread or 1.0, synthesized, own_unit=own_unit)
             variables.append(replace(number, known_variance=variance))
-        if name in counts and (_dummies(column) or len(counts[name]) <= most_categories):
+        if name in counts and (_dummies(column) or len(counts[name]) <= _MOST_CATEGORIES):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
     return ReleaseView(tuple(variables), scores)
 
@@ -327,8 +329,8 @@ class StagingCheck:
     # position, the records of each code with those; empty where none were dropped
     before_drop: dict[int, IntArray]
     filled: tuple[int, ...]  # Positions of columns whose nulls are released as values, being too few
-    # Of each column how far the furthest extreme was drawn in; 0 for none. The moments of a stratum without it are a
-    # difference, and rounded by parts of what it was.
+    # How far top and bottom coding moved the furthest extreme of each column; 0 for none. The moments of a stratum
+    # without it are a difference, and rounded by parts of what it was.
     reach: FloatArray | float = 0.0
 
     def checks(self) -> list[Check]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,14 +39,14 @@ from anonpipe.verify.expectations import (
 from anonpipe.verify.small_cells import SmallCellCounts
 from anonpipe.verify.verdict import Verdict
 
-# Of the standard deviation of a covariance with categories that are placed blindly, what exchanges leave at most
+# Largest part that exchanges leave of the standard deviation of a covariance with categories at random
 PLACED = 0.25
 
 # Times 1 / n: standard deviation of a correlation of normal draws less that of their normal scores (counted for 30 to
 # 1,000 draws: 1.5 to 1.8 without correlation, less with it)
 RANKED = 2.0
 
-REACHED = 1e-4  # Probability that decoding alone leads one of the covariances of a run beyond what it can reach
+REACHED = 1e-4  # Probability that decoding alone moves one of a run's covariances beyond `ComparedMoments.reach`
 
 Limits = Mapping[str, float]  # The limits of the job by their names; see `anonpipe.verify.catalogue.GATES`
 
@@ -62,14 +63,7 @@ class ClassConditions:
 
 @dataclass(frozen=True)
 class GroupEvidence:
-    """What was measured of groups, and what their synthesizer promises; lists hold one entry a stratum.
-
-    `scopes` tells of each stratum the scope of its noise: small strata may
-    share one, and are then held together against what is promised.
-    `smallest_units`, and `largest_share` of a group's records that one unit
-    has, are None where each record is a unit, and `split_units`, with records
-    in more than one group, where none is asked to stay whole.
-    """
+    """What was measured of groups, and what their synthesizer promises; lists hold one entry a stratum."""
 
     guarantee: Guarantee
     identical: bool
@@ -79,18 +73,20 @@ class GroupEvidence:
     spread: list[GroupSpread] | None
     bound: LossBound | None
     classes: dict[str, ClassDisclosure]
-    scopes: list[int]
+    scopes: list[int]  # The scope of each stratum's noise; small strata that share one are compared together
+    # smallest_units, largest_share: units of the smallest group, and the largest share of a group's records that are of
+    # one unit; None where each record is a unit
     smallest_units: int | None = None
     largest_share: float | None = None
-    split_units: int | None = None
+    split_units: int | None = None  # Units with records in more than one group; None where they may have
 
-    @property
+    @cached_property
     def whole(self) -> Target:
         """The promise for the table."""
         spread = together(self.spread, self.scopes) if self.spread else None
         return of_groups(together(self.grouped, self.scopes), spread, self.guarantee)
 
-    @property
+    @cached_property
     def strata(self) -> list[Target]:
         """The promise for each stratum, where it is promised; of those that share a scope the promise for it."""
         grouped = together(self.grouped, self.scopes)
@@ -116,7 +112,7 @@ class MaskEvidence:
     fewest_alike: int | None
     groups: KeptGroups | None = None  # What became of groups that span partitions; None where there are none
 
-    @property
+    @cached_property
     def whole(self) -> Target:
         """The promise for the table, which follows from those for its strata."""
         original = merge_all([target.original for target in self.masked])
@@ -166,13 +162,7 @@ class Rounded:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that was measured in a run; lists hold one entry a stratum.
-
-    `feature_columns` tells of each variable of the view which feature column
-    it is released from; None where there is none. `splits_ties` is whether
-    equal values were encoded at random scores. `rounded` is None where counts are kept; `unpreserved_moments` are
-    columns whose mean is not the original's, as is known beforehand.
-    """
+    """Everything that was measured in a run; lists hold one entry a stratum."""
 
     rows_in: int
     rows_held_out: int
@@ -190,17 +180,17 @@ class Evidence:
     beyond_limits: int
     files: int
     view: ReleaseView
-    feature_columns: tuple[int | None, ...]
-    splits_ties: bool
+    feature_columns: tuple[int | None, ...]  # Feature column that each variable of the view is released from
+    splits_ties: bool  # Whether equal values were encoded at random scores
     original: list[PairwiseMoments]
     released: list[PairwiseMoments]
     synthesized: list[Moments]
     by: GroupEvidence | MaskEvidence
     staging_check: StagingCheck
-    rounded: Rounded | None = None
-    unpreserved_moments: tuple[str, ...] = ()
+    rounded: Rounded | None = None  # None where counts are kept
+    unpreserved_moments: tuple[str, ...] = ()  # Columns whose mean is known not to be the original's
     unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
-    # Whether scores were made such that their values have the covariances of the original's (`encoding.matching`)
+    # Whether scores were mapped so that their values have the original's covariances (`encoding.matching`)
     values_matched: bool = False
 
     @property
@@ -267,13 +257,15 @@ def _sizes(evidence: Evidence, k: int) -> list[Check]:
 def _classes(by: GroupEvidence) -> list[Check]:
     """Conditions on the sensitive values in groups, which are released: one line a class column and condition."""
     checks, asked = [], by.asked
-    for name, told in by.classes.items():
+    for name, disclosure in by.classes.items():
         if asked.l_diversity is not None:
-            measured = told.smallest_distinct if asked.diversity == "distinct" else told.smallest_entropy_l
+            measured = disclosure.smallest_distinct if asked.diversity == "distinct" else disclosure.smallest_entropy_l
             about = {"column": name, "diversity": asked.diversity}
             checks.append(held("sensitive.l_diversity", measured, asked.l_diversity, about=about))
         if asked.t_closeness is not None:
-            measured = told.largest_ordered if asked.closeness == "ordered" else told.largest_total_variation
+            measured = (
+                disclosure.largest_ordered if asked.closeness == "ordered" else disclosure.largest_total_variation
+            )
             about = {"column": name, "closeness": asked.closeness}
             checks.append(held("sensitive.t_closeness", measured, asked.t_closeness, about=about))
     return checks
@@ -316,22 +308,16 @@ def _written(evidence: Evidence, limits: Limits) -> list[Check]:
     """Hold the written rows against the original: what the method takes plus what decoding may add."""
     by = evidence.by
     whole = ComparedMoments(
-        Scope.TABLE, merge_all(evidence.original), merge_all(evidence.released), by.whole, evidence.scanned()
+        evidence, Scope.TABLE, merge_all(evidence.original), merge_all(evidence.released), by.whole, evidence.scanned()
     )
-    checks = _differences(whole, evidence, limits) + _without_limit(whole, evidence)
+    checks = _differences(whole, limits) + _without_limit(whole)
     if by.strata:
         scopes = sorted(set(by.scopes))
         scanned = [evidence.scanned(scope) for scope in scopes]
         strata = [tuple(at for at, own in enumerate(by.scopes) if own == scope) for scope in scopes]
-        tables = (
-            together(evidence.original, by.scopes),
-            together(evidence.released, by.scopes),
-            by.strata,
-            scanned,
-            strata,
-        )
-        each = [ComparedMoments(Scope.STRATUM, *table) for table in zip(*tables, strict=True)]
-        checks += worst([_moments(one, evidence, limits) for one in each])
+        moments = together(evidence.original, by.scopes), together(evidence.released, by.scopes)
+        tables = zip(*moments, by.strata, scanned, strata, strict=True)
+        checks += worst([_moments(ComparedMoments(evidence, Scope.STRATUM, *table), limits) for table in tables])
     return checks
 
 
@@ -339,12 +325,18 @@ def _written(evidence: Evidence, limits: Limits) -> list[Check]:
 class ComparedMoments:
     """A table, or the `strata` that are masked as one, before and after, with what is promised of it."""
 
+    evidence: Evidence
     scope: Scope
     original: PairwiseMoments
     released: PairwiseMoments
     target: Target
     scanned: Scanned
     strata: tuple[int, ...] | None = None
+
+    @property
+    def view(self) -> ReleaseView:
+        """The variables."""
+        return self.evidence.view
 
     @property
     def mean(self) -> FloatArray:
@@ -356,136 +348,136 @@ class ComparedMoments:
         """Shares of nulls of the original: those of the scan where it has them, shape (n_variables,)."""
         return _known_or(self.scanned.null_share, self.original.null_share)
 
-    @property
+    @cached_property
     def covariance(self) -> FloatArray:
         """Covariance of the original, the variances being those of the scan where it has them."""
         covariance = self.original.covariance.copy()
         np.fill_diagonal(covariance, _known_or(self.scanned.variance, np.diag(covariance)))
         return covariance
 
-    @property
+    @cached_property
     def scale(self) -> FloatArray:
         """Standard deviations of the original, 1 for a constant, shape (n_variables,)."""
         scale = np.sqrt(np.clip(np.diag(self.covariance), 0.0, None))  # a constant may come out below zero
         return np.where(scale > 0, scale, 1.0)
 
-    @property
+    @cached_property
     def mean_off(self) -> FloatArray:
         """Differences of means, in standard deviations."""
         return _apart(self.released.mean, self.mean) / self.scale
 
-    @property
+    @cached_property
     def covariance_off(self) -> FloatArray:
         """Differences of covariances, in standard deviations."""
         return _apart(self.released.covariance, self.covariance) / np.outer(self.scale, self.scale)
 
-    def against(
-        self, key: str, off: FloatArray, limit: FloatArray | float, evidence: Evidence, *which: BoolArray, **given: Any
-    ) -> Check:
+    def against(self, key: str, off: FloatArray, limit: FloatArray | float, *which: BoolArray, **given: Any) -> Check:
         """Differences against their limits; `which` variables of the view they are of, one array an axis."""
-        columns = np.array([variable.column for variable in evidence.view.variables])
+        columns = np.array([variable.column for variable in self.view.variables])
         about = {
-            "files": evidence.files,
-            "probabilities": bool(evidence.view.probability.any()),
-            "lost": ", ".join(map(repr, evidence.unpreserved_moments)),
+            "files": self.evidence.files,
+            "probabilities": bool(self.view.probability.any()),
+            "lost": ", ".join(map(repr, self.evidence.unpreserved_moments)),
         }
         names = [columns[each].tolist() for each in which]
         return worst_entry(
             scoped(key, self.scope), off, limit, names, about=about, records=int(self.released.rows), **given
         )
 
-    def allowance(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
+    @cached_property
+    def allowance(self) -> tuple[FloatArray, FloatArray]:
         """What method and ties may change of each variable's mean, and of each two variables' covariance.
 
-        A variable that is made of no feature column is allowed what the
-        other variable's column is with itself or any other, whichever is most.
+        A variable without a feature column has the largest allowance of the other variable's column.
         """
         mean, covariance = self.target.allowance
         width = len(mean)
-        at = np.array([width if column is None else column for column in evidence.feature_columns])
+        at = np.array([width if column is None else column for column in self.evidence.feature_columns])
         padded = np.zeros((width + 1, width + 1))
         padded[:width, :width] = covariance
         padded[:width, width] = padded[width, :width] = covariance.max(axis=0, initial=0.0)
-        known_mean, known = self._known(evidence)
-        rounded_mean, rounded = self._rounded(evidence)
-        covariances = padded[np.ix_(at, at)] + known + rounded + self._drawn_with_keys(evidence.view, at)
+        known_mean, known = self._known
+        rounded_mean, rounded = self._rounded
+        covariances = padded[np.ix_(at, at)] + known + rounded + self._drawn_with_keys(at)
         return np.append(mean, 0.0)[at] + known_mean + rounded_mean, covariances
 
-    def _drawn_with_keys(self, view: ReleaseView, at: IntArray) -> FloatArray:
+    def _drawn_with_keys(self, at: IntArray) -> FloatArray:
         """What small cells of masked and unchanged categories, as they were drawn, take of covariances."""
-        masked = np.append(self.target.drawn_with_keys, 0.0)[at]
+        masked, view = np.append(self.target.drawn_with_keys, 0.0)[at], self.view
         sd = self.scale * view.sd
         unchanged = np.where(view.indicator & ~view.synthesized, 1.0 / np.where(sd > 0, sd, 1.0), 0.0)
         both = np.outer(masked, unchanged)
         return np.asarray(both + both.T)
 
-    def _table(self, evidence: Evidence) -> tuple[float, int]:
+    @property
+    def _table(self) -> tuple[float, int]:
         """Rows, and strata."""
-        return max(1.0, float(self.original.rows)), len(evidence.original if self.strata is None else self.strata)
+        return max(1.0, float(self.original.rows)), len(self.evidence.original if self.strata is None else self.strata)
 
-    def rounded_share(self, evidence: Evidence) -> FloatArray:
+    @cached_property
+    def rounded_share(self) -> FloatArray:
         """How far rounding may lead the share of each variable's category, shape (n_variables,)."""
-        view = evidence.view
-        if evidence.rounded is None:
+        view = self.view
+        if self.evidence.rounded is None:
             return np.zeros(len(view.variables))
         columns = [variable.column for variable in view.variables]
         each = Counter(column for column, one in zip(columns, view.indicator, strict=True) if one)
         categories = np.array([each[column] for column in columns])
-        return evidence.rounded.share(*self._table(evidence), categories)
+        return self.evidence.rounded.share(*self._table, categories)
 
-    def withheld(self, evidence: Evidence) -> float:
+    @cached_property
+    def withheld(self) -> float:
         """How far withheld records may lead a mean, in standard deviations."""
-        return 0.0 if evidence.rounded is None else evidence.rounded.without(*self._table(evidence))
+        return 0.0 if self.evidence.rounded is None else self.evidence.rounded.without(*self._table)
 
-    def _rounded(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
+    @property
+    def _rounded(self) -> tuple[FloatArray, FloatArray]:
         """What rounding and withholding take of means and covariances, in standard deviations.
 
-        Of a category the share that moved is known from the release, and has a limit of its own. Its
-        variance moves by one over its deviation for each deviation of the share;
-        a covariance by as much as the records that changed category are unlike
-        others: by a deviation of the other column, and by chance.
+        The share of a category by which it moved is known from the release, and has a limit of its own. The category's
+        variance moves by one over its deviation for each deviation of the share. A covariance moves as far as the
+        records that changed category are unlike others: by a deviation of the other column, and by chance.
         """
-        rounded, view = evidence.rounded, evidence.view
+        rounded, view = self.evidence.rounded, self.view
         if rounded is None:
             return np.zeros(len(view.variables)), np.zeros((len(view.variables), len(view.variables)))
-        sd, table = self.scale * view.sd, self._table(evidence)
+        sd, table = self.scale * view.sd, self._table
         one_over = np.where(view.indicator, 1.0 / np.where(sd > 0, sd, 1.0), 0.0)
-        withheld, mean = self.withheld(evidence), self.rounded_share(evidence) * one_over
+        withheld, mean = self.withheld, self.rounded_share * one_over
         moved = np.where(view.indicator, np.nan_to_num(np.minimum(self.mean_off, mean + withheld)), 0.0)
         covariance = np.add.outer(*2 * [moved + rounded.by_chance(*table) * one_over]) + 2.0 * withheld
         return mean + withheld, covariance + np.diag(moved * one_over)
 
-    def _known(self, evidence: Evidence) -> tuple[FloatArray, FloatArray]:
+    @property
+    def _known(self) -> tuple[FloatArray, FloatArray]:
         """What normal scores take of means and covariances whatever is drawn, in standard deviations.
 
-        A value of the release says only in which range its score S' is: where
-        equal values share a range, and where a value is a mean of k records.
-        Let M be what the original's values say of the scores, of variance v (1
-        without ties), M' the same of the release, v' its variance and g =
-        cov(M', S'): all known before any draw (`ScoredColumn.released_scores`). A
-        method keeps the covariance c of what it is given with some T. If
-        what it makes is jointly normal, S' being its own score,
-        cov(M', T') = cov(S', T') g.
+        Records of one released value have scores S' in a range: equal values share one, and so do the k records of a
+        mean. Let M be the mean scores of the original's values, of variance v (1 without ties). Let M' be those of the
+        release, v' their variance and g = cov(M', S'), all known before any draw (`ScoredColumn.released_scores`). A
+        method keeps the covariance c of its input with some T. If its output is jointly normal, with S' its own score,
+        then cov(M', T') = cov(S', T') g.
 
-        Where ties are split at random the method is given M + E, of variance
-        1, and c = cov(M, T) = cov(S', T'): g of it is left. Where they are
-        given in their middle, it is given M, and S' is what it makes divided by
-        sqrt(v): g / sqrt(v) of it is left. Of two such columns it is the product
-        of both, but nothing is lost where scores were made for their values. The variance is v', and not v.
+        Where ties are split at random the input is M + E, of variance 1, and c = cov(M, T) = cov(S', T'): g of it is
+        left. Where ties have their middle, the input is M, and S' is the output divided by sqrt(v): g / sqrt(v) of it
+        is left. Of two such columns the product of both is left, and all of it where scores were matched to values.
+        The variance is v', and not v.
         """
-        shift, own, _ = self._released_scores(evidence.view)
+        shift, own, _ = self._released_scores
         mean = np.nan_to_num(np.abs(shift - self.mean)) / self.scale
         variance = np.abs(own / np.square(self.scale) - 1.0)
-        kept = self._kept(evidence)
+        kept = self._kept
         covariance = self._correlation * np.abs(1.0 - np.outer(kept, kept))
-        if evidence.values_matched:
-            scored = np.array([each.scored for each in evidence.view.variables], dtype=bool)
+        if self.evidence.values_matched:
+            scored = np.array([each.scored for each in self.view.variables], dtype=bool)
             covariance[np.outer(scored, scored)] = 0.0
         np.fill_diagonal(covariance, _known_or(variance, np.diag(covariance)))
         return mean, covariance
 
-    def _released_scores(self, view: ReleaseView) -> FloatArray:
+    @cached_property
+    def _released_scores(self) -> FloatArray:
         """Of each variable `ScoredColumn.released_scores`, NaN of those without, shape (3, n_variables)."""
+        view = self.view
         scored = {} if view.scores is None else view.scores.by_position()
         found = [
             scored[each.position].released_scores(self.strata)
@@ -495,173 +487,152 @@ class ComparedMoments:
         ]
         return np.array(found, dtype=np.float64).reshape(-1, 3).T
 
-    def _kept(self, evidence: Evidence) -> FloatArray:
+    @property
+    def _kept(self) -> FloatArray:
         """What is left of the scores of each variable in what is released; 1 of others, shape (n_variables,)."""
-        _, _, left = self._released_scores(evidence.view)
-        return _known_or(left / (1.0 if evidence.splits_ties else self.scale), np.ones(len(left)))
+        _, _, left = self._released_scores
+        return _known_or(left / (1.0 if self.evidence.splits_ties else self.scale), np.ones(len(left)))
 
-    def _share(self, view: ReleaseView) -> FloatArray:
+    @property
+    def _share(self) -> FloatArray:
         """Share of the records in the category that a variable indicates, shape (n_variables,); nothing of numbers."""
-        centre = np.array([each.mean for each in view.variables])
-        return np.asarray(np.clip(centre + view.sd * np.nan_to_num(self.mean), 0.0, 1.0))
+        centre = np.array([each.mean for each in self.view.variables])
+        return np.asarray(np.clip(centre + self.view.sd * np.nan_to_num(self.mean), 0.0, 1.0))
 
     @property
     def _correlation(self) -> FloatArray:
         return np.asarray(np.nan_to_num(np.abs(self.covariance) / np.outer(self.scale, self.scale)))
 
-    def reach(self, evidence: Evidence) -> FloatArray:
-        """How near decoding gets to each two variables' covariance where records are of no person, in sd x sd.
+    @cached_property
+    def reach(self) -> FloatArray:
+        """How near decoding gets to each two variables' covariance where records are synthetic, in sd x sd.
 
-        0 where they are: each then has the categories and nulls of its group.
-        Others are given theirs anew, and few records cannot be given them so that
-        all covariances come out. With n records of the pair among N, in standard deviations:
+        0 where each record has the categories and nulls of its group. Synthetic records get new ones, and with few
+        records not all covariances can be met. With n records of the pair among N, in standard deviations:
 
-        - A category that is placed blindly moves a covariance by 1 / sqrt(n), and that of two categories by the
-          error of a count with given margins (noncentral hypergeometric), whose tail is that of few records.
-          Exchanges take away all but `PLACED` of it where they have the choice:
-          m records of a category (or out of it, if these are fewer) have about
-          m choices for its w covariances, and w / (w + m) is left. Positions of an
-          ordinal are exchanged for their own covariances alone: all of it is left of its categories.
-        - A value says of a score only its range (`_known`): what the scores
-          inside ranges have to do with the other column is lost, a sum
-          of n draws of variance 1 - kept².
+        - A category at random moves a covariance by 1 / sqrt(n), and that of two categories by the error of a count
+          with given margins (noncentral hypergeometric), whose tail is that of few records. Exchanges remove all but
+          `PLACED` of it where they have the choice: m records of a category (or out of it, if these are fewer) have
+          about m choices for its w covariances, and w / (w + m) is left. Positions of an ordinal are exchanged for
+          their own covariances alone: all of it is left of its categories.
+        - Of a score its value has only the range (`_known`): the association of scores inside ranges with the other
+          column is lost, a sum of n draws of variance 1 - kept².
         - A correlation of n draws and that of their normal scores differ by `RANKED` / n.
-        - With nulls the pair is counted on n of N records, before and after:
-          of both sides the covariance of a subset, that is drawn among all, has the variance
-          (1 + r²)(1 / n - 1 / N).
+        - With nulls the pair is counted on n of N records, before and after: on both sides the covariance of a random
+          subset has the variance (1 + r²)(1 / n - 1 / N).
 
-        The largest of all pairs is beyond the limit once in 1 / `REACHED`
-        runs, if these were normal. At last a category moves by whole records: one record in both of two
-        categories of standard deviations s and t is 1 / (n s t), a record in one of them and a number's standard
-        deviation 1 / (n s).
+        The largest of all pairs is beyond the limit once in 1 / `REACHED` runs, if these were normal. At last a
+        category moves by whole records: one record in both of two categories of standard deviations s and t is
+        1 / (n s t), a record in one of them and a number's standard deviation 1 / (n s).
         """
-        view, n = evidence.view, np.maximum(self.original.n, 2)
-        if evidence.splits_ties:
+        view, n = self.view, np.maximum(self.original.n, 2)
+        if self.evidence.splits_ties:
             return np.zeros(n.shape)
         scored = np.array([each.scored for each in view.variables], dtype=bool)
-        kept, indicator = np.clip(self._kept(evidence), 0.0, 1.0), view.indicator
+        kept, indicator = np.clip(self._kept, 0.0, 1.0), view.indicator
         placed, ranked = np.logical_or.outer(indicator, indicator), np.logical_or.outer(scored, scored)
         wanted = int(view.synthesized.sum())
-        few = self.original.rows * np.minimum(self._share(view), 1.0 - self._share(view))
+        few = self.original.rows * np.minimum(self._share, 1.0 - self._share)
         left = np.where(indicator, np.maximum(np.square(wanted / (wanted + few)), PLACED**2), 0.0)
         left[view.of_ordinal] = 1.0
         most_left = np.maximum.outer(left, left)
-        variance = (most_left * self._joint(view) + 1.0 - np.square(np.outer(kept, kept))) / n
+        variance = (most_left * self._joint + 1.0 - np.square(np.outer(kept, kept))) / n
         variance += ranked * np.square(RANKED / n)
         variance += (
             2.0 * (1.0 + np.square(self._correlation)) * np.maximum(1.0 / n - 1.0 / max(self.original.rows, 2), 0.0)
         )
         own = np.where(indicator, self.scale * view.sd, 1.0)
         record = placed / (n * np.outer(own, own))
-        pairs = len(kept) * (len(kept) + 1) // 2 * max(1, len(evidence.by.strata))
+        pairs = len(kept) * (len(kept) + 1) // 2 * max(1, len(self.evidence.by.strata))
         skewed = np.outer(indicator, indicator) * most_left * skewness_quantile(REACHED / pairs)
         return np.asarray(mean_limit(np.sqrt(variance), REACHED / pairs) + (1.0 + skewed) * record)
 
-    def _joint(self, view: ReleaseView) -> FloatArray:
+    @property
+    def _joint(self) -> FloatArray:
         """Variance of the records that have both of two categories, over that of independent ones; at least 1.
 
         Shapes: returns (n_variables, n_variables), 1 for pairs of others.
         """
-        share, covariance = self._share(view), np.nan_to_num(self.covariance) * np.outer(view.sd, view.sd)
+        view, share = self.view, self._share
+        covariance = np.nan_to_num(self.covariance) * np.outer(view.sd, view.sd)
         ratio = joint_variance(share[:, None], share, covariance)
         square = np.square(np.outer(self.scale * view.sd, self.scale * view.sd))
         ratio /= np.where(square > 0, square, 1.0)
         return np.where(np.outer(view.indicator, view.indicator), np.maximum(ratio, 1.0), 1.0)
 
 
-def _moments(compared: ComparedMoments, evidence: Evidence, limits: Limits) -> list[Check]:
+def _moments(compared: ComparedMoments, limits: Limits) -> list[Check]:
     """Each mean and covariance of the masked columns against its own limit."""
-    view = evidence.view
+    view = compared.view
     made, valued = view.synthesized, view.synthesized & ~view.probability
-    allowed_mean, allowed = compared.allowance(evidence)
+    allowed_mean, allowed = compared.allowance
     block = np.ix_(valued, valued)
+    limit = allowed[block] + np.maximum(limits["covariance"], compared.reach[block])
     return [
-        compared.against("mean", compared.mean_off[made], allowed_mean[made] + limits["mean"], evidence, made),
-        compared.against(
-            "covariance",
-            compared.covariance_off[block],
-            allowed[block] + np.maximum(limits["covariance"], compared.reach(evidence)[block]),
-            evidence,
-            valued,
-            valued,
-        ),
+        compared.against("mean", compared.mean_off[made], allowed_mean[made] + limits["mean"], made),
+        compared.against("covariance", compared.covariance_off[block], limit, valued, valued),
     ]
 
 
-def _differences(compared: ComparedMoments, evidence: Evidence, limits: Limits) -> list[Check]:
+def _differences(compared: ComparedMoments, limits: Limits) -> list[Check]:
     """Each mean, covariance and share of the written rows against its own limit."""
-    view = evidence.view
+    view = compared.view
     made, own_unit = view.synthesized, view.own_unit
     kept = ~made & ~own_unit
     valued, category = made & ~view.probability, made & view.indicator
     share = _apart(compared.released.mean, compared.mean)[category] * view.sd[category]
     null = np.abs(compared.released.null_share - compared.null_share)
-    with_nulls = {
-        variable.column for variable, here in zip(view.variables, compared.null_share > 0, strict=True) if here
-    }
-    synthetic = {variable.column for variable in view.variables if variable.synthesized}
-    most = compared.withheld(evidence) / 2.0  # a share's deviation is a half at most
-    rounded = compared.rounded_share(evidence) + most
+    with_nulls = zip(view.variables, compared.null_share > 0, strict=True)
+    columns = {variable.column for variable, any_null in with_nulls if any_null and variable.synthesized}
+    rounded = compared.rounded_share + compared.withheld / 2.0  # a share's deviation is a half at most
+    every = np.ones_like(made)
     checks = [
-        *_moments(compared, evidence, limits),
-        compared.against("category_share", share, limits["category_share"] + rounded[category], evidence, category),
-        compared.against(
-            "null_share",
-            null,
-            limits["null_share"] + rounded,
-            evidence,
-            np.ones_like(made),
-            compared=len(with_nulls & synthetic),
-        ),
+        *_moments(compared, limits),
+        compared.against("category_share", share, limits["category_share"] + rounded[category], category),
+        compared.against("null_share", null, limits["null_share"] + rounded, every, compared=len(columns)),
+        *_in_unit(compared, limits),
     ]
-    checks += _in_unit(compared, evidence, limits)
     if kept.any():
-        beside = np.ix_(valued, kept)
-        reach = compared.reach(evidence)[beside]
-        limit = compared.allowance(evidence)[1][beside] + np.maximum(limits["covariance_with_keys"], reach)
-        off = compared.covariance_off[beside]
-        checks.append(compared.against("covariance.keys", off, limit, evidence, valued, kept))
+        block = np.ix_(valued, kept)
+        limit = compared.allowance[1][block] + np.maximum(limits["covariance_with_keys"], compared.reach[block])
+        checks.append(compared.against("covariance.keys", compared.covariance_off[block], limit, valued, kept))
     return checks
 
 
-def _in_unit(compared: ComparedMoments, evidence: Evidence, limits: Limits) -> list[Check]:
-    """Means of columns that are masked on another scale, as they are, and variances where the release's are known.
+def _in_unit(compared: ComparedMoments, limits: Limits) -> list[Check]:
+    """Means of columns that are masked on another scale, and variances of those that are masked by normal scores.
 
-    What normal scores release of a column is known before any draw but for
-    its order (`ScoredColumn.released_moments`), and is what mean and variance are held against:
-    not the original's, from which an extreme that was drawn in could be worked out.
-    Chance has no part in either, so that the limits are the job's alone. Only records that are to be alike share
-    the middle of their positions: they may lose of the variance what their method takes of the score's.
-    Of logarithms the mean is that of the original, and of the variance nothing is promised.
+    Normal scores release values that are known before any draw, but for their order (`ScoredColumn.released_moments`).
+    Mean and variance are held against these: from the original's a top-coded extreme could be computed. Neither depends
+    on chance, so that the limits are the job's alone. Only records that are to be equal share the middle of their
+    positions: they may lose as much variance as their method takes of the scores'. The mean of logarithms is compared
+    with the original's, and their variance is not.
     """
-    own_unit, known = evidence.view.own_unit, ~np.isnan(evidence.view.known_variance)
+    own_unit, known = compared.view.own_unit, ~np.isnan(compared.view.known_variance)
     found = []
     if own_unit.any():
         off = np.where(known, np.abs(compared.released.mean), compared.mean_off)
-        found.append(compared.against("mean.own_unit", off[own_unit], limits["mean_in_unit"], evidence, own_unit))
+        found.append(compared.against("mean.own_unit", off[own_unit], limits["mean_in_unit"], own_unit))
     if known.any():
-        off = _apart(np.diag(compared.released.covariance), evidence.view.known_variance)
-        by = evidence.by
-        taken = np.diag(compared.allowance(evidence)[1]) if isinstance(by, GroupEvidence) and by.identical else 0.0
+        off = _apart(np.diag(compared.released.covariance), compared.view.known_variance)
+        by = compared.evidence.by
+        taken = np.diag(compared.allowance[1]) if isinstance(by, GroupEvidence) and by.identical else 0.0
         limit = np.broadcast_to(limits["variance_in_unit"] + taken, off.shape)
-        found.append(compared.against("variance.own_unit", off[known], limit[known], evidence, known))
+        found.append(compared.against("variance.own_unit", off[known], limit[known], known))
     return found
 
 
-def _without_limit(compared: ComparedMoments, evidence: Evidence) -> list[Check]:
+def _without_limit(compared: ComparedMoments) -> list[Check]:
     """What is measured and held against no limit."""
-    view = evidence.view
+    view = compared.view
     if not view.probability.any():
         return []
     column = np.array([variable.position for variable in view.variables])
     others = np.outer(view.probability, ~view.own_unit) & (column[:, None] != column[None, :])
-    synthetic = {variable.column for variable in view.variables if variable.synthesized}
-    given: dict[str, Any] = {
-        "about": {"files": evidence.files},
-        "records": compared.released.rows,
-        "compared": len(synthetic),
-    }
-    return [held("covariance.probabilities", _largest(compared.covariance_off[others]), None, **given)]
+    largest = _largest(compared.covariance_off[others])
+    columns = len({variable.column for variable in view.variables if variable.synthesized})
+    given: dict[str, Any] = {"about": {"files": compared.evidence.files}, "records": compared.released.rows}
+    return [held("covariance.probabilities", largest, None, compared=columns, **given)]
 
 
 def joint_variance(share: FloatArray, other: FloatArray, covariance: FloatArray) -> FloatArray:
@@ -669,11 +640,6 @@ def joint_variance(share: FloatArray, other: FloatArray, covariance: FloatArray)
 
     That of Fisher's noncentral hypergeometric law is nearly 1 / (1 / a + 1 / b + 1 / c + 1 / d) of the
     four expected counts (Cornfield 1956).
-
-    Examples
-    --------
-    >>> float(joint_variance(np.array(0.5), np.array(0.5), np.array(0.0)))
-    0.0625
     """
     signs = ((1, share, other), (-1, share, 1 - other), (-1, 1 - share, other), (1, 1 - share, 1 - other))
     cells = (np.maximum(sign * covariance + one * two, 1e-300) for sign, one, two in signs)
@@ -709,12 +675,12 @@ def _bound_in_words(bound: LossBound | None) -> str:
     return f"lower bound of any grouping with this k {bound.percent:.2f} % ({how})"
 
 
-def _classes_in_words(name: str, told: ClassDisclosure) -> str:
+def _classes_in_words(name: str, disclosure: ClassDisclosure) -> str:
     return (
-        f"sensitive {name!r}: {100 * told.homogeneous_share:.2f} % of the records are in groups with one value, "
-        f"chi-square {told.chi_square:.3g}, mean Jensen-Shannon divergence {told.mean_divergence:.3g}, fewest values "
-        f"in a group {told.smallest_distinct}, largest distance from the table's shares "
-        f"{told.largest_total_variation:.3g}"
+        f"sensitive {name!r}: {100 * disclosure.homogeneous_share:.2f} % of the records are in groups with one value, "
+        f"chi-square {disclosure.chi_square:.3g}, mean Jensen-Shannon divergence {disclosure.mean_divergence:.3g}, "
+        f"fewest values in a group {disclosure.smallest_distinct}, largest distance from the table's shares "
+        f"{disclosure.largest_total_variation:.3g}"
     )
 
 
@@ -732,7 +698,7 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
     if evidence.rows_held_out:
         notes = [
             *notes,
-            f"{evidence.rows_held_out:,} of {evidence.rows_in:,} rows were set aside (measure.hold_out) and are in no "
+            f"{evidence.rows_held_out:,} of {evidence.rows_in:,} rows were held out (measure.hold_out) and are in no "
             "release",
         ]
     return (
@@ -749,7 +715,7 @@ def _of_groups_in_words(by: GroupEvidence) -> list[str]:
     notes = [
         f"group centroids keep {100 - loss:.2f} % of the variance of the features (z-scores and -1/+1 indicators); "
         f"information loss of the grouping {loss:.2f} %, {_bound_in_words(by.bound)}",
-        *(_classes_in_words(name, told) for name, told in by.classes.items()),
+        *(_classes_in_words(name, disclosure) for name, disclosure in by.classes.items()),
     ]
     shared = [scope for scope in by.scopes if by.scopes.count(scope) > 1]
     if by.guarantee.scope != "table" and shared:

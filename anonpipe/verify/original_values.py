@@ -1,4 +1,4 @@
-"""Values of single persons that a release hands on, told apart from those that it meets by chance.
+"""Values of single persons that a release reproduces, as opposed to those that it meets by chance.
 
 A masked column may release a number that is also an original one: on whole
 years nearly every age. So each original value that fewer than k records hold
@@ -28,7 +28,7 @@ around a value that falls between them. Summed over all m that is a, so no corre
 the many points that are looked at is left to make; a is `FALSE_ALARM` over the
 number of columns. One value alone is thus enough if the chances up to its own
 sum to less than a / 2 / `LEEWAY`: one in 75,000 with five columns. A single
-value among many is not told from a coincidence, nor is anything learnt of
+value among many is no more than a coincidence, nor is anything learnt of
 whole years, nearly all of which are released.
 """
 
@@ -105,7 +105,7 @@ class Chances:
 def _allowed(met: IntArray, expected: FloatArray, alarm: FloatArray) -> IntArray:
     """The smallest count, if it is below `met`, that a Poisson count of such a mean is above with at most that chance.
 
-    By halving, from the upper tail: from 1 less the chance nothing could be told of chances under 1e-16.
+    By halving, from the upper tail: 1 less the chance cannot represent chances under 1e-16.
     """
     low, high = np.full_like(met, -1), met.copy()
     while (high - low > 1).any():

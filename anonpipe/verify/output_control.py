@@ -17,14 +17,14 @@ from anonpipe.encoding.identifiers import doubled
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.utility import Binning, Estimate, ModelFit
-from anonpipe.verify.catalogue import SAID, Counting
+from anonpipe.verify.catalogue import REFUSAL, Counting
 from anonpipe.verify.check import Check, Withheld
 from anonpipe.verify.verdict import Verdict
 
 SEVERAL = 3  # Columns from which on the worst difference of all of them does not give a moment of the original
 
 
-def fewest_told(k: int) -> int:
+def fewest_records(k: int) -> int:
     """Records that a figure has to be measured on before recipients see it: in one of few, single persons show."""
     return 20 * k
 
@@ -43,13 +43,12 @@ def released_checks(
 ) -> tuple[Check, ...]:
     """The checks as recipients may see them.
 
-    A number of rows between 0 and k is not told, as a share neither. Nor are
-    figures that are not `tellable`, nor the column in which one is worst:
-    with the released moment, a difference of that column's gives the
-    original's. Checks that this version does not know are left out.
+    Numbers and shares of rows between 0 and k are withheld. So are figures that are not `tellable`, and the column in
+    which one is worst: with the released moment, a difference of that column's gives the original's. Checks that this
+    version does not know are left out.
     """
-    told = (released_check(check, k, rows, least) for check in verdict.checks if check.kind is not None)
-    return tuple(_of_series(check) for check in told) if series else tuple(told)
+    released = (released_check(check, k, rows, least) for check in verdict.checks if check.kind is not None)
+    return tuple(_of_series(check) for check in released) if series else tuple(released)
 
 
 def _of_series(check: Check) -> Check:
@@ -62,11 +61,11 @@ def _of_series(check: Check) -> Check:
 def released_check(check: Check, k: int, rows: int, least: int | None = None) -> Check:
     """One check as recipients may see it; what a measure says of records that it refuses is the steward's."""
     reason = Reason.WITHHELD if check.reason is Reason.REFUSED else check.reason
-    about = {name: value for name, value in check.about.items() if name != SAID}
+    about = {name: value for name, value in check.about.items() if name != REFUSAL}
     whom = {} if least is None else {"whom": "units"}
-    told = replace(check, columns=(), point=None, high=None, about={**about, "k": k, **whom}, reason=reason)
+    released = replace(check, columns=(), point=None, high=None, about={**about, "k": k, **whom}, reason=reason)
     withheld = _withheld(check, least or k, rows)
-    return told if withheld is None else replace(told, measured=None, withheld=withheld)
+    return released if withheld is None else replace(released, measured=None, withheld=withheld)
 
 
 def _withheld(check: Check, k: int, rows: int) -> Withheld | None:
@@ -95,17 +94,17 @@ def disclosive(one: Measurement) -> bool:
 
 def on_too_few(records: int | None, k: int) -> bool:
     """Whether a figure of records is withheld for their number; None where that is not known."""
-    return records is None or records < fewest_told(k)
+    return records is None or records < fewest_records(k)
 
 
 def released_measures(measured: Iterable[Measurement], k: int, least: int | None = None) -> tuple[Measurement, ...]:
     """What is not disclosive, was not measured on few records, and does not count fewer than k persons or units."""
-    told = (one for one in measured if not disclosive(one) and not on_too_few(one.records, least or k))
-    return tuple(replace(_coarsened(_hidden_count(one, k, least)), worst=(), then=()) for one in told)
+    released = (one for one in measured if not disclosive(one) and not on_too_few(one.records, least or k))
+    return tuple(replace(_coarsened(_hidden_count(one, k, least)), worst=(), then=()) for one in released)
 
 
 def _hidden_count(one: Measurement, k: int, least: int | None) -> Measurement:
-    """An exact share of all records is a count of persons, and so is the rest: told from k on only."""
+    """An exact share of all records is a count of persons, and so is the rest: reported from k on only."""
     rows = least or k
     if one.unit != "share" or one.low is not None or one.records != one.of:
         return one
@@ -113,7 +112,7 @@ def _hidden_count(one: Measurement, k: int, least: int | None) -> Measurement:
     def few(share: float) -> bool:
         return 1e-6 < min(abs(share), abs(1.0 - share)) * one.of < rows - 1e-6
 
-    def told(shares: Sequence[float]) -> tuple[float, ...]:
+    def with_gaps(shares: Sequence[float]) -> tuple[float, ...]:
         return tuple(math.nan if few(share) else share for share in shares)
 
     if few(one.value):
@@ -121,8 +120,8 @@ def _hidden_count(one: Measurement, k: int, least: int | None) -> Measurement:
         note = f"{fewer}, or all but {'fewer' if least is None else 'such'}; the figure is not reported. {one.note}"
         note = note.strip()
         return replace(one, value=math.nan, note=note, parts=(), curves=())
-    parts = tuple(zip((name for name, _ in one.parts), told([share for _, share in one.parts]), strict=True))
-    curves = tuple(replace(line, y=told(line.y), baseline=told(line.baseline)) for line in one.curves)
+    parts = tuple(zip((name for name, _ in one.parts), with_gaps([share for _, share in one.parts]), strict=True))
+    curves = tuple(replace(line, y=with_gaps(line.y), baseline=with_gaps(line.baseline)) for line in one.curves)
     return replace(one, parts=parts, curves=curves)
 
 

@@ -109,7 +109,7 @@ class Verdict:
         return _adapter().validate_python(plain)
 
 
-# The check of each risk that a release is to be judged by, and what is told where it was not measured
+# The check of each risk that a release is to be judged by, and what the verdict says where it was not measured
 _RISKS = {
     kind_of(name).key: MEASURED[name].unmeasured
     for name in ("reidentification_rate", "membership_auc", "attribute_inference", "singling_out", "linkability")
@@ -127,17 +127,7 @@ UNCERTAIN = "uncertain: estimate above the limit, too few records to tell"
 def reservations(
     unlimited: Sequence[str], unmeasured: Sequence[str], linked: float = 0.0, uncertain: Sequence[str] = ()
 ) -> str:
-    """What a verdict that passed says of risks without a limit or a figure or a sure one, and of linked records.
-
-    Examples
-    --------
-    >>> reservations(["reidentification_rate"], ["singling out", "linkability"])
-    ', with no limit on reidentification_rate; singling out and linkability not measured'
-    >>> reservations([], [], uncertain=["singling out"])
-    ', singling out uncertain: estimate above the limit, too few records to tell'
-    >>> reservations([], [], 0.163)
-    ', but an attacker links up to 16 % of the records'
-    """
+    """What a verdict that passed says of risks without a limit or a figure or a sure one, and of linked records."""
     free = [f"with no limit on {_listed(unlimited)}"] if unlimited else []
     missing = [f"{_listed(unmeasured)} not measured"] if unmeasured else []
     unsure = [f"{_listed(uncertain)} {UNCERTAIN}"] if uncertain else []
@@ -161,7 +151,7 @@ def _adapter() -> TypeAdapter[Verdict]:
     return TypeAdapter(Verdict)
 
 
-# --- Measures of a release beside its gates, as records that a file can hold ------------------------------------------
+# --- Measures of a release besides its gates, as records that a file can hold -----------------------------------------
 
 
 @dataclass(frozen=True)
@@ -211,14 +201,7 @@ class Assessment:
         return known[name]
 
     def __add__(self, other: object) -> Assessment:
-        """Both together, this one's first.
-
-        Examples
-        --------
-        >>> one = Assessment(not_checked=(NotChecked("unmeasured.membership", Reason.NO_HOLD_OUT),))
-        >>> len((one + Assessment() + one).not_checked)
-        2
-        """
+        """Both together, this one's first."""
         if not isinstance(other, Assessment):
             return NotImplemented
         parts = ((getattr(one, each.name) for one in (self, other)) for each in fields(Assessment))

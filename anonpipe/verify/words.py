@@ -56,15 +56,7 @@ class _Filled(Formatter):
 
 
 def line(check: Check) -> Line:
-    """A check in words.
-
-    Examples
-    --------
-    >>> from anonpipe.verify.check import held
-    >>> told = line(held("mean.stratum", 0.0079, 0.0368, about={"files": 2}, columns=("age",)))
-    >>> told.name, told.measured, told.limit, told.on
-    ('mean in each stratum', '0.0079 sd', 'at most 0.0368 sd', "2 written files, most in column 'age'")
-    """
+    """A check in words."""
     return Line(check.key, name(check), check.outcome, measured(check), limit(check), on(check), check.mandatory)
 
 
@@ -135,14 +127,6 @@ def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tu
 
     `on` is what the job does already (`Job.in_force`). What does not agree with
     its expectation, or was not measured, has none.
-
-    Examples
-    --------
-    >>> from anonpipe.verify.check import held
-    >>> failed = held("mean.stratum", 0.3, 0.1), held("mean", 0.2, 0.1), held("expectation.mean", 9, 6)
-    >>> (advice,) = remedies(failed)
-    >>> advice.partition(",")[0]
-    'mean in each stratum: for a column with many values at a bound that it cannot cross (counts and costs with many 0)'
     """
     found: dict[str, str] = {}
     for check in checks:
@@ -198,13 +182,7 @@ def _filled(words: Words, check: Check) -> str:
 
 
 def figure_beyond(value: float, limit: float | None) -> str:
-    """A figure, with as many digits as it takes to differ from the limit that it is beyond.
-
-    Examples
-    --------
-    >>> figure_beyond(0.604, 0.6), figure_beyond(0.60004, 0.6), figure_beyond(0.60004, None)
-    ('0.604', '0.60004', '0.6')
-    """
+    """A figure, with as many digits as it takes to differ from the limit that it is beyond."""
     digits = range(4, 17) if limit not in (None, value) and _number(value) == _number(limit) else ()
     return next((text for at in digits if float(text := f"{value:.{at}g}") != limit), _number(value))
 
@@ -342,22 +320,17 @@ def _shortened(lines: list[str], most: int) -> list[str]:
     return lines if len(lines) <= most else [*lines[: most - 1], f"{lines[most - 1][: WIDTH - 1]}…"]
 
 
-def _end_cut(text: str) -> str:
-    """A text that fits beside a label of nine characters."""
-    return text if len(text) <= WIDTH - 9 else f"{text[: WIDTH - 10]}…"
-
-
 def _columns(check: Check) -> str:
     return f", worst: {', '.join(check.columns)}" if check.columns else ""
 
 
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
-    reserved = verdict.passed and verdict.word != Outcome.PASSED.value
+    reserved, method = verdict.passed and verdict.word != Outcome.PASSED.value, method_line(verdict, facts)
     head = [
         headline(verdict, rows, facts.held_out),
         *(textwrap.wrap(f"verdict  {verdict.word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),
-        f"method   {_end_cut(method_line(verdict, facts))}",
+        f"method   {method if len(method) <= WIDTH - 9 else f'{method[: WIDTH - 10]}…'}",
         f"checks   {counts(verdict)}",
     ]
     return head + (table(verdict) if verdict.passed else failures(verdict, remedies))

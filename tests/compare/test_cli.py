@@ -13,12 +13,6 @@ from tests import small
 
 
 @pytest.fixture
-def call(capsys, monkeypatch):
-    """Run a command in this process."""
-    return small.commands(capsys, monkeypatch)
-
-
-@pytest.fixture
 def job(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(small.content(tmp_path, small.write_table(tmp_path, small.plain_table(300)))))

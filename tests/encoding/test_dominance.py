@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anonpipe.columns import Column
 from anonpipe.encoding.columns import Outermost, most_for
-from anonpipe.encoding.rare import draw_in, drawn_to
+from anonpipe.encoding.rare import code_extremes, drawn_to
 from anonpipe.encoding.scan import merge_scans, scan_batch
 from anonpipe.errors import InputError
 
@@ -133,7 +133,7 @@ def scanned(batch, cuts=()):
 
 def test_the_scan_of_what_is_drawn_in_is_the_scan_of_a_table_without():
     batch, stratum = giants(), np.array([0, 1])
-    scan, extremes = draw_in(scanned(batch), COLUMNS, stratum, 2, 5)
+    scan, extremes = code_extremes(scanned(batch), COLUMNS, stratum, 2, 5)
     cells = np.column_stack([batch["x"], batch["cost"], batch["kept"]])
     extremes.apply(cells, ("x", "cost", "kept"), np.where(np.arange(200) % 2, 0, 1))
     assert set(extremes.limits) == {"x", "cost"}
@@ -148,10 +148,10 @@ def test_the_scan_of_what_is_drawn_in_is_the_scan_of_a_table_without():
         assert (known.least, known.most, known.constant) == (found.least, found.most, found.constant)
         np.testing.assert_allclose(scan.by_combination[name][1], again.by_combination[name][1], atol=1e-5)
     assert extremes.moved["x"] == pytest.approx((1e9 - 4e8) / -200, rel=1e-6)
-    cut = draw_in(scanned(batch, (20, 51, 130)), COLUMNS, stratum, 2, 5)
+    cut = code_extremes(scanned(batch, (20, 51, 130)), COLUMNS, stratum, 2, 5)
     assert cut[1] == extremes and cut[0].columns["x"].mean == scan.columns["x"].mean
 
 
 def test_units_of_more_rows_than_were_kept_are_refused():
     with pytest.raises(InputError, match="make fewer rows"):
-        draw_in(scanned(giants()), COLUMNS, np.array([0, 1]), 2, most_for(5, False))
+        code_extremes(scanned(giants()), COLUMNS, np.array([0, 1]), 2, most_for(5, False))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import FeatureEncoder
-from anonpipe.encoding.matching import _chosen, _Moving, _opposite, decode_matched, exchange
+from anonpipe.encoding.matching import _chosen, _Exchangeable, _opposite, decode_matched, exchange
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.methods.masking import mask
@@ -182,7 +182,7 @@ def lost_by_children(seed):
     rng = np.random.default_rng(seed + 2)
     made = rng.normal(size=features.shape) @ np.linalg.cholesky(target + 1e-9 * np.eye(len(target))).T
     ages = np.sort(features[:, 0])[np.argsort(np.argsort(made[:, 0]))]  # by rank, as scores get values
-    decoded = decode_matched(encoder, made, original, target, rng=np.random.default_rng(3), said={0: ages})
+    decoded = decode_matched(encoder, made, original, target, rng=np.random.default_rng(3), mean_scores={0: ages})
     again = encoder.encode(decoded)
     again[:, 0] = np.sort(features[:, 0])[np.argsort(np.argsort(decoded[:, 0]))]
     return scaled_difference(target, np.cov(again, rowvar=False)).max()
@@ -197,7 +197,7 @@ def test_chosen_pairs_gain_to_first_order(seed, part):
     lack = rng.normal(size=(4, 4)) * 60
     start, stop = (0, 1) if part == "value" else (1, 3)
     unit = rng.uniform(0.5, 2.0, 4)
-    pairs = _chosen(features, _Moving(0, start, stop, part), lack + lack.T, unit, rng)
+    pairs = _chosen(features, _Exchangeable(0, start, stop, part), lack + lack.T, unit, rng)
     assert len(set(pairs.ravel().tolist())) == pairs.size  # every record once
     for r, s in pairs:
         gain = sum(

@@ -42,7 +42,7 @@ def test_parts_get_what_the_table_has(rows, seed, edge):
     parts = [cells[:edge], cells[edge:]]
     original = [features.encode(part) for part in parts]
     masked = [np.random.default_rng(seed).normal(size=part.shape) for part in original]
-    calls = [shares.call(new, params=None, original=old) for new, old in zip(masked, original, strict=True)]
+    calls = [shares.count(new, params=None, original=old) for new, old in zip(masked, original, strict=True)]
     for call, part in zip(calls, parts, strict=True):
         for codes, wanted in zip(call.codes, counted(shares, part), strict=True):
             assert codes[0].tolist() == wanted.tolist()
@@ -53,21 +53,21 @@ def test_parts_get_what_the_table_has(rows, seed, edge):
     untouched = [at for at in range(cells.shape[1]) if at not in [block.position for block in shares.blocks]]
     assert np.array_equal(given_cells[0][:, untouched], parts[0][:, untouched], equal_nan=True)
     lack = np.cov(np.concatenate(original).T) - np.cov(np.concatenate(masked).T)
-    assert np.allclose(found.lack, lack, atol=1e-9)
+    assert np.allclose(found.residual, lack, atol=1e-9)
 
 
 def test_what_is_promised_is_not_made_up_for():
     shares, _, features, cells = fitted(60, 1)
     points = features.encode(cells)
-    call = shares.call(points, params=None, original=points)
-    assert shares.share(call, params=None, rng=None, guaranteed=lambda moments: moments).lack is None
+    call = shares.count(points, params=None, original=points)
+    assert shares.share(call, params=None, rng=None, guaranteed=lambda moments: moments).residual is None
 
 
 def test_a_part_of_another_length_is_refused():
     shares, _, features, cells = fitted(60, 1)
     points = features.encode(cells)
     found = shares.share(
-        shares.call(points, params=None, original=points), params=None, rng=None, guaranteed=lambda moments: None
+        shares.count(points, params=None, original=points), params=None, rng=None, guaranteed=lambda moments: None
     )
     with pytest.raises(InputError, match="changed while it was masked"):
         shares.put(cells[1:], found, 0)

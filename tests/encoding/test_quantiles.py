@@ -80,7 +80,7 @@ def test_it_ascends_keeps_its_means_and_stays_inside_bounds(values, k, bounded):
     found = fitted(values, k, low, high)
     made = released(found)
     assert (np.diff(made) >= -1e-9).all() and made.min() >= low - 1e-9 and made.max() <= high + 1e-9
-    assert np.isclose(made.mean(), found.mean) and np.isclose(found.mean - found.drawn - found.clipped, values.mean())
+    assert np.isclose(made.mean(), found.mean) and np.isclose(found.mean - found.coded - found.clipped, values.mean())
 
 
 def test_runs_keep_their_means_and_the_table_its_mean():
@@ -89,7 +89,7 @@ def test_runs_keep_their_means_and_the_table_its_mean():
     ranked = np.sort(values)
     for begin, end, centre in list(zip(found.edges, found.edges[1:], found.centres, strict=False))[1:-1]:
         assert np.isclose(ranked[begin:end].mean(), centre) and end - begin >= 5
-    assert abs(found.drawn) < 2e-3 and abs(released(found).mean() - values.mean() - found.drawn) < 1e-12
+    assert abs(found.coded) < 2e-3 and abs(released(found).mean() - values.mean() - found.coded) < 1e-12
 
 
 SHAPES = {
@@ -113,7 +113,7 @@ def test_the_distribution_is_that_of_the_column(shape):
     values = SHAPES[shape](np.random.default_rng(3))
     found = fitted(values)
     assert distance(values, released(found)) <= 8 / len(values)
-    assert abs(found.drawn) <= 0.02 * values.std() + 1e-300
+    assert abs(found.coded) <= 0.02 * values.std() + 1e-300
 
 
 @pytest.mark.parametrize("rows", [5, 9, 10, 14, 15])
@@ -130,7 +130,7 @@ def test_the_largest_income_does_not_come_back():
         values = np.append(np.exp(np.random.default_rng(seed).normal(10, 1, 499)), TOP)
         for found in (fitted(values), fitted(values, 3), fitted(-values), fitted(values[-7:]), fitted(values[-5:], 2)):
             assert np.abs(found.centres).max() + found.halves.max() < 0.05 * TOP
-            assert abs(found.drawn) * found.rows > 0.9 * TOP  # what that costs the sum is known
+            assert abs(found.coded) * found.rows > 0.9 * TOP  # what that costs the sum is known
 
 
 @settings(deadline=None, max_examples=200)
@@ -177,7 +177,7 @@ def test_fewer_than_k_alike_that_stand_apart_are_drawn_in_wherever_they_are(k, s
         for giants in range(2, k):
             alike = TOP * (1.0 + 0.3 * rng.random(giants))
             found = fitted(side * np.append(others, alike), k)
-            assert np.abs(found.centres).max() < 0.1 * TOP and abs(found.drawn) * found.rows > 0.9 * alike.sum()
+            assert np.abs(found.centres).max() < 0.1 * TOP and abs(found.coded) * found.rows > 0.9 * alike.sum()
         found = fitted(side * np.append(others, TOP * (1.0 + 0.3 * rng.random(k))), k)
         assert np.abs(found.centres).max() > 0.5 * TOP  # k of them are a mean of k
 
@@ -200,7 +200,7 @@ def test_all_but_two_near_ones_are_not_few():
     for side in (1.0, -1.0):
         values = side * np.append(rng.normal(10.0, 2.0, 18), [0.0, 1e-3])
         found = fitted(values, 20)
-        assert abs(found.drawn) < 0.3 and found.centres[0] != pytest.approx(side * 1e-3, abs=1.0)
+        assert abs(found.coded) < 0.3 and found.centres[0] != pytest.approx(side * 1e-3, abs=1.0)
 
 
 def test_chance_hardly_ever_sets_few_records_apart():
@@ -222,7 +222,7 @@ def test_few_records_beyond_an_atom_count_as_it():
     values = np.concatenate([np.zeros(50), np.ones(30), [7.0, 8.0, 9.0, 1e6]])
     found = fitted(values)
     assert found.centres.tolist() == [0.0, 1.0] and found.edges.tolist() == [0, 50, 84]
-    assert np.isclose(found.drawn + found.clipped, (34 - values[50:].sum()) / 84)
+    assert np.isclose(found.coded + found.clipped, (34 - values[50:].sum()) / 84)
 
 
 def test_one_record_more_tells_its_value_to_who_has_both_exact_means():
@@ -273,7 +273,7 @@ def test_moved_means_tell_no_set_of_neighbours(k, n):
     of_exact = np.abs(exact.centres[:, None] - known).min(axis=1) / exact.centres
     assert len(ends) == 2 or np.median(of_exact) < 1e-12  # a single run may have its extremes drawn in
     assert (nearest > 1e-9).all()
-    assert np.abs(moved.mean - values.mean() - exact.drawn) < 0.5 * values.std() / np.sqrt(n)
+    assert np.abs(moved.mean - values.mean() - exact.coded) < 0.5 * values.std() / np.sqrt(n)
     assert (np.diff(moved.at(np.linspace(0, 1, 999))) >= 0).all()
     again = Quantiles.fit(found, k, rng=np.random.default_rng(1))
     assert (again.centres == moved.centres).all()
@@ -286,4 +286,4 @@ def test_moves_stay_in_the_bounds_and_leave_heaps():
         ends = np.concatenate([moved.centres - moved.halves, moved.centres + moved.halves])
         assert ends.min() >= 0.0 and ends.max() <= 1.0 and (np.diff(moved.centres) > 0).all()
         assert moved.centres[0] == 0.0 and moved.centres[-1] == 1.0
-        assert moved.drawn == pytest.approx(moved.mean - values.mean())
+        assert moved.coded == pytest.approx(moved.mean - values.mean())

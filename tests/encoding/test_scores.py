@@ -43,14 +43,14 @@ def test_ties_are_split_inside_what_they_share(values, seed):
 def test_the_middle_is_the_mean_score_of_a_value(values):
     found, n = Ranks.of(Radix.of(values)), len(values)
     if found.constant:
-        assert (found.middles(values) == 0).all()
+        assert (found.mean_scores(values) == 0).all()
         return
     for value in np.unique(values):
         share = (
             np.searchsorted(np.sort(values), value) + (np.arange(20_000) + 0.5) / 20_000 * (values == value).sum()
         ) / n
-        assert np.isclose(found.middles(np.array([value]))[0], norm.ppf(share).mean(), atol=5e-3)
-    assert np.isclose(found.middles(values).mean(), 0.0, atol=1e-9)
+        assert np.isclose(found.mean_scores(np.array([value]))[0], norm.ppf(share).mean(), atol=5e-3)
+    assert np.isclose(found.mean_scores(values).mean(), 0.0, atol=1e-9)
 
 
 def test_coarse_bins_hold_the_order_and_nearly_the_ranks():

@@ -63,14 +63,14 @@ def off(one, other):
     return np.abs(one - other)[~np.eye(len(one), dtype=bool)].max() / scale.min() ** 2
 
 
-def test_what_is_said_is_the_mean_score_of_the_value_at_the_rank():
+def test_scores_become_mean_scores_of_the_values_by_rank():
     encoder, _, cells, scores = fitted(800)
     values = ValueScores.fit(encoder)
     masked = drawn(encoder.encode(cells), 1)
     sample = values.count(masked, params=None, stratum=0, draws=lambda stream: np.random.default_rng(2))
     learned = values.learn(sample, params=None, rng=None)
     mapped = values.mapped(masked, learned)
-    said = values.said(mapped, learned, 0)
+    of_values = values.with_mean_scores(mapped, learned, 0)
     made = released(cells, scores, mapped, values.channels)
     for column, channel in zip(scores.columns, values.channels, strict=True):
         original, new = cells[:, column.position], made[:, column.position]
@@ -79,7 +79,7 @@ def test_what_is_said_is_the_mean_score_of_the_value_at_the_rank():
                 continue
             low, high = (original < value).mean(), (original <= value).mean()
             mean = (norm.pdf(norm.ppf(low)) - norm.pdf(norm.ppf(high))) / (high - low)
-            here = said[new == value, channel]
+            here = of_values[new == value, channel]
             assert np.mean(np.isclose(here, mean)) > 0.8, (column.name, value)  # ranks of a grid of 2,000 positions
 
 
@@ -112,16 +112,16 @@ def test_what_is_lacking_is_that_of_the_values():
     )
     shares = PartShares.fit(cells, encoder, encoder.width, values=values)
     calls = [
-        shares.call(masked[part], params=learned, original=features[part], stratum=0)
+        shares.count(masked[part], params=learned, original=features[part], stratum=0)
         for part in (slice(0, 300), slice(300, 1_000))
     ]
     found = shares.share(calls[0].merge(calls[1]), params=learned, rng=None, guaranteed=lambda moments: None)
-    said = values.said(values.mapped(masked, learned), learned, 0)
-    assert np.allclose(found.lack, np.cov(features.T) - np.cov(said.T), atol=1e-9)
+    of_values = values.with_mean_scores(values.mapped(masked, learned), learned, 0)
+    assert np.allclose(found.residual, np.cov(features.T) - np.cov(of_values.T), atol=1e-9)
     assert found.values is learned
 
 
-def test_without_scores_nothing_is_said():
+def test_tables_without_scores_have_no_value_scores():
     batch = table(50)
     plain = {name: Column(kind="continuous") for name in ("cost", "visits", "age")} | {"sex": Column(kind="binary")}
     scan = scan_batch(batch, plain, 0, [])

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tests.naive.spanning_tree import jensen_shannon, shares_of, squared, steps, total_variation
-
-
-def mean(features, rows):
-    return [sum(float(features[i][j]) for i in rows) / len(rows) for j in range(len(features[0]))]
-
-
-def labels_of(groups, n):
-    labels = np.full(n, -1)
-    for g, group in enumerate(groups):
-        labels[group] = g
-    return labels
+from tests.naive.two_phase import labels_of, mean
 
 
 def class_mdav(features, k, classes, shares, alpha):

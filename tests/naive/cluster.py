@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-
-def _squared(a, b):
-    total = 0.0
-    for p, q in zip(a, b, strict=True):
-        total += float(p - q) ** 2
-    return total
-
-
-def _mean(features, rows):
-    return [sum(float(features[i][j]) for i in rows) / len(rows) for j in range(len(features[0]))]
+from tests.naive.two_phase import mean, squared
 
 
 def fill_small(features, k, assigned, centres):
@@ -22,13 +13,13 @@ def fill_small(features, k, assigned, centres):
     clusters = range(len(centres))
     sizes = [assigned.count(c) for c in clusters]
     means = [
-        _mean(features, [i for i, a in enumerate(assigned) if a == c]) if sizes[c] else list(centres[c])
+        mean(features, [i for i, a in enumerate(assigned) if a == c]) if sizes[c] else list(centres[c])
         for c in clusters
     ]
     for c in sorted(clusters, key=lambda c: (sizes[c], c)):
         while assigned.count(c) < k:
             spare = [i for i, a in enumerate(assigned) if assigned.count(a) > k]
-            assigned[min(spare, key=lambda i: (_squared(features[i], means[c]), i))] = c
+            assigned[min(spare, key=lambda i: (squared(features[i], means[c]), i))] = c
     return np.array(assigned)
 
 
@@ -37,8 +28,8 @@ def within_scatter(features, labels):
     total = 0.0
     for g in set(labels.tolist()):
         rows = [i for i, label in enumerate(labels) if label == g]
-        mean = _mean(features, rows)
-        total += sum(_squared(features[i], mean) for i in rows)
+        centre = mean(features, rows)
+        total += sum(squared(features[i], centre) for i in rows)
     return total
 
 

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tests.naive.mdav_family import on_floats
-
-
-def squared(a, b):
-    total = 0.0
-    for p, q in zip(a, b, strict=True):
-        total += float(p - q) ** 2
-    return total
+from tests.naive.two_phase import squared
 
 
 def mean(features, rows):
     return [math.fsum(float(features[i][j]) for i in rows) / len(rows) for j in range(len(features[0]))]
-
-
-def labels_of(groups, n):
-    labels = np.full(n, -1)
-    for g, group in enumerate(groups):
-        labels[group] = g
-    return labels
 
 
 def furthest_pair(features, rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tests.naive.cluster import _mean, _squared
+from tests.naive.two_phase import mean, squared
 
 WORD = 2**64
 
@@ -14,8 +14,8 @@ def scatter(features, groups):
     total = 0.0
     for rows in groups:
         if rows:
-            mean = _mean(features, rows)
-            total += sum(_squared(features[i], mean) for i in rows)
+            centre = mean(features, rows)
+            total += sum(squared(features[i], centre) for i in rows)
     return total
 
 
@@ -173,7 +173,7 @@ def near_records(features, count):
     """All others by (distance, number), the first `count` of them."""
     n = len(features)
     return [
-        sorted((j for j in range(n) if j != i), key=lambda j: (_squared(features[i], features[j]), j))[:count]
+        sorted((j for j in range(n) if j != i), key=lambda j: (squared(features[i], features[j]), j))[:count]
         for i in range(n)
     ]
 

@@ -21,7 +21,7 @@ from anonpipe.report import documents, external
 from anonpipe.verify import output_control, words
 from anonpipe.verify.catalogue import GATES, KINDS, MEASURED, REASONS, CheckKind, Counting, Reason, Scope, scoped
 from anonpipe.verify.check import Check, Outcome, held, unmeasured
-from anonpipe.verify.output_control import fewest_told, released_checks, released_measures
+from anonpipe.verify.output_control import fewest_records, released_checks, released_measures
 from anonpipe.verify.verdict import Verdict
 from tests.report import made
 
@@ -211,7 +211,7 @@ def test_what_a_measure_says_of_records_that_it_refuses_is_the_stewards():
         ({"audience": Audience.SEVERAL, "columns": 2}, False),
         ({"audience": Audience.SEVERAL, "columns": 3}, True),
         ({"audience": Audience.ENOUGH}, True),
-        ({"audience": Audience.ENOUGH, "records": fewest_told(K) - 1}, False),
+        ({"audience": Audience.ENOUGH, "records": fewest_records(K) - 1}, False),
     ],
 )
 def test_measures_are_told_to_whom_they_say(changes, shown):

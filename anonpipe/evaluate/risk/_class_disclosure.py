@@ -1,4 +1,4 @@
-"""What groups tell of the class of their records, as measurements beside random groups."""
+"""What groups disclose of the class of their records, compared with random groups."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def class_risk(
     shares: npt.ArrayLike | None = None,
     sizes: npt.ArrayLike | None = None,
 ) -> list[Measurement]:
-    """Put the class disclosure of a grouping beside that of random groups, if `shares` and `sizes` are known."""
+    """Compare the class disclosure of a grouping with that of random groups, if `shares` and `sizes` are known."""
     if (shares is None) != (sizes is None):
         raise InputError("only one of shares and sizes was given; give both for a baseline, or neither")
     expected = None if shares is None or sizes is None else _expected(disclosed, shares, sizes)
@@ -112,7 +112,8 @@ def class_risk(
         disclosed.largest_total_variation,
         disclosed.largest_ordered,
     )
-    single = f"In {disclosed.groups_with_a_single} of {disclosed.n_groups} groups; who knows both has found the record."
+    groups = f"{disclosed.groups_with_a_single} of {disclosed.n_groups} groups"
+    single = f"In {groups}; an intruder who knows both has found the record."
     found = []
     for figure, value, baseline in zip_longest(_FIGURES, values, expected or ()):
         key, title = figure.key.replace("*", column), f"Sensitive {column!r}: {figure.title}"

@@ -1,4 +1,4 @@
-"""Distance to the closest record, and to the closest over the second, beside a reference."""
+"""Distance to the closest record, and to the closest over the second, compared with a reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEVELS = tuple(round(0.01 * at, 2) for at in (1, 2, 5, *range(10, 100, 10), 95,
 _SOURCE = "usual in the testing of synthetic data; no single origin"
 _NOTE = (
     "No evidence of privacy by itself: records at a distance can be found, and close ones stand for nobody where a "
-    "group shares them. Read it beside linkage and attacks; it is no limit to release on."
+    "group shares them. Read it with linkage and attacks; it is no limit to release on."
 )
 _CLOSEST = "distance to the closest released record"
 FIGURES = {

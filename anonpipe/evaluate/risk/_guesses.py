@@ -69,12 +69,6 @@ def agreed(values: FloatArray, squared: FloatArray, allowed: float) -> tuple[Flo
     """The value on which most of some neighbours agree, and how many do.
 
     Shapes: values, squared (n, count); returns (n,).
-
-    Examples
-    --------
-    >>> guess, agree = agreed(np.array([[4.0, 1.0, 1.0]]), np.array([[0.0, 1.0, 2.0]]), 0.0)
-    >>> guess.tolist(), agree.tolist()
-    ([1.0], [2])
     """
     found, null = np.isfinite(squared), np.isnan(values)
     with np.errstate(invalid="ignore"):

@@ -72,7 +72,7 @@ _SUCCESS = _figure(
 )
 _STRATUM = _figure(
     "stratum_inference",
-    "What the release gives away of a person's stratum to who finds the person by the other columns",
+    "How far the release discloses the stratum of a person whose other columns an intruder knows",
     audience=Audience.ENOUGH,
     baseline_is="a release that says no more of its own persons than others' records do",
 )
@@ -148,7 +148,7 @@ class AttributeInference:
         return _largest((*self.columns, *(one for _, one in self.worse_where_sure)))
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """Risk of the worst column, of the surest guesses, and success over all columns beside that on the hold-out."""
+        """Risk of the worst column, of the surest guesses, and success over all columns and on the hold-out."""
         shown = max(self.worse_where_sure, key=lambda pair: _certain(pair[1]), default=None)
         worst = self.worst if shown is None else shown[1]
         note = (
@@ -247,8 +247,8 @@ def attribute_inference(
       categories as codes, NaN for null.
     - `categories`, `columns`: numbers of the columns that hold codes, and of those to guess; None for all.
     - `tolerance`: largest error of a right guess of a number, in parts of the released column's `middle_spread`: of its
-      standard deviation if it is normal. One giant makes the standard deviation so large that any guess is right. A
-      null is right where a null is guessed.
+      standard deviation if it is normal. One dominant value makes the standard deviation so large that any guess is
+      right. A null is right where a null is guessed.
     - `of`: members that there are, of which these are a sample; None for all.
     - `found`: what a search of the whole release has found for members and then controls; `released` is a sample then,
       of which scale and best constant are taken. None searches `released`: if that is a sample that holds what became
@@ -442,7 +442,7 @@ def stratum_risks(guesses: Mapping[str, StratumGuesses]) -> tuple[AttributeRisk,
 
 
 def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> tuple[Measurement, Measurement]:
-    """Risk of the worst column, and the share of right guesses beside the control; of so many persons."""
+    """Risk of the worst column, and the shares of right guesses of members and control; of so many persons."""
     if not guesses:
         raise JobError("no column makes strata; give one or more")
     columns = stratum_risks(guesses)

@@ -34,7 +34,7 @@ _BY = {  # How the attacker guesses, and in short
 _RECOVERED = {
     guess: Figure(
         f"known_attribute.{guess}",
-        f"Values recovered by who knows a person's group and one attribute, {short}",
+        f"Values that an intruder recovers who knows a person's group and one attribute, {short}",
         "share",
         "own attack; groups of three with exact moments leave one angle free",
         Audience.ENOUGH,
@@ -80,7 +80,7 @@ class RecoveredValues:
         return float(np.nanmax([self.elsewhere, self.from_mean]))
 
     def measurement(self) -> Measurement:
-        """The share recovered beside its baseline."""
+        """The share recovered, and its baseline."""
         return self.figure.measured(
             self.share,
             self.records,
@@ -102,7 +102,7 @@ class RecoveredValues:
 _GAIN = "own attack; (share - baseline) / (1 - baseline), as of attribute inference"
 _GAINED = Figure(
     "known_attribute.gained",
-    "Gained by who knows a person's group and one attribute, of what is not recovered without the group",
+    "Values recovered with a person's group and one attribute, of those not recovered without the group",
     "share",
     _GAIN,
     Audience.ENOUGH,

@@ -50,7 +50,7 @@ _MATCH_RATE = Figure(
     "share",
     f"{_PAPER}IV.C",
     Audience.ENOUGH,
-    note="Says little alone: what matters is whether right matches can be told from wrong ones.",
+    note="Says little alone: what matters is whether right matches can be distinguished from wrong ones.",
 )
 _AREAS = {
     name: Figure(
@@ -100,7 +100,7 @@ def predictions(found: Nearest, k: int = 5) -> Predictions:
 
 @dataclass(frozen=True)
 class LaskoMeasures:
-    """How well a release predicts its own records, beside how well others would."""
+    """How well a release predicts its own records, compared with others."""
 
     excesses: tuple[Excess, ...]  # Of the three measures, in the order of `MEASURES`
     right: int | None  # Queries whose nearest released record is the right one; None where nothing says which is right
@@ -144,8 +144,9 @@ class LaskoMeasures:
         for figure, area in zip(_AREAS.values(), self.telling, strict=True):
             defined = np.isfinite(area.value)
             interval = (area.low, area.high) if defined else (None, None)
-            told = None if defined else unknown
-            found.append(figure.measured(area.value, *sizes, interval=interval, baseline=0.5, note=told))
+            found.append(
+                figure.measured(area.value, *sizes, interval=interval, baseline=0.5, note=None if defined else unknown)
+            )
         return tuple(found)
 
 

@@ -347,7 +347,7 @@ def assigned_cells(
     - `original`, `released`: features, shapes (n, width) and (m, width); `cells` are of rows of these.
     - `own`, `owners`: of each original its own number, or that of its group, and of each released record the same.
     - `sizes`: records that are alike to each original, shape (n,).
-    - `rng`: draws the order of the released records, in which equal distances are told apart.
+    - `rng`: draws the order of the released records, by which equal distances are ordered.
 
     Notes
     -----

@@ -221,7 +221,7 @@ class AttackData:
     by_rank: NearestMatches
     whitened: NearestMatches | None
     numbers: tuple[Sequence[str], FloatArray]  # Names and original values of masked numbers and dates, NaN for null
-    # Which of the nearest cannot be told apart, where records are in groups and made from none alone
+    # Which of the nearest are indistinguishable, where records are in groups and made from none alone
     alike: EquivalenceClasses | None = None
     assigned: FloatArray | Reason  # Right links of some cells where all is assigned at once, as of `assigned_cells`
     held: NearestMatches | Reason  # The nearest released records of held-out ones

@@ -328,7 +328,7 @@ def _from_moments(data: AttackData) -> Measured | Reason:
 
 MOMENTS = RiskMeasure(
     "moments",
-    "membership told by means and covariances that are kept",
+    "membership inference from preserved means and covariances",
     (_EXPECTED.key,),
     _from_moments,
     counts_units=True,  # of as many independent records

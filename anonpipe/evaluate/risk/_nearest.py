@@ -54,7 +54,7 @@ def nearest(
     table is cut.
 
     Tiles of near records are ruled out by their boxes, most others by a product of matrices; neither decides what is
-    found. Time grows with n_rows · n_queries · width, or with less. Memory beside the result: a few megabytes, and
+    found. Time grows with n_rows · n_queries · width, or with less. Memory besides the result: a few megabytes, and
     for each record one number.
     """
     features, queries = table(features, "records"), table(queries, "queries")

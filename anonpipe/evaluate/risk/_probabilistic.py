@@ -37,7 +37,7 @@ class ProbabilisticBound:
     records: int  # Records of the release
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """The bound beside 1/k, with the answer in words."""
+        """The bound compared with 1/k, and the answer in words."""
         words = [f"Probabilistic {self.k}-anonymity: {self.answer}."]
         words += [f"{reason[:1].upper()}{reason[1:]}." for reason in self.reasons]
         figure = replace(_BOUND, baseline_is=f"what the definition allows for k = {self.k}")
@@ -52,7 +52,7 @@ def link_by(record: Synthesizer | Masker) -> Link:
     neither can be said.
     """
     masker = record if isinstance(record, Masker) else None
-    # Records that are alike cannot be told apart, whoever they were made from.
+    # Equal records cannot be distinguished, whatever they were made from.
     if record.link == "person" and not (masker and masker.identical_rows):
         return "own"
     # Made from the whole table, but of true values of persons.

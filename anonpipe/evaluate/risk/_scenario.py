@@ -258,7 +258,7 @@ def key_matches(
 
     - `points`, `queries`: features of the masked columns known, shapes (n, width) and (m, width).
     - `blocks`, `own_blocks`: a number of what the unchanged columns known hold, equal where these are.
-    - `owners`: what is told of each released record: its own number, or one of its group.
+    - `owners`: of each released record: its own number, or one of its group.
     - `own`: starts, places and weights as of `_nearest_of_block`: what counts as the own record of each.
     """
     order = np.argsort(blocks, kind="stable")
@@ -304,7 +304,7 @@ Squared = TypeVar("Squared", float, FloatArray)
 SAME = 1e-9  # Squared distances that differ by no more than this share are equal: their sums are rounded
 
 # So are squared distances that differ by no more than this: coordinates in standard deviations are rounded themselves,
-# and where two points lie on the query one would be told from the other by that
+# and where two points lie on the query that would distinguish them
 NOUGHT = 1e-24
 
 
@@ -327,7 +327,7 @@ def _nearest_of_block(
 ) -> tuple[FloatArray, IntArray, FloatArray]:
     """Search each query's block.
 
-    Shapes: points (n, width); told (n,); begins, ends (m,); returns (m,).
+    Shapes: points (n, width); begins, ends (m,); returns (m,).
     """
     m = queries.shape[0]
     squared, ties, own = np.full(m, np.inf), np.zeros(m, dtype=np.int64), np.zeros(m)

@@ -83,13 +83,7 @@ class Predicates:
 
 
 def joined_units(parts: Iterable[IntArray]) -> Matches:
-    """The units that meet each predicate in some of the parts: each counts once, whose number then stands for a row.
-
-    Examples
-    --------
-    >>> vars(joined_units([np.array([[7, 9, -1]]), np.array([[-1, 9, 7]]), np.array([[9, -1, -1]])]))
-    {'counts': array([2]), 'rows': array([16])}
-    """
+    """The units that meet each predicate in some of the parts: each counts once, whose number then stands for a row."""
 
     def join(one: IntArray, other: IntArray) -> IntArray:
         both = np.sort(np.concatenate([one, other], axis=1), axis=1)
@@ -113,12 +107,6 @@ def _on_one_column(
     """Predicates on one column: no larger than the smallest value, no smaller than the largest, null, or a rare value.
 
     Shapes: released (n_rows, n_columns).
-
-    Examples
-    --------
-    >>> found = _on_one_column(np.array([[1.0], [2.0], [2.0]]), [], 10, np.random.default_rng(0))
-    >>> list(zip(found.low[1:, 0].tolist(), found.high[:, 0].tolist()))  # at most 1, at least 2, exactly 1
-    [(2.0, 1.0), (1.0, 1.7976931348623157e+308)]
     """
     ends: list[tuple[int, float, float]] = []
     rare: list[tuple[int, float, float]] = []
@@ -160,13 +148,7 @@ def _medians(cells: FloatArray) -> FloatArray:
 
 
 def outermost(released: FloatArray) -> FloatArray:
-    """Of some records those with the smallest and the largest value of each column.
-
-    Examples
-    --------
-    >>> outermost(np.array([[1.0], [np.nan], [3.0], [2.0]])).tolist()
-    [[1.0], [3.0]]
-    """
+    """Of some records those with the smallest and the largest value of each column."""
     if not len(released):
         return released
     null = np.isnan(released)

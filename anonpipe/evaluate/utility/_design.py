@@ -314,7 +314,7 @@ def _response(analysis: Analysis, values: FloatArray) -> FloatArray:
     response = np.ascontiguousarray(values[:, -1])
     if analysis.model == "logistic" and not np.isin(response, (0.0, 1.0)).all():
         raise NoFitError(
-            "the response has numbers beside 0 and 1, and a logistic model takes two values; make it a condition, "
+            "the response has numbers other than 0 and 1, and a logistic model takes two values; make it a condition, "
             "as in I(months > 12)"
         )
     return response

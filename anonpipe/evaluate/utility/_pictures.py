@@ -48,10 +48,6 @@ class Binning:
         """Whether a bin holds enough records of both tables, given shape (2,)."""
         return bool(counts[0] >= self.least and counts[1] >= self.least_released)
 
-    def fewer(self, what: str) -> str:
-        """Fewer than are shown, in words."""
-        return f"fewer than {self.least} {what}" if self.units is None else f"{what} of fewer than {self.units} units"
-
     def shown_count(self, count: int) -> int:
         """A count of the original as it is shown, rounded: never none where there is some."""
         return max(self.rounded, round(count / self.rounded) * self.rounded) if count else 0
@@ -136,7 +132,10 @@ def _distribution(column: BothColumns, binning: Binning) -> Distribution:
         edges = (None, *inner.tolist(), None)
 
     records = np.array([len(column.old), len(column.new)])
-    note = "" if counts.shape[1] else binning.fewer("values")
+    few = (
+        f"fewer than {binning.least} values" if binning.units is None else f"values of fewer than {binning.units} units"
+    )
+    note = "" if counts.shape[1] else few
     return Distribution.of(column.name, column.kind, counts, records, nulls, binning, edges, labels, note)
 
 

@@ -114,7 +114,7 @@ def cut_trees(parent: IntArray, tree: IntArray, k: int, labels: IntArray) -> int
 
 @nb.njit(cache=True, nogil=True)
 def _cut(part: IntArray, records: int, n: int, k: int, links: Links, steiner: int) -> int:
-    """Cut the tree of `part` into two of k or more records, told apart by `inside`, in the order of the paper."""
+    """Cut the tree of `part` into two of k or more records, marked by `inside`, in the order of the paper."""
     u = _candidate(part, records, n, k, links)
     _root_at(part, u, n, links)
     v = _largest_child(u, links)

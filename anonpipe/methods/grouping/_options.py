@@ -1,4 +1,4 @@
-"""What every grouping method can be told: what the pipeline adds to it."""
+"""Options of all grouping methods, with those that the pipeline adds."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from pydantic import BeforeValidator, Field, create_model
 
 from anonpipe.methods.options import MethodOptions
 
-
-def _quick_for_true(value: Any) -> Any:
-    return "quick" if value is True else value
-
-
 # True and quick are the same job: they must draw the same noise
-Refine = Annotated[Literal[False, "quick", "normal"], BeforeValidator(_quick_for_true)]
+Refine = Annotated[
+    Literal[False, "quick", "normal"], BeforeValidator(lambda value: "quick" if value is True else value)
+]
 
 
 class GroupingOptions(MethodOptions):
-    """What every grouping method can be told.
+    """Options of all grouping methods.
 
     The method runs inside blocks of near records, `block_rows` at the most,
     or 3 k where that is more (null: in the whole partition at once).

@@ -77,7 +77,7 @@ class GeneralizeOptions(MaskOptions):
     a step in the column's unit (days for dates), counted from `origin` (0, or
     1970-01-01, unless given). Without it middles are made of true values.
     `release`: `midpoint` alone, or the `interval` too, as two more columns
-    NAME_from and NAME_to beside each masked number and date, ends included.
+    NAME_from and NAME_to next to each masked number and date, ends included.
     The ends of all columns then need steps, wider than the column's own:
     others would be true values of persons.
     """

@@ -514,7 +514,7 @@ METHOD = Masker(
         "iterations": "most passes over its sample for the mixture, 50 by default",
     },
     keeps="means and covariance of every group exact, and so those of the table; groups of k or more, few and "
-    "large; records of no person; shapes that are not normal inside a group are lost",
+    "large; synthetic records; shapes that are not normal inside a group are lost",
     expect=_expect_local,
     link="group",
     grouped=True,

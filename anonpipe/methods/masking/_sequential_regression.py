@@ -454,7 +454,7 @@ METHOD = Masker(
         "parameters": "'estimated' (default), or 'drawn' from their posterior",
         "penalty": "of slopes of logistic regressions, 0.001 by default",
     },
-    keeps="records of no person; means and covariance of numbers on average; shapes that are not normal and "
+    keeps="synthetic records; means and covariance of numbers on average; shapes that are not normal and "
     "relations that are not linear are lost",
     expect=_expect_sequential,
     link="none",

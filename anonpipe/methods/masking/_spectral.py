@@ -284,7 +284,7 @@ _SYNTHESIS = Masker(
     reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
     cost="time n · (w² + w log n with draw='quantiles'); memory: one part, and three columns of all rows",
     about={"basis": _BASIS, "draw": "'normal' (default), or 'quantiles' of each component"},
-    keeps="means and covariance on average; records of no person; relations that are not linear are lost",
+    keeps="means and covariance on average; synthetic records; relations that are not linear are lost",
     expect=_expect_synthesized,
     link="none",
     learns=(Axes,),

@@ -62,7 +62,7 @@ def r_microhybrid(
         raise InputError(
             f"{small} of {len(sizes)} groups are too small for r_microhybrid: with {width} masked and {n_kept} key "
             f"columns rule {rule!r} asks for {least[rule]} records; form larger groups or mask or keep fewer columns"
-            + (", or take rule='rank' and see what its groups give away" if rule == "argus" else "")
+            + (", or take rule='rank' and see what its groups disclose" if rule == "argus" else "")
         )
     out = np.empty_like(features)
     fixed = np.ascontiguousarray(kept)

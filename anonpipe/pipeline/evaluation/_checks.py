@@ -20,22 +20,14 @@ NARROW, FAIR = 0.4, 0.65
 
 UPPER_ENDS = (
     "figures of risk in the verdict are upper ends of 95 % intervals, of wide ones the estimate or the lower end; "
-    "beside a column stands what was measured"
+    "what was measured stands in the next column"
 )
 
 
 def checks(
     assessment: Assessment, limits: Mapping[str, float | None], at_default: Collection[str] = ()
 ) -> tuple[Check, ...]:
-    """The lines; `at_default`: the limits that the job leaves to anonpipe, which allow for few controls.
-
-    Examples
-    --------
-    >>> found = Measurement("reidentification_rate", "-", 0.04, "share", "lower", "-", 500, 900, low=0.03, high=0.06)
-    >>> [line] = checks(Assessment(risk=(found,)), {"reidentification_rate": 0.05})
-    >>> line.key, line.outcome.value, line.limit
-    ('risk.reidentification_rate', 'failed', 0.05)
-    """
+    """The lines; `at_default`: the limits that the job leaves to anonpipe, which allow for few controls."""
     found = [line for each in assessment.analyses for line in _of_analysis(each)]
     found += [line for name, limit in limits.items() for line in _of_gate(name, limit, assessment, name in at_default)]
     found += [each.check for each in assessment.not_checked]
@@ -56,7 +48,7 @@ def limits_of(job: Job, assessment: Assessment) -> dict[str, float | None]:
 def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:
     """Why a model has no fit, what the figures of risk are, and of limits held against nothing which can be held.
 
-    Why nothing was measured is told where `Assessment.not_checked` is.
+    Why nothing was measured is recorded where `Assessment.not_checked` is.
     """
     of_risk = [name for name, gate in MEASURED.items() if "risk" in gate.needs]
     apply = [f"gates.{name}" for name in of_risk if gated(name, assessment.measured) is not None]
@@ -121,7 +113,7 @@ def gated(
     """The measure that a gate judges: the worst of those that it names; None where none was measured."""
     for figure in MEASURED[name].figures:
         if named := [each for each in measured if fnmatchcase(each.name, figure)]:
-            others = [each for each in measured if each.name in MEASURED[name].beside]
+            others = [each for each in measured if each.name in MEASURED[name].other_attackers]
             return max((*named, *others), key=lambda each: _badness(name, each, limit, at_default))
     return None
 
@@ -160,10 +152,10 @@ def _of_gate(name: str, limit: float | None, assessment: Assessment, at_default:
     found, key = gated(name, assessment.measured, limit, at_default), kind_of(name).key
     if found is None:
         return [] if limit is None else [held(key, None, limit)]
-    if limit is None and not MEASURED[name].told:
+    if limit is None and not MEASURED[name].always_shown:
         return []
     if limit is None and "survival" in MEASURED[name].needs and found.value != found.value:
-        return []  # a job without survival analysis is not told that there are no curves
+        return []  # a job without survival analysis needs no curves
     value, end = _judged(name, found, at_default)
     given: dict[str, Any] = {"records": found.records, "of": found.of, "about": {"end": end}}
     given |= {"columns": found.worst, "compared": found.columns}

@@ -99,7 +99,7 @@ class KeyColumns:
 
 
 def links_own(fitted: Fitted) -> bool:
-    """Whether a released record stands for one person's, and can be told from all others."""
+    """Whether a released record stands for one person's, and differs from all others."""
     return link_by(fitted.job.replacing) == "own"
 
 

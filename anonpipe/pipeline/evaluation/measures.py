@@ -25,7 +25,7 @@ from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.tasks.passes import learnt_groups
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells, held_rows_of
 from anonpipe.types import BoolArray, IntArray
-from anonpipe.verify.catalogue import SAID
+from anonpipe.verify.catalogue import REFUSAL
 from anonpipe.verify.verdict import RECORDS, AnalysisOutcome, Assessment, NotChecked
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ UNORDERED = (Kind.CATEGORICAL, Kind.BINARY)
 
 @dataclass(frozen=True, eq=False)
 class SampledTables:
-    """Some records of both tables, typed, row for row beside each other."""
+    """Some records of both tables, typed, row for row."""
 
     # original, released: the same columns and numbers of rows
     original: pd.DataFrame
@@ -379,7 +379,7 @@ def measure_risk(data: risk.AttackData, units: bool) -> tuple[tuple[Measurement,
         if isinstance(outcome, Reason):
             left_out.append(NotChecked(key, outcome, {"fewest": FEWEST_HELD}))
         elif isinstance(outcome, str):
-            left_out.append(NotChecked(key, Reason.REFUSED, {SAID: outcome}))
+            left_out.append(NotChecked(key, Reason.REFUSED, {REFUSAL: outcome}))
         else:
             measured.extend(outcome)
     return tuple(measured), tuple(left_out)

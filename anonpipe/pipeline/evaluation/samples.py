@@ -1,4 +1,4 @@
-"""Samples of a run's records, original and released beside each other, kept privately for what measures them.
+"""Samples of a run's records, original and released side by side, kept privately for what measures them.
 
 Which records are drawn follows from the run's key and the number of records alone. Each partition leaves the part of
 every sample that lies in it, before its released rows are shuffled.
@@ -42,7 +42,7 @@ _QUERIES, _GUESSED, _UNITS, _PREDICATES = (
 
 @dataclass(frozen=True, eq=False)
 class SampleRows:
-    """The rows of a partition, original and released beside each other."""
+    """The rows of a partition, original and released side by side."""
 
     # original, released: cells before and after, probabilities after these; shapes (n_rows, n_columns)
     original: FloatArray
@@ -297,7 +297,7 @@ def spanning_counts(fitted: Fitted, rows: SampleRows) -> dict[str, npt.NDArray[A
     kept = dict(zip(("groups", "group_sizes"), counted(labels), strict=True))
     if own := fitted.own_positions:
         kept |= dict(zip(("alike", "alike_sizes"), counted(row_numbers(cells[:, own], labels)), strict=True))
-    # Sets of equal rows are told apart by unchanged columns too, which any reader sees.
+    # Sets of equal rows also differ by unchanged columns, which any reader sees.
     groups = alike_numbers(fitted, cells, labels) if fitted.procedure.members == "alike" else labels
     for at, column in enumerate(fitted.classes):
         both, counts = np.unique(np.stack([groups, column.codes(cells)]), axis=1, return_counts=True)

@@ -120,7 +120,9 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "k": job.k,
         "rows_per_unit": job.rows_per_unit if fitted.unit is None else "several",
         "k_counts": "rows" if fitted.unit is None else "units of several rows",
-        "methods": {name: told for name, told in job.model_dump(mode="json", include=sections).items() if told},
+        "methods": {
+            name: options for name, options in job.model_dump(mode="json", include=sections).items() if options
+        },
         **({"held_out": job.measure.held_out} if job.measure.held_out else {}),
         **({"counts_rounded_to": job.fewest_changed} if job.repeat.growing else {}),
         "schema": release.describe_schema(fitted.schema),

@@ -135,7 +135,7 @@ def _checked(job: Job, encoders: Encoders, strata: Strata, features: Features) -
     _check_classes(job, encoders, strata)
     chosen = _synthesis(job, features)
     exact = chosen.guarantee.scope == "group"
-    warnings = small_groups(job.k, features.width, chosen.record.name, "micro_perturbation") if exact else []
+    warnings = small_groups(job.k, features.width, chosen.record.name) if exact else []
     return warnings + _shared_noise(job, chosen, strata, features.width)
 
 

@@ -42,7 +42,7 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
         )
     return Procedure(
         name=masker.name,
-        steps=(*masker.steps(**options), *_shared_out(shares, expected)),
+        steps=(*masker.steps(**options), *_share_steps(shares, expected)),
         decoder=_decoder(job, encoders, masker, shares),
         weights=encoders.features.distance_weights(),
         by_stratum=job.masks_strata,
@@ -66,7 +66,7 @@ def _small_cells(job: Job, encoders: Encoders) -> SmallCells | None:
 
 
 def _values(job: Job, encoders: Encoders, masker: Masker) -> ValueScores | None:
-    """What values say of masked scores; None where covariances are not matched, or values of columns are promised."""
+    """Mean scores of values; None where covariances are not matched, or values of columns are promised."""
     matched = job.decode.of_cells == "calibrated" and not masker.exact_columns
     return ValueScores.fit(encoders.features) if matched else None
 
@@ -77,12 +77,12 @@ def _members(masker: Masker) -> Members | None:
     return "alike" if masker.identical_rows else None
 
 
-def _shared_out(shares: PartShares | None, expected: Any) -> tuple[Step, ...]:
-    """The step that distributes categories over the parts; none where records belong to persons."""
+def _share_steps(shares: PartShares | None, expected: Any) -> tuple[Step, ...]:
+    """The steps that distribute categories over the parts; none where records belong to persons."""
     if shares is None:
         return ()
     share = partial(shares.share, guaranteed=partial(expected, largest=None))
-    counted = Reduce("categories", shares.call, share, with_original=True, with_stratum=True)
+    counted = Reduce("categories", shares.count, share, with_original=True, with_stratum=True)
     if shares.values is None:
         return (counted,)
     learned = Reduce("value scores", shares.values.count, shares.values.learn, with_stratum=True, with_draws=True)
@@ -138,24 +138,22 @@ def _check(job: Job, masker: Masker, features: Features, strata: Strata, encoder
         return
     channels, stratified = features.width + features.conditioning, job.masks_strata and len(strata.rows) > 1
     rows, what = (min(strata.rows), "the smallest stratum") if stratified else (sum(strata.rows), "the table")
-    if rows < max(_least(features), features.k):
+    least = max(_least(features), features.k)
+    if rows < least:
         wider = "" if masker.grouped else ", or mask.scope to table"
         remedy = (
             f"set strata.small to merge or drop{wider}, or take fewer strata" if stratified else "mask fewer columns"
         )
         remedy += f", or replace records in groups ({_IN_GROUPS})" if masker.grouped else ""
+        units = "" if encoders.unit is None else f" and k={job.k} units of up to {encoders.unit.most:,} rows"
         raise JobError(
-            f"{what} has {rows} records, and mask.method {masker.name} needs {max(_least(features), features.k)} for "
-            f"{channels} feature columns{_of_units(job, encoders)}; {remedy}"
+            f"{what} has {rows} records, and mask.method {masker.name} needs {least} for {channels} feature columns"
+            f"{units}; {remedy}"
         )
     _check_membership(job, encoders, rows, what)
 
 
 _MOST_RECORDS = 10**10  # More than there are persons: no table has so many
-
-
-def _of_units(job: Job, encoders: Encoders) -> str:
-    return "" if encoders.unit is None else f" and k={job.k} units of up to {encoders.unit.most:,} rows"
 
 
 def _check_membership(job: Job, encoders: Encoders, rows: int, what: str) -> None:
@@ -185,10 +183,10 @@ def _least(features: Features) -> int:
     return features.width + features.conditioning + 2
 
 
-# Precision of covariances after exchanges of categories, in standard deviations squared, is about EXCHANGED / n.
+# After exchanges of categories the error of covariances, in products of two standard deviations, is about this / n.
 # One exchange moves the covariance of two dummies by up to 4 / (n - 1). Measured of three numbers and two categories:
 # 0.35 off at 8 records, 0.2 at 20, 0.1 at 40, 0.05 at 80.
-EXCHANGED = 5.0
+COVARIANCE_ERROR = 5.0
 
 
 def needed(job: Job, encoders: Encoders, rows: int) -> tuple[int, str] | None:
@@ -199,7 +197,7 @@ def needed(job: Job, encoders: Encoders, rows: int) -> tuple[int, str] | None:
     if masker.same_person or (masker.link != "none" and not masker.grouped):
         return None
     features = encoders.describe_features(encoders.least(job.k), rows)
-    least = max(features.k, _least(features), math.ceil(EXCHANGED / job.gates.of_every_run["covariance"]))
+    least = max(features.k, _least(features), math.ceil(COVARIANCE_ERROR / job.gates.of_every_run["covariance"]))
     if membership is not None and encoders.dimension.columns:
         independent = rows_for_membership(encoders.dimension, membership)
         least = max(least, math.ceil(independent * rows / max(1, encoders.independent(rows))))

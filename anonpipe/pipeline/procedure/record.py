@@ -156,19 +156,20 @@ class Procedure:
         return self.members in ("scope", "alike")
 
 
-def small_groups(k: int, width: int, method: str, instead: str) -> list[str]:
+def small_groups(k: int, width: int, method: str) -> list[str]:
     """Warn of the disclosure by exact group moments in small groups."""
     if k > width + 1:
         return []
     if k == 2:
         raise JobError(
             f"{method} preserves the moments of every group exactly, and with k=2 the synthetic records are the "
-            f"original ones; take mask: {{method: local_synthesis}} ({MASK_LINKS}), raise k, or take {instead}"
+            f"original ones; take mask: {{method: local_synthesis}} ({MASK_LINKS}), raise k, or take micro_perturbation"
         )
     return [
         f"a group may be as small as k={k}. In groups of up to {width + 1} records (feature columns plus one), exact "
         "moments keep synthetic records in the span of the originals: part of a record discloses the rest. "
-        f"Take mask: {{method: local_synthesis}} ({MASK_LINKS}), raise k above {width + 1}, or take {instead}"
+        f"Take mask: {{method: local_synthesis}} ({MASK_LINKS}), raise k above {width + 1}, or take "
+        "micro_perturbation"
     ]
 
 
@@ -308,18 +309,24 @@ class Decoder:
         self, channels: FloatArray, counted_cells: FloatArray, shares: Shares, rng: np.random.Generator
     ) -> FloatArray:
         """Cells with the covariance of the features, corrected by its deviation from the original's."""
-        joint, said = channels[:, : self.features.width + self.conditioning], {}
+        joint, mean_scores = channels[:, : self.features.width + self.conditioning], {}
         with one_thread():  # the bits must not follow the machine's cores
             found = joint
             if shares.values is not None and self.shares is not None and self.shares.values is not None:
                 values = self.shares.values
                 joint = values.mapped(joint, shares.values)
-                found = values.said(joint, shares.values, values.stratum(counted_cells))
-                said = {channel: found[:, channel] for channel in values.channels}
+                found = values.with_mean_scores(joint, shares.values, values.stratum(counted_cells))
+                mean_scores = {channel: found[:, channel] for channel in values.channels}
             covariance = Moments.of(found).covariance
-            target = covariance if shares.lack is None else np.asarray(covariance + shares.lack)
+            target = covariance if shares.residual is None else np.asarray(covariance + shares.residual)
             return decode_matched(
-                self.features, joint, counted_cells, target, rng=rng, numbers_too=self.values_too, said=said
+                self.features,
+                joint,
+                counted_cells,
+                target,
+                rng=rng,
+                numbers_too=self.values_too,
+                mean_scores=mean_scores,
             )
 
 

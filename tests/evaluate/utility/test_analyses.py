@@ -318,7 +318,7 @@ def test_what_has_no_fit_is_told_and_does_not_stop_the_others():
     found = compare_models(frame.assign(index_number=range(300)), frame.assign(index_number=range(300)), analyses)
     problems = [one.original.problem for one in found]
     for problem, words in zip(
-        problems, ["no record", "one value", "event", "beside 0 and 1", "log(zero)", "too few"], strict=False
+        problems, ["no record", "one value", "event", "other than 0 and 1", "log(zero)", "too few"], strict=False
     ):
         assert words in problem
     assert problems[-1] is None and found[-1].shares.overlap == 1.0

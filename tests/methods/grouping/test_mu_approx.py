@@ -5,15 +5,12 @@ from hypothesis import strategies as st
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.grouping._mu_approx import cut_trees, grow_forest
 from tests.methods.grouping.data import grouping_problems
+from tests.methods.grouping.test_partitional import sets_of
 from tests.naive import hierarchical as naive
 
 
 def run(features, k):
     return cluster(features, k, "mu_approx", rng=np.random.default_rng(0))
-
-
-def sets_of(labels):
-    return {frozenset(np.flatnonzero(labels == g).tolist()) for g in range(labels.max() + 1)}
 
 
 @settings(deadline=None, max_examples=60)

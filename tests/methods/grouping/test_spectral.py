@@ -7,17 +7,11 @@ from anonpipe.methods.grouping import cluster, information_loss
 from anonpipe.methods.grouping._spectral import principal_axes, rotated_columns, split_at_all_medians, split_widest
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import histogram as naive
+from tests.naive.two_phase import labels_of
 
 
 def run(features, k, method="spectral_rhs", **options):
     return cluster(features, k, method, rng=np.random.default_rng(0), **options)
-
-
-def labels_of(groups, n):
-    labels = np.full(n, -1)
-    for g, group in enumerate(groups):
-        labels[group] = g
-    return labels
 
 
 @settings(deadline=None, max_examples=100)

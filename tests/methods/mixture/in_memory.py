@@ -53,7 +53,6 @@ def gaussian_mixture(
     least_groups: int = 2,
     most_groups: int = 10,
     shapes: Sequence[str] = ("full", "vev"),
-    rule: str = "published",
     degrees: float | None = math.inf,
 ) -> IntArray:
     """Group records by the most likely component of a mixture with bounded weights.
@@ -98,7 +97,6 @@ def gaussian_mixture(
         len(features),
         numbers=range(least_groups, most_groups + 1),
         shapes=shapes,
-        rule=rule,
         degrees=degrees,
     )
     mixture = chosen.mixture

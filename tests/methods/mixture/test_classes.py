@@ -200,9 +200,6 @@ def test_what_is_refused():
         class_e_step(features, codes[:, :1], start)
     with pytest.raises(JobError, match="give 1 to 2"):
         class_constraints(4, 10, 3)
-    for options in ({"rule": "none"}, {"ridge": 0.0}, {"prior_rows": -1.0}):
-        with pytest.raises(JobError):
-            class_constraints(1, 10, 2, **options)
     with pytest.raises(JobError, match="iterations"):
         fit_classes(classes_over([(features, codes)]), start, class_constraints(1, 10, 2), iterations=0)
 

@@ -197,7 +197,7 @@ def test_held_out_rows_are_in_no_release(tmp_path, monkeypatch):
     assert max(released.column("income").to_pylist()) < 100
     (line,) = [check for check in outcome.verdict.lines if check.name.startswith("rows lost")]
     assert line.outcome == "passed" and "hold-out" in line.name
-    assert any(f"{held.sum()} of {rows:,} rows were set aside" in note for note in outcome.verdict.notes)
+    assert any(f"{held.sum()} of {rows:,} rows were held out" in note for note in outcome.verdict.notes)
     assert seen["found"].measurement("membership.auc").value == 1.0  # nobody else is as far from the release
 
 

@@ -22,18 +22,14 @@ from tests import small
 from tests.pipeline.evaluation.test_assess import COLUMNS, LOOSE, RISK, looked
 from tests.staged import beside_the_original
 
+pytestmark = pytest.mark.usefixtures("known_secret")
+
 EQUAL = {"method": "generalize", "steps": {"x": 10, "y": 20}}
 MIXTURE = {"method": "local_synthesis", "components": 3, "shape": "spherical", "classes": 2, "iterations": 3}
 BY_NAME = sorted(COLUMNS)
 """The columns as they are worked on."""
 LOOSEST = LOOSE | {"mean": 99.0, "category_share": 1.0, "covariance": 99.0, "covariance_with_keys": 99.0}
 STRICTEST = {"singling_out": 0.0, "linkability": 0.0}
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
 def table(rows=1_010, seed=3):

@@ -140,7 +140,7 @@ def test_of_a_status_that_nearly_all_have_nothing_can_be_measured_and_the_plan_s
     lines = checks(found, {"stratum_inference": 0.85})
     assert [words.measured(line) for line in lines] == ["not measured"] * 2
     (why,) = words.unmeasured(lines)
-    assert "nearly nobody has another stratum" in why and "take the column out of strata.by with role masked" in why
+    assert "nearly all persons have one stratum" in why and "take the column out of strata.by with role masked" in why
 
 
 @pytest.mark.parametrize(
