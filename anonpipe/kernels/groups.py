@@ -273,7 +273,7 @@ def rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArray
             v[i] = draws[end + i]
         sign = householder(v, size)
         if sign != 0.0:
-            reflect(a, j, 0, v, size, sign, sums)
+            reflect(a, j, int(0), v, size, sign, sums)
     return used
 
 
