@@ -74,7 +74,7 @@ def kth_smallest(values: FloatArray, k: int) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def ascending(values: FloatArray) -> IntArray:
+def ascending(values: FloatArray | IntArray) -> IntArray:
     """Row numbers by value, ties in row order, shape (n_rows,)."""
     # Runs of doubled length are merged; numba compiles `np.argsort` ten times as long
     n, length = values.shape[0], 1
