@@ -3,7 +3,9 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import stat
+import textwrap
 from pathlib import Path
 from types import FunctionType
 
@@ -195,3 +197,14 @@ def test_the_given_folder_comes_first(tmp_path, monkeypatch, fresh):
     place.mkdir()
     (place / "mdav.mdav-1.py311.nbi").touch()
     assert any_kept()
+
+
+SLOW = {"np.argsort", "np.diff", "np.sort", "np.where"}
+"""What numba compiles for a second or more; `anonpipe.kernels.points` has loops in their place."""
+
+
+def test_no_kernel_calls_what_takes_seconds_to_compile():
+    for name, kernel in _kernels():
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kernel.py_func)))
+        called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        assert not called & SLOW, (name, kernel.__name__)
