@@ -9,7 +9,7 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 54_900
+LINES = 54_912
 FILES = 219
 LONGEST_FILE = 1_400
 PAGES = 13_900  # Words of docs/*.md
