@@ -246,7 +246,7 @@ class PairwiseMoments:
         """Count `values`, shape (n_rows, width), NaN where null."""
         table = as_table(values)
         present = ~np.isnan(table)
-        filled = np.where(present, table, 0.0)
+        filled = np.ascontiguousarray(np.where(present, table, 0.0))
         holed = np.flatnonzero(~present.all(axis=0))
         marks = np.ascontiguousarray(np.column_stack([np.ones(len(table)), present[:, holed]]))
         counts = cross_products(np.ascontiguousarray(present, dtype=np.float64), marks)

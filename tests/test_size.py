@@ -9,7 +9,7 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 56_100
+LINES = 56_400
 FILES = 222
 LONGEST_FILE = 1_400
 PAGES = 13_900  # Words of docs/*.md

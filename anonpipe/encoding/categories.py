@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from scipy.special import expit, log_expit
 
+from anonpipe.kernels.points import ascending, largest_group
 from anonpipe.types import FloatArray, IntArray
 
 _ROUNDS = 1_000
@@ -127,7 +128,7 @@ def assign_by_counts(
     Shapes: scores (n, q); targets (n_groups, q); returns (n,).
     """
     chosen = np.empty(len(scores), dtype=np.int64)
-    free = np.empty(np.max(np.diff(starts)), dtype=np.int64)
+    free = np.empty(largest_group(starts), dtype=np.int64)
     for group in range(len(starts) - 1):
         count = starts[group + 1] - starts[group]
         for i in range(count):
@@ -164,9 +165,14 @@ def _bring_forward(free: IntArray, scores: FloatArray, category: int, wanted: in
     values = np.empty(count, dtype=np.float64)
     for i in range(count):
         values[i] = -scores[free[i], category]
-    best = np.argsort(values, kind="mergesort")[:wanted]
     taken = np.zeros(count, dtype=np.bool_)
-    taken[best] = True
-    front, back = free[taken], free[~taken]
-    free[:wanted] = front
-    free[wanted:] = back
+    for i in ascending(values)[:wanted]:
+        taken[i] = True
+    front, back, old = 0, wanted, free.copy()
+    for i in range(count):
+        if taken[i]:
+            free[front] = old[i]
+            front += 1
+        else:
+            free[back] = old[i]
+            back += 1

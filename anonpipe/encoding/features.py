@@ -21,6 +21,7 @@ from anonpipe.encoding.columns import ColumnScan, feature_width
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.scores import ScoredColumn, Scores
 from anonpipe.encoding.values import Grid
+from anonpipe.kernels.points import ascending
 from anonpipe.methods.synthesis import restore_by_rank, synthesize
 from anonpipe.types import FloatArray, IntArray
 
@@ -382,8 +383,12 @@ def _fall(x: FloatArray, low: float, high: float, excess: float) -> float:
     `low` stops. The values inside are always x[bottom:top].
     """
     n = x.shape[0]
-    bottom, top = np.searchsorted(x, low, "right"), np.searchsorted(x, high, "right")
-    fall = 0.0
+    bottom, fall = 0, 0.0
+    while bottom < n and x[bottom] <= low:
+        bottom += 1
+    top = bottom
+    while top < n and x[top] <= high:
+        top += 1
     while bottom < n:
         until = x[bottom] - low
         if top < n:
@@ -450,7 +455,7 @@ def keep_group_sums(values: FloatArray, order: IntArray, starts: IntArray, low: 
                 outside = outside or values[row] < low or values[row] > high
         if not outside:
             continue
-        shift = _shift(np.sort(x[:n]), low, high, _excess(x[:n], low, high))
+        shift = _shift(x[ascending(x[:n])], low, high, _excess(x[:n], low, high))
         for row in order[starts[g] : starts[g + 1]]:
             if not np.isnan(values[row]):
                 out[row] = min(max(values[row] + shift, low), high)

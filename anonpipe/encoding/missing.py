@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numba import njit
 
+from anonpipe.kernels.points import largest_group
 from anonpipe.kernels.principal import block_order
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -127,10 +128,10 @@ def fill_column(
     """Give each missing value a value of its group or of near ones, in place; values (n,); line (n_groups,)."""
     groups = len(starts) - 1
     known = values.copy()
-    donors = np.empty(fewest + np.max(np.diff(starts)), dtype=np.float64)
+    donors = np.empty(fewest + largest_group(starts), dtype=np.float64)
     for place in range(groups):
         group = line[place]
-        count = _collect(known, order, starts, group, donors, 0)
+        count = _collect(known, order, starts, group, donors, int(0))
         if count == starts[group + 1] - starts[group]:
             continue
         before, after = place, place

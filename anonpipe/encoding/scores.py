@@ -75,8 +75,10 @@ class Ranks:
             return np.where(np.isnan(values), np.nan, 0.0)
         _, equal, begin, width = self._places(values)
         low, high = (_density(ndtri(edge / self.rows)) for edge in (begin, begin + width))
-        mean = (low - high) * self.rows / np.maximum(width, 1.0)
-        return np.asarray(np.where(equal & ~np.isnan(values), mean, self.scores(values)))
+        mean = np.asarray((low - high) * self.rows / np.maximum(width, 1.0))
+        others = ~equal | np.isnan(values)
+        mean[others] = self.scores(values[others])
+        return mean
 
     def ties(self, scores: FloatArray) -> FloatArray:
         """Scores of which those of one value, that several records have, are one number, beyond all scores.

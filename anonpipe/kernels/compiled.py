@@ -152,7 +152,9 @@ def _kept_digests(package: Path) -> dict[str, str]:
     """
     texts = [(str(path.relative_to(package)).encode(), path.read_bytes()) for path in sorted(package.rglob("*.py"))]
     read = b"\0".join([numba.__version__.encode(), *(part for pair in texts for part in pair)])
-    these, file = hashlib.sha256(read).hexdigest(), root() / "digests.json"
+    # A file for each installation, so that two do not overwrite each other's in turn
+    of_package = hashlib.sha256(str(package).encode()).hexdigest()[:16]
+    these, file = hashlib.sha256(read).hexdigest(), root() / f"digests-{of_package}.json"
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         kept = json.loads(file.read_text(encoding="utf-8"))
         if kept["of"] == these:

@@ -40,6 +40,22 @@ def add_products(a: FloatArray, b: FloatArray, out: FloatArray, symmetric: bool)
 
 
 @nb.njit(cache=True, nogil=True)
+def add_matrix(a: FloatArray, out: FloatArray) -> None:
+    """Add `a` to `out`; numba compiles `+=` of arrays three times as long."""
+    for j in range(a.shape[0]):
+        for h in range(a.shape[1]):
+            out[j, h] += a[j, h]
+
+
+@nb.njit(cache=True, nogil=True)
+def copy_rows(rows: FloatArray, out: FloatArray) -> None:
+    """Write `rows` into the first of `out`; an assignment brings texts of errors that take 2 s to compile."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            out[i, j] = rows[i, j]
+
+
+@nb.njit(cache=True, nogil=True)
 def _mirror(upper: FloatArray) -> None:
     for j in range(upper.shape[0]):
         for h in range(j):
@@ -59,7 +75,8 @@ def mean_and_scatter(features: FloatArray) -> tuple[FloatArray, FloatArray]:
         for i in range(begin, min(n, begin + BLOCK)):
             for j in range(width):
                 part[j] += features[i, j] - features[0, j]
-        mean += part
+        for j in range(width):
+            mean[j] += part[j]
     for j in range(width):
         mean[j] = features[0, j] + mean[j] / n
     rows = np.zeros((BLOCK, width))
@@ -71,7 +88,7 @@ def mean_and_scatter(features: FloatArray) -> tuple[FloatArray, FloatArray]:
                 rows[i - begin, j] = features[i, j] - mean[j]
         block[:] = 0.0
         add_products(rows, rows, block, nb.boolean(True))
-        scatter += block
+        add_matrix(block, scatter)
     _mirror(scatter)
     return mean, scatter
 
@@ -95,12 +112,12 @@ def within_scatter(features: FloatArray, order: IntArray, starts: IntArray) -> F
             if filled == BLOCK:
                 block[:] = 0.0
                 add_products(rows, rows, block, nb.boolean(True))
-                within += block
+                add_matrix(block, within)
                 filled = 0
     rows[filled:] = 0.0
     block[:] = 0.0
     add_products(rows, rows, block, nb.boolean(True))
-    within += block
+    add_matrix(block, within)
     _mirror(within)
     return within
 
@@ -114,12 +131,12 @@ def cross_products(a: FloatArray, b: FloatArray) -> FloatArray:
     left, right = np.zeros((BLOCK, a.shape[1])), np.zeros((BLOCK, b.shape[1]))
     for begin in range(0, n, BLOCK):
         count = min(n - begin, BLOCK)
-        left[:count] = a[begin : begin + count]
-        right[:count] = b[begin : begin + count]
+        copy_rows(a[begin : begin + count], left)
+        copy_rows(b[begin : begin + count], right)
         left[count:] = 0.0
         block[:] = 0.0
         add_products(left, right, block, nb.boolean(False))
-        total += block
+        add_matrix(block, total)
     return total
 
 
@@ -252,10 +269,11 @@ def rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArray
     for j in range(rank - 1, -1, -1):
         size = rows - j
         end -= size
-        v[:size] = draws[end : end + size]
+        for i in range(size):
+            v[i] = draws[end + i]
         sign = householder(v, size)
         if sign != 0.0:
-            reflect(a, j, 0, v, size, sign, sums)
+            reflect(a, j, int(0), v, size, sign, sums)
     return used
 
 
@@ -270,7 +288,8 @@ def centre_groups(features: FloatArray, order: IntArray, starts: IntArray, out: 
         members = order[starts[g] : starts[g + 1]]
         group_mean(features, members, mean)
         for row in members:
-            out[row] = mean
+            for j in range(mean.shape[0]):
+                out[row, j] = mean[j]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -299,11 +318,11 @@ def fold_rows(root: FloatArray, rows: FloatArray) -> FloatArray:
     # QR of R over the next rows: unlike a sum of products it does not square the condition of the rows.
     width = root.shape[0]
     stack = np.zeros((width + BLOCK, width))
-    stack[:width] = root
+    copy_rows(root, stack)
     v, sums = np.empty(width + BLOCK), np.empty(width)
     for begin in range(0, rows.shape[0], BLOCK):
         count = min(rows.shape[0] - begin, BLOCK)
-        stack[width : width + count] = rows[begin : begin + count]
+        copy_rows(rows[begin : begin + count], stack[width:])
         triangularise(stack, width + count, v, sums)
     return stack[:width].copy()
 
@@ -331,7 +350,8 @@ def perturb_groups(
             _centre_draws(z, rank)
         for i in range(size):
             row = members[i]
-            out[row] = mean
+            for j in range(width):
+                out[row, j] = mean[j]
             for c in range(rank):
                 for j in range(width):
                     out[row, j] += z[i, c] * factor[c, j]

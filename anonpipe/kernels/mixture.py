@@ -130,7 +130,8 @@ def _tile_logs(
 def _posteriors(logs: FloatArray, count: int, top: FloatArray, total: FloatArray) -> float:
     """Turn logs into posteriors in place; the tile's log-likelihood, not finite if a record's density is 0."""
     groups = logs.shape[0]
-    top[:count] = logs[0, :count]
+    for i in range(count):
+        top[i] = logs[0, i]
     for g in range(1, groups):
         row = logs[g]
         for i in range(count):
@@ -205,7 +206,7 @@ def expectation(
         likelihood += _posteriors(logs, count, top, total)
         for g in range(groups):
             normal = degrees[g] == np.inf
-            inside = 0
+            inside = int(0)
             here, here_heavy, here_tails = 0.0, 0.0, 0.0
             for i in range(count):
                 z = logs[g, i]
@@ -292,8 +293,8 @@ def common_shape(
     """Volumes λ_g, shape (n_groups,), and a common shape a, (width,), with Π a_j = 1, by turns."""
     # Each is the most likely one given the other. In numpy the turns were a third of all time of a choice.
     groups, width = values.shape
-    shape, volumes = np.ones(width), np.empty(groups)
-    change = np.inf
+    shape, volumes, change = np.empty(width), np.empty(groups), np.inf
+    shape[:] = 1.0
     for turn in range(iterations + 1):
         for g in range(groups):
             total = 0.0
@@ -308,7 +309,9 @@ def common_shape(
                 new[j] += values[g, j] / volumes[g]
             logs += math.log(new[j])
         new /= math.exp(logs / width)
-        change = np.abs(new / shape - 1.0).max()
+        change = 0.0
+        for j in range(width):
+            change = max(change, abs(new[j] / shape[j] - 1.0))
         shape = new
     return volumes, shape
 
@@ -339,7 +342,8 @@ def moments_by_group(features: FloatArray, order: IntArray, starts: IntArray) ->
     groups, width = starts.shape[0] - 1, features.shape[1]
     means = np.zeros((groups, width))
     scatters = np.zeros((groups, width, width))
-    rows, ones, sums = np.empty((width, _TILE)), np.ones(_TILE), np.zeros(width)
+    rows, ones, sums = np.empty((width, _TILE)), np.empty(_TILE), np.zeros(width)
+    ones[:] = 1.0
     for g in range(groups):
         if starts[g + 1] == starts[g]:
             continue

@@ -73,6 +73,50 @@ def kth_smallest(values: FloatArray, k: int) -> float:
     return float(left[k])
 
 
+@nb.njit(cache=True, nogil=True)
+def ascending(values: FloatArray | IntArray) -> IntArray:
+    """Row numbers by value, ties in row order, shape (n_rows,)."""
+    # Runs of doubled length are merged; numba compiles `np.argsort` ten times as long
+    n, length = values.shape[0], 1
+    order, merged = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    for i in range(n):
+        order[i] = i
+    while length < n:
+        for begin in range(0, n, 2 * length):
+            middle, end = min(begin + length, n), min(begin + 2 * length, n)
+            left, right = begin, middle
+            for at in range(begin, end):
+                if left < middle and (right == end or not values[order[right]] < values[order[left]]):
+                    merged[at] = order[left]
+                    left += 1
+                else:
+                    merged[at] = order[right]
+                    right += 1
+        order, merged = merged, order
+        length *= 2
+    return order
+
+
+@nb.njit(cache=True, nogil=True)
+def largest(values: FloatArray) -> float:
+    """The largest number, NaN where there is one; numba compiles `values.max()` ten times as long."""
+    most = values[0]
+    for value in values:
+        if value > most or value != value:
+            most = value
+    return float(most)
+
+
+@nb.njit(cache=True, nogil=True)
+def largest_group(starts: IntArray) -> int:
+    """Records of the largest group, as `starts` (n_groups + 1,) delimit them; 0 for no group."""
+    # `np.diff` brings texts of errors that take 2 s to compile
+    largest = 0
+    for g in range(starts.shape[0] - 1):
+        largest = max(largest, starts[g + 1] - starts[g])
+    return largest
+
+
 # --- Column sums that do not depend on the order in which rows come and go --------------------------------------------
 
 

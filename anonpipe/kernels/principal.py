@@ -141,7 +141,8 @@ def split_rows(rows: IntArray, projections: FloatArray, left: int) -> None:
         else:
             behind[back] = rows[i]
             back += 1
-    rows[left:] = behind
+    for i in range(count - left):
+        rows[left + i] = behind[i]
 
 
 @nb.njit(cache=True, nogil=True)

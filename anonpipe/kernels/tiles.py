@@ -27,7 +27,10 @@ class Tiles(NamedTuple):
     @classmethod
     def of(cls, features: FloatArray) -> Self:
         """Of points (n_rows, width), one or more."""
-        return cls(*cut_into_tiles(features))
+        order = np.arange(len(features))
+        halve(features, order, TILE, _LOOKED_AT)
+        ordered, starts = features[order], np.arange(0, len(features), TILE)
+        return cls(order, np.minimum.reduceat(ordered, starts), np.maximum.reduceat(ordered, starts))
 
     def nearest_middle(self, centre: FloatArray, unit: float, scaled: Float32Array) -> IntArray:
         """The tile whose box has its middle nearest to each query, (n_queries,): a guess, not exact."""
@@ -37,19 +40,6 @@ class Tiles(NamedTuple):
             part = slice(start, start + _CHUNK)
             first[part] = (norms - 2.0 * (scaled[part] @ middles.T)).argmin(axis=1)
         return first
-
-
-@nb.njit(cache=True, nogil=True)
-def cut_into_tiles(features: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Order, low and high of `Tiles`."""
-    order, (n, width) = np.arange(features.shape[0]), features.shape
-    halve(features, order, TILE, _LOOKED_AT)
-    low, high = np.full((-(-n // TILE), width), np.inf), np.full((-(-n // TILE), width), -np.inf)
-    for i in range(n):
-        point, at = features[order[i]], i // TILE
-        for j in range(width):
-            low[at, j], high[at, j] = min(low[at, j], point[j]), max(high[at, j], point[j])
-    return order, low, high
 
 
 @nb.njit(cache=True, nogil=True)

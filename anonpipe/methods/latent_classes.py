@@ -18,7 +18,8 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from anonpipe.errors import InputError
-from anonpipe.kernels.groups import BLOCK, add_products
+from anonpipe.kernels.groups import BLOCK, add_matrix, add_products
+from anonpipe.kernels.points import largest
 from anonpipe.methods.mixture import check_passes, least_weight, smoothed
 from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
@@ -29,8 +30,7 @@ _NEGLIGIBLE = -60.0  # Log probability below which a class counts as impossible:
 @nb.njit(cache=True, nogil=True)
 def _softmax(logs: FloatArray) -> float:
     """Turn logs into probabilities in place, negligible ones to 0; returns the log of their sum before."""
-    top = logs.max()
-    total = 0.0
+    top, total = largest(logs), 0.0
     for g in range(logs.shape[0]):
         less = logs[g] - top
         logs[g] = math.exp(less) if less > _NEGLIGIBLE else 0.0
@@ -41,6 +41,14 @@ def _softmax(logs: FloatArray) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
+def _with_one(record: FloatArray, x: FloatArray) -> None:
+    """Write (1, numbers of the record)."""
+    x[0] = 1.0
+    for a in range(record.shape[0]):
+        x[a + 1] = record[a]
+
+
+@nb.njit(cache=True, nogil=True)
 def _priors(x: FloatArray, slopes: FloatArray, out: FloatArray) -> None:
     """Write the logs of the classes' weights, but for a common number, at a record with the terms x = (1, numbers)."""
     for g in range(slopes.shape[1]):
@@ -48,6 +56,17 @@ def _priors(x: FloatArray, slopes: FloatArray, out: FloatArray) -> None:
     for a in range(1, slopes.shape[0]):
         for g in range(slopes.shape[1]):
             out[g] += slopes[a, g] * x[a]
+
+
+@nb.njit(cache=True, nogil=True)
+def _add_shares(p: FloatArray, codes: IntArray, starts: IntArray, log_shares: FloatArray, z: FloatArray) -> None:
+    """Write to `z` the sum of `p` and the logs of the shares that a record's categories have in each class."""
+    for g in range(p.shape[0]):
+        z[g] = p[g]
+    for j in range(codes.shape[0]):
+        shares = log_shares[starts[j] + codes[j]]
+        for g in range(p.shape[0]):
+            z[g] += shares[g]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -64,16 +83,12 @@ def _class_sums(
     products = np.zeros((pairs, classes + classes * (classes + 1) // 2))
     left, right = np.zeros((BLOCK, pairs)), np.zeros((BLOCK, products.shape[1]))
     block = np.zeros(products.shape)
-    p, z, x = np.empty(classes), np.empty(classes), np.ones(terms)
+    p, z, x = np.empty(classes), np.empty(classes), np.empty(terms)
     likelihood = 0.0
     for i in range(n):
-        x[1:] = features[i]
+        _with_one(features[i], x)
         _priors(x, slopes, p)
-        z[:] = p
-        for j in range(codes.shape[1]):
-            shares = log_shares[starts[j] + codes[i, j]]
-            for g in range(classes):
-                z[g] += shares[g]
+        _add_shares(p, codes[i], starts, log_shares, z)
         # z starts from the unnormalised priors, so the log of their sum goes off again.
         likelihood += _softmax(z) - _softmax(p)
         for g in range(classes):
@@ -88,13 +103,14 @@ def _class_sums(
         if curvature:
             at = i % BLOCK
             _pairs(x, left[at])
-            right[at, :classes] = p
+            for g in range(classes):
+                right[at, g] = p[g]
             _pairs(p, right[at, classes:])
             if at == BLOCK - 1 or i == n - 1:
                 left[at + 1 :] = 0.0
                 block[:] = 0.0
                 add_products(left, right, block, nb.boolean(False))
-                products += block
+                add_matrix(block, products)
     return likelihood, posteriors, tables, gradient, products
 
 
@@ -114,10 +130,10 @@ def _draw_classes(
 ) -> IntArray:
     """Categories of new records, a class from its prior, then each column from it; uniforms (n_rows, 1 + n_columns)."""
     n, columns = features.shape[0], starts.shape[0] - 1
-    p, x = np.empty(slopes.shape[1]), np.ones(slopes.shape[0])
+    p, x = np.empty(slopes.shape[1]), np.empty(slopes.shape[0])
     codes = np.empty((n, columns), dtype=np.int64)
     for i in range(n):
-        x[1:] = features[i]
+        _with_one(features[i], x)
         _priors(x, slopes, p)
         _softmax(p)
         g = _pick(p, uniforms[i, 0])

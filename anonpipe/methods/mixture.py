@@ -377,39 +377,56 @@ def _joint_spread(
 
 
 @nb.njit(cache=True, nogil=True)
+def _least_rise(rises: FloatArray) -> tuple[int, int]:
+    """Row and column of the first least number below the diagonal."""
+    row, column = 0, 0
+    for a in range(rises.shape[0]):
+        for b in range(a):
+            if rises[a, b] < rises[row, column]:
+                row, column = a, b
+    return row, column
+
+
+@nb.njit(cache=True, nogil=True)
+def _join_two(low: int, high: int, counts: FloatArray, means: FloatArray, scatters: FloatArray) -> None:
+    """Put the records of group `high` into group `low`."""
+    width, joint = means.shape[1], counts[low] + counts[high]
+    share, step = counts[low] / joint * counts[high], np.empty(means.shape[1])
+    for j in range(width):
+        step[j] = means[high, j] - means[low, j]
+    for j in range(width):
+        for h in range(width):
+            scatters[low, j, h] += scatters[high, j, h] + share * step[j] * step[h]
+        means[low, j] += step[j] * (counts[high] / joint)
+    counts[low], counts[high] = joint, 0.0
+
+
+@nb.njit(cache=True, nogil=True)
 def _join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, prior: float) -> IntArray:
     """Join groups two by two so that Σ n log|(W + prior I) / (n + prior)| rises least, ties to the lower numbers."""
     groups, width = means.shape
-    work = np.empty((width, width))
-    terms = np.empty(groups)
+    work, terms = np.empty((width, width)), np.empty(groups)
     for a in range(groups):
         terms[a] = _joint_spread(a, a, counts, means, scatters, prior, work)
-    rises = np.full((groups, groups), np.inf)
+    rises = np.empty((groups, groups))
+    rises[:] = np.inf
     for a in range(groups):
         for b in range(a):
             rises[a, b] = _joint_spread(b, a, counts, means, scatters, prior, work) - terms[a] - terms[b]
-    where = np.arange(groups)
     levels = np.empty((groups, groups), dtype=np.int64)
-    for left in range(groups, 1, -1):
-        levels[left - 1] = where
-        high, low = divmod(np.argmin(rises), groups)
-        joint = counts[low] + counts[high]
-        share = counts[low] / joint * counts[high]
-        step = means[high] - means[low]
-        for j in range(width):
-            for h in range(width):
-                scatters[low, j, h] += scatters[high, j, h] + share * step[j] * step[h]
-        means[low] += step * (counts[high] / joint)
-        counts[low], counts[high] = joint, 0.0
-        rises[high] = np.inf
-        rises[:, high] = np.inf
-        where[where == high] = low
+    for a in range(groups):
+        levels[groups - 1, a] = a
+    for left in range(groups - 1, 0, -1):
+        high, low = _least_rise(rises)
+        _join_two(low, high, counts, means, scatters)
+        for a in range(groups):
+            rises[high, a] = rises[a, high] = np.inf
+            levels[left - 1, a] = low if levels[left, a] == high else levels[left, a]
         terms[low] = _joint_spread(low, low, counts, means, scatters, prior, work)
         for b in range(groups):
             if b != low and counts[b] > 0.0:
                 rise = _joint_spread(low, b, counts, means, scatters, prior, work) - terms[low] - terms[b]
                 rises[max(low, b), min(low, b)] = rise
-    levels[0] = where
     return levels
 
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import stat
+import textwrap
 from pathlib import Path
 from types import FunctionType
 
@@ -111,10 +113,23 @@ def test_digests_are_kept_for_the_very_same_sources_only(tmp_path, monkeypatch):
     assert find(package) == wanted == find(package) and sorted(asked) == sorted(MODULES)
     after = _write(package, MODULES | {"far": MODULES["far"].replace("x + LIMIT", "x - LIMIT")})
     assert find(package) == after != wanted
-    for broken in ("", "{}", "[1]", '{"of": 1}', (tmp_path / "kept" / "digests.json").read_text()[:-9]):
-        (tmp_path / "kept" / "digests.json").write_text(broken)
+    (file,) = (tmp_path / "kept").iterdir()
+    for broken in ("", "{}", "[1]", '{"of": 1}', file.read_text()[:-9]):
+        file.write_text(broken)
         assert find(package) == after
-    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["digests.json"]
+    assert list((tmp_path / "kept").iterdir()) == [file]
+
+
+def test_two_installations_keep_their_digests_side_by_side(tmp_path, monkeypatch):
+    (tmp_path / "kept").mkdir()
+    monkeypatch.setattr(compiled, "root", lambda: tmp_path / "kept")
+    for name in ("one", "other"):
+        _write(tmp_path / name, MODULES | {"far": MODULES["far"] + f"{name} = 1\n"})
+    asked, found, find = [], compiled._digest_of, compiled._kept_digests.__wrapped__
+    monkeypatch.setattr(compiled, "_digest_of", lambda name, of: asked.append(of) or found(name, of))
+    for name in ("one", "other") * 2:
+        find(tmp_path / name)
+    assert len(asked) == 2 * len(MODULES)
 
 
 def test_all_that_a_kernel_refers_to_is_in_its_digest():
@@ -182,3 +197,14 @@ def test_the_given_folder_comes_first(tmp_path, monkeypatch, fresh):
     place.mkdir()
     (place / "mdav.mdav-1.py311.nbi").touch()
     assert any_kept()
+
+
+SLOW = {"np.argsort", "np.diff", "np.sort", "np.where"}
+"""What numba compiles for a second or more; `anonpipe.kernels.points` has loops in their place."""
+
+
+def test_no_kernel_calls_what_takes_seconds_to_compile():
+    for name, kernel in _kernels():
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kernel.py_func)))
+        called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        assert not called & SLOW, (name, kernel.__name__)

@@ -10,7 +10,8 @@ import numba as nb
 import numpy as np
 
 from anonpipe.evaluate.coding import Coding
-from anonpipe.kernels.tiles import TILE, cut_into_tiles
+from anonpipe.kernels.points import ascending
+from anonpipe.kernels.tiles import TILE, Tiles
 from anonpipe.types import FloatArray, IntArray
 
 NEIGHBOURS = 5  # Closest released records whose agreement says how sure a guess is
@@ -93,45 +94,63 @@ def surest(ordered: IntArray, share: float) -> IntArray:
 # --- The nearest points in all attributes but one, for every attribute in one pass ------------------------------------
 
 
-@nb.njit(cache=True, nogil=True)
 def nearest_but_one(
     features: FloatArray, queries: FloatArray, ends: IntArray, jumps: FloatArray, wanted: int
 ) -> tuple[IntArray, FloatArray]:
     """Nearest points to each query in all attributes but one, ties to the lower row: (m, n_attributes, wanted)."""
-    n, m, attributes = features.shape[0], queries.shape[0], ends.shape[0]
-    rows = np.zeros((m, attributes, wanted), dtype=np.int64)
-    best = np.full((m, attributes, wanted), np.inf)
-    if n == 0:
-        return rows, best
-    order, least, most = cut_into_tiles(features)
-    tiles = least.shape[0]
-    low, high = least.T.copy(), most.T.copy()
-    columns = np.empty((tiles, features.shape[1], TILE))
-    for i in range(n):
-        columns[i // TILE, :, i % TILE] = features[order[i]]
-    room = max(tiles, TILE)
-    total, reach, bounds, parts = np.empty(room), np.empty(room), np.empty(tiles), np.zeros(attributes)
-    for q in range(m):
-        query, last = queries[q], best[q, :, -1]
-        parts[:] = 0.0
-        _add_up(low, high, tiles, query, ends, jumps, parts, total, reach)
-        bounds[:] = reach[:tiles] - total[:tiles]
-        nearest_first, fresh = np.argsort(-bounds), 1
+    rows = np.zeros((len(queries), len(ends), wanted), dtype=np.int64)
+    best = np.full(rows.shape, np.inf)
+    if len(features):
+        tiles, (n, width) = Tiles.of(features), features.shape
+        columns = np.zeros((len(tiles.low) * TILE, width))
+        columns[:n] = features[tiles.order]
+        columns = np.ascontiguousarray(columns.reshape(-1, TILE, width).transpose(0, 2, 1))
+        low, high = np.ascontiguousarray(tiles.low.T), np.ascontiguousarray(tiles.high.T)
+        _search_tiles(features, queries, ends, jumps, tiles.order, low, high, columns, rows, best)
+    return rows, best
+
+
+@nb.njit(cache=True, nogil=True)
+def _search_tiles(
+    features: FloatArray,
+    queries: FloatArray,
+    ends: IntArray,
+    jumps: FloatArray,
+    order: IntArray,
+    low: FloatArray,
+    high: FloatArray,
+    columns: FloatArray,
+    rows: IntArray,
+    best: FloatArray,
+) -> None:
+    """Fill `rows` and `best`; low, high (width, n_tiles); columns (n_tiles, width, TILE)."""
+    n, tiles, attributes = features.shape[0], low.shape[1], ends.shape[0]
+    total, reach = np.empty(max(tiles, TILE)), np.empty(max(tiles, TILE))
+    bounds, parts, borders = np.empty(tiles), np.empty(attributes), np.empty(attributes)
+    for q in range(queries.shape[0]):
+        query, fresh = queries[q], 1
+        borders[:] = 0.0
+        _add_up(low, high, tiles, query, ends, jumps, borders, total, reach)
+        for at in range(tiles):
+            bounds[at] = total[at] - reach[at]
+        nearest_first = ascending(bounds)
         for turn in range(tiles):
+            for a in range(attributes):
+                borders[a] = best[q, a, -1]
             if turn == fresh:  # what was found since rules more tiles out
-                _add_up(low, high, tiles, query, ends, jumps, last, total, reach)
-                bounds[:] = reach[:tiles] - total[:tiles] * (1.0 - 1e-12)
+                _add_up(low, high, tiles, query, ends, jumps, borders, total, reach)
+                for at in range(tiles):
+                    bounds[at] = total[at] * (1.0 - 1e-12) - reach[at]
                 fresh *= 4
             at = nearest_first[turn]
-            if turn > 0 and bounds[at] < 0.0:
+            if turn > 0 and bounds[at] > 0.0:
                 continue
             count = min(TILE, n - at * TILE)
-            _add_up(columns[at], columns[at], count, query, ends, jumps, last, total, reach)
+            _add_up(columns[at], columns[at], count, query, ends, jumps, borders, total, reach)
             for i in range(count):
                 if total[i] * (1.0 - 1e-12) <= reach[i]:
                     row = order[at * TILE + i]
                     _improve(features[row], query, ends, jumps, parts, row, rows[q], best[q])
-    return rows, best
 
 
 @nb.njit(cache=True, nogil=True)

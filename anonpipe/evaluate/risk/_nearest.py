@@ -169,7 +169,8 @@ def _search_tiles(
     tile, norms = np.empty((TILE, width), dtype=np.float32), np.empty(TILE, dtype=np.float32)
     products = np.empty(TILE * count, dtype=np.float32)
     for at in range(len(tiles.low)):
-        found = near[: queries_near_box(tiles.low[at], tiles.high[at], columns, squared[:, -1], at, first, near)]
+        last = np.ascontiguousarray(squared[:, -1])
+        found = near[: queries_near_box(tiles.low[at], tiles.high[at], columns, last, at, first, near)]
         if not len(found):
             continue
         members, q = tiles.order[at * TILE : (at + 1) * TILE], some[: len(found)]

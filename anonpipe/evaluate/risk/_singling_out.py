@@ -295,9 +295,13 @@ def _find_met(
     """
     n, size = columns.shape
     counts, rows = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    found = np.full((n, most + 1 if len(units) else 0), -1, dtype=np.int64)
+    found = np.empty((n, most + 1 if len(units) else 0), dtype=np.int64)
+    found[:] = -1
     for q in range(n):
-        rarest = np.argmin(ends[q] - begins[q])
+        rarest = 0
+        for j in range(1, size):
+            if ends[q, j] - begins[q, j] < ends[q, rarest] - begins[q, rarest]:
+                rarest = j
         order = orders[columns[q, rarest]]
         for at in range(begins[q, rarest], ends[q, rarest]):
             row, met = order[at], True
@@ -307,7 +311,8 @@ def _find_met(
                     met = False
                     break
             if met and len(units):
-                met = not (found[q, : counts[q]] == units[row]).any()
+                for j in range(counts[q]):
+                    met = met and found[q, j] != units[row]
                 if met:
                     found[q, counts[q]] = units[row]
             if met:

@@ -29,8 +29,12 @@ def curves_apart(
     risk = np.zeros((2, count))
     for row in range(rows):
         risk[sides[row], groups[row]] += 1
-    largest = np.where((risk[0] == 0) | (risk[1] == 0), np.nan, 0.0)
-    alive, deaths, gone = np.ones((2, count)), np.zeros((2, count)), np.zeros((2, count))
+    largest = np.zeros(count)
+    for group in range(count):
+        if risk[0, group] == 0 or risk[1, group] == 0:
+            largest[group] = np.nan
+    alive, deaths, gone = np.empty((2, count)), np.zeros((2, count)), np.zeros((2, count))
+    alive[:] = 1.0
     begin = 0
     while begin < rows:
         end = begin

@@ -193,7 +193,9 @@ def _keep_smallest(features: FloatArray, queries: FloatArray, kept: FloatArray) 
     last = kept.shape[1] - 1
     for low in range(0, features.shape[0], _TILE):
         count = min(_TILE, features.shape[0] - low)
-        columns[:, :count] = features[low : low + count].T
+        for i in range(count):
+            for j in range(features.shape[1]):
+                columns[j, i] = features[low + i, j]
         for q in range(queries.shape[0]):
             squared_distances(columns, count, queries[q], out)
             own = kept[q]

@@ -89,7 +89,8 @@ def group_means(features: FloatArray, labels: IntArray, n_groups: int) -> FloatA
     for i in range(labels.shape[0]):
         if labels[i] >= 0:
             sizes[labels[i]] += 1.0
-            means[labels[i]] += features[i]
+            for j in range(features.shape[1]):
+                means[labels[i], j] += features[i, j]
     for g in range(n_groups):
         means[g] /= sizes[g]
     return means
@@ -153,7 +154,18 @@ def k_nearest(distances: FloatArray, count: int, ids: IntArray, nearest: IntArra
             nearest[0] = i
             sink(nearest, 0, distances, ids)
             border = distances[nearest[0]]
-    nearest[:] = np.sort(nearest)[::-1]
+    _descend(nearest)
+
+
+@nb.njit(cache=True, nogil=True)
+def _descend(places: IntArray) -> None:
+    """Sort a few places, the highest first."""
+    for i in range(1, places.shape[0]):
+        place, at = places[i], i
+        while at > 0 and places[at - 1] < place:
+            places[at] = places[at - 1]
+            at -= 1
+        places[at] = place
 
 
 def with_rest(features: FloatArray, labels: IntArray, k: int, join: Callable[[FloatArray, IntArray], None]) -> IntArray:
@@ -520,7 +532,7 @@ def _choose_mixed(
         c = classes[ids[best]]
         counts[c] += 1.0
         front[c] = _next_of_class(distances, left, ids, classes, c)
-    places[:] = np.sort(places)[::-1]
+    _descend(places)
 
 
 @nb.njit(cache=True, nogil=True)

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.environment import one_thread
-from anonpipe.kernels.points import gather_columns, sort_groups, squared_distance, squared_distances
+from anonpipe.kernels.points import ascending, gather_columns, sort_groups, squared_distance, squared_distances
 from anonpipe.methods.grouping._options import GroupingOptions, plain_options, under_2k
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
@@ -34,7 +34,7 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
         sizes[c] += 1
     _centre_on_means(columns, assigned, sizes, centres)
     distances = np.empty(rows.shape[0])
-    for c in np.argsort(sizes, kind="mergesort"):
+    for c in ascending(sizes):
         if sizes[c] >= k:
             continue
         squared_distances(columns, rows.shape[0], centres[c], distances)
@@ -211,7 +211,7 @@ def furthest_pair(features: FloatArray, rows: IntArray) -> tuple[int, int]:
     radius = np.empty(n)
     squared_distances(columns, n, centre, radius)
     radius = np.sqrt(radius)
-    order = np.argsort(-radius, kind="mergesort")
+    order = ascending(-radius)
     best = -1.0
     pair = (0, 1)
     for at in range(n - 1):
@@ -243,7 +243,7 @@ def _seed_groups(columns: FloatArray, seeds: tuple[int, int], k: int) -> IntArra
         squared_distances(columns, n, columns[:, seed].copy(), distances)
         distances[taken] = np.inf
         distances[seed] = -1.0
-        nearest = np.argsort(distances, kind="mergesort")[:k]
+        nearest = ascending(distances)[:k]
         taken[nearest] = True
         into[nearest] = nearest.min()
     return into

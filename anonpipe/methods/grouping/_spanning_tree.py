@@ -12,7 +12,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.points import gather_columns, squared_distances
+from anonpipe.kernels.points import ascending, gather_columns, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
 from anonpipe.methods.grouping._md import diameter_fixed
 from anonpipe.methods.grouping._options import ClassGroupingOptions, plain_options, under_2k
@@ -89,7 +89,7 @@ def _cut_longest(
     cut = np.zeros(parent.shape[0], dtype=np.bool_)
     above = np.empty(shares.shape[0])
     # A stable sort leaves equal lengths in row order.
-    for v in np.argsort(-length, kind="mergesort"):
+    for v in ascending(-length):
         if parent[v] < 0 or size[v] < k:
             continue
         root = parent[v]

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.points import sort_groups, squared_distances
+from anonpipe.kernels.points import ascending, sort_groups, squared_distances
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
 from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
 from anonpipe.methods.grouping._options import plain_options, under_2k
@@ -47,7 +47,7 @@ def _from_furthest(features: FloatArray, value: float) -> IntArray:
     distances = np.zeros(features.shape[0])
     for column in features.T:
         distances += (column - value) ** 2
-    return np.argsort(-distances, kind="mergesort")
+    return ascending(-distances)
 
 
 # --- Groups that are the neighbourhoods of the densest records --------------------------------------------------------
@@ -185,7 +185,7 @@ def _decompose_groups(
     groups = starts.shape[0] - 1
     scatter = _group_scatters(features, order, starts)
     least = TOLERANCE * _group_scatters(features, np.arange(n), np.array([0, n]))[0] / n
-    sizes = np.diff(starts)
+    sizes = starts[1:] - starts[:-1]
     sums = np.zeros((width, groups))
     labels = np.empty(n, dtype=np.int64)
     first, last, following = order[starts[:-1]].copy(), order[starts[1:] - 1].copy(), np.empty(n, dtype=np.int64)
@@ -205,7 +205,7 @@ def _decompose_groups(
         hosts = _nearest_hosts(features, members, g, centres, sizes, coming, most, distances)
         if hosts[-1] < 0:
             continue
-        by_host = np.argsort(hosts, kind="mergesort")
+        by_host = ascending(hosts)
         members, hosts = members[by_host], hosts[by_host]
         added = _added_scatter(features, members, hosts, centres, sizes)
         if not added.sum() < scatter[g] - least:

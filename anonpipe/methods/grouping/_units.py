@@ -6,7 +6,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.errors import LOWER_K, InfeasibleError
-from anonpipe.kernels.points import checked_features, sort_groups, squared_distance, squared_distances
+from anonpipe.kernels.points import ascending, checked_features, sort_groups, squared_distance, squared_distances
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
@@ -265,7 +265,7 @@ def _cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) ->
         seed = _seed(inside, group, unit, counts, total / (len(rows) - k * made), 1 if spare > 0 else wanted)
         _nearest_of_units(inside, group, unit, seed, nearest, closest)
         taken = 0
-        for c in np.argsort(nearest, kind="mergesort"):
+        for c in ascending(nearest):
             few = counts[c] < wanted
             if taken == k or closest[c] < 0 or (few and spare <= 0):
                 continue
@@ -283,7 +283,7 @@ def _cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) ->
 def _join(inside: FloatArray, group: IntArray, unit: IntArray, means: FloatArray) -> None:
     """Let each record that is left join the group with fewest of its unit, of these the one whose mean is nearest."""
     own = np.zeros(len(means), dtype=np.int64)
-    order = np.argsort(unit, kind="mergesort")
+    order = ascending(unit)
     for at in range(len(order)):
         if at == 0 or unit[order[at]] != unit[order[at - 1]]:
             own[:] = 0

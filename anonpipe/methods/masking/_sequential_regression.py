@@ -84,7 +84,7 @@ class Slope:
                 weight = chances[:, a] * ((a == b) - chances[:, b])
                 precision[a, :, b, :] = cross_products(design * weight[:, None], design)
                 precision[b, :, a, :] = precision[a, :, b, :].T
-        return cls(likelihood, cross_products(design, missed), precision.reshape(m * p, m * p))
+        return cls(likelihood, cross_products(design, np.ascontiguousarray(missed)), precision.reshape(m * p, m * p))
 
     def merge(self, other: Self) -> Self:
         """Both pieces together."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from anonpipe.errors import JobError
 from anonpipe.kernels.groups import contrasts, group_mean, householder, reflect, rotate, triangularise, write_group
+from anonpipe.kernels.points import largest_group
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Synthesizer
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, limit_by_group, merge_all
@@ -68,7 +69,7 @@ def _coordinates(
 def rotate_groups(features: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray) -> None:
     """Write a random rotation of every group about its mean into `out`."""
     width = features.shape[1]
-    largest = np.diff(starts).max()
+    largest = largest_group(starts)
     a, v = np.empty((largest, width)), np.empty(largest)
     mean, sums = np.empty(width), np.empty(width)
     at = 0
@@ -85,7 +86,7 @@ def draw_groups(
 ) -> None:
     """Write normal records with each group's mean and scatter times `factor` / size; size · rank draws a group."""
     width = features.shape[1]
-    largest = np.diff(starts).max()
+    largest = largest_group(starts)
     a, v = np.empty((largest, width)), np.empty(largest)
     mean, sums = np.empty(width), np.empty(width)
     at = 0
@@ -94,7 +95,8 @@ def draw_groups(
         rank = _coordinates(features, members, mean, a, v, sums)
         scale = math.sqrt(factor / members.shape[0])
         for row in members:
-            out[row] = mean
+            for j in range(width):
+                out[row, j] = mean[j]
             for i in range(rank):
                 weight = draws[at] * scale
                 at += 1
@@ -105,7 +107,7 @@ def draw_groups(
 @nb.njit(cache=True, nogil=True)
 def _set_apart(k: FloatArray, x: FloatArray, rows: int, normals: FloatArray, sums: FloatArray) -> int:
     """Reflect `k` and `x` by `normals` so that the first rows of `x` are what `k`, used up, explains; its rank."""
-    rank = 0
+    rank = int(0)
     for j in range(k.shape[1]):
         if rank == rows:
             break
@@ -121,7 +123,7 @@ def _set_apart(k: FloatArray, x: FloatArray, rows: int, normals: FloatArray, sum
             v[i] = k[rank + i, j]
         householder(v, size)
         reflect(k, rank, j + 1, v, size, 1.0, sums)
-        reflect(x, rank, 0, v, size, 1.0, sums)
+        reflect(x, rank, int(0), v, size, 1.0, sums)
         rank += 1
     return rank
 
@@ -132,7 +134,7 @@ def rotate_residuals(
 ) -> None:
     """Write into `out` what `kept` (n_rows, n_kept) explains of every group, plus a random rotation of the rest."""
     width, n_kept = features.shape[1], kept.shape[1]
-    largest = np.diff(starts).max()
+    largest = largest_group(starts)
     k, x = np.empty((largest, n_kept)), np.empty((largest, width))
     normals, v = np.empty((min(largest, n_kept), largest)), np.empty(largest)
     middle, mean, sums = np.empty(n_kept), np.empty(width), np.empty(max(width, n_kept))
@@ -152,7 +154,7 @@ def rotate_residuals(
         rotate(residuals, free, min(free, width), draws[at:], v, sums)
         at += _rotation_draws(rows, width)
         for i in range(explained - 1, -1, -1):
-            reflect(x, i, 0, normals[i], rows - i, 1.0, sums)
+            reflect(x, i, int(0), normals[i], rows - i, 1.0, sums)
         write_group(x, mean, members, out)
 
 

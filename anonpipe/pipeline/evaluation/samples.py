@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -376,7 +377,14 @@ def sample_file(index: int) -> str:
 
 def _files(work: Work, cut: Cut) -> Iterator[dict[str, npt.NDArray[Any]]]:
     """What each partition left."""
-    return (work.staging.read_record(sample_file(index)) for index in range(len(cut.partitions)))
+    return (_read(work, index) for index in range(len(cut.partitions)))
+
+
+@lru_cache(maxsize=4)
+def _read(work: Work, index: int) -> dict[str, npt.NDArray[Any]]:
+    """What a partition left, for all who ask for it one after the other; nobody changes it."""
+    left: dict[str, npt.NDArray[Any]] = work.staging.read_record(sample_file(index))
+    return left
 
 
 def read_samples(work: Work, cut: Cut, *names: str) -> list[npt.NDArray[Any]]:

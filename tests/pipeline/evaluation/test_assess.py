@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,8 @@ from anonpipe.encoding.row_hash import contents_of, row_lanes
 from anonpipe.errors import JobError
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.arrays import partition_cells, released_rows
+from anonpipe.pipeline.context import Work
+from anonpipe.pipeline.evaluation import samples, search
 from anonpipe.pipeline.evaluation.known import known_features
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.evaluation.search import found_in
@@ -298,3 +301,23 @@ def test_a_run_that_stopped_amid_the_measures_goes_on(tmp_path, monkeypatch):
     assert outcome.version is not None and small.stagings() == []
     done = {item.stage: item.done for item in reversed(news)}
     assert done["measure"] == 1 and done["decode"] >= 1  # nothing was left to do of them
+
+
+class _Left:
+    """A staging that notes what is read."""
+
+    def __init__(self):
+        self.asked = []
+
+    def read_record(self, name):
+        self.asked.append(name)
+        return {"name": name}
+
+
+@pytest.mark.parametrize("module", [search, samples])
+def test_what_partitions_left_is_read_once_a_run_and_never_of_another(module):
+    one, other = _Left(), _Left()
+    for staging in (one, other, one):
+        found = list(module._files(Work(staging), SimpleNamespace(partitions=range(2))))
+        assert [file["name"] for file in found] == one.asked
+    assert one.asked == other.asked and len(set(one.asked)) == len(one.asked) == 2
