@@ -621,7 +621,7 @@ def withdraw(
     found = f"{current} is current" if current else "readers find no release until the next run"
     display.line(f"withdrawn  {name}: its files are deleted; {found}")
     display.line(
-        "Whoever already has the files still has them. Later releases are no longer compared with this one: they can "
+        "Recipients who have the files still have them. Later releases are no longer compared with this one: they can "
         "share its records, and who holds both learns from both."
     )
 

@@ -95,7 +95,7 @@ def test_what_is_withdrawn_is_gone_and_told_and_counts_no_more(call, job_file, t
     assert call("run", job_file, "--set", "k=7")[0] == 2
     [version] = os.listdir(tmp_path / "out/versions")
     code, out, err = call("withdraw", tmp_path / "out/versions" / version, "--because", "a name was left in")
-    assert code == 0 and version in out and "still has them" in " ".join(out.split()), err
+    assert code == 0 and version in out and "still have them" in " ".join(out.split()), err
     assert os.listdir(tmp_path / "out/versions") == [] and not os.path.lexists(tmp_path / "out/release")
     log = (tmp_path / "out/steward/releases.jsonl").read_text().splitlines()
     assert len(log) == 2 and json.loads(log[1])["because"] == "a name was left in"  # its line stays

@@ -41,7 +41,7 @@ class CsvFormat(Options):
     one that Python knows: UTF-8 unless given, or UTF-16 where the file begins
     with its mark. `missing` lists the texts that mean a missing value in every
     column, in place of the default ones (empty, NA, N/A, NULL, null, NaN, nan).
-    `dates` lists how days and times are written beside 1990-01-31, in the
+    `dates` lists how days and times are written besides 1990-01-31, in the
     letters of strptime: "%d.%m.%Y", "%m/%d/%Y %H:%M".
     """
 
@@ -106,7 +106,7 @@ class CsvFormat(Options):
     @model_validator(mode="after")
     def _marks_differ(self) -> CsvFormat:
         if self.decimal == self.thousands:
-            raise ValueError("decimal and thousands are the same mark; numbers could not be told apart; change one")
+            raise ValueError("decimal and thousands are the same mark; give two different marks")
         if self.delimiter is not None and self.delimiter == self.decimal != ",":
             raise ValueError("delimiter and decimal are the same mark; change one")
         return self

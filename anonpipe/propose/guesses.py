@@ -186,7 +186,7 @@ def _units(looks: list[Look]) -> dict[str, Guess]:
     persons = [look for look in enough if names_one_person(look.name)]
     if Role.UNIT in roles or (
         Role.IDENTIFIER in roles and not persons
-    ):  # beside numbers of visits, persons are the unit
+    ):  # with numbers of visits, persons are the unit
         enough = []
     unit = min(persons or enough, key=lambda look: look.distinct, default=None) if enough else None
     for look in numbering:
@@ -463,8 +463,8 @@ def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
     times = [look.name for look in masked if not guesses[look.name].kind.coded and _duration(look)]
     few = {look.name: look for look in masked if guesses[look.name].kind.coded and look.distinct <= FEW_CODES}
-    told = [name for name, look in few.items() if look.life]
-    state = next(iter(best_of(told, STATUS_NAMES) or told or best_of(list(few), STATUS_NAMES)), None)
+    alive = [name for name, look in few.items() if look.life]
+    state = next(iter(best_of(alive, STATUS_NAMES) or alive or best_of(list(few), STATUS_NAMES)), None)
     if state is None:
         return
     known = {look.name: look for look in masked}

@@ -130,7 +130,7 @@ class AttributeInference:
 
     @property
     def worst(self) -> AttributeRisk:
-        """The column of which most is certain to be given away by all guesses; the first where none is defined."""
+        """The column whose risk by all guesses has the largest lower end; the first where none is defined."""
         return _worst(self.columns)
 
     @property
