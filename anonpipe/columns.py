@@ -56,6 +56,7 @@ class Role(StrEnum):
     SURVIVAL_STATUS = "survival_status"
     KEY = "key"
     DROPPED = "dropped"
+    DERIVED = "derived"
 
     @property
     def released(self) -> bool:
@@ -70,7 +71,12 @@ class Role(StrEnum):
     @property
     def synthesized(self) -> bool:
         """Whether its values are replaced by synthetic ones."""
-        return self in (Role.MASKED, Role.SURVIVAL_TIME)
+        return self in (Role.MASKED, Role.SURVIVAL_TIME, Role.DERIVED)
+
+    @property
+    def encoded(self) -> bool:
+        """Whether synthetic values are made for it; those of a derived column follow from other columns, by a rule."""
+        return self.synthesized and self is not Role.DERIVED
 
     @property
     def unchanged(self) -> bool:
@@ -166,7 +172,7 @@ class Column(BaseModel):
             raise ValueError("transform normal_scores is for numbers and dates that are masked; remove it")
         if self.transform != "log":
             return
-        if not self.role.synthesized or self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
+        if not self.role.encoded or self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
             raise ValueError("transform log is for continuous and integer columns that are masked; remove it")
         low = self.numeric_bounds[0]
         if low is None or low < 0 or (low == 0 and self.resolution is None):
@@ -178,7 +184,7 @@ class Column(BaseModel):
     @property
     def can_be_scored(self) -> bool:
         """Whether the column can be masked by normal scores: numbers and dates that are masked."""
-        return self.role.synthesized and not self.kind.coded
+        return self.role.encoded and not self.kind.coded
 
     @property
     def scored(self) -> bool:

@@ -20,6 +20,7 @@ from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Extremes, Suppression
 from anonpipe.encoding.rounding import RoundedColumns, Rounding
+from anonpipe.encoding.rules import Comparison, Rule, RuleBook, RuleCounts
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
 from anonpipe.encoding.scores import Draws, Scores
 from anonpipe.encoding.values import with_nullable_types
@@ -50,7 +51,7 @@ class Work:
     @cached_property
     def source(self) -> Source:
         """The input: its units and schema."""
-        source: Source = self.staging.read_record("source.npz", Source, Unit, Labels)
+        source: Source = self.staging.read_record("source.npz", Source, Unit, Labels, Rule, Comparison)
         return source
 
     @cached_property
@@ -89,6 +90,7 @@ def _read_fitted(work: Work) -> Fitted:
         rounding=_rounding(work),
         extremes=staging.read_record("extremes.npz", Extremes),
         draws=work.rng,
+        rule_counts=staging.read_record("rules.npz", RuleCounts) if work.job.rules else None,
     )
 
 
@@ -158,6 +160,7 @@ class Fitted:
     rounding: Rounding | None = None
     extremes: Extremes = field(default_factory=Extremes)  # Top-coded values of columns without normal scores
     draws: Draws | None = None  # Generators of the run by what they draw; None before its key is known
+    rule_counts: RuleCounts | None = None  # What the original says of rules between columns; None without any
 
     @property
     def min_rows(self) -> int:
@@ -178,6 +181,15 @@ class Fitted:
     def features(self) -> FeatureEncoder:
         """Cells to features and back."""
         return FeatureEncoder.fit(self.cells, self.scan, self.scores)
+
+    @cached_property
+    def rules(self) -> RuleBook | None:
+        """The rules between columns, for released rows; None for none."""
+        if self.rule_counts is None:
+            return None
+        blocks = {block.name: (block.start, block.stop) for block in self.features.numbers}
+        blocks |= {block.name: (block.start, block.stop) for block in self.features.categories}
+        return RuleBook(self.job.parsed_rules, self.cells, self.rule_counts, self.min_rows, blocks)
 
     @cached_property
     def scores(self) -> Scores | None:
@@ -249,7 +261,8 @@ class Fitted:
         ends = {} if intervals is None else intervals.owners
         owners |= ends
         place = {name: at for at, name in enumerate(self.input.names)}
-        ordered = sorted(self.worked_schema, key=lambda field: (field.name in ends, place[owners[field.name]]))
+        written = [field for field in self.worked_schema if field.name not in self.job.differences]
+        ordered = sorted(written, key=lambda field: (field.name in ends, place[owners[field.name]]))
         types = {name: kind for name, kind in self.pandas_types.items() if name in self.cells.names}
         return with_nullable_types(pa.schema(ordered), types)
 

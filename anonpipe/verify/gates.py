@@ -197,6 +197,7 @@ class Evidence:
     synthesized: list[Moments]
     by: GroupEvidence | MaskEvidence
     staging_check: StagingCheck
+    rules_broken: int | None = None  # Rows that break a rule, added up over rules; None without rules
     rounded: Rounded | None = None
     unpreserved_moments: tuple[str, ...] = ()
     unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
@@ -244,6 +245,7 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         held("columns.forbidden", forbidden, 0, about=files),
         held("local_suppression", share, limits["local_suppression_rate"], columns=(column,) if column else ()),
         held("values.beyond", evidence.beyond_limits, 0, about=files),
+        *([] if evidence.rules_broken is None else [held("rules.broken", evidence.rules_broken, 0, about=files)]),
     ]
 
 
