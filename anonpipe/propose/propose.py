@@ -43,6 +43,7 @@ from anonpipe.propose.choose_method import (
 from anonpipe.propose.guesses import Guess, common_step, guess, guess_for, seen_by_others
 from anonpipe.propose.names import codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
+from anonpipe.propose.rules import Proposed, propose_rules
 from anonpipe.source import Source, opened
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     chosen = replace(chosen, told=told, unit=None if unit is None else unit.name, constant=tuple(constant))
-    return _write(source_url, output, k, guesses, needs, chosen, rows)
+    return _write(source_url, output, k, guesses, needs, chosen, rows, propose_rules(looks, guesses))
 
 
 def default_output(source_url: str) -> str:
@@ -190,6 +191,7 @@ def _write(
     needs: Needs | None = None,
     chosen_road: Road = IN_GROUPS,
     rows: int = 0,
+    rules: Sequence[Proposed] = (),
 ) -> str:
     """The template filled in; what is asked of it has no value of the data."""
     chosen = {} if needs is None else needs.subsets
@@ -200,6 +202,7 @@ def _write(
         k=k,
         guesses=guesses,
         codes=_asked_codes(guesses),
+        rules=rules,
         needs=needs,
         why=chosen_road.why,
         mask=chosen_road.mask,

@@ -58,7 +58,10 @@ def table_of(rows, seed=0):
     male = rng.random(rows) < 0.5
     diagnosis = np.where(male, rng.integers(0, 3, rows), rng.integers(2, 5, rows))
     days = lambda values, missing: pa.array(  # noqa: E731
-        [None if gone else dt.date(1970, 1, 1) + dt.timedelta(int(day)) for day, gone in zip(values, missing, strict=True)]
+        [
+            None if gone else dt.date(1970, 1, 1) + dt.timedelta(int(day))
+            for day, gone in zip(values, missing, strict=True)
+        ]
     )
     nobody = np.zeros(rows, dtype=bool)
     return pa.table(
@@ -246,5 +249,7 @@ def test_pairs_are_exchanged_among_rows_at_fault_first():
     mixed = shuffled(cells)
     after = kept(book, mixed).cells
     assert book.count_broken(book.cells.from_cells(after)).sum() == 0
-    moved = [np.abs(np.bincount(after[:, at].astype(int)) - np.bincount(mixed[:, at].astype(int))).sum() for at in (0, 1)]
+    moved = [
+        np.abs(np.bincount(after[:, at].astype(int)) - np.bincount(mixed[:, at].astype(int))).sum() for at in (0, 1)
+    ]
     assert max(moved) <= 0.02 * 600
