@@ -47,7 +47,11 @@ def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[P
     found: list[Proposed] = []
     for each in (*_linear(released, columns, masked), *_lookups(released, columns, masked)):
         found += _fitting(each, found, columns)
-    for each in (*_orders(released, columns, masked), *_conditions(released, columns, masked)):
+    for each in _orders(released, columns, masked):
+        found += _fitting(each, found, columns)
+    derived = {rule.target for rule in parse_rules([each.text for each in found if each.active], columns)}
+    free = [look for look in released if look.name not in derived]
+    for each in (*_conditions(free, columns, masked - derived), *_pairs(free, columns, masked)):
         found += _fitting(each, found, columns)
     return found[:_MOST_PROPOSED]
 
@@ -213,6 +217,8 @@ def _follows(source: Look, target: Look) -> bool:
     thin = pairs[: 10 * _THIN]
     if len(np.unique(thin)) > len(np.unique(source.codes[: 10 * _THIN])) or len(np.unique(pairs)) > len(known):
         return False
+    if len(np.unique(target.codes[source.codes >= 0])) < 2:  # nulls alone decide: a condition
+        return False
     largest = float(np.bincount(target.codes + 1).max()) / len(pairs)
     return bool((len(pairs) - len(known)) * np.log(max(largest, 1e-9)) < _CHANCE)
 
@@ -231,31 +237,28 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[st
             chain.append(later)
     if len(chain) > 1:
         yield from _chain(chain)
+    middles = {look.name: abs(float(np.nanmedian(_values(look)))) for look in numbers}
     for one, other in permutations([look for look in numbers if look not in dates], 2):
-        if set(words_of(one.name)) & set(words_of(other.name)) and _like(one, other):
-            share = _in_order(_values(one), _values(other))
-            if share >= _NEARLY:
+        near = 0.05 <= (middles[one.name] + 1e-9) / (middles[other.name] + 1e-9) <= 20.0
+        if near and set(words_of(one.name)) & set(words_of(other.name)):
+            if share := _in_order(_values(one), _values(other)):
                 yield from _order_text(one, other, share)
     for one, other in permutations(dates, 2):
-        if not (one in chain and other in chain) and (share := _in_order(_values(one), _values(other))) >= _NEARLY:
+        if not (one in chain and other in chain) and (share := _in_order(_values(one), _values(other))):
             yield from _order_text(one, other, share)
 
 
 def _in_order(first: Floats, second: Floats) -> float:
     """The share of rows in which the first is not after the second; 0 where that may be chance."""
+    if (first[:_THIN] > second[:_THIN]).sum() > 3 + 2 * (1 - _NEARLY) * _THIN:
+        return 0.0
     known = ~np.isnan(first) & ~np.isnan(second)
     first, second = first[known], second[known]
-    if len(first) < _ENOUGH:
+    if len(first) < _ENOUGH or (share := float(np.mean(first <= second))) < _NEARLY:
         return 0.0
-    share = float(np.mean(first <= second))
     by_chance = float(np.mean(first <= np.roll(second, len(second) // 2 + 1)))
     by_chance = max(by_chance, float(np.mean(np.searchsorted(np.sort(first), second, "right")) / len(first)))
     return share if len(first) * np.log(min(max(by_chance, 1e-9), 1.0)) < _CHANCE and by_chance < share else 0.0
-
-
-def _like(one: Look, other: Look) -> bool:
-    middles = [abs(float(np.nanmedian(_values(look)))) + 1e-9 for look in (one, other)]
-    return 0.05 <= middles[0] / middles[1] <= 20.0
 
 
 def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
@@ -289,8 +292,7 @@ def _order_text(one: Look, other: Look, share: float) -> Iterator[Proposed]:
 
 def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
     """Zeros that follow from zeros, and nulls that another column decides."""
-    numbers = [look for look in _numbers(looks, columns) if not look.date]
-    zeros = {look.name: _values(look) == 0 for look in numbers}
+    zeros = {look.name: _values(look) == 0 for look in looks if look.numbers is not None and not look.date}
     zeros = {name: zero for name, zero in zeros.items() if _ENOUGH // 2 <= zero.sum() <= len(zero) - _ENOUGH // 2}
     for one, other in permutations(zeros, 2):
         if other in masked and _implies(zeros[one], zeros[other]):
@@ -303,7 +305,7 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
     for look in looks:
         if not columns[look.name].kind.coded or not 2 <= look.distinct <= 20:
             continue
-        for name in masked & set(nulls) - {look.name}:
+        for name in sorted(masked & set(nulls) - {look.name}):
             if _decides(look, nulls[name]):
                 text = f"if {_name(look.name)} is not null then {_name(name)} is not null"
                 note = (
@@ -326,3 +328,21 @@ def _decides(look: Look, null: BoolArray) -> bool:
         bool(((found == 0) | (found == sizes)).all())
         and len(null) * np.log(max(null.mean(), 1 - null.mean())) < _CHANCE
     )
+
+
+def _pairs(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
+    """Pairs of categories that chance would have brought together, and that no row has."""
+    coded = [look for look in looks if columns[look.name].kind.coded and 2 <= look.distinct <= 50]
+    for one, other in combinations(coded, 2):
+        if not {one.name, other.name} & masked:
+            continue
+        table = np.zeros((one.distinct + 1, other.distinct + 1))
+        np.add.at(table, (one.codes + 1, other.codes + 1), 1.0)
+        table = table[1:, 1:]
+        expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(1.0, table.sum())
+        if missing := int(np.count_nonzero((table == 0) & (-expected < 2 * _CHANCE))):
+            note = (
+                f"{missing:,} pairs of categories of {quoted(one.name)} and {quoted(other.name)} do not occur. If they "
+                f"are impossible: pairs({_name(one.name)}, {_name(other.name)})"
+            )
+            yield Proposed(f"pairs({_name(one.name)}, {_name(other.name)})", 1.0, False, note)
