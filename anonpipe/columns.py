@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -242,3 +243,48 @@ class Column(BaseModel):
     def staged_as_codes(self) -> bool:
         """Whether values are carried as category codes: coded kinds, and all that is released unchanged."""
         return self.kind.coded or self.role.unchanged
+
+
+# --- Rules between columns
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A condition on one column of a row."""
+
+    column: str
+    operator: str  # `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `null` or `not null`
+    values: tuple[Scalar, ...] = ()  # What it is compared with; days since 1970-01-01 for dates
+    other: str = ""  # The column that it is compared with in place of values
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of a job.
+
+    `linear`: the target is a constant plus multiples of other columns.
+    `order`: the target lies `gap` after (sign 1) or before (sign -1) the first of `terms` that is there.
+    `lookup`: the target is a function of the only term. `pairs`: only pairs of both that occur are released.
+    `condition`: where all of `when` hold, all of `then` hold.
+    """
+
+    text: str
+    kind: Literal["linear", "order", "lookup", "pairs", "condition"]
+    target: str = ""
+    terms: tuple[tuple[str, float], ...] = ()
+    constant: float = 0.0
+    gap: str = ""  # The column of differences
+    sign: int = 1
+    when: tuple[Comparison, ...] = ()
+    then: tuple[Comparison, ...] = ()
+
+    @property
+    def derives(self) -> bool:
+        """Whether its target is computed from other columns."""
+        return self.kind in ("linear", "order", "lookup")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the table that it names."""
+        tested = [name for test in (*self.when, *self.then) for name in (test.column, test.other)]
+        return tuple(dict.fromkeys(filter(None, [self.target, *(name for name, _ in self.terms), *tested])))

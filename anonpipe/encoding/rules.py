@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from anonpipe.columns import Column, Kind, Role, Scalar
+from anonpipe.columns import Column, Comparison, Kind, Role, Rule
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import code_of
 from anonpipe.encoding.values import level_array, numbers, plain, present
@@ -23,48 +22,6 @@ _SINGLE = 1e-6
 _PASSES = 4  # How often values are brought inside bounds, and rows repaired, before the gate decides
 _TRIES = 4
 _ROWS, _CANDIDATES = 256, 1024  # Rows, and partners for them, that are matched at once
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A condition on one column of a row."""
-
-    column: str
-    operator: str  # `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `null` or `not null`
-    values: tuple[Scalar, ...] = ()  # What it is compared with; days since 1970-01-01 for dates
-    other: str = ""  # The column that it is compared with in place of values
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One rule of a job.
-
-    `linear`: the target is a constant plus multiples of other columns.
-    `order`: the target lies `gap` after (sign 1) or before (sign -1) the first of `terms` that is there.
-    `lookup`: the target is a function of the only term. `pairs`: only pairs of both that occur are released.
-    `condition`: where all of `when` hold, all of `then` hold.
-    """
-
-    text: str
-    kind: Literal["linear", "order", "lookup", "pairs", "condition"]
-    target: str = ""
-    terms: tuple[tuple[str, float], ...] = ()
-    constant: float = 0.0
-    gap: str = ""  # The column of differences
-    sign: int = 1
-    when: tuple[Comparison, ...] = ()
-    then: tuple[Comparison, ...] = ()
-
-    @property
-    def derives(self) -> bool:
-        """Whether its target is computed from other columns."""
-        return self.kind in ("linear", "order", "lookup")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns of the table that it names."""
-        tested = [name for test in (*self.when, *self.then) for name in (test.column, test.other)]
-        return tuple(dict.fromkeys(filter(None, [self.target, *(name for name, _ in self.terms), *tested])))
 
 
 # --- Rows of a table held against rules

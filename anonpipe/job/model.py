@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from anonpipe.columns import Column, Kind, Role
-from anonpipe.encoding.rules import Rule
+from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.errors import JobError
 from anonpipe.job.checks import check_growth, check_sections
 from anonpipe.job.defaults import with_methods

@@ -10,17 +10,15 @@ from datetime import date
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from anonpipe.columns import Column, Kind, Role, Scalar
-from anonpipe.encoding.rules import Comparison, Rule, RuleCounts
-from anonpipe.encoding.values import level_array
+from anonpipe.columns import Column, Comparison, Kind, Role, Rule, Scalar
 from anonpipe.errors import InputError
-from anonpipe.evaluate.utility import RefusedError, read_condition
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Synthesizer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from anonpipe.encoding.rules import RuleCounts
     from anonpipe.job.model import Job
 
 FORMS = (
@@ -117,6 +115,8 @@ def check_rules(job: Job) -> None:
 
 def check_values(rules: Sequence[Rule], columns: Mapping[str, Column], schema: pa.Schema) -> None:
     """Refuse rules that compare a category with what its column cannot hold."""
+    from anonpipe.encoding.values import level_array
+
     for rule in rules:
         for test in (*rule.when, *rule.then):
             if columns[test.column].kind.coded and test.values:
@@ -167,11 +167,22 @@ def _read(text: str, columns: Mapping[str, Column]) -> list[Rule]:
         rules = [_with_days(rule, columns) for rule in rules]
         for rule in rules:
             _CHECKS[rule.kind](rule, columns)
-    except (RefusedError, ValueError) as error:
+    except ValueError as error:
         problem = str(error)
     else:
         return rules
     raise ValueError(f"rule {text!r}: {problem}")
+
+
+def _tree(code: str) -> ast.expr:
+    """A piece of a rule as the parser of conditions reads it."""
+    from anonpipe.evaluate.utility import RefusedError, read_condition  # heavy, and few jobs have rules
+
+    try:
+        return read_condition(code)
+    except RefusedError as error:
+        problem = str(error)
+    raise ValueError(problem)
 
 
 def _parsed(text: str) -> list[Rule]:
@@ -187,7 +198,7 @@ def _parsed(text: str) -> list[Rule]:
     if match := re.fullmatch(r"(.+)->(.+)", masked):
         return [Rule(text.strip(), "lookup", _column(part(match, 2)), ((_column(part(match, 1)), 1.0),))]
     if match := re.fullmatch(r"([^<>=!]+)=([^<>=!]+)", masked):
-        terms, constant = _linear(read_condition(part(match, 2)))
+        terms, constant = _linear(_tree(part(match, 2)))
         return [Rule(text.strip(), "linear", _column(part(match, 1)), tuple(terms.items()), constant)]
     if re.search(r"[<>]", masked) and "==" not in masked:
         return _orders(text, masked)
@@ -213,7 +224,7 @@ def _orders(text: str, masked: str) -> list[Rule]:
 
 
 def _column(code: str) -> str:
-    tree = read_condition(code)
+    tree = _tree(code)
     if (name := _name_of(tree)) is None:
         raise ValueError(f"{code.strip()!r} is no name of a column (names that are no words stand in backticks)")
     return name
@@ -261,7 +272,7 @@ def _test(code: str) -> Comparison:
     masked = _QUOTED.sub(lambda hit: "_" * len(hit[0]), code)
     if match := _NULL.fullmatch(masked):
         return Comparison(_column(code[: match.end(1)]), "not null" if match[2] else "null")
-    tree = read_condition(code)
+    tree = _tree(code)
     if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or (name := _name_of(tree.left)) is None:
         raise ValueError(f"{code!r} compares no column with a value, as in visits == 0")
     operator, right = _OPERATORS[type(tree.ops[0])], tree.comparators[0]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anonpipe.columns import Column
+from anonpipe.columns import Column, Comparison, Rule
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.conditioning import ClassColumn, ConditioningEncoder, class_columns
 from anonpipe.encoding.features import FeatureEncoder
@@ -20,7 +20,7 @@ from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Extremes, Suppression
 from anonpipe.encoding.rounding import RoundedColumns, Rounding
-from anonpipe.encoding.rules import Comparison, Rule, RuleBook, RuleCounts
+from anonpipe.encoding.rules import RuleBook, RuleCounts
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
 from anonpipe.encoding.scores import Draws, Scores
 from anonpipe.encoding.values import with_nullable_types

@@ -158,12 +158,7 @@ def _second_size(look: Look) -> int:
 
 
 def _is_class(coarse: Look, fine: Look) -> bool:
-    """Whether each category lies in an interval of its own; nulls of the number count as its lowest value.
-
-    Where all numbers are of one category, the others have nulls only: that is a condition, and no class.
-    """
-    if len(np.unique(coarse.codes[(coarse.codes >= 0) & (fine.codes >= 0)])) < 2:
-        return False
+    """Whether each category lies in an interval of its own; nulls of the number count as its lowest value."""
     return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
 
 

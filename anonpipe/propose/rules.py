@@ -81,7 +81,7 @@ def _name(name: str) -> str:
 def _numbers(looks: Sequence[Look], columns: Mapping[str, Column]) -> list[Look]:
     """Columns of numbers and dates that vary."""
     found = [look for look in looks if not columns[look.name].kind.coded and look.numbers is not None]
-    return [look for look in found if look.distinct > 2][:_MOST_NUMBERS]
+    return [look for look in found if look.distinct > 2 and not np.isnan(_values(look)).all()][:_MOST_NUMBERS]
 
 
 def _values(look: Look) -> Floats:
@@ -240,9 +240,9 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[st
     middles = {look.name: abs(float(np.nanmedian(_values(look)))) for look in numbers}
     for one, other in permutations([look for look in numbers if look not in dates], 2):
         near = 0.05 <= (middles[one.name] + 1e-9) / (middles[other.name] + 1e-9) <= 20.0
-        if near and set(words_of(one.name)) & set(words_of(other.name)):
-            if share := _in_order(_values(one), _values(other)):
-                yield from _order_text(one, other, share)
+        alike = near and bool(set(words_of(one.name)) & set(words_of(other.name)))
+        if alike and (share := _in_order(_values(one), _values(other))):
+            yield from _order_text(one, other, share)
     for one, other in permutations(dates, 2):
         if not (one in chain and other in chain) and (share := _in_order(_values(one), _values(other))):
             yield from _order_text(one, other, share)

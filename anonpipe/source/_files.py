@@ -12,9 +12,8 @@ import fsspec
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
-from anonpipe.columns import Column, Kind
+from anonpipe.columns import Column, Kind, Rule
 from anonpipe.encoding.cells import check_order
-from anonpipe.encoding.rules import Rule
 from anonpipe.encoding.values import check_grid, is_date, is_index, is_number, is_supported, level_array, plain_type
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.files import StorageError
