@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -349,3 +351,14 @@ def test_two_workers_release_the_same_bytes_as_this_process(tmp_path, monkeypatc
     here = load_job(path, {"output": str(tmp_path / "here"), "run.workers": None, "repeat": {"allow": "a test"}})
     assert small.run(here).version
     assert hashes(here) == by_workers
+
+
+def test_the_example_of_the_page_runs():
+    page = (Path(__file__).resolve().parent.parent / "docs" / "rules.md").read_text(encoding="utf-8")
+    known = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.S)[1], known)
+    release, region = known["release"], known["table"].groupby("county")["region"].first()
+    assert (release["fee"] == 5 * release["visits"]).all() and (
+        release["county"].map(region) == release["region"]
+    ).all()
+    assert np.allclose(release["total"], release["cost"] + release["fee"])
