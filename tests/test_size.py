@@ -9,10 +9,10 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 54_900
-FILES = 219
+LINES = 56_200
+FILES = 221
 LONGEST_FILE = 1_400
-PAGES = 13_900  # Words of docs/*.md
+PAGES = 14_400  # Words of docs/*.md
 
 
 def test_package():

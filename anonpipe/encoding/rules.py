@@ -199,21 +199,16 @@ class RuleBook:
         """
         cells, repaired = cells.copy(), np.zeros(len(self.rules), dtype=np.int64)
         repaired += self._derive(cells)
-        if self._repairable:
-            repaired += self._broken(cells).sum(axis=1)
+        if self._repairable and (broken := self._broken(cells)).any():
+            repaired += broken.sum(axis=1)
             self._repair(cells, features, rng)
             self._derive(cells)
         return Kept(cells, repaired)
 
     def count_broken(self, batch: pa.RecordBatch) -> IntArray:
         """Rows of a released batch that break each rule, shape (n_rules,)."""
-        columns = dict(zip(self.cells.names, self.cells.columns, strict=True))
-        found = np.zeros(len(self.rules), dtype=np.int64)
-        for at, rule in enumerate(self.rules):
-            pairs = rule.kind in ("lookup", "pairs")
-            broken = self._strange(at, self._codes(rule, batch)) if pairs else is_broken(rule, batch, columns)
-            found[at] = np.count_nonzero(broken)
-        return found
+        broken = [np.count_nonzero(self._breaks(at, rule, batch)) for at, rule in enumerate(self.rules)]
+        return np.array(broken, dtype=np.int64)
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -372,9 +367,13 @@ class RuleBook:
         """Which rows break each condition and rule of pairs, shape (n_rules, n_rows)."""
         broken, batch = np.zeros((len(self.rules), len(cells)), dtype=np.bool_), self._written(cells)
         for at, rule in self._repairable:
-            pairs = rule.kind == "pairs"
-            broken[at] = self._strange(at, self._codes(rule, batch)) if pairs else is_broken(rule, batch, self._columns)
+            broken[at] = self._breaks(at, rule, batch)
         return broken
+
+    def _breaks(self, at: int, rule: Rule, batch: pa.RecordBatch) -> BoolArray:
+        """Which rows of a batch break a rule, shape (n_rows,)."""
+        pairs = rule.kind in ("lookup", "pairs")
+        return self._strange(at, self._codes(rule, batch)) if pairs else is_broken(rule, batch, self._columns)
 
     def _roots(self, name: str) -> list[str]:
         """The masked columns that decide a column: of a derived one the difference, or the operands."""
@@ -401,7 +400,7 @@ class RuleBook:
         """Exchange values between rows, else set what the condition demands, else take those of a row without fault."""
         for _ in range(_PASSES):
             for at, rule in self._repairable:
-                at_fault = np.flatnonzero(self._broken(cells)[at])
+                at_fault = np.flatnonzero(self._breaks(at, rule, self._written(cells)))
                 for way in (self._exchange, self._set, self._take):
                     if len(at_fault):
                         at_fault = way(at, rule, cells, at_fault, features, rng)
@@ -466,7 +465,7 @@ class RuleBook:
     def _only(self, test: Comparison) -> float | None:
         """The cell of the only value that meets a test; None where there are several."""
         position, column = self._positions[test.column], self._columns[test.column]
-        if test.operator == "null":
+        if test.operator == "null" and self.cells.schema.field(position).nullable:
             coded = test.column in self.cells.categories and column.kind is not Kind.ORDINAL
             return float(len(self.cells.categories[test.column])) if coded else np.nan
         if test.operator not in ("==", "in") or len(test.values) != 1:
