@@ -71,6 +71,10 @@ _PLAIN_WORDS = {
     "model_attributes_type": "takes a mapping of keys to values",
     "union_tag_not_found": "takes a mapping of keys to values",
 }
+RULES = (
+    "Rules between columns that hold in every row of the input, and then in every released one: total = a + b; "
+    "county -> region; begin <= end; if visits == 0 then cost == 0; pairs(diagnosis, sex)"
+)
 _NO_JOB = "Give the job file, not the data; make one with: anonpipe init data.parquet > job.yaml"
 
 
@@ -110,7 +114,7 @@ class Job(Options):
     k: int = Field(ge=2)
     rows_per_unit: Literal["one", "many"] = "one"
     columns: dict[str, Column]
-    rules: tuple[str, ...] = ()  # Rules between columns that every released row meets, such as `end >= start`
+    rules: tuple[str, ...] = Field(default=(), description=RULES)
     strata: StrataSettings = StrataSettings()
     partition: Partition = Partition()
     cluster: Cluster | None = None

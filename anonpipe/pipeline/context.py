@@ -278,8 +278,8 @@ class Fitted:
 
     @cached_property
     def synthesized(self) -> list[int]:
-        """Positions in the cells of columns whose values are replaced."""
-        return [at for at, column in enumerate(self.cells.columns) if column.role.synthesized]
+        """Positions in the cells of columns that synthetic values are made for: of derived ones a rule tells all."""
+        return [at for at, column in enumerate(self.cells.columns) if column.role.encoded]
 
     @cached_property
     def unchanged_names(self) -> list[str]:

@@ -218,7 +218,7 @@ def counted_rows(
     units: IntArray | None,
 ) -> dict[str, Any]:
     """Counts of a partition for the gates."""
-    method, columns = fitted.procedure, [at for at in fitted.synthesized if fitted.cells.columns[at].role.encoded]
+    method, columns = fitted.procedure, fitted.synthesized
     before, k = cells[:, columns], fitted.min_rows
     both = [(cells, decoded.cells)] + ([] if as_ties is None else [as_ties])
     unchanged = (
