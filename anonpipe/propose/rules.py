@@ -161,7 +161,7 @@ def _sums(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[floa
         if all(each is not None for _, each in used) and len(used) >= 2:
             rounded = [(place, each) for place, each in used if each is not None]
             constant = centre[at] - sum(each * centre[place] for place, each in rounded)
-            constant = float(np.rint(constant)) if abs(constant - np.rint(constant)) < 1e-6 * spread[at] else np.nan
+            constant = round(float(constant), 3) if abs(constant - round(constant, 3)) < 1e-6 * spread[at] else np.nan
             names = (*(whole[place].name for place, _ in rounded), whole[at].name)
             if np.isfinite(constant):
                 yield names, (*(each for _, each in rounded), -1.0), constant
