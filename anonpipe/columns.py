@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -56,6 +57,7 @@ class Role(StrEnum):
     SURVIVAL_STATUS = "survival_status"
     KEY = "key"
     DROPPED = "dropped"
+    DERIVED = "derived"
 
     @property
     def released(self) -> bool:
@@ -70,7 +72,12 @@ class Role(StrEnum):
     @property
     def synthesized(self) -> bool:
         """Whether its values are replaced by synthetic ones."""
-        return self in (Role.MASKED, Role.SURVIVAL_TIME)
+        return self in (Role.MASKED, Role.SURVIVAL_TIME, Role.DERIVED)
+
+    @property
+    def encoded(self) -> bool:
+        """Whether synthetic values are made for it; those of a derived column follow from other columns, by a rule."""
+        return self.synthesized and self is not Role.DERIVED
 
     @property
     def unchanged(self) -> bool:
@@ -166,7 +173,7 @@ class Column(BaseModel):
             raise ValueError("transform normal_scores is for numbers and dates that are masked; remove it")
         if self.transform != "log":
             return
-        if not self.role.synthesized or self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
+        if not self.role.encoded or self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
             raise ValueError("transform log is for continuous and integer columns that are masked; remove it")
         low = self.numeric_bounds[0]
         if low is None or low < 0 or (low == 0 and self.resolution is None):
@@ -178,7 +185,7 @@ class Column(BaseModel):
     @property
     def can_be_scored(self) -> bool:
         """Whether the column can be masked by normal scores: numbers and dates that are masked."""
-        return self.role.synthesized and not self.kind.coded
+        return self.role.encoded and not self.kind.coded
 
     @property
     def scored(self) -> bool:
@@ -228,3 +235,48 @@ class Column(BaseModel):
     def staged_as_codes(self) -> bool:
         """Whether values are carried as category codes: coded kinds, and all that is released unchanged."""
         return self.kind.coded or self.role.unchanged
+
+
+# --- Rules between columns
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A condition on one column of a row."""
+
+    column: str
+    operator: str  # `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `null` or `not null`
+    values: tuple[Scalar, ...] = ()  # What it is compared with; days since 1970-01-01 for dates
+    other: str = ""  # The column that it is compared with in place of values
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of a job.
+
+    `linear`: the target is a constant plus multiples of other columns.
+    `order`: the target lies `gap` after (sign 1) or before (sign -1) the first of `terms` that is there.
+    `lookup`: the target is a function of the only term. `pairs`: only pairs of both that occur are released.
+    `condition`: where all of `when` hold, all of `then` hold.
+    """
+
+    text: str
+    kind: Literal["linear", "order", "lookup", "pairs", "condition"]
+    target: str = ""
+    terms: tuple[tuple[str, float], ...] = ()
+    constant: float = 0.0
+    gap: str = ""  # The column of differences
+    sign: int = 1
+    when: tuple[Comparison, ...] = ()
+    then: tuple[Comparison, ...] = ()
+
+    @property
+    def derives(self) -> bool:
+        """Whether its target is computed from other columns."""
+        return self.kind in ("linear", "order", "lookup")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the table that it names."""
+        tested = [name for test in (*self.when, *self.then) for name in (test.column, test.other)]
+        return tuple(dict.fromkeys(filter(None, [self.target, *(name for name, _ in self.terms), *tested])))

@@ -9,10 +9,10 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 56_400
-FILES = 222
+LINES = 57_700
+FILES = 225
 LONGEST_FILE = 1_400
-PAGES = 13_900  # Words of docs/*.md
+PAGES = 14_460  # Words of docs/*.md
 
 
 def test_package():

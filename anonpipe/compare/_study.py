@@ -78,7 +78,7 @@ def _compare(
     check_names(job, axes)
     staging = Staging(make_private(staging_root(job.run.staging)) / f"compare-{_name(job)}")
     with opened(job.source.path, job.columns, job.run.staging, job.source) as source, lock(staging):
-        check_input(job, source)
+        check_input(job, source)  # The copy has no differences: each trial adds them
         try:
             make_private(staging.root)
             kept = _Kept.of(job, source, refresh)

@@ -302,7 +302,7 @@ def feature_width(column: Column, scanned: ColumnScan) -> int:
     A number or an ordinal takes one, and one more for its nulls. A category takes one a category that occurs, but only
     one for two, and none for one.
     """
-    if not column.role.synthesized:
+    if not column.role.encoded:
         return 0
     if not column.kind.coded or column.kind is Kind.ORDINAL:
         return 1 + (scanned.nulls > 0)

@@ -258,7 +258,7 @@ class FeatureEncoder:
         categories: list[CategoryBlock] = []
         start = 0
         for position, (name, column) in enumerate(zip(cells.names, cells.columns, strict=True)):
-            if not column.role.synthesized:
+            if not column.role.encoded:
                 continue
             scanned = scan.columns[name]
             stop = start + feature_width(column, scanned)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from anonpipe.columns import Column, Kind, Role
+from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.errors import JobError
 from anonpipe.job.checks import check_growth, check_sections
 from anonpipe.job.defaults import with_methods
@@ -26,6 +26,7 @@ from anonpipe.job.gates import DEFAULT, Gates
 from anonpipe.job.measure import HELD_OUT, Measure, RecipientAnalysis, usual_hold_out
 from anonpipe.job.overrides import overridden
 from anonpipe.job.plain_yaml import load_yaml
+from anonpipe.job.rules import check_rules, parse_rules, with_rules
 from anonpipe.job.sections import (
     Decode,
     Input,
@@ -71,6 +72,10 @@ _PLAIN_WORDS = {
     "model_attributes_type": "takes a mapping of keys to values",
     "union_tag_not_found": "takes a mapping of keys to values",
 }
+RULES = (
+    "Rules between columns that hold in every row of the input, and then in every released one: total = a + b; "
+    "county -> region; begin <= end; if visits == 0 then cost == 0; pairs(diagnosis, sex)"
+)
 _NO_JOB = "Give the job file, not the data; make one with: anonpipe init data.parquet > job.yaml"
 
 
@@ -110,6 +115,7 @@ class Job(Options):
     k: int = Field(ge=2)
     rows_per_unit: Literal["one", "many"] = "one"
     columns: dict[str, Column]
+    rules: tuple[str, ...] = Field(default=(), description=RULES)
     strata: StrataSettings = StrataSettings()
     partition: Partition = Partition()
     cluster: Cluster | None = None
@@ -138,7 +144,7 @@ class Job(Options):
     @field_validator("columns")
     @classmethod
     def _some_columns(cls, columns: dict[str, Column]) -> dict[str, Column]:
-        if not any(column.role.synthesized for column in columns.values()):
+        if not any(column.role.encoded for column in columns.values()):
             raise ValueError("no column has role masked or survival_time: there is nothing to anonymise")
         for role in (Role.SURVIVAL_TIME, Role.SURVIVAL_STATUS, Role.UNIT):
             names = [name for name, column in columns.items() if column.role is role]
@@ -149,6 +155,8 @@ class Job(Options):
     @model_validator(mode="after")
     def _fits_together(self) -> Job:
         """Check the sections against each other, and say of each column by what it is masked where the job does not."""
+        self.columns.update(with_rules(self.rules, self.columns))
+        check_rules(self)
         check_sections(self)
         default = {
             name: each.model_copy(update={"transform": "normal_scores"})
@@ -362,12 +370,22 @@ class Job(Options):
         return {name: column for name, column in self.columns.items() if column.role.released}
 
     @property
+    def parsed_rules(self) -> tuple[Rule, ...]:
+        """The rules between columns."""
+        return parse_rules(self.rules, self.columns)
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """Columns of differences that an order between columns adds; they are masked, and not written."""
+        return tuple(rule.gap for rule in self.parsed_rules if rule.gap)
+
+    @property
     def as_probabilities(self) -> tuple[str, ...]:
         """Columns in whose place there are columns of probabilities."""
         if self.decode.categories != "probabilities":
             return ()
         kinds = (Kind.CATEGORICAL, Kind.BINARY)
-        return tuple(name for name, column in self.columns.items() if column.role.synthesized and column.kind in kinds)
+        return tuple(name for name, column in self.columns.items() if column.role.encoded and column.kind in kinds)
 
     @property
     def time_column(self) -> str | None:
@@ -445,6 +463,8 @@ class Job(Options):
         content = self.model_dump(mode="json", exclude=set(left_out))
         if self.decode.probability_step is None:
             del content["decode"]["probability_step"]
+        if not self.rules:  # the digest of a job without any stays
+            content.pop("rules", None)
         if content["cluster"] is not None and not self.whole_units:
             del content["cluster"]["units"]
         for column in content["columns"].values():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anonpipe.columns import Column
+from anonpipe.columns import Column, Comparison, Rule
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.conditioning import ClassColumn, ConditioningEncoder, class_columns
 from anonpipe.encoding.features import FeatureEncoder
@@ -20,6 +20,7 @@ from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Extremes, Suppression
 from anonpipe.encoding.rounding import RoundedColumns, Rounding
+from anonpipe.encoding.rules import RuleBook, RuleCounts
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
 from anonpipe.encoding.scores import Draws, Scores
 from anonpipe.encoding.values import with_nullable_types
@@ -51,7 +52,7 @@ class Work:
     @cached_property
     def source(self) -> Source:
         """The input: its units and schema."""
-        source: Source = self.staging.read_record("source.npz", Source, Unit, Labels, CsvFormat)
+        source: Source = self.staging.read_record("source.npz", Source, Unit, Labels, CsvFormat, Rule, Comparison)
         return source
 
     @cached_property
@@ -90,6 +91,7 @@ def _read_fitted(work: Work) -> Fitted:
         rounding=_rounding(work),
         extremes=staging.read_record("extremes.npz", Extremes),
         draws=work.rng,
+        rule_counts=staging.read_record("rules.npz", RuleCounts) if work.job.rules else None,
     )
 
 
@@ -159,6 +161,7 @@ class Fitted:
     rounding: Rounding | None = None
     extremes: Extremes = field(default_factory=Extremes)  # Top-coded values of columns without normal scores
     draws: Draws | None = None  # Generators of the run by what they draw; None before its key is known
+    rule_counts: RuleCounts | None = None  # What the original says of rules between columns; None without any
 
     @property
     def min_rows(self) -> int:
@@ -179,6 +182,15 @@ class Fitted:
     def features(self) -> FeatureEncoder:
         """Cells to features and back."""
         return FeatureEncoder.fit(self.cells, self.scan, self.scores)
+
+    @cached_property
+    def rules(self) -> RuleBook | None:
+        """The rules between columns, for released rows; None for none."""
+        if self.rule_counts is None:
+            return None
+        blocks = {block.name: (block.start, block.stop) for block in self.features.numbers}
+        blocks |= {block.name: (block.start, block.stop) for block in self.features.categories}
+        return RuleBook(self.job.parsed_rules, self.cells, self.rule_counts, self.min_rows, blocks)
 
     @cached_property
     def scores(self) -> Scores | None:
@@ -250,7 +262,8 @@ class Fitted:
         ends = {} if intervals is None else intervals.owners
         owners |= ends
         place = {name: at for at, name in enumerate(self.input.names)}
-        ordered = sorted(self.worked_schema, key=lambda field: (field.name in ends, place[owners[field.name]]))
+        written = [field for field in self.worked_schema if field.name not in self.job.differences]
+        ordered = sorted(written, key=lambda field: (field.name in ends, place[owners[field.name]]))
         types = {name: kind for name, kind in self.pandas_types.items() if name in self.cells.names}
         return with_nullable_types(pa.schema(ordered), types)
 
@@ -266,8 +279,8 @@ class Fitted:
 
     @cached_property
     def synthesized(self) -> list[int]:
-        """Positions in the cells of columns whose values are replaced."""
-        return [at for at, column in enumerate(self.cells.columns) if column.role.synthesized]
+        """Positions in the cells of columns that synthetic values are made for: of derived ones a rule tells all."""
+        return [at for at, column in enumerate(self.cells.columns) if column.role.encoded]
 
     @cached_property
     def unchanged_names(self) -> list[str]:

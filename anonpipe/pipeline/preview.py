@@ -15,6 +15,7 @@ import pyarrow as pa
 from anonpipe.columns import Kind
 from anonpipe.encoding.identifiers import Repeats, digest_writers, joined, keep_in, repeats_in, runs_in, some_units
 from anonpipe.encoding.row_hash import added, contents_of, counted, keyed_rows, row_lanes
+from anonpipe.encoding.rules import RuleCounts
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.encoding.values import plain_type
@@ -24,6 +25,7 @@ from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._design import condition, plain
 from anonpipe.job.measure import RecipientAnalysis
 from anonpipe.job.model import Job
+from anonpipe.job.rules import check_counts
 from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes
@@ -183,7 +185,7 @@ def preview(job: Job) -> Preview:
         opened(job.source.path, job.columns, job.run.staging, job.source) as source,
         scratch("plan", job.run.staging) as folder,
     ):
-        check_input(job, source)
+        source = check_input(job, source)
         job = job.of_rows(source.rows)
         scanned = _scan(job, source, folder)
         runs = runs_in(folder, job.identifiers)
@@ -191,6 +193,7 @@ def preview(job: Job) -> Preview:
         pairs = runs_in(folder, (*job.identifiers, "in strata"))[-1]
         check_whole(job, unit, scanned.in_strata, pairs)
         unit = None if unit is None else unit.with_constant(scanned.of_units, job.columns)
+    check_counts(job.parsed_rules, scanned.rules)
     resolved = resolve(job, source.schema, scanned.scan, unit)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
@@ -308,6 +311,7 @@ class _Scanned:
     classes: list[list[IntArray]]
     in_strata: list[Repeats | None]
     of_units: list[pa.RecordBatch]  # All rows of some units
+    rules: RuleCounts
 
 
 def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
@@ -316,6 +320,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     changed = unit_tracer(job, tracer.key)
     share = job.measure.held_out
     merged: Scan | None = None
+    rules = RuleCounts.none(job.parsed_rules)
     key = keyed(steward_secret(), "start", job.digest())
     unmet = [
         _Requirement(analysis, what)
@@ -349,6 +354,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
             by, enough = job.strata.by, None if units is None else (units, job.k)
             scan = scan_batch(batch, job.columns, first_row, job.counted, kept, by, job.scored_by, enough, job.k)
             merged = merge_scans([scan] if merged is None else [merged, scan])
+            rules = rules.with_rows(job.parsed_rules, batch, job.columns, kept)
             unmet = [item for item in unmet if not _met(job, item, batch)]
         repeats.append([writer.close() for writer in writers.values()])
         in_strata.append(None if pairs is None else pairs.close())
@@ -356,7 +362,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     unmet = [item for item in unmet if item.what == "subset" or item.analysis not in empty]
     sums = [] if changed is None else [changed.sums]
     whole = merge_scans([] if merged is None else [merged])
-    return _Scanned(whole, unmet, repeats, tracer.sketches, sums, classes, in_strata, of_units)
+    return _Scanned(whole, unmet, repeats, tracer.sketches, sums, classes, in_strata, of_units, rules)
 
 
 def _classes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +17,20 @@ from anonpipe.encoding.cells import ColumnEncoder, placed
 from anonpipe.encoding.conditioning import warn_of_repeats
 from anonpipe.encoding.identifiers import Repeats, UnitColumn, check_repeats, count_repeats, is_run, repeats_in
 from anonpipe.encoding.rare import Suppression, code_extremes, extremes_kept, suppress_rare
+from anonpipe.encoding.rules import RuleCounts
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
 from anonpipe.encoding.tracers import comparable_sketches
 from anonpipe.encoding.values import time_zones
 from anonpipe.errors import KEEP_EXTREMES, LOWER_K, InputError, JobError
 from anonpipe.job.model import Job
+from anonpipe.job.rules import check_counts
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
 from anonpipe.partition.tree import Tree, fit_tree
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import leaf_counts, partition_rows
 from anonpipe.pipeline.procedure import by_mask
-from anonpipe.pipeline.tasks.scan import OF_UNITS, sampled_rows
+from anonpipe.pipeline.tasks.scan import OF_UNITS, RULES, sampled_rows
 from anonpipe.propose.names import codes_for_unknown
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import CountedUnits, Trace
@@ -120,6 +123,11 @@ def fit(work: Work) -> None:
         rows = (staging.read_record(OF_UNITS.format(at)) for at in range(len(work.source.units)))
         unit = unit.with_constant([batch for batches in rows for batch in batches], job.columns)
     scans = (staging.read_record(f"scans/{unit}.npz", *SCAN_RECORDS) for unit in range(len(work.source.units)))
+    if job.rules:
+        counted = [staging.read_record(RULES.format(at), RuleCounts) for at in range(len(work.source.units))]
+        rules = reduce(RuleCounts.merge, counted)
+        check_counts(job.parsed_rules, rules)
+        staging.write_record("rules.npz", rules)
     resolved = resolve(job, work.source.schema, merge_scans(scans), unit)
     fitted = resolved.fitted
     staging.write_record("suppression.npz", fitted.suppression)

@@ -17,6 +17,7 @@ from anonpipe.environment import check_address_space
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job
+from anonpipe.job.rules import check_values
 from anonpipe.pipeline.arrays import FILES, FOLDER, VALUES
 from anonpipe.pipeline.context import Context, Work
 from anonpipe.pipeline.tasks.worker import work
@@ -103,7 +104,7 @@ def open_run(
         require_secret("run.scheduler, a cluster of yours,")
     source = find_query(job.source.path, job.source) or open_source(job.source.path, job.columns, job.source)
     if isinstance(source, Source):
-        check_input(job, source)
+        source = check_input(job, source)
     name = run_id(job, "trial" if repeats == "trial" else "run")
     folder, start = make_private(staging_root(job.run.staging)), secrets.token_hex(8)
     with contextlib.suppress(OSError, AnonpipeError):  # raw data of crashed runs that were not resumed
@@ -148,18 +149,19 @@ def refuse_other_table(job: Job) -> None:
         )
 
 
-def check_input(job: Job, source: Source) -> None:
-    """Refuse an input that does not fit the job."""
-    check_types(source.schema, job.columns)
+def check_input(job: Job, source: Source) -> Source:
+    """Refuse an input that does not fit the job; returns it with the differences that rules need."""
+    check_types(source.schema, {name: column for name, column in job.columns.items() if name not in job.differences})
     check_rows(source.rows, source.bytes, job.run.max_rows_per_byte)
+    check_values(job.parsed_rules, job.columns, source.schema)
+    return source.with_orders(job.parsed_rules)
 
 
 def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[str, Any]) -> None:
     """Write the first files of a new run; the last one lists the digests of the others."""
     make_private(staging.root)
     if isinstance(source, Query):  # once a run: it is of one moment, and its workers need no database
-        source = source.read(staging.file(_ANSWER))
-        check_input(job, source)
+        source = check_input(job, source.read(staging.file(_ANSWER)))
     job = job.of_rows(source.rows)
     write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))
     write_atomic(staging.file(sealed.START), str(staging.start).encode())

@@ -184,9 +184,7 @@ def _units(looks: list[Look]) -> dict[str, Guess]:
     roles = {guessed.role for guessed in found.values()}
     enough = [look for look in numbering if look.distinct > ENOUGH_ROWS]
     persons = [look for look in enough if names_one_person(look.name)]
-    if Role.UNIT in roles or (
-        Role.IDENTIFIER in roles and not persons
-    ):  # with numbers of visits, persons are the unit
+    if Role.UNIT in roles or (Role.IDENTIFIER in roles and not persons):  # with numbers of visits, persons are the unit
         enough = []
     unit = min(persons or enough, key=lambda look: look.distinct, default=None) if enough else None
     for look in numbering:

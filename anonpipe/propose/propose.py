@@ -43,6 +43,7 @@ from anonpipe.propose.choose_method import (
 from anonpipe.propose.guesses import Guess, common_step, guess, guess_for, seen_by_others
 from anonpipe.propose.names import codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
+from anonpipe.propose.rules import Proposed, propose_rules
 from anonpipe.source import AS_USUAL, FoundFormat, Source, found_format, opened
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     name = None if unit is None else unit.name
     chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant))
-    return _write(source_url, output, k, guesses, needs, chosen, rows, written)
+    return _write(source_url, output, k, guesses, needs, chosen, rows, written, propose_rules(looks, guesses))
 
 
 def open_questions(job: Mapping[str, Any]) -> list[str]:
@@ -208,6 +209,7 @@ def _write(
     choice: MethodChoice,
     rows: int,
     written: FoundFormat = AS_USUAL,
+    rules: Sequence[Proposed] = (),
 ) -> str:
     """The template filled in; what is asked of it has no value of the data."""
     chosen = {} if needs is None else needs.subsets
@@ -220,6 +222,7 @@ def _write(
         k=k,
         guesses=guesses,
         codes=_asked_codes(guesses),
+        rules=rules,
         needs=needs,
         choice=choice,
         mask=choice.mask,

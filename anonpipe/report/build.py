@@ -30,6 +30,7 @@ from anonpipe.report.content import (
     Panel,
     Picture,
     Report,
+    RuleLine,
     SizeLine,
     SurvivalPart,
     Treatment,
@@ -84,6 +85,7 @@ class Facts:
     categories: Mapping[str, Distribution] = field(default_factory=dict)
     # Survival curves of both tables, likewise
     survival: Mapping[Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
+    rules: Sequence[Mapping[str, Any]] = ()  # Rules between columns, as in the manifest
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit of the original
 
 
@@ -225,6 +227,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
             *overlaps,
         ),
         "checks": lines,
+        "rules": tuple(RuleLine(**each) for each in facts.rules),
         "dials": words.dials(checks),
         "group_sizes": tuple(
             SizeLine(smallest=one["from"], largest=one["to"], groups=one["groups"]) for one in facts.group_sizes or ()

@@ -74,7 +74,7 @@ class Measured:
         """A column of numbers that is released unchanged, and staged as codes; nulls count as its mean."""
         found = [self.category(name, code, value) for code, value in enumerate(values)]
         known = [one for one in found if one is not None]
-        if len(known) < len(values):
+        if not known or len(known) < len(values):
             return None
         shares = np.array([self.means(one)[0] for one in known])
         mean = float(shares @ values / shares.sum())

@@ -70,6 +70,14 @@ class ColumnLine(Part):
     transform: str = ""  # Empty where there is none to speak of, and in reports of earlier versions
 
 
+class RuleLine(Part):
+    """A rule between columns: how many synthetic rows broke it before they were repaired, and how many written ones."""
+
+    rule: str
+    repaired: int
+    broken: int
+
+
 class MethodLine(Part):
     """A method of the run: where it is published, what it keeps, and how it was set."""
 
@@ -292,6 +300,7 @@ class Report(Part):
     job: str | None = None  # `Job.digest` of the job, likewise; None in reports of earlier versions
     methods: tuple[MethodLine, ...]
     columns: tuple[ColumnLine, ...]
+    rules: tuple[RuleLine, ...] = ()  # Empty without rules, and in reports of earlier versions
     guarantees: tuple[str, ...] = Field(validation_alias=AliasChoices("guarantees", "promises"))
     not_guaranteed: tuple[str, ...] = Field(validation_alias=AliasChoices("not_guaranteed", "limits_of_promise"))
     checks: tuple[CheckLine, ...]

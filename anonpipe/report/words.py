@@ -238,8 +238,8 @@ def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[
         "This is not differential privacy: there is no bound on what an attacker with other knowledge can learn.",
         "Relations that are not linear, and those inside small subgroups, may be lost. What was measured of them is "
         "reported under “Utility” and “Analyses”.",
-        "Rules between columns are not kept: a discharge can lie before its admission, a total can differ from the sum "
-        "of its parts, a diagnosis with the wrong sex.",
+        f"{'Other rules' if job.rules else 'Rules'} between columns are not kept: a discharge can lie before its "
+        "admission, a total can differ from the sum of its parts, a diagnosis with the wrong sex.",
     ]
     return tuple(found)
 

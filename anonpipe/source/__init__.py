@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from anonpipe.columns import Column
+from anonpipe.encoding.rules import with_differences
 from anonpipe.errors import InputError
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.source._csv import open_csv, read_csv
@@ -123,6 +125,13 @@ def read_batches(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Read a unit as a stream, in bounded memory."""
     names = [name for name in source.schema.names if columns is None or name in columns]
+    orders = [rule for rule in source.orders if rule.gap in names]
+    if orders:
+        whole = {*names, *(name for rule in orders for name in rule.names)} - {rule.gap for rule in orders}
+        plain = replace(source, orders=())
+        for first_row, batch in read_batches(plain, unit, sorted(whole), rows):
+            yield first_row, with_differences(batch, orders).select(names)
+        return
     own = [name for name in names if name not in source.keys] or source.schema.names[:1]
     if unit.format == "parquet":
         batches = read_parquet(unit, own, rows)

@@ -14,7 +14,7 @@ import fsspec
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
-from anonpipe.columns import Column, Kind
+from anonpipe.columns import Column, Kind, Rule
 from anonpipe.encoding.cells import check_order
 from anonpipe.encoding.values import check_grid, is_date, is_index, is_number, is_supported, level_array, plain_type
 from anonpipe.errors import AnonpipeError, InputError
@@ -64,6 +64,17 @@ class Source:
     keys: tuple[str, ...] = ()  # Columns that stand in the names of folders, and not in the files
     # Of columns that a file of SPSS, Stata or SAS has labels of
     labels: Mapping[str, Labels] = field(default_factory=dict)
+    # Orders between columns, whose differences are columns too (`with_orders`)
+    orders: tuple[Rule, ...] = ()
+
+    def with_orders(self, rules: Sequence[Rule]) -> Source:
+        """The input with the columns of differences of orders at its end."""
+        known = set(self.schema.names)
+        orders = tuple(rule for rule in rules if rule.gap and known.issuperset(rule.names))
+        if twice := [rule.gap for rule in orders if rule.gap in known]:
+            raise InputError(f"the input has column {twice[0]!r}, a name that a rule needs; rename it")
+        added = [pa.field(rule.gap, pa.float64()) for rule in orders]
+        return replace(self, schema=pa.schema([*self.schema, *added]), orders=orders)
 
     def identity(self) -> dict[str, Any]:
         """JSON-able content that changes when a file is changed, added or taken away."""

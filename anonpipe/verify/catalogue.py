@@ -463,6 +463,9 @@ _FIXED = (
     CheckKind("columns.forbidden", "identifiers or dropped columns in the release", _FILES, Audience.OPEN,
         mandatory=True),
     CheckKind("values.beyond", "values outside declared bounds or steps", _FILES, Audience.OPEN, counts=Counting.ROWS),
+    CheckKind("rules.broken", "rows that break a rule between columns", _FILES, Audience.OPEN, counts=Counting.ROWS,
+        mandatory=True, remedy="few rows can meet a condition: mask the column that it begins with, too, or remove the "
+        "rule"),
     CheckKind("staging.counts", "staged data differ from the input: rows, nulls, categories", _STAGING, Audience.OPEN,
         counts=Counting.ROWS, mandatory=True, remedy=_DAMAGED),
     CheckKind("staging.moments", "staged data differ from the input: means and variances", _STAGING, Audience.SEVERAL,

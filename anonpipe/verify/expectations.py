@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.columns import Column, Kind
+from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.cells import Tally
 from anonpipe.encoding.scores import Scores
 from anonpipe.methods.masking import RecordsAndDraws
@@ -167,6 +167,8 @@ def build_view(
     variables: list[Variable] = []
     released = {} if scores is None else {at: each.released_moments for at, each in scores.by_position().items()}
     for position, (name, column) in enumerate(columns.items()):
+        if column.role is Role.DERIVED:  # its moments follow from those of other columns
+            continue
         synthesized = column.role.synthesized
         if name not in counts or (column.kind is Kind.ORDINAL and synthesized):
             by_logarithm = column.offset is not None

@@ -187,6 +187,7 @@ class Evidence:
     synthesized: list[Moments]
     by: GroupEvidence | MaskEvidence
     staging_check: StagingCheck
+    rules_broken: int | None = None  # Rows that break a rule, added up over rules; None without rules
     rounded: Rounded | None = None  # None where counts are kept
     unpreserved_moments: tuple[str, ...] = ()  # Columns whose mean is known not to be the original's
     unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
@@ -234,6 +235,7 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         held("columns.forbidden", forbidden, 0, about=files),
         held("local_suppression", share, limits["local_suppression_rate"], columns=(column,) if column else ()),
         held("values.beyond", evidence.beyond_limits, 0, about=files),
+        *([] if evidence.rules_broken is None else [held("rules.broken", evidence.rules_broken, 0, about=files)]),
     ]
 
 

@@ -1,6 +1,6 @@
 """What a release is worth: one measure a function, each with its definition, its source and what it left out."""
 
-from anonpipe.evaluate.utility._formula import Analysis, check_analysis, columns_used
+from anonpipe.evaluate.utility._formula import Analysis, RefusedError, check_analysis, columns_used, read_condition
 from anonpipe.evaluate.utility._models import (
     CoefficientChange,
     CoefficientShares,
@@ -27,7 +27,8 @@ from anonpipe.evaluate.utility._utility import MEASURES, utility
 
 __all__ = [
     "MEASURES", "Analysis", "Auc", "Binning", "CoefficientChange", "CoefficientShares", "CorrelationMatrices",
-    "Distribution", "Endpoint", "Estimate", "ModelComparison", "ModelFit", "SurvivalPanel", "SurvivalPicture",
+    "Distribution", "Endpoint", "Estimate", "ModelComparison", "ModelFit", "RefusedError", "SurvivalPanel",
+    "SurvivalPicture",
     "auc", "category_distribution", "check_analysis", "columns_used", "correlation_changes", "distributions",
-    "fit_models", "shares_changed", "survival_pictures", "typed_tables", "utility",
+    "fit_models", "read_condition", "shares_changed", "survival_pictures", "typed_tables", "utility",
 ]  # fmt: skip

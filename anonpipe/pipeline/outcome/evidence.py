@@ -67,6 +67,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),
         beyond_limits=sum(result["beyond_limits"] for result in written),
         files=len(written),
+        rules_broken=sum(sum(result["rules_broken"]) for result in written) if job.rules else None,
         view=fitted.view,
         feature_columns=_feature_columns(fitted),
         splits_ties=fitted.procedure.row_for_row,

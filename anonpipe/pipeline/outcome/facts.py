@@ -18,7 +18,7 @@ from anonpipe.moments import merge_all
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.measures import load_assessment, sampled_tables
-from anonpipe.pipeline.outcome.evidence import group_sizes, original_moments, released_moments
+from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
 from anonpipe.pipeline.resolve import columns_without_sums
 from anonpipe.report.build import Facts
 from anonpipe.report.compared import Measured, category_pictures, compared
@@ -63,6 +63,7 @@ def gather(
         partitions=len(cut.partitions),
         constant=() if fitted.unit is None else fitted.unit.constant,
         identical=fitted.procedure.identical_within_groups,
+        rules=manifest.get("rules", ()),
         **{name: manifest[name] for name in ("columns", "created", "anonpipe", "rows", "group_sizes", "files")},
         **_of_all_records(work, fitted, cut),
         **pictures,
@@ -125,6 +126,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         },
         **({"held_out": job.measure.held_out} if job.measure.held_out else {}),
         **({"counts_rounded_to": job.fewest_changed} if job.repeat.growing else {}),
+        **({"rules": _rules(work, fitted, cut)} if job.rules else {}),
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,
         "transforms": {name: text for name, text in TRANSFORMS.items() if name in transforms},
@@ -136,6 +138,21 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "versions": {name: text for name, text in package_versions().items() if name != "anonpipe"},
         "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in written],
     }
+
+
+def _rules(work: Work, fitted: Fitted, cut: Cut) -> list[dict[str, Any]]:
+    """Each rule between columns, with the synthetic rows that were repaired, and the written ones that break it."""
+    decoded = work.staging.results("decode").read_all(len(cut.partitions), *COUNTED)
+    repaired = np.sum([result["repaired"] for result in decoded], axis=0).tolist()
+    broken = np.sum([result["rules_broken"] for result in _written(work, cut)], axis=0).tolist()
+    return [
+        {"rule": rule.text, "repaired": before, "broken": after}
+        for rule, before, after in zip(fitted.job.parsed_rules, repaired, broken, strict=True)
+    ]
+
+
+def _written(work: Work, cut: Cut) -> list[dict[str, Any]]:
+    return work.staging.results("write").read_all(cut.files, *COUNTED)
 
 
 def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -110,6 +111,10 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     else:
         scored, cells, as_ties = _with_values(work, fitted, cut, index)
     decoded, channels, scope = scored.decoded, scored.channels, scope_of(fitted, cut, index)
+    repaired: list[int] = []
+    if fitted.rules is not None:
+        kept = fitted.rules.keep(decoded.cells, decoded.features, work.rng("rules", index))
+        decoded, repaired = replace(decoded, cells=kept.cells), kept.repaired.tolist()
     units = partition_units(work, fitted, cut, index)
     _count_units(work, fitted, index, decoded.cells, units)
     if fitted.procedure.recounts_group_moments:
@@ -125,6 +130,7 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         "rows": len(cells),
         "stratum": cut.partitions[index].stratum,
         "file_rows": file_rows.tolist(),
+        "repaired": repaired,
         **sample_counts,
         **counted_rows(fitted, cells, decoded, as_ties, units),
         **(_in_groups(work, index, decoded.groupings, units) if units is not None and fitted.stages_units else {}),

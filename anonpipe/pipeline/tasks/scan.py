@@ -21,6 +21,7 @@ from anonpipe.encoding.row_hash import (
     fingerprint,
     identifier_lanes,
 )
+from anonpipe.encoding.rules import RuleCounts
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
 from anonpipe.encoding.tracers import Tracer, UnitTracer
 from anonpipe.encoding.values import plain
@@ -38,6 +39,7 @@ CHANGED = "the input changed while it was read: {path} holds other rows than bef
 _CONTENTS = "contents/{}.npz"
 _SAMPLES = "samples/{}.npz"
 _HELD = "held/{}.npy"
+RULES = "rules/{}.npz"
 OF_UNITS = "of_units/{}.npz"  # All rows of some units
 
 
@@ -49,6 +51,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     writers = digest_writers(work.staging.write_array, job.identifiers, work.start_key, index)
     in_strata = unit_in_strata(work.staging.write_array, job, work.start_key, index)
     scans: list[Scan] = []
+    rules = RuleCounts.none(job.parsed_rules)
     sample, keys, of_units = [], [], []
     tracer = unit_tracer(job, bytes(work.staging.read("records.key")))
     for first_row, full_batch in read_batches(work.source, unit, [*job.released, *writers]):
@@ -70,6 +73,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         scanned = scan_batch(
             batch, job.columns, first_row, job.counted, kept, job.strata.by, job.scored_by, units, job.k
         )
+        rules = rules.with_rows(job.parsed_rules, batch, job.columns, kept)
         scans = [merge_scans([*scans, scanned])]  # at once: what is counted of numbers by rank is large
         chosen = _sampled(work, part, kept)
         sample.append(batch.filter(pa.array(chosen)))
@@ -78,6 +82,8 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     if add_fingerprints(scan.fingerprint, identifiers) != first_reading:
         raise InputError(CHANGED.format(path=unit.path))
     work.staging.write_record(f"scans/{index}.npz", scan)
+    if job.rules:
+        work.staging.write_record(RULES.format(index), rules)
     work.staging.write_record(_SAMPLES.format(index), (sample, np.concatenate(keys)))
     work.staging.write_record(OF_UNITS.format(index), of_units)
     if tracer is not None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anonpipe.encoding.rules import with_differences
 from anonpipe.encoding.values import numbers
 from anonpipe.errors import EngineError, InputError
 from anonpipe.job.model import Job
@@ -128,7 +129,11 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
     moments: dict[int, list[PairwiseMoments]] = {}
     combinations, rows, beyond = [], 0, 0
     outside = {name: [0, 0] for name in _unbounded_names(fitted)}
+    rules = fitted.job.parsed_rules
+    broken = np.zeros(len(rules), dtype=np.int64)
     for batch in parquet.iter_batches(batch_size=MEASURE_ROWS):
+        batch = with_differences(batch, rules)
+        broken += 0 if fitted.rules is None else fitted.rules.count_broken(batch)
         cells, shares, out_of_range = _read_back(fitted, batch)
         stratum, measured = fitted.strata.assign(cells), fitted.view.measure(cells, shares)
         for at in np.unique(stratum):
@@ -148,6 +153,7 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
         "released": {at: merge_all(parts) for at, parts in moments.items()},
         "beyond_limits": beyond,
         "beyond_original": outside,
+        "rules_broken": broken.tolist(),
     }
 
 
@@ -215,7 +221,7 @@ def _unbounded_names(fitted: Fitted) -> list[str]:
     return [
         name
         for name, column in zip(fitted.cells.names, fitted.cells.columns, strict=True)
-        if column.role.synthesized and not column.kind.coded and None in column.numeric_bounds
+        if column.can_be_scored and None in column.numeric_bounds and name not in fitted.job.differences
     ]
 
 
@@ -284,10 +290,11 @@ def _original(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
 
 def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[FloatArray]:
     origin = fitted.cells.grid(fitted.cells.names.index(name)).origin
+    own = [rule for rule in fitted.job.parsed_rules if rule.gap == name]
     for at in range(cut.files):
         parquet = pq.ParquetFile(str(work.staging.file(f"{FILES}/part-{at:05d}.parquet")))
-        for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=[name]):
-            yield numbers(batch.column(0)) - origin
+        for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=list(own[0].names) if own else [name]):
+            yield numbers(with_differences(batch, own).column(name)) - origin
 
 
 def _write_runs(parts: Iterator[FloatArray], folder: Path, stem: str) -> Runs:

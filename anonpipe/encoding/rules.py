@@ -1,0 +1,553 @@
+"""Rules between columns: how a row is held against them, what is computed again, and how rows are repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+
+import numpy as np
+import pyarrow as pa
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+
+from anonpipe.columns import Column, Comparison, Kind, Role, Rule
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.columns import code_of
+from anonpipe.encoding.values import level_array, numbers, plain, present
+from anonpipe.types import BoolArray, FloatArray, IntArray
+
+_RELATIVE = 1e-9  # Rounding of sums, in parts of the largest term; of 32-bit floats `_SINGLE`
+_SINGLE = 1e-6
+_PASSES = 4  # How often values are brought inside bounds, and rows repaired, before the gate decides
+_TRIES = 4
+_ROWS, _CANDIDATES = 256, 1024  # Rows, and partners for them, that are matched at once
+
+
+# --- Rows of a table held against rules
+
+
+def first_there(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
+    """Of the columns that an order begins at the first that is there, shape (n_rows,)."""
+    found = [numbers(batch.column(name)) for name, _ in rule.terms]
+    return reduce(lambda base, other: np.where(np.isnan(base), other, base), found)
+
+
+def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordBatch:
+    """The batch with the column of differences of each order between columns."""
+    for rule in rules:
+        if rule.gap and rule.gap not in batch.schema.names:
+            gap = rule.sign * (numbers(batch.column(rule.target)) - first_there(rule, batch))
+            array = pa.array(gap, pa.float64(), mask=np.isnan(gap))
+            batch = pa.record_batch(
+                [*batch.columns, array], schema=batch.schema.append(pa.field(rule.gap, pa.float64()))
+            )
+    return batch
+
+
+def value_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
+    """What a linear rule or an order computes, NaN where an operand is missing, shape (n_rows,)."""
+    if rule.kind == "order":
+        return first_there(rule, batch) + rule.sign * numbers(batch.column(rule.gap))
+    total = np.full(batch.num_rows, rule.constant)
+    for name, times in rule.terms:
+        total = total + times * numbers(batch.column(name))
+    return total
+
+
+def is_broken(rule: Rule, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> BoolArray:
+    """Which rows break a rule that each row meets or breaks alone, shape (n_rows,)."""
+    if rule.kind == "condition":
+        return _all(rule.when, batch, columns) & ~_all(rule.then, batch, columns)
+    target = numbers(batch.column(rule.target))
+    if rule.kind == "order":
+        far = [rule.sign * (target - numbers(batch.column(name))) < 0 for name, _ in rule.terms]
+        return np.asarray(np.logical_or.reduce(far))
+    value = value_of(rule, batch)
+    terms = [abs(times) * np.abs(numbers(batch.column(name))) for name, times in rule.terms]
+    single = any(pa.types.is_float32(batch.schema.field(name).type) for name in rule.names)
+    allowed = (_SINGLE if single else _RELATIVE) * (sum(terms) + abs(rule.constant) + np.abs(target))
+    allowed = allowed + (columns[rule.target].resolution or 0.0) / 2
+    missing = np.isnan(value) | np.isnan(target)
+    return np.where(missing, np.isnan(value) != np.isnan(target), np.abs(value - target) > allowed)
+
+
+def _all(tests: Sequence[Comparison], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> BoolArray:
+    met = [_met(test, batch, columns[test.column]) for test in tests]
+    return np.asarray(np.logical_and.reduce(met)) if met else np.ones(batch.num_rows, dtype=np.bool_)
+
+
+_COMPARED = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+
+
+def _met(test: Comparison, batch: pa.RecordBatch, column: Column) -> BoolArray:
+    """Which rows meet a test; of what is missing only `null` is true."""
+    array = batch.column(test.column)
+    if column.kind.coded:
+        there = present(array)
+        if test.values:
+            levels = level_array(test.column, test.values, array.type)
+            found = (code_of(array, levels) < len(levels)) & there
+    else:
+        values = numbers(array)
+        there = ~np.isnan(values)
+        against = numbers(batch.column(test.other)) if test.other else np.array(test.values, dtype=np.float64)
+        if test.operator in _COMPARED:
+            return there & _COMPARED[test.operator](values, against)
+        found = values == against if test.other else np.isin(values, against)
+    if test.operator == "null":
+        return ~there
+    if test.operator == "not null":
+        return there
+    other_there = ~np.isnan(against) if test.other else True
+    return there & other_there & (found if test.operator in ("==", "in") else ~found)
+
+
+@dataclass(frozen=True, eq=False)
+class RuleCounts:
+    """What some rows say of the rules of a job; counts add up over pieces of a table."""
+
+    broken: IntArray  # Rows that break each rule; of a lookup and of pairs not known yet, shape (n_rules,)
+    adrift: IntArray  # Rows of each order with a target and none of the columns that it begins at, shape (n_rules,)
+    pairs: dict[
+        int, pa.RecordBatch
+    ]  # Of each lookup and each rule of pairs the combinations that occur, and their rows
+
+    @classmethod
+    def of(cls, rules: Sequence[Rule], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> RuleCounts:
+        """Count the rows of a batch."""
+        broken, adrift = np.zeros(len(rules), dtype=np.int64), np.zeros(len(rules), dtype=np.int64)
+        pairs = {}
+        for at, rule in enumerate(rules):
+            if rule.kind in ("lookup", "pairs"):
+                pairs[at] = _counted(batch, rule)
+                continue
+            broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
+            if rule.kind == "order":
+                there = ~np.isnan(numbers(batch.column(rule.target)))
+                adrift[at] = np.count_nonzero(there & np.isnan(first_there(rule, batch)))
+        return cls(broken, adrift, pairs)
+
+    @classmethod
+    def none(cls, rules: Sequence[Rule]) -> RuleCounts:
+        """Of no rows."""
+        return cls(np.zeros(len(rules), dtype=np.int64), np.zeros(len(rules), dtype=np.int64), {})
+
+    def with_rows(
+        self, rules: Sequence[Rule], batch: pa.RecordBatch, columns: Mapping[str, Column], kept: BoolArray | None
+    ) -> RuleCounts:
+        """These and the kept rows of a batch together."""
+        if not rules:
+            return self
+        return self.merge(RuleCounts.of(rules, batch if kept is None else batch.filter(pa.array(kept)), columns))
+
+    def merge(self, other: RuleCounts) -> RuleCounts:
+        """Both pieces together."""
+        found = {
+            at: [each[at] for each in (self.pairs, other.pairs) if at in each] for at in (self.pairs | other.pairs)
+        }
+        pairs = {at: parts[0] if len(parts) == 1 else _added(parts) for at, parts in found.items()}
+        return RuleCounts(self.broken + other.broken, self.adrift + other.adrift, pairs)
+
+    def broken_by(self, at: int, rule: Rule) -> int:
+        """Rows that break a rule; of a lookup those with another value than most with the same term."""
+        if rule.kind != "lookup":
+            return int(self.broken[at])
+        counted = pa.table([self.pairs[at].column(0), self.pairs[at].column(2)], names=["term", "rows"])
+        most = counted.group_by("term").aggregate([("rows", "max")]).column("rows_max")
+        return int(sum(counted.column("rows").to_pylist()) - sum(most.to_pylist()))
+
+
+def _counted(batch: pa.RecordBatch, rule: Rule) -> pa.RecordBatch:
+    arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
+    ones = pa.array(np.ones(batch.num_rows, dtype=np.int64))
+    return _added([pa.record_batch([*arrays, ones], names=["term", "target", "rows"])])
+
+
+def _added(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    summed = pa.Table.from_batches(parts).group_by(["term", "target"], use_threads=False).aggregate([("rows", "sum")])
+    arrays = [summed.column(name).combine_chunks() for name in ("term", "target", "rows_sum")]
+    arrays = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in arrays]
+    return pa.record_batch(arrays, names=["term", "target", "rows"])
+
+
+# --- Released rows: derived columns, and repairs
+
+
+@dataclass(eq=False)
+class Kept:
+    """Released cells that meet the rules, as far as they can, and how many rows were changed for it."""
+
+    cells: FloatArray  # Shape (n_rows, n_columns)
+    repaired: IntArray  # Rows that broke each rule, or left bounds by it, before, shape (n_rules,)
+
+
+@dataclass(frozen=True, eq=False)
+class RuleBook:
+    """The rules of a job for the cells of its released table."""
+
+    rules: tuple[Rule, ...]
+    cells: ColumnEncoder
+    counts: RuleCounts  # Of the original
+    least: int  # Rows of an original combination below which it is not taken for one that occurs
+    blocks: dict[str, tuple[int, int]] = field(default_factory=dict)  # Feature columns of each masked column
+
+    def keep(self, cells: FloatArray, features: FloatArray, rng: np.random.Generator) -> Kept:
+        """Compute derived columns, bring them inside their bounds, and repair rows that break a condition.
+
+        Shapes: cells (n_rows, n_columns), features (n_rows, width).
+        """
+        cells, repaired = cells.copy(), np.zeros(len(self.rules), dtype=np.int64)
+        repaired += self._derive(cells)
+        if self._repairable and (broken := self._broken(cells)).any():
+            repaired += broken.sum(axis=1)
+            self._repair(cells, features, rng)
+            self._derive(cells)
+        return Kept(cells, repaired)
+
+    def count_broken(self, batch: pa.RecordBatch) -> IntArray:
+        """Rows of a released batch that break each rule, shape (n_rules,)."""
+        broken = [np.count_nonzero(self._breaks(at, rule, batch)) for at, rule in enumerate(self.rules)]
+        return np.array(broken, dtype=np.int64)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: at for at, name in enumerate(self.cells.names)}
+
+    @cached_property
+    def _columns(self) -> dict[str, Column]:
+        return dict(zip(self.cells.names, self.cells.columns, strict=True))
+
+    @cached_property
+    def _named(self) -> ColumnEncoder:
+        """The encoder of the columns that rules name."""
+        wanted = {name for rule in self.rules for name in (*rule.names, rule.gap)}
+        at = [place for place, name in enumerate(self.cells.names) if name in wanted]
+        names = tuple(self.cells.names[place] for place in at)
+        return replace(
+            self.cells,
+            names=names,
+            columns=tuple(self.cells.columns[place] for place in at),
+            schema=pa.schema([self.cells.schema.field(place) for place in at]),
+            has_nulls=tuple(self.cells.has_nulls[place] for place in at),
+        )
+
+    def _written(self, cells: FloatArray) -> pa.RecordBatch:
+        """The columns that rules name, as they are written."""
+        return self._named.from_cells(cells[:, [self._positions[name] for name in self._named.names]])
+
+    # Lookups and pairs, by codes; a missing value has the code after the last
+
+    def _codes(self, rule: Rule, batch: pa.RecordBatch) -> tuple[IntArray, IntArray]:
+        term, target = (
+            code_of(plain(batch.column(name)), self.cells.categories[name]) for name in (rule.terms[0][0], rule.target)
+        )
+        return term, target
+
+    @cached_property
+    def _known(self) -> dict[int, tuple[IntArray, IntArray, IntArray]]:
+        """Of each lookup and rule of pairs the codes of combinations that enough original records have."""
+        found = {}
+        for at, counted in self.counts.pairs.items():
+            rows = counted.column("rows").to_numpy()
+            names = (self.rules[at].terms[0][0], self.rules[at].target)
+            codes = [code_of(counted.column(place), self.cells.categories[name]) for place, name in enumerate(names)]
+            lost = [
+                present(counted.column(place)) & (codes[place] == len(self.cells.categories[name]))
+                for place, name in enumerate(names)
+            ]
+            kept = (rows >= self.least) & ~lost[0] & ~lost[1]
+            found[at] = codes[0][kept], codes[1][kept], rows[kept]
+        return found
+
+    @cached_property
+    def _lookups(self) -> dict[int, IntArray]:
+        """Of each lookup the target's code for each code of the term; the commonest for one of too few records."""
+        found = {}
+        for at, (term, target, rows) in self._known.items():
+            if self.rules[at].kind != "lookup":
+                continue
+            size = len(self.cells.categories[self.rules[at].terms[0][0]]) + 1
+            common = np.bincount(target, weights=rows).argmax() if len(rows) else 0
+            found[at] = np.full(size, common, dtype=np.int64)
+            order = np.argsort(rows, kind="stable")
+            found[at][term[order]] = target[order]
+        return found
+
+    def _strange(self, at: int, codes: tuple[IntArray, IntArray]) -> BoolArray:
+        """Which pairs of codes a lookup does not give, or do not occur in enough original records."""
+        term, target = codes
+        if at in self._lookups:
+            return np.asarray(self._lookups[at][term] != target)
+        size = len(self.cells.categories[self.rules[at].target]) + 1
+        return ~np.isin(term * size + target, self._known[at][0] * size + self._known[at][1])
+
+    # Derived columns
+
+    @cached_property
+    def _derived(self) -> list[tuple[int, Rule]]:
+        """Rules that derive a column, each after those that derive its operands."""
+        left, found, done = [(at, rule) for at, rule in enumerate(self.rules) if rule.derives], [], set[str]()
+        while left:
+            waiting = {rule.target for _, rule in left}
+            ready = [(at, rule) for at, rule in left if not waiting & {name for name, _ in rule.terms}]
+            found += ready
+            done |= {rule.target for _, rule in ready}
+            left = [(at, rule) for at, rule in left if rule.target not in done]
+        return found
+
+    def _derive(self, cells: FloatArray) -> IntArray:
+        """Compute derived columns in place; returns the rows of each rule that were brought inside bounds."""
+        moved = np.zeros((len(self.rules), len(cells)), dtype=np.bool_)
+        for _ in range(_PASSES):
+            again = False
+            for at, rule in self._derived:
+                if rule.kind == "lookup":
+                    self._look_up(at, rule, cells)
+                    continue
+                inside = self._put(rule, cells)
+                again |= bool(inside.any())
+                moved[at] |= inside
+            if not again:
+                break
+        return np.asarray(moved.sum(axis=1))
+
+    def _look_up(self, at: int, rule: Rule, cells: FloatArray) -> None:
+        term, _ = self._codes(rule, self._written(cells))
+        found = self._lookups[at][term].astype(np.float64)
+        if self._columns[rule.target].kind is Kind.ORDINAL:
+            found[found == len(self.cells.categories[rule.target])] = np.nan
+        cells[:, self._positions[rule.target]] = found
+
+    def _put(self, rule: Rule, cells: FloatArray) -> BoolArray:
+        """Compute the target of a rule in place, its operands changed where it would leave its bounds; which rows."""
+        position = self._positions[rule.target]
+        grid = self.cells.grid(position)
+        batch = self._written(cells)
+        value = value_of(rule, batch)
+        excess, moved = _excess(value, grid.low, grid.high), np.zeros(len(cells), dtype=np.bool_)
+        for name, times in self._adjustable(rule):
+            rows = np.flatnonzero(excess)
+            if not len(rows):
+                break
+            self._lower(cells, rows, name, excess[rows] / times)
+            moved[rows] = True
+            batch = self._written(cells)
+            value = value_of(rule, batch)
+            excess = _excess(value, grid.low, grid.high)
+        value = grid.round(value)
+        if rule.kind == "order":
+            base = first_there(rule, batch)
+            with np.errstate(invalid="ignore"):
+                short = rule.sign * (value - base) < 0
+            value = np.where(short, value + rule.sign * (grid.step or 0.0), value)
+            cells[:, self._positions[rule.gap]] = rule.sign * (value - base)
+        cells[:, position] = value
+        return moved
+
+    def _adjustable(self, rule: Rule) -> list[tuple[str, float]]:
+        """Masked operands, and by what the target changes with each; of an order the difference first."""
+        gap = [(rule.gap, float(rule.sign))] if rule.gap else []
+        return gap + [(name, times) for name, times in rule.terms if self._columns[name].role is Role.MASKED and times]
+
+    def _lower(self, cells: FloatArray, rows: IntArray, name: str, by: FloatArray) -> None:
+        position = self._positions[name]
+        grid = self.cells.grid(position)
+        if grid.step:
+            by = np.sign(by) * np.ceil(np.abs(by) / grid.step - _SINGLE) * grid.step
+        cells[rows, position] = grid.round(grid.round(cells[rows, position]) - by)
+
+    # Conditions and pairs
+
+    @cached_property
+    def _repairable(self) -> list[tuple[int, Rule]]:
+        return [(at, rule) for at, rule in enumerate(self.rules) if not rule.derives]
+
+    def _broken(self, cells: FloatArray) -> BoolArray:
+        """Which rows break each condition and rule of pairs, shape (n_rules, n_rows)."""
+        broken, batch = np.zeros((len(self.rules), len(cells)), dtype=np.bool_), self._written(cells)
+        for at, rule in self._repairable:
+            broken[at] = self._breaks(at, rule, batch)
+        return broken
+
+    def _breaks(self, at: int, rule: Rule, batch: pa.RecordBatch) -> BoolArray:
+        """Which rows of a batch break a rule, shape (n_rows,)."""
+        pairs = rule.kind in ("lookup", "pairs")
+        return self._strange(at, self._codes(rule, batch)) if pairs else is_broken(rule, batch, self._columns)
+
+    def _roots(self, name: str) -> list[str]:
+        """The masked columns that decide a column: of a derived one the difference, or the operands."""
+        by = next((each for each in self.rules if each.derives and each.target == name), None)
+        if by is None:
+            return [name] if self._columns[name].role is Role.MASKED else []
+        return [by.gap] if by.gap else [root for term, _ in by.terms for root in self._roots(term)]
+
+    def _targets(self, rule: Rule) -> list[str]:
+        """The masked columns that a repair changes."""
+        if rule.kind == "pairs":
+            return self._roots(rule.target) or self._roots(rule.terms[0][0])
+        found = [root for test in rule.then for root in self._roots(test.column)]
+        found = found or [root for test in rule.then if test.other for root in self._roots(test.other)]
+        return list(dict.fromkeys(found))
+
+    def _behind(self, name: str) -> list[str]:
+        """All masked columns that a column depends on."""
+        by = next((each for each in self.rules if each.derives and each.target == name), None)
+        terms = [] if by is None else [root for term, _ in by.terms for root in self._behind(term)]
+        return [*self._roots(name), *terms]
+
+    def _repair(self, cells: FloatArray, features: FloatArray, rng: np.random.Generator) -> None:
+        """Exchange values between rows, else set what the condition demands, else take those of a row without fault."""
+        for _ in range(_PASSES):
+            for at, rule in self._repairable:
+                at_fault = np.flatnonzero(self._breaks(at, rule, self._written(cells)))
+                for way in (self._exchange, self._set, self._take):
+                    if len(at_fault):
+                        at_fault = way(at, rule, cells, at_fault, features, rng)
+            if not self._broken(cells).any():
+                return
+        roots = dict.fromkeys(
+            root for _, rule in self._repairable for name in rule.names for root in self._behind(name)
+        )
+        self._copy(cells, np.flatnonzero(self._broken(cells).any(axis=0)), None, list(roots), features, rng)
+
+    def _exchange(
+        self, at: int, rule: Rule, cells: FloatArray, rows: IntArray, features: FloatArray, rng: np.random.Generator
+    ) -> IntArray:
+        """Exchange targets with those of similar rows, where fewer rules are broken then; returns the rows left."""
+        names, free = self._targets(rule), np.ones(len(cells), dtype=np.bool_)
+        places = [self._positions[name] for name in names]
+        at_fault = self._broken(cells).any(axis=0)
+        if rule.kind == "condition":
+            batch = self._written(cells)
+            free = ~_all(rule.when, batch, self._columns) & _all(rule.then, batch, self._columns)
+        for attempt in range(_TRIES if names else 0):
+            chosen, partner = rows, free.copy()
+            if attempt == 0:  # with rows that have a fault too, of which one exchange repairs two
+                partner &= at_fault
+                chosen = rng.permutation(rows)[: -(-len(rows) // 2)] if rule.kind == "pairs" else rows
+            partner[chosen] = False
+            chosen, partners = self._match(chosen, np.flatnonzero(partner), features, names, rng, once=True)
+            own, other = chosen[partners >= 0], partners[partners >= 0]
+            mine, theirs = cells[own], cells[other]
+            mine[:, places], theirs[:, places] = theirs[:, places].copy(), mine[:, places].copy()
+            self._derive(mine)
+            self._derive(theirs)
+            faults = self._faults(cells[own]) + self._faults(cells[other])
+            better = (self._faults(mine) + self._faults(theirs) < faults) & ~self._broken(mine)[at]
+            cells[own[better]], cells[other[better]] = mine[better], theirs[better]
+            free[other[better]] = False
+            rows = rows[self._broken(cells[rows])[at]]
+            if not len(rows):
+                break
+        return rows
+
+    def _faults(self, cells: FloatArray) -> IntArray:
+        return np.asarray(self._broken(cells).sum(axis=0))
+
+    def _set(
+        self, at: int, rule: Rule, cells: FloatArray, rows: IntArray, features: FloatArray, rng: np.random.Generator
+    ) -> IntArray:
+        """Set the only value that a condition allows; returns the rows where it allows several."""
+        changed = cells[rows]
+        for test in rule.then:
+            value, position = self._only(test), self._positions[test.column]
+            if value is None or self._columns[test.column].role is not Role.MASKED:
+                return rows
+            changed[:, position] = value
+        if rule.kind == "pairs":
+            return rows
+        self._derive(changed)
+        better = ~self._broken(changed)[at]
+        cells[rows[better]] = changed[better]
+        return np.asarray(rows[~better])
+
+    def _only(self, test: Comparison) -> float | None:
+        """The cell of the only value that meets a test; None where there are several."""
+        position, column = self._positions[test.column], self._columns[test.column]
+        if test.operator == "null" and self.cells.schema.field(position).nullable:
+            coded = test.column in self.cells.categories and column.kind is not Kind.ORDINAL
+            return float(len(self.cells.categories[test.column])) if coded else np.nan
+        if test.operator not in ("==", "in") or len(test.values) != 1:
+            return None
+        if not column.kind.coded:
+            return float(test.values[0])
+        levels = level_array(test.column, test.values, self.cells.schema.field(position).type)
+        code = int(code_of(levels, self.cells.categories[test.column])[0])
+        return float(code) if code < len(self.cells.categories[test.column]) else None
+
+    def _take(
+        self, at: int, rule: Rule, cells: FloatArray, rows: IntArray, features: FloatArray, rng: np.random.Generator
+    ) -> IntArray:
+        """Take the targets from a similar row that meets the rule."""
+        donors = np.ones(len(cells), dtype=np.bool_)
+        if rule.kind == "condition":
+            donors = _all(rule.when, self._written(cells), self._columns)
+        return self._copy(cells, rows, donors, self._targets(rule), features, rng)
+
+    def _copy(
+        self,
+        cells: FloatArray,
+        rows: IntArray,
+        donors: BoolArray | None,
+        names: list[str],
+        features: FloatArray,
+        rng: np.random.Generator,
+    ) -> IntArray:
+        """Copy columns from similar rows without fault, where that leaves fewer faults; returns the rest."""
+        places = [self._positions[name] for name in names]
+        for _ in range(_TRIES if names else 0):
+            whole = ~self._broken(cells).any(axis=0)
+            rows, partners = self._match(
+                rows, np.flatnonzero(whole if donors is None else whole & donors), features, names, rng
+            )
+            paired = partners >= 0
+            own = rows[paired]
+            changed = cells[own]
+            changed[:, places] = cells[partners[paired]][:, places]
+            self._derive(changed)
+            better = self._faults(changed) < self._faults(cells[own])
+            cells[own[better]] = changed[better]
+            rows = np.sort(np.concatenate([rows[~paired], own[~better]]))
+            if not len(rows):
+                break
+        return rows
+
+    def _match(
+        self,
+        rows: IntArray,
+        candidates: IntArray,
+        features: FloatArray,
+        names: Sequence[str],
+        rng: np.random.Generator,
+        once: bool = False,
+    ) -> tuple[IntArray, IntArray]:
+        """The rows in random order, and for each a similar candidate in all but some columns; -1 where none is left."""
+        rows, candidates = rng.permutation(rows), rng.permutation(candidates)
+        partners = np.full(len(rows), -1, dtype=np.int64)
+        used = np.ones(features.shape[1], dtype=np.bool_)
+        for name in names:
+            used[slice(*self.blocks.get(name, (0, 0)))] = False
+        at = 0
+        for begin in range(0, len(rows), _ROWS):
+            part = rows[begin : begin + _ROWS]
+            if not once and len(candidates):
+                at = int(rng.integers(len(candidates)))
+                chosen = candidates[(at + np.arange(min(_CANDIDATES, len(candidates)))) % len(candidates)]
+                near = cdist(features[part][:, used], features[chosen][:, used]).argmin(axis=1)
+                partners[begin : begin + len(part)] = chosen[near]
+                continue
+            share = max(len(part), min(_CANDIDATES, (len(candidates) - at) // max(1, -(-(len(rows) - begin) // _ROWS))))
+            chosen = candidates[at : at + share]
+            at += len(chosen)
+            if len(chosen):
+                own, other = linear_sum_assignment(cdist(features[part][:, used], features[chosen][:, used]))
+                partners[begin + own] = chosen[other]
+        return rows, partners
+
+
+def _excess(value: FloatArray, low: float, high: float) -> FloatArray:
+    """How far values lie beyond bounds; 0 inside, and of what is missing."""
+    beyond = value - np.clip(value, low, high)
+    beyond[np.isnan(beyond) | (np.abs(beyond) <= _RELATIVE * np.abs(value))] = 0.0
+    return beyond

@@ -1,0 +1,391 @@
+"""The rules of a job: short texts, read by the parser of conditions, and held against the columns. No data is read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from anonpipe.columns import Column, Comparison, Kind, Role, Rule, Scalar
+from anonpipe.errors import InputError
+from anonpipe.methods.masking import MASKERS
+from anonpipe.methods.record import Synthesizer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from anonpipe.encoding.rules import RuleCounts
+    from anonpipe.job.model import Job
+
+FORMS = (
+    "growth = api_2 - api_1; county -> region; start <= end; if visits == 0 then cost == 0; "
+    'if sex == "m" then pregnancies is null; pairs(diagnosis, sex)'
+)
+_QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`[^`\n]+`""")
+_NULL = re.compile(r"(.*\S)\s+is\s+(not\s+)?null")
+_OPERATORS = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
+    ast.NotIn: "not in",
+}  # fmt: skip
+_ORDERED = ("<", "<=", ">", ">=")
+
+
+def parse_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> tuple[Rule, ...]:
+    """The rules of a job.
+
+    Parameters
+    ----------
+    texts
+        One rule each, such as `"total = a + b"`. A chain such as `a <= b <= c` gives several rules.
+    columns
+        The columns of the job by name.
+
+    Returns
+    -------
+    tuple of Rule
+        In the order of the texts.
+
+    Raises
+    ------
+    ValueError
+        If a text cannot be read, names a column that is unknown or not released, or does not go with another rule.
+
+    Examples
+    --------
+    >>> parse_rules(["b = 2 * a + 1"], {"a": Column(kind="integer"), "b": Column(kind="integer")})[0].terms
+    (('a', 2.0),)
+    """
+    rules = [rule for text in texts for rule in _read(text, columns)]
+    derived: dict[str, Rule] = {}
+    for rule in rules:
+        if rule.derives and rule.target in derived:
+            raise ValueError(
+                f"rules {derived[rule.target].text!r} and {rule.text!r} both derive {rule.target!r}; remove either, or "
+                "write one as a condition"
+            )
+        if rule.derives:
+            derived[rule.target] = rule
+    for rule in derived.values():
+        _refuse_cycle(rule, derived, (rule.target,))
+    return tuple(rules)
+
+
+def with_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> dict[str, Column]:
+    """What rules make of the columns: derived ones, and those of the differences of an order."""
+    found: dict[str, Column] = {}
+    for rule in parse_rules(texts, columns):
+        if not rule.derives:
+            continue
+        found[rule.target] = columns[rule.target].model_copy(update={"role": Role.DERIVED, "transform": None})
+        if rule.gap:
+            found[rule.gap] = _gap_column(rule, columns)
+            given = columns.get(rule.gap)
+            if given is not None and given.model_copy(update={"transform": None}) != found[rule.gap]:
+                raise ValueError(f"rule {rule.text!r} needs the name {rule.gap!r} for a difference; rename that column")
+    for name, column in columns.items():
+        if column.role is Role.DERIVED and name not in found:
+            raise ValueError(f"column {name!r} has role derived, and no rule derives it; give a rule, or role masked")
+    return found
+
+
+def check_rules(job: Job) -> None:
+    """Refuse rules that the methods of a job cannot keep."""
+    rules = job.parsed_rules
+    if not rules:
+        return
+    method = job.replacing
+    if job.mask is not None and MASKERS[job.mask.method].own_scale:
+        raise ValueError(f"rules do not go with mask {method.name}, which releases intervals; take another mask")
+    if job.decode.categories == "probabilities":
+        raise ValueError("rules do not go with decode.categories probabilities, which releases no values; take another")
+    if job.repeat.growing:
+        raise ValueError("rules do not go with repeat.growing: lookups and repairs depend on exact counts")
+    alike = method.identical_groups if isinstance(method, Synthesizer) else method.identical_rows
+    for rule in rules:
+        if not rule.derives and alike:
+            raise ValueError(
+                f"rule {rule.text!r} changes single rows, and {method.name} releases the rows of a group as equal; "
+                "take another method"
+            )
+
+
+def check_values(rules: Sequence[Rule], columns: Mapping[str, Column], schema: pa.Schema) -> None:
+    """Refuse rules that compare a category with what its column cannot hold."""
+    from anonpipe.encoding.values import level_array
+
+    for rule in rules:
+        for test in (*rule.when, *rule.then):
+            if columns[test.column].kind.coded and test.values:
+                level_array(test.column, test.values, schema.field(test.column).type)
+
+
+def check_counts(rules: Sequence[Rule], counts: RuleCounts) -> None:
+    """Refuse rules that rows of the original break."""
+    problems = []
+    for at, rule in enumerate(rules):
+        if broken := counts.broken_by(at, rule):
+            problems.append(
+                f"rule {rule.text!r} does not hold in {broken:,} rows of the input; correct these rows, or remove the "
+                "rule" + _NULLS * (rule.kind == "linear")
+            )
+        elif adrift := int(counts.adrift[at]):
+            other = " <= " if rule.sign < 0 else " >= "
+            turned = other.join([rule.target, rule.terms[0][0]])
+            problems.append(
+                f"rule {rule.text!r}: {adrift:,} rows have {rule.target!r} and nothing that it is computed from; write "
+                f"{turned!r}, which computes {rule.terms[0][0]!r} in its place, or if {rule.terms[0][0]} is not null "
+                f"then {rule.target} {'>=' if rule.sign > 0 else '<='} {rule.terms[0][0]}"
+            )
+    if problems:
+        raise InputError("\n".join(problems))
+
+
+_NULLS = " (where an operand is null, the result must be null, and nowhere else)"
+
+
+def _refuse_cycle(rule: Rule, derived: Mapping[str, Rule], path: tuple[str, ...]) -> None:
+    for name, _ in rule.terms:
+        if name in path:
+            raise ValueError(f"rules derive {' from '.join([*path, name])}, which is a circle; remove one of them")
+        if name in derived:
+            _refuse_cycle(derived[name], derived, (*path, name))
+
+
+# --- Texts to rules
+
+
+def _read(text: str, columns: Mapping[str, Column]) -> list[Rule]:
+    """The rules of one text."""
+    try:
+        rules = _parsed(text)
+        for rule in rules:
+            _check_columns(rule, columns)
+        rules = [_with_days(rule, columns) for rule in rules]
+        for rule in rules:
+            _CHECKS[rule.kind](rule, columns)
+    except ValueError as error:
+        problem = str(error)
+    else:
+        return rules
+    raise ValueError(f"rule {text!r}: {problem}")
+
+
+def _tree(code: str) -> ast.expr:
+    """A piece of a rule as the parser of conditions reads it."""
+    from anonpipe.evaluate.utility import RefusedError, read_condition  # heavy, and few jobs have rules
+
+    try:
+        return read_condition(code)
+    except RefusedError as error:
+        problem = str(error)
+    raise ValueError(problem)
+
+
+def _parsed(text: str) -> list[Rule]:
+    masked = _QUOTED.sub(lambda hit: "_" * len(hit[0]), text)
+
+    def part(match: re.Match[str], group: int) -> str:
+        return text[slice(*match.span(group))]
+
+    if match := re.fullmatch(r"\s*if\s+(.*\S)\s+then\s+(.*\S)\s*", masked):
+        return [Rule(text.strip(), "condition", when=_tests(part(match, 1)), then=_tests(part(match, 2)))]
+    if match := re.fullmatch(r"\s*pairs\s*\((.+),(.+)\)\s*", masked):
+        return [Rule(text.strip(), "pairs", _column(part(match, 2)), ((_column(part(match, 1)), 1.0),))]
+    if match := re.fullmatch(r"(.+)->(.+)", masked):
+        return [Rule(text.strip(), "lookup", _column(part(match, 2)), ((_column(part(match, 1)), 1.0),))]
+    if match := re.fullmatch(r"([^<>=!]+)=([^<>=!]+)", masked):
+        terms, constant = _linear(_tree(part(match, 2)))
+        return [Rule(text.strip(), "linear", _column(part(match, 1)), tuple(terms.items()), constant)]
+    if re.search(r"[<>]", masked) and "==" not in masked:
+        return _orders(text, masked)
+    raise ValueError(f"is none of the forms of a rule, such as {FORMS}")
+
+
+def _orders(text: str, masked: str) -> list[Rule]:
+    """An order of two columns or more: the first is masked, each other lies a difference after those before it."""
+    found = list(re.finditer(r"<=|>=|<|>", masked))
+    signs = {hit[0] for hit in found}
+    if not signs <= {"<="} and not signs <= {">="}:
+        raise ValueError("an order takes <= alone, or >= alone: of equal values nothing is promised with < or >")
+    ends = [0, *(place for hit in found for place in hit.span()), len(text)]
+    names = [_column(text[begin:end]) for begin, end in zip(ends[::2], ends[1::2], strict=True)]
+    sign, sort = (1, "<=") if signs == {"<="} else (-1, ">=")
+    rules = []
+    for at in range(1, len(names)):
+        before = names[at - 1 :: -1] if at else []
+        gap = f"{names[at]} - {names[at - 1]}" if sign > 0 else f"{names[at - 1]} - {names[at]}"
+        terms = tuple((name, 1.0) for name in before)
+        rules.append(Rule(f"{names[at - 1]} {sort} {names[at]}", "order", names[at], terms, gap=gap, sign=sign))
+    return rules
+
+
+def _column(code: str) -> str:
+    tree = _tree(code)
+    if (name := _name_of(tree)) is None:
+        raise ValueError(f"{code.strip()!r} is no name of a column (names that are no words stand in backticks)")
+    return name
+
+
+def _name_of(tree: ast.expr) -> str | None:
+    if isinstance(tree, ast.Name):
+        return tree.id
+    quoted = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "Q"
+    return str(tree.args[0].value) if quoted and isinstance(tree.args[0], ast.Constant) else None  # type: ignore
+
+
+def _linear(tree: ast.expr) -> tuple[dict[str, float], float]:
+    """The multiple of each column, and the constant, of a sum."""
+    if (name := _name_of(tree)) is not None:
+        return {name: 1.0}, 0.0
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float):
+        return {}, float(tree.value)
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        return _times(_linear(tree.operand), -1.0)
+    if isinstance(tree, ast.BinOp):
+        left, right = _linear(tree.left), _linear(tree.right)
+        if isinstance(tree.op, ast.Add | ast.Sub):
+            terms, constant = _times(right, 1.0 if isinstance(tree.op, ast.Add) else -1.0)
+            names = dict.fromkeys([*left[0], *terms])
+            return {name: left[0].get(name, 0.0) + terms.get(name, 0.0) for name in names}, left[1] + constant
+        if isinstance(tree.op, ast.Mult) and not (left[0] and right[0]):
+            return _times(right, left[1]) if not left[0] else _times(left, right[1])
+        if isinstance(tree.op, ast.Div) and not right[0] and right[1]:
+            return _times(left, 1.0 / right[1])
+    raise ValueError(f"{ast.unparse(tree)!r} is not linear: take sums and differences of columns times numbers")
+
+
+def _times(linear: tuple[dict[str, float], float], factor: float) -> tuple[dict[str, float], float]:
+    return {name: times * factor for name, times in linear[0].items()}, linear[1] * factor
+
+
+def _tests(code: str) -> tuple[Comparison, ...]:
+    masked = _QUOTED.sub(lambda hit: "_" * len(hit[0]), code)
+    ends = [0, *(place for hit in re.finditer(r"\s+and\s+", masked) for place in hit.span()), len(code)]
+    return tuple(_test(code[begin:end].strip()) for begin, end in zip(ends[::2], ends[1::2], strict=True))
+
+
+def _test(code: str) -> Comparison:
+    masked = _QUOTED.sub(lambda hit: "_" * len(hit[0]), code)
+    if match := _NULL.fullmatch(masked):
+        return Comparison(_column(code[: match.end(1)]), "not null" if match[2] else "null")
+    tree = _tree(code)
+    if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or (name := _name_of(tree.left)) is None:
+        raise ValueError(f"{code!r} compares no column with a value, as in visits == 0")
+    operator, right = _OPERATORS[type(tree.ops[0])], tree.comparators[0]
+    if (other := _name_of(right)) is not None:
+        return Comparison(name, operator, other=other)
+    listed = right.elts if isinstance(right, ast.List | ast.Tuple | ast.Set) else [right]
+    return Comparison(name, operator, tuple(_value(each, code) for each in listed))
+
+
+def _value(tree: ast.expr, code: str) -> Scalar:
+    try:
+        value: Any = ast.literal_eval(tree)
+    except ValueError:
+        value = None
+    if not isinstance(value, bool | int | float | str):
+        raise ValueError(f"{code!r} compares no column with a value, as in visits == 0")
+    return value
+
+
+# --- Rules held against the columns
+
+
+def _check_columns(rule: Rule, columns: Mapping[str, Column]) -> None:
+    for name in rule.names:
+        if name not in columns:
+            near = get_close_matches(name, list(columns), 1, 0.6)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(f"the job has no column {name!r}; {meant}It has {', '.join(columns)}")
+        if not columns[name].role.released:
+            raise ValueError(f"column {name!r} is not released (role {columns[name].role.value}); remove the rule")
+    if rule.derives and columns[rule.target].role not in (Role.MASKED, Role.DERIVED):
+        raise ValueError(
+            f"it derives {rule.target!r}, whose role is {columns[rule.target].role.value}; only a masked column is "
+            "computed from others: turn the rule round, or give role masked"
+        )
+
+
+def _with_days(rule: Rule, columns: Mapping[str, Column]) -> Rule:
+    """The rule with dates as days since 1970-01-01."""
+
+    def days(test: Comparison) -> Comparison:
+        if columns[test.column].kind is not Kind.DATE or not test.values:
+            return test
+        try:
+            found = [(date.fromisoformat(str(value)) - date(1970, 1, 1)).days for value in test.values]
+        except ValueError:
+            raise ValueError(f"column {test.column!r} is compared with dates, such as '1990-01-31'") from None
+        return replace(test, values=tuple(map(float, found)))
+
+    return replace(rule, when=tuple(map(days, rule.when)), then=tuple(map(days, rule.then)))
+
+
+def _check_linear(rule: Rule, columns: Mapping[str, Column]) -> None:
+    names = [rule.target, *(name for name, _ in rule.terms)]
+    if coded := [name for name in names if columns[name].kind.coded]:
+        raise ValueError(f"{coded[0]!r} is {columns[coded[0]].kind.value}, and sums are of numbers and dates")
+    if not rule.terms or rule.target in names[1:]:
+        raise ValueError(f"{rule.target!r} must follow from other columns")
+    dates = sum(times for name, times in rule.terms if columns[name].kind is Kind.DATE)
+    if dates != (1.0 if columns[rule.target].kind is Kind.DATE else 0.0):
+        raise ValueError("a number may follow from differences of dates (in days), and a date from a date and days")
+
+
+def _check_order(rule: Rule, columns: Mapping[str, Column]) -> None:
+    names = [rule.target, *(name for name, _ in rule.terms)]
+    if len(set(names)) < len(names):
+        raise ValueError("a column is named twice")
+    if len({columns[name].kind is Kind.DATE for name in names}) > 1 or any(columns[name].kind.coded for name in names):
+        raise ValueError("an order is of numbers, or of dates: of both, or of categories, there is none")
+
+
+def _check_coded(rule: Rule, columns: Mapping[str, Column]) -> None:
+    names = (rule.terms[0][0], rule.target)
+    if numbers := [name for name in names if not columns[name].staged_as_codes]:
+        raise ValueError(f"{numbers[0]!r} is {columns[numbers[0]].kind.value}, and this rule is of categories")
+    if names[0] == names[1]:
+        raise ValueError("a column is named twice")
+    if rule.kind == "pairs" and not any(columns[name].role.synthesized for name in names):
+        raise ValueError("both columns are released unchanged, and pairs of them as they are; remove the rule")
+
+
+def _check_condition(rule: Rule, columns: Mapping[str, Column]) -> None:
+    for test in (*rule.when, *rule.then):
+        coded = [name for name in (test.column, test.other) if name and columns[name].kind.coded]
+        if coded and (test.operator in _ORDERED or test.other):
+            raise ValueError(f"{coded[0]!r} holds categories, which are compared with values by ==, != and in")
+        if not columns[test.column].kind.coded and any(isinstance(value, str) for value in test.values):
+            raise ValueError(f"{test.column!r} holds numbers, and is compared with a text")
+        dates = {columns[name].kind is Kind.DATE for name in (test.column, test.other) if name}
+        if len(dates) > 1:
+            raise ValueError(f"{test.column!r} and {test.other!r} are a date and a number")
+    then = [name for test in rule.then for name in (test.column, test.other) if name]
+    if not any(columns[name].role in (Role.MASKED, Role.DERIVED) for name in then):
+        raise ValueError(
+            f"{then[0]!r} is released unchanged, and no repair can change it; turn the rule round, so that a masked "
+            "column follows then"
+        )
+
+
+_CHECKS = {
+    "linear": _check_linear, "order": _check_order, "lookup": _check_coded, "pairs": _check_coded,
+    "condition": _check_condition,
+}  # fmt: skip
+
+
+def _gap_column(rule: Rule, columns: Mapping[str, Column]) -> Column:
+    """The column of the differences of an order: at least 0, on the finer of the steps."""
+    names = [rule.target, *(name for name, _ in rule.terms)]
+    steps = [columns[name].resolution for name in names]
+    step = None if None in steps else min(each for each in steps if each is not None)
+    ends = [columns[name].numeric_bounds for name in names]
+    lows, highs = [low for low, _ in ends], [high for _, high in ends]
+    known = [end for end in (*lows, *highs) if end is not None]
+    most = max(known) - min(known) if len(known) == 2 * len(ends) and max(known) > min(known) else None
+    kind = Kind.INTEGER if step == 1.0 else Kind.CONTINUOUS
+    return Column(kind=kind, bounds=(0.0, most), step=step if kind is Kind.CONTINUOUS else None)

@@ -1,0 +1,348 @@
+"""Rules between columns that a sample suggests: names of columns and shares of rows, no value of the data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise, permutations
+from keyword import iskeyword
+
+import numpy as np
+
+from anonpipe.columns import Column, Kind, Role
+from anonpipe.job.rules import parse_rules
+from anonpipe.propose.guesses import Guess
+from anonpipe.propose.names import quoted, words_of
+from anonpipe.propose.profile import MANY_CATEGORIES, Floats, Look
+from anonpipe.types import BoolArray
+
+_ENOUGH = 50  # Rows below which nothing is proposed
+_THIN = 400  # Rows of the first, quick look
+_CHANCE = -16.0  # Logarithm of the probability below which no rule is a coincidence
+_NEARLY = 0.99  # Share of rows from which on a rule that some rows break is worth a comment
+_MOST_NUMBERS, _MOST_PROPOSED = 60, 40
+_MULTIPLES = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 100.0, 1000.0)
+_RELATIVE = 1e-7
+_RESULTS = ("total", "sum", "all", "growth", "change", "diff", "difference", "net", "gain", "overall")
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A rule, the share of the sampled rows in which it holds, and whether the job is to have it."""
+
+    text: str
+    share: float
+    active: bool
+    note: str = ""
+
+
+def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[Proposed]:
+    """Rules that hold in all sampled rows, and could not by chance; and comments on those that nearly do."""
+    released = [look for look in looks if guesses[look.name].role.released]
+    if not released or len(released[0].codes) < _ENOUGH:
+        return []
+    columns = {look.name: _column(guesses[look.name]) for look in released}
+    masked = {name for name, column in columns.items() if column.role is Role.MASKED}
+    found: list[Proposed] = []
+    for each in (*_linear(released, columns, masked), *_lookups(released, columns, masked)):
+        found += _fitting(each, found, columns)
+    for each in _orders(released, columns, masked):
+        found += _fitting(each, found, columns)
+    derived = {rule.target for rule in parse_rules([each.text for each in found if each.active], columns)}
+    free = [look for look in released if look.name not in derived]
+    for each in (*_conditions(free, columns, masked - derived), *_pairs(free, columns, masked)):
+        found += _fitting(each, found, columns)
+    return found[:_MOST_PROPOSED]
+
+
+def _column(guessed: Guess) -> Column:
+    return Column(kind=guessed.kind, step=guessed.step).model_copy(update={"role": guessed.role})
+
+
+def _fitting(proposed: Proposed, earlier: Sequence[Proposed], columns: Mapping[str, Column]) -> list[Proposed]:
+    """The rule, unless it does not go with those before it, or cannot be read."""
+    active = [each.text for each in earlier if each.active]
+    try:
+        parse_rules([*active, proposed.text], columns)
+    except ValueError:
+        return []
+    return [proposed]
+
+
+def _name(name: str) -> str:
+    """A column as rules name it."""
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and not iskeyword(name) else f"`{name}`"
+
+
+# --- Sums and differences
+
+
+def _numbers(looks: Sequence[Look], columns: Mapping[str, Column]) -> list[Look]:
+    """Columns of numbers and dates that vary."""
+    found = [look for look in looks if not columns[look.name].kind.coded and look.numbers is not None]
+    return [look for look in found if look.distinct > 2 and not np.isnan(_values(look)).all()][:_MOST_NUMBERS]
+
+
+def _values(look: Look) -> Floats:
+    return look.numbers if look.numbers is not None else np.full(len(look.codes), np.nan)
+
+
+def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
+    """Columns that are sums of others times small numbers."""
+    numbers = _numbers(looks, columns)
+    done = set[str]()
+    for names, times, constant in (*_triples(numbers), *_sums(numbers)):
+        if done.issuperset(names):
+            continue
+        target = _target(names, times, masked)
+        by_name = {look.name: _values(look) for look in numbers}
+        if target is None:
+            continue
+        terms = {name: -each / times[names.index(target)] for name, each in zip(names, times, strict=True)}
+        del terms[target]
+        constant_of = -constant / times[names.index(target)]
+        value = sum((by_name[name] * each for name, each in terms.items()), np.full(len(by_name[target]), constant_of))
+        share, rows = _share(_agree(value, by_name[target]))
+        if rows < max(_ENOUGH, 10 * len(names)) or share < _NEARLY:
+            continue
+        done |= set(names)
+        yield Proposed(f"{_name(target)} = {_sum_text(terms, constant_of)}", share, share == 1.0)
+
+
+def _agree(value: Floats, target: Floats) -> BoolArray:
+    """In which rows a column is what a rule computes, missing where an operand is."""
+    missing = np.isnan(value) | np.isnan(target)
+    near = np.abs(value - target) <= _RELATIVE * (np.abs(value) + np.abs(target) + 1.0)
+    return np.where(missing, np.isnan(value) == np.isnan(target), near)
+
+
+def _share(holds: BoolArray) -> tuple[float, int]:
+    return float(np.mean(holds)) if len(holds) else 0.0, len(holds)
+
+
+def _triples(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], float]]:
+    """Three columns of which one is the sum of the other two."""
+    if len(numbers) < 3:
+        return
+    step = max(1, len(numbers[0].codes) // _THIN)
+    table = np.column_stack([_values(look)[::step] for look in numbers])
+    scale = _RELATIVE * (np.nan_to_num(np.abs(table)) + 1.0)
+    for one, other in combinations(range(len(numbers)), 2):
+        near = np.abs(table - (table[:, one] + table[:, other])[:, None]) <= scale * 4
+        known = ~np.isnan(table) & ~np.isnan(table[:, [one]]) & ~np.isnan(table[:, [other]])
+        agreed = ((near & known).sum(axis=0) >= _NEARLY * known.sum(axis=0)) & (known.sum(axis=0) >= _ENOUGH // 2)
+        for total in np.flatnonzero(agreed).tolist():
+            if total not in (one, other):
+                names = tuple(numbers[at].name for at in (one, other, total))
+                yield names, (1.0, 1.0, -1.0), 0.0
+
+
+def _sums(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], float]]:
+    """Columns that follow from those before them by least squares, with small multiples."""
+    whole = [look for look in numbers if look.filled > 0.8 * len(look.codes) and not look.date]
+    if len(whole) < 3:
+        return
+    table = np.column_stack([_values(look) for look in whole])
+    table = table[~np.isnan(table).any(axis=1)][: 5 * _THIN]
+    if len(table) < max(_ENOUGH, 5 * len(whole)):
+        return
+    centre, spread = table.mean(axis=0), table.std(axis=0)
+    scaled = (table - centre) / np.where(spread > 0, spread, 1.0)
+    kept: list[int] = []
+    for at in range(len(whole)):
+        weights = np.linalg.lstsq(scaled[:, kept], scaled[:, at], rcond=None)[0] if kept else np.empty(0)
+        rest = scaled[:, at] - scaled[:, kept] @ weights
+        if spread[at] == 0 or np.abs(rest).max() > 1e-6:
+            kept.append(at)
+            continue
+        times = weights * spread[at] / spread[kept]
+        used = [(kept[place], _small(each)) for place, each in enumerate(times) if abs(each) > 1e-6]
+        if all(each is not None for _, each in used) and len(used) >= 2:
+            rounded = [(place, each) for place, each in used if each is not None]
+            constant = centre[at] - sum(each * centre[place] for place, each in rounded)
+            constant = round(float(constant), 3) if abs(constant - round(constant, 3)) < 1e-6 * spread[at] else np.nan
+            names = (*(whole[place].name for place, _ in rounded), whole[at].name)
+            if np.isfinite(constant):
+                yield names, (*(each for _, each in rounded), -1.0), constant
+
+
+def _small(times: float) -> float | None:
+    """The small number, or one over it, that a multiple is; None where it is neither."""
+    for each in (*_MULTIPLES, *(1.0 / each for each in _MULTIPLES)):
+        if abs(abs(times) - each) < 1e-5 * each:
+            return float(np.sign(times)) * each
+    return None
+
+
+def _target(names: Sequence[str], times: Sequence[float], masked: set[str]) -> str | None:
+    """Of columns that follow from each other the result: by its name, else the sum of the others, else the last."""
+    possible = [name for name, each in zip(names, times, strict=True) if name in masked and abs(each) == 1.0]
+    named = [name for name in possible if any(word in _RESULTS for word in words_of(name))]
+    signs = {name: np.sign(each) for name, each in zip(names, times, strict=True)}
+    alone = [name for name in possible if sum(sign == signs[name] for sign in signs.values()) == 1]
+    return next(iter([*named, *alone, *possible[::-1]]), None)
+
+
+def _sum_text(terms: Mapping[str, float], constant: float) -> str:
+    parts = []
+    for name, times in terms.items():
+        by = "" if abs(times) == 1.0 else f"{abs(times):g} * "
+        parts.append(f"{'-' if times < 0 else '+'} {by}{_name(name)}")
+    if constant:
+        parts.append(f"{'-' if constant < 0 else '+'} {abs(constant):g}")
+    text = " ".join(sorted(parts, key=lambda part: part[0] == "-"))
+    return text.removeprefix("+ ") if text.startswith("+") else text.replace("- ", "-", 1)
+
+
+# --- Categories that follow from others
+
+
+def _lookups(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
+    """Categories that are a function of a finer one."""
+    coded = [look for look in looks if columns[look.name].kind.coded and 2 <= look.distinct <= 5 * MANY_CATEGORIES]
+    for target in sorted(coded, key=lambda look: -look.distinct):
+        if target.name not in masked:
+            continue
+        finer = [look for look in coded if look.distinct > target.distinct and columns[look.name].role.released]
+        for source in sorted(finer, key=lambda look: look.distinct):
+            if _follows(source, target):
+                yield Proposed(f"{_name(source.name)} -> {_name(target.name)}", 1.0, True)
+                break
+
+
+def _follows(source: Look, target: Look) -> bool:
+    pairs = (source.codes + 1) * (target.distinct + 1) + target.codes + 1
+    known = np.unique(source.codes)
+    thin = pairs[: 10 * _THIN]
+    if len(np.unique(thin)) > len(np.unique(source.codes[: 10 * _THIN])) or len(np.unique(pairs)) > len(known):
+        return False
+    if len(np.unique(target.codes[source.codes >= 0])) < 2:  # nulls alone decide: a condition
+        return False
+    largest = float(np.bincount(target.codes + 1).max()) / len(pairs)
+    return bool((len(pairs) - len(known)) * np.log(max(largest, 1e-9)) < _CHANCE)
+
+
+# --- Orders
+
+
+def _orders(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
+    """Dates, and numbers of like names and scale, of which one is never before the other."""
+    numbers = _numbers(looks, columns)
+    dates = [look for look in numbers if columns[look.name].kind is Kind.DATE]
+    order = sorted(dates, key=lambda look: float(np.nanmedian(_values(look))))
+    chain: list[Look] = []
+    for later in order:
+        if all(_in_order(_values(earlier), _values(later)) == 1.0 for earlier in chain):
+            chain.append(later)
+    if len(chain) > 1:
+        yield from _chain(chain)
+    middles = {look.name: abs(float(np.nanmedian(_values(look)))) for look in numbers}
+    for one, other in permutations([look for look in numbers if look not in dates], 2):
+        near = 0.05 <= (middles[one.name] + 1e-9) / (middles[other.name] + 1e-9) <= 20.0
+        alike = near and bool(set(words_of(one.name)) & set(words_of(other.name)))
+        if alike and (share := _in_order(_values(one), _values(other))):
+            yield from _order_text(one, other, share)
+    for one, other in permutations(dates, 2):
+        if not (one in chain and other in chain) and (share := _in_order(_values(one), _values(other))):
+            yield from _order_text(one, other, share)
+
+
+def _in_order(first: Floats, second: Floats) -> float:
+    """The share of rows in which the first is not after the second; 0 where that may be chance."""
+    if (first[:_THIN] > second[:_THIN]).sum() > 3 + 2 * (1 - _NEARLY) * _THIN:
+        return 0.0
+    known = ~np.isnan(first) & ~np.isnan(second)
+    first, second = first[known], second[known]
+    if len(first) < _ENOUGH or (share := float(np.mean(first <= second))) < _NEARLY:
+        return 0.0
+    by_chance = float(np.mean(first <= np.roll(second, len(second) // 2 + 1)))
+    by_chance = max(by_chance, float(np.mean(np.searchsorted(np.sort(first), second, "right")) / len(first)))
+    return share if len(first) * np.log(min(max(by_chance, 1e-9), 1.0)) < _CHANCE and by_chance < share else 0.0
+
+
+def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
+    """The dates in their order, as one chain where each that is there has one before it."""
+    before = ~np.isnan(_values(chain[0]))
+    for later in chain[1:]:
+        there = ~np.isnan(_values(later))
+        if (there & ~before).any():
+            for one, other in pairwise(chain):
+                yield from _order_text(one, other, 1.0)
+            return
+        before |= there
+    yield Proposed(" <= ".join(_name(look.name) for look in chain), 1.0, True)
+
+
+def _order_text(one: Look, other: Look, share: float) -> Iterator[Proposed]:
+    """The order of two columns, in the direction that has a value to begin at; else as a condition."""
+    first, second = ~np.isnan(_values(one)), ~np.isnan(_values(other))
+    begin, end = _name(one.name), _name(other.name)
+    if not (second & ~first).any():
+        text = f"{begin} <= {end}"
+    elif not (first & ~second).any():
+        text = f"{end} >= {begin}"
+    else:
+        text = f"if {begin} is not null and {end} is not null then {begin} <= {end}"
+    yield Proposed(text, share, share == 1.0)
+
+
+# --- Conditions
+
+
+def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
+    """Zeros that follow from zeros, and nulls that another column decides."""
+    zeros = {look.name: _values(look) == 0 for look in looks if look.numbers is not None and not look.date}
+    zeros = {name: zero for name, zero in zeros.items() if _ENOUGH // 2 <= zero.sum() <= len(zero) - _ENOUGH // 2}
+    for one, other in permutations(zeros, 2):
+        if other in masked and _implies(zeros[one], zeros[other]):
+            yield Proposed(f"if {_name(one)} == 0 then {_name(other)} == 0", 1.0, True)
+    nulls = {look.name: look.codes < 0 for look in looks}
+    nulls = {name: null for name, null in nulls.items() if _ENOUGH // 2 <= null.sum() <= len(null) - _ENOUGH // 2}
+    for one, other in permutations(nulls, 2):
+        if other in masked and _implies(nulls[one], nulls[other]):
+            yield Proposed(f"if {_name(one)} is null then {_name(other)} is null", 1.0, True)
+    for look in looks:
+        if not columns[look.name].kind.coded or not 2 <= look.distinct <= 20:
+            continue
+        for name in sorted(masked & set(nulls) - {look.name}):
+            if _decides(look, nulls[name]):
+                text = f"if {_name(look.name)} is not null then {_name(name)} is not null"
+                note = (
+                    f"{quoted(name)} is null for some values of {quoted(look.name)}, and for no others: name them, as "
+                    f"in if {_name(look.name)} == VALUE then {_name(name)} is null, and of the others then is not null"
+                )
+                yield Proposed(text, 1.0, False, note)
+
+
+def _implies(one: BoolArray, other: BoolArray) -> bool:
+    """Whether the second is true wherever the first is, more often than chance has it."""
+    return bool(other[one].all()) and float(one.sum()) * np.log(max(float(other.mean()), 1e-9)) < _CHANCE
+
+
+def _decides(look: Look, null: BoolArray) -> bool:
+    """Whether each category has nulls only, or none."""
+    sizes = np.bincount(look.codes + 1)
+    found = np.bincount(look.codes + 1, weights=null)
+    return (
+        bool(((found == 0) | (found == sizes)).all())
+        and len(null) * np.log(max(null.mean(), 1 - null.mean())) < _CHANCE
+    )
+
+
+def _pairs(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
+    """Pairs of categories that chance would have brought together, and that no row has."""
+    coded = [look for look in looks if columns[look.name].kind.coded and 2 <= look.distinct <= 50]
+    for one, other in combinations(coded, 2):
+        if not {one.name, other.name} & masked:
+            continue
+        table = np.zeros((one.distinct + 1, other.distinct + 1))
+        np.add.at(table, (one.codes + 1, other.codes + 1), 1.0)
+        table = table[1:, 1:]
+        expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(1.0, table.sum())
+        if missing := int(np.count_nonzero((table == 0) & (-expected < 2 * _CHANCE))):
+            note = (
+                f"{missing:,} pairs of categories of {quoted(one.name)} and {quoted(other.name)} do not occur. If they "
+                f"are impossible: pairs({_name(one.name)}, {_name(other.name)})"
+            )
+            yield Proposed(f"pairs({_name(one.name)}, {_name(other.name)})", 1.0, False, note)

@@ -1,0 +1,255 @@
+"""Rules on cells: the vectorised checks against the slow twin, derived columns, bounds, and repairs."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anonpipe.columns import Column
+from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.rules import RuleBook, RuleCounts, is_broken, with_differences
+from anonpipe.encoding.scan import scan_batch
+from anonpipe.job.rules import parse_rules, with_rules
+from tests.naive import rules as naive
+
+COLUMNS = {
+    "county": {"kind": "categorical"},
+    "region": {"kind": "categorical"},
+    "start": {"kind": "date"},
+    "treated": {"kind": "date"},
+    "death": {"kind": "date"},
+    "a": {"kind": "integer", "bounds": [0, 60]},
+    "b": {"kind": "continuous", "step": 0.5, "bounds": [0, 60]},
+    "total": {"kind": "continuous", "bounds": [0, 100]},
+    "growth": {"kind": "continuous", "step": 0.5},
+    "visits": {"kind": "integer", "bounds": [0, None]},
+    "cost": {"kind": "continuous", "bounds": [0, None]},
+    "sex": {"kind": "binary"},
+    "births": {"kind": "integer", "bounds": [0, 20]},
+    "diagnosis": {"kind": "categorical"},
+}
+RULES = (
+    "county -> region",
+    "start <= treated <= death",
+    "total = a + b",
+    "growth = 2 * b - a + 0.5",
+    "if visits == 0 then cost == 0",
+    "if visits > 0 then cost > 0",
+    "if sex == 'm' then births is null",
+    "if sex == 'f' then births is not null",
+    "pairs(diagnosis, sex)",
+)
+
+
+def table_of(rows, seed=0):
+    """A table in which every rule holds."""
+    rng = np.random.default_rng(seed)
+    county = rng.integers(0, 6, rows)
+    start = rng.integers(10_000, 14_000, rows)
+    treated = start + rng.integers(0, 40, rows)
+    no_treatment, alive = rng.random(rows) < 0.3, rng.random(rows) < 0.4
+    death = np.where(no_treatment, start, treated) + rng.integers(0, 900, rows)
+    a, b = rng.integers(0, 51, rows).astype(float), rng.integers(0, 99, rows) / 2
+    a[rng.random(rows) < 0.2] = np.nan
+    visits = rng.poisson(1.0, rows)
+    male = rng.random(rows) < 0.5
+    diagnosis = np.where(male, rng.integers(0, 3, rows), rng.integers(2, 5, rows))
+    days = lambda values, missing: pa.array(  # noqa: E731
+        [
+            None if gone else dt.date(1970, 1, 1) + dt.timedelta(int(day))
+            for day, gone in zip(values, missing, strict=True)
+        ]
+    )
+    nobody = np.zeros(rows, dtype=bool)
+    return pa.table(
+        {
+            "county": [f"c{at}" for at in county],
+            "region": [f"r{at // 2}" for at in county],
+            "start": days(start, nobody),
+            "treated": days(treated, no_treatment),
+            "death": days(death, alive),
+            "a": pa.array(a, mask=np.isnan(a)),
+            "b": b,
+            "total": pa.array(a + b, mask=np.isnan(a)),
+            "growth": pa.array(2 * b - a + 0.5, mask=np.isnan(a)),
+            "visits": visits,
+            "cost": np.where(visits > 0, 1.0 + rng.gamma(1.0, 50.0, rows), 0.0),
+            "sex": np.where(male, "m", "f"),
+            "births": pa.array(rng.poisson(1.0, rows), mask=male),
+            "diagnosis": [f"d{at}" for at in diagnosis],
+        }
+    )
+
+
+def book_of(table, columns=COLUMNS, rules=RULES, least=1):
+    """The rules of a table, its cells, and its columns."""
+    declared = {name: Column(**given) for name, given in columns.items()}
+    declared |= with_rules(rules, declared)
+    parsed = parse_rules(rules, declared)
+    batch = with_differences(table.combine_chunks().to_batches()[0], parsed)
+    encoder = ColumnEncoder.fit(batch.schema, declared, scan_batch(batch, declared, 0, ()))
+    book = RuleBook(parsed, encoder, RuleCounts.of(parsed, batch, declared), least)
+    return book, encoder.to_cells(batch), declared
+
+
+def shuffled(cells, seed=1):
+    """Every column in an order of its own: margins as they were, and no rule kept."""
+    rng = np.random.default_rng(seed)
+    return np.column_stack([rng.permutation(column) for column in cells.T])
+
+
+def numbers_for_matching(cells):
+    """Features of the rows, for the search of similar ones."""
+    return np.nan_to_num((cells - np.nanmean(cells, axis=0)) / np.maximum(np.nanstd(cells, axis=0), 1e-9))
+
+
+def kept(book, cells, seed=2):
+    return book.keep(cells, numbers_for_matching(cells), np.random.default_rng(seed))
+
+
+def assert_kept(book, declared, original, cells, least=1):
+    """No row of the cells breaks a rule, by the twin."""
+    rows, before = book.cells.from_cells(cells).to_pylist(), original.to_pylist()
+    for rule in book.rules:
+        pairs = naive.common_pairs(rule, before, least) if rule.kind in ("lookup", "pairs") else ()
+        step = declared[rule.target].resolution or 0.0 if rule.target else 0.0
+        assert naive.broken(rule, rows, pairs, step) == 0, rule.text
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_checks_count_what_the_slow_twin_counts(seed):
+    table = table_of(300, seed)
+    book, cells, declared = book_of(table)
+    mixed = book.cells.from_cells(shuffled(cells, seed))
+    rows, originals = mixed.to_pylist(), table.to_pylist()
+    found = book.count_broken(mixed)
+    for at, rule in enumerate(book.rules):
+        pairs = naive.common_pairs(rule, originals, 1) if rule.kind in ("lookup", "pairs") else ()
+        step = declared[rule.target].resolution or 0.0 if rule.target else 0.0
+        assert found[at] == naive.broken(rule, rows, pairs, step), rule.text
+        assert naive.broken(rule, originals, pairs, step) == 0
+        if rule.kind not in ("lookup", "pairs"):
+            assert np.count_nonzero(is_broken(rule, mixed, declared)) == found[at]
+    assert (found > 0).all()
+
+
+@pytest.mark.parametrize("rows", [5, 10, 15, 60, 400])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_row_breaks_a_rule_whatever_the_mask_does(rows, seed):
+    table = table_of(rows, seed)
+    book, cells, declared = book_of(table)
+    after = kept(book, shuffled(cells, seed)).cells
+    assert after.shape == cells.shape
+    assert_kept(book, declared, table, after)
+    released = book.cells.from_cells(after)
+    assert released.schema.names[: len(table.schema.names)] == table.schema.names
+    assert [released.schema.field(name).type for name in table.schema.names] == table.schema.types
+
+
+def test_rows_that_keep_the_rules_stay_as_they_are():
+    table = table_of(200)
+    book, cells, _ = book_of(table)
+    result = kept(book, cells)
+    np.testing.assert_allclose(result.cells, cells, atol=1e-9)
+    assert result.repaired.sum() == 0
+
+
+def test_exchanges_keep_the_distribution_of_a_column():
+    columns = {name: COLUMNS[name] for name in ("visits", "cost")}
+    table = table_of(1000).select(list(columns))
+    book, cells, _ = book_of(table, columns, RULES[4:6])
+    mixed = shuffled(cells)
+    result = kept(book, mixed)
+    assert book.count_broken(book.cells.from_cells(result.cells)).sum() == 0
+    np.testing.assert_array_equal(np.sort(result.cells, axis=0), np.sort(mixed, axis=0))
+    assert result.repaired.tolist() == book.count_broken(book.cells.from_cells(mixed)).tolist()
+
+
+def test_an_exchange_goes_to_a_similar_row():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=2000)
+    visits = (x + rng.normal(size=2000) > 0).astype(int)
+    table = pa.table({"x": x, "visits": visits, "cost": np.where(visits > 0, np.exp(x), 0.0)})
+    columns = {"x": {"kind": "continuous"}, "visits": COLUMNS["visits"], "cost": COLUMNS["cost"]}
+    book, cells, _ = book_of(table, columns, ["if visits == 0 then cost == 0"])
+    broken = cells.copy()
+    swapped = np.argsort(x, kind="stable").reshape(-1, 2)  # neighbours in x exchange their visits
+    broken[swapped, 1] = broken[swapped[:, ::-1], 1]
+    result = book.keep(broken, numbers_for_matching(cells)[:, :1], rng)
+    assert result.repaired[0] > 100
+    before, after = np.corrcoef(cells[:, 0], cells[:, 2])[0, 1], np.corrcoef(x, result.cells[:, 2])[0, 1]
+    assert abs(after - before) < 0.05
+
+
+def test_bounds_of_a_derived_column_hold_and_its_operands_give_way():
+    table = pa.table({"a": [10, 20, 30, 40], "b": [5, 10, 15, 20], "total": [15, 30, 45, 60]})
+    columns = {name: {"kind": "integer", "bounds": [0, 60]} for name in ("a", "b", "total")}
+    book, cells, _ = book_of(table, columns, ["total = a + b"])
+    wide = np.array([[50.0, 40.0, 0.0], [60.0, 60.0, 0.0], [1.0, 2.0, 0.0]])
+    result = kept(book, wide)
+    assert result.cells.tolist() == [[20.0, 40.0, 60.0], [0.0, 60.0, 60.0], [1.0, 2.0, 3.0]]
+    assert result.repaired.tolist() == [2]
+    assert cells[:, 2].max() == 60
+
+
+def test_an_end_beyond_its_bound_comes_nearer_to_its_begin():
+    day = lambda text: dt.date.fromisoformat(text)  # noqa: E731
+    table = pa.table({"begin": [day("2020-01-01"), day("2020-03-01")], "end": [day("2020-01-01"), day("2020-12-31")]})
+    columns = {name: {"kind": "date", "bounds": ["2020-01-01", "2020-12-31"]} for name in ("begin", "end")}
+    for rule in ("begin <= end", "end >= begin"):
+        book, cells, _ = book_of(table, columns, [rule])
+        cells[0] = cells[1]
+        cells[:, 2] = 360
+        made = book.cells.from_cells(kept(book, cells).cells).to_pylist()
+        assert all(day("2020-01-01") <= row["begin"] <= row["end"] <= day("2020-12-31") for row in made)
+        assert all((row["end"] - row["begin"]).days == row[book.rules[0].gap] for row in made)
+
+
+@pytest.mark.parametrize("value", [None, "same"])
+def test_constant_and_empty_columns_and_equal_rows(value):
+    table = pa.table(
+        {"x": pa.array([value] * 20, pa.string()), "y": ["one"] * 20, "a": [3] * 20, "b": [4] * 20, "c": [7] * 20}
+    )
+    columns = {"x": {"kind": "categorical"}, "y": {"kind": "categorical"}} | {n: {"kind": "integer"} for n in "abc"}
+    book, cells, declared = book_of(table, columns, ["x -> y", "c = a + b", "a <= b", "if a == 3 then y == 'one'"][:3])
+    after = kept(book, shuffled(cells)).cells
+    assert_kept(book, declared, table, after)
+    np.testing.assert_array_equal(after, cells)
+
+
+def test_counts_add_up_over_batches():
+    table = table_of(500)
+    book, _, declared = book_of(table)
+    batches = [with_differences(batch, book.rules) for batch in table.to_batches(max_chunksize=70)]
+    added = RuleCounts.none(book.rules)
+    for batch in batches:
+        added = added.with_rows(book.rules, batch, declared, None)
+    for at, whole in book.counts.pairs.items():
+        assert sorted(map(str, added.pairs[at].to_pylist())) == sorted(map(str, whole.to_pylist()))
+    assert added.broken.tolist() == book.counts.broken.tolist()
+
+
+def test_a_lookup_is_of_combinations_that_enough_records_have():
+    county = ["c0"] * 20 + ["c1"] * 20 + ["c2"] * 3
+    table = pa.table({"county": county, "region": [f"r{name[1]}" for name in county]})
+    columns = {name: {"kind": "categorical"} for name in ("county", "region")}
+    book, cells, _ = book_of(table, columns, ["county -> region"], least=5)
+    assert set(map(int, kept(book, cells).cells[-3:, 1])) <= {0, 1}  # what only three records have is not released
+    pairs, cells, _ = book_of(table, columns, ["pairs(county, region)"], least=5)
+    assert pairs.count_broken(pairs.cells.from_cells(cells)).tolist() == [3]
+
+
+def test_pairs_are_exchanged_among_rows_at_fault_first():
+    columns = {name: COLUMNS[name] for name in ("sex", "diagnosis")}
+    table = table_of(600).select(list(columns))
+    book, cells, _ = book_of(table, columns, ["pairs(diagnosis, sex)"])
+    mixed = shuffled(cells)
+    after = kept(book, mixed).cells
+    assert book.count_broken(book.cells.from_cells(after)).sum() == 0
+    moved = [
+        np.abs(np.bincount(after[:, at].astype(int)) - np.bincount(mixed[:, at].astype(int))).sum() for at in (0, 1)
+    ]
+    assert max(moved) <= 0.02 * 600

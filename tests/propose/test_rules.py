@@ -1,0 +1,128 @@
+"""Rules that `anonpipe init` proposes: those that hold, none by chance, and no value of the data."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from anonpipe.job.model import parse_job
+from anonpipe.pipeline.preview import preview
+from anonpipe.propose.guesses import guess
+from anonpipe.propose.profile import look_at
+from anonpipe.propose.propose import propose_job
+from anonpipe.propose.rules import propose_rules
+from tests.encoding.test_rules import table_of
+
+
+def proposed(table, active=True):
+    looks = look_at(table)
+    return [each for each in propose_rules(looks, guess(looks)) if each.active == active]
+
+
+def texts(table):
+    return {each.text for each in proposed(table)}
+
+
+def test_the_rules_of_a_table_are_found():
+    assert texts(table_of(3_000)) == {
+        "total = a + b",
+        "county -> region",
+        "start <= treated <= death",
+        "if visits == 0 then cost == 0",
+        "if cost == 0 then visits == 0",
+        "growth = 2 * b + 0.5 - a",
+    }
+
+
+def test_conditions_on_categories_are_asked_about_without_their_values():
+    rng = np.random.default_rng(6)
+    ward, drug = rng.integers(0, 3, 900), rng.integers(0, 3, 900)
+    drug[(ward == 0) & (drug == 2)] = 1
+    dose = pa.array(rng.integers(0, 90, 900), mask=ward > 0)
+    table = pa.table({"ward": [f"w{at}" for at in ward], "drug": [f"x{at}" for at in drug], "dose": dose})
+    assert texts(table) == set()
+    notes = " ".join(each.note for each in proposed(table, active=False))
+    assert '"dose" is null for some values of "ward"' in notes and "pairs(ward, drug)" in notes
+    assert "w0" not in notes and "x2" not in notes
+
+
+def test_sums_of_many_columns_with_small_multiples_are_found():
+    rng = np.random.default_rng(0)
+    parts = {f"part_{at}": rng.integers(0, 100, 800) for at in range(5)}
+    table = pa.table({**parts, "total": sum(parts.values()), "twice": 2 * parts["part_0"] + parts["part_3"] + 7})
+    assert texts(table) == {
+        "total = part_0 + part_1 + part_2 + part_3 + part_4",
+        "twice = 2 * part_0 + part_3 + 7",
+    }
+
+
+def test_the_direction_of_an_order_is_that_which_has_a_begin():
+    rng = np.random.default_rng(1)
+    days = rng.integers(10_000, 14_000, (2, 900))
+    begin, end = np.sort(days, axis=0)
+    date = lambda values, gone: pa.array(values.astype(np.int32), pa.int32(), mask=gone).cast(pa.date32())  # noqa: E731
+    nobody, some, others = np.zeros(900, bool), rng.random(900) < 0.2, rng.random(900) < 0.2
+    assert texts(pa.table({"x": date(begin, nobody), "y": date(end, some)})) == {"x <= y"}
+    assert texts(pa.table({"x": date(begin, some), "y": date(end, nobody)})) == {"y >= x"}
+    assert texts(pa.table({"x": date(begin, some), "y": date(end, others)})) == {
+        "if x is not null and y is not null then x <= y"
+    }
+
+
+@pytest.mark.parametrize("rows", [20, 60, 300, 3_000])
+def test_nothing_is_proposed_of_columns_without_rules(rows):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        table = pa.table(
+            {f"n{at}": rng.integers(0, 5 + 40 * at, rows) for at in range(5)}
+            | {f"f{at}": pa.array(rng.normal(size=rows), mask=rng.random(rows) < 0.1) for at in range(3)}
+            | {f"c{at}": rng.choice(list("abcdefg")[: 2 + at], rows) for at in range(4)}
+            | {"many": [f"v{at}" for at in rng.integers(0, max(2, rows // 3), rows)]}
+            | {"rare": np.where(rng.random(rows) < 0.01, "x", "y")}
+            | {f"d{at}": pa.array(rng.integers(0, 9_000, rows).astype(np.int32)).cast(pa.date32()) for at in range(3)}
+        )
+        assert proposed(table) == []
+
+
+def test_a_rule_that_nearly_holds_is_a_comment_with_its_share():
+    rng = np.random.default_rng(2)
+    a, b = rng.integers(0, 90, 2_000), rng.integers(0, 90, 2_000)
+    total = a + b
+    total[:10] += 1
+    (each,) = proposed(pa.table({"a": a, "b": b, "total": total}), active=False)
+    assert each.text == "total = a + b" and each.share == 0.995
+
+
+def test_the_proposal_is_a_job_that_plans_and_holds_no_value(tmp_path):
+    pq.write_table(table_of(3_000), tmp_path / "t.parquet")
+    text = propose_job(str(tmp_path / "t.parquet"), str(tmp_path / "out"), 5)
+    job = parse_job(yaml.safe_load(text))
+    assert len(job.parsed_rules) == 7  # the chain of dates makes two
+    assert preview(job).exit_code == 0
+    of_rules = text[text.index("# Rules between") : text.index("# Records of different strata")]
+    assert not {"c0", "r0", "d0", "'m'", '"m"'} & set(of_rules.replace(",", " ").split())
+
+
+@pytest.mark.parametrize("name", ["a b", "class", "null", "ä", "x`y", "if", "a->b", "it's"])
+def test_any_name_stands_in_a_rule_or_in_none(name):
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(0, 90, 500), rng.integers(0, 90, 500)
+    found = texts(pa.table({name: a, "b": b, "total": a + b}))
+    assert len(found) == (0 if "`" in name else 1)
+
+
+def test_wide_samples_take_seconds():
+    rng = np.random.default_rng(4)
+    table = pa.table(
+        {f"n{at}": rng.normal(size=20_000) for at in range(40)}
+        | {f"c{at}": rng.choice(list("abcd"), 20_000) for at in range(40)}
+    )
+    looks = look_at(table)
+    guesses, begin = guess(looks), time.process_time()
+    propose_rules(looks, guesses)
+    assert time.process_time() - begin < 10.0

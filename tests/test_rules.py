@@ -1,0 +1,364 @@
+"""Rules between columns in jobs: texts and errors, releases without a broken rule, what an attacker gains, workers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import yaml
+
+from anonpipe.errors import AnonpipeError, InputError, JobError
+from anonpipe.job.model import load_job, parse_job
+from anonpipe.job.rules import parse_rules
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.preview import preview
+from anonpipe.storage import release
+from tests import runs, small
+from tests.encoding.test_rules import COLUMNS, RULES, table_of
+from tests.naive import rules as naive
+
+OFF = {"utility": False, "risk": False}
+LENIENT = {"mean": 0.5, "covariance": 5.0, "category_share": 0.5, "null_share": 0.5, "local_suppression_rate": 1.0}
+LENIENT |= {"unchanged_record_rate": 1.0, "membership_auc": None}
+MASK = {"method": "local_synthesis"}
+
+
+@pytest.fixture(autouse=True)
+def known_secret(monkeypatch):
+    """The same draws at every run of the tests."""
+    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+
+
+def job_of(folder, table, columns=COLUMNS, rules=RULES, **changes):
+    changes = {"mask": MASK, "gates": LENIENT, "k": 5, "measure": OFF, "rules": list(rules), **changes}
+    return small.job(folder, table, columns, **changes)
+
+
+def columns_of(**kinds):
+    return {name: {"kind": kind} for name, kind in kinds.items()}
+
+
+# --- Texts, and errors before any work
+
+NUMBERS = columns_of(a="integer", b="integer", c="integer", start="date", end="date", word="categorical", sex="binary")
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        (["a = b", "b = c", "c = a"], "a from b from c from a, which is a circle"),
+        (["a = b", "a = c"], "both derive 'a'"),
+        (["a <= b", "b = 2 * a"], "both derive 'b'"),
+        (["a = bb"], "did you mean b?"),
+        (["a = key"], "'key' is not released (role identifier)"),
+        (["a = gone + b"], "'gone' is not released (role dropped)"),
+        (["a = b * c"], "is not linear"),
+        (["a = word + 1"], "'word' is categorical"),
+        (["a = 3"], "must follow from other columns"),
+        (["a = start"], "differences of dates"),
+        (["start = end - a"], None),
+        (["a = end - start"], None),
+        (["start <= a"], "an order is of numbers, or of dates"),
+        (["a < b"], "takes <= alone"),
+        (["a <= b >= c"], "takes <= alone"),
+        (["a -> word"], "'a' is integer, and this rule is of categories"),
+        (["word -> word"], "named twice"),
+        (["pairs(word, a)"], "'a' is integer"),
+        (["if word == 'x' then fixed == 'y'"], "turn the rule round"),
+        (["a = fixed"], "sums are of numbers"),
+        (["word -> fixed"], "only a masked column"),
+        (["if a > 'x' then b == 0"], "compared with a text"),
+        (["if word < 'x' then b == 0"], "holds categories"),
+        (["if start > 'soon' then b == 0"], "compared with dates"),
+        (["if start > '2020-01-01' then b == 0"], None),
+        (["if a == 0 and word is not null then b is null and sex in ['f', 'm']"], None),
+        (["a == b"], "none of the forms"),
+        (["a = __import__('os')"], "is not allowed"),
+        (["if a == 0 then b.c == 1"], "is not allowed"),
+        (["a"], "none of the forms"),
+    ],
+)
+def test_a_rule_is_read_or_refused_with_one_message(rules, told):
+    columns = NUMBERS | {"gone": {"role": "dropped"}, "key": {"role": "identifier"}}
+    columns["fixed"] = {"kind": "categorical", "role": "key"}
+    content = {"input": "a", "output": "b", "k": 5, "columns": columns, "rules": rules, "strata": {"by": ["fixed"]}}
+    if told is None:
+        assert parse_job(content).parsed_rules
+        return
+    with pytest.raises(JobError) as caught:
+        parse_job(content)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 2 and told in lines[1]
+
+
+def test_rules_and_what_they_add_survive_writing_the_job():
+    job = parse_job({"input": "a", "output": "b", "k": 5, "columns": NUMBERS, "rules": ["start <= end", "a = b - 1"]})
+    again = parse_job(job.model_dump(mode="json"))
+    assert again == job and again.digest() == job.digest()
+    assert job.differences == ("end - start",) and job.columns["end - start"].scored
+    assert [name for name, column in job.columns.items() if column.role == "derived"] == ["a", "end"]
+    plain = parse_job({"input": "a", "output": "b", "k": 5, "columns": NUMBERS})
+    assert plain.digest() != job.digest() and "rules" not in str(plain.digest())
+
+
+def test_names_that_are_no_words_stand_in_backticks():
+    columns = parse_job(
+        {"input": "a", "output": "b", "k": 5, "columns": columns_of(**{"x y": "integer", "z": "integer"})}
+    )
+    (rule,) = parse_rules(["z = 3 * `x y` / 2 - 1"], columns.columns)
+    assert (rule.terms, rule.constant) == ((("x y", 1.5),), -1.0)
+    with pytest.raises(JobError, match="role derived, and no rule"):
+        parse_job(
+            {"input": "a", "output": "b", "k": 5, "columns": NUMBERS | {"a": {"kind": "integer", "role": "derived"}}}
+        )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mask": {"method": "generalize"}},
+        {"decode": {"categories": "probabilities"}},
+        {"cluster": {"method": "mdav"}, "synthesize": {"method": "centroid"}},
+    ],
+)
+def test_methods_that_cannot_keep_rules_are_refused(changes):
+    with pytest.raises(JobError, match="take another"):
+        parse_job(
+            {"input": "a", "output": "b", "k": 5, "columns": NUMBERS, "rules": ["if a == 0 then b == 0"]} | changes
+        )
+
+
+@pytest.mark.parametrize("look", [preview, small.run])
+def test_rules_that_the_original_breaks_are_refused_with_counts(tmp_path, look):
+    table = table_of(300)
+    changed = table.set_column(
+        9, "visits", pc.fill_null(pc.if_else(pc.equal(table["visits"], 0), 1, table["visits"]), 0)
+    )
+    with pytest.raises(InputError) as caught:
+        look(job_of(tmp_path, changed, rules=["if visits > 0 then cost > 0", "county -> region"]))
+    zeros = pc.sum(pc.equal(table["visits"], 0)).as_py()
+    assert f"does not hold in {zeros:,} rows of the input" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(InputError, match="rows have 'death' and nothing"):
+        look(job_of(tmp_path, table, rules=["treated <= death"]))
+    with pytest.raises(AnonpipeError, match="'visits'"):
+        look(job_of(tmp_path, table, COLUMNS | {"visits": {"kind": "ordinal"}}, ["if visits == 'x' then cost == 0"]))
+
+
+# --- Releases
+
+
+def assert_released(job, original, hidden=()):
+    """No rule is broken, by the slow twin; every column in its place, type and share of nulls."""
+    table = small.released(job)
+    assert table.schema.names == original.schema.names and table.schema.types == original.schema.types
+    rows, before = table.to_pylist(), original.to_pylist()
+    for rule in job.parsed_rules:
+        pairs = naive.common_pairs(rule, before, 1) if rule.kind in ("lookup", "pairs") else ()
+        step = job.columns[rule.target].resolution or 0.0 if rule.target else 0.0
+        assert naive.broken(rule, rows, pairs, step) == 0, rule.text
+    manifest = release.read_manifest(release.resolve(job.output))
+    assert [entry["rule"] for entry in manifest["rules"]] == [rule.text for rule in job.parsed_rules]
+    assert {entry["broken"] for entry in manifest["rules"]} == {0}
+    assert not set(manifest["columns"]) & set(job.differences)
+    return table
+
+
+def test_a_mask_keeps_all_rules(tmp_path):
+    table = table_of(2600)
+    job = job_of(tmp_path, table, partition={"rows": 1_000, "sample_rows": 500})
+    outcome = small.run(job)
+    assert outcome.version
+    released = assert_released(job, table)
+    assert len(released) == len(table)
+    for name in ("total", "death", "births", "treated"):
+        assert abs(released[name].null_count - table[name].null_count) <= 0.02 * len(table)
+    assert any(check.key == "rules.broken" and check.outcome == "passed" for check in outcome.verdict.checks)
+
+
+@pytest.mark.parametrize("rows", [5, 10, 15])
+def test_groups_of_k_2k_and_3k_rows_keep_rules(tmp_path, rows):
+    names = ["start", "stay", "b", "growth", "visits", "cost"]
+    table = table_of(rows)
+    table = table.append_column("stay", pc.add(table["visits"], 3)).select(names[:2] + names[2:])
+    table = table.set_column(
+        3, "growth", pc.subtract(pc.multiply(table["b"], 2.0), pc.cast(table["stay"], pa.float64()))
+    )
+    columns = COLUMNS | {"stay": {"kind": "integer"}}
+    columns = {name: columns[name] for name in names}
+    rules = ["visits <= stay", "growth = 2 * b - stay"]
+    changes = {"mask": None, "cluster": {"method": "mdav"}, "synthesize": {"method": "micro_perturbation"}}
+    job = job_of(tmp_path, table, columns, rules, **changes)
+    assert small.run(job).version
+    assert_released(job, table)
+
+
+def test_a_constant_column_and_equal_rows_keep_rules(tmp_path):
+    table = table_of(400)
+    table = (
+        pa.concat_tables([table, table])
+        .append_column("one", pa.array([1] * 800))
+        .append_column("two", pa.array([2] * 800))
+    )
+    columns = COLUMNS | {name: {"kind": "integer"} for name in ("one", "two")}
+    job = job_of(tmp_path, table, columns, [*RULES, "two = 2 * one", "if one == 1 then a >= 0"][:-1])
+    assert small.run(job).version
+    assert_released(job, table)
+
+
+def test_a_rule_that_is_broken_refuses_the_release(tmp_path, monkeypatch):
+    from anonpipe.encoding.rules import RuleBook
+
+    monkeypatch.setattr(RuleBook, "_repair", lambda *_: None)
+    outcome = small.run(job_of(tmp_path, table_of(800)))
+    assert not outcome.version
+    (check,) = [check for check in outcome.verdict.checks if check.key == "rules.broken"]
+    assert check.blocks and check.measured > 0
+
+
+def test_columns_released_unchanged_decide_conditions_and_orders(tmp_path):
+    names = ["sex", "births", "visits", "cost"]
+    table = table_of(900).select(names)
+    columns = {name: COLUMNS[name] for name in names}
+    columns["sex"], columns["visits"] = ({"kind": kind, "role": "key"} for kind in ("binary", "integer"))
+    table = table.set_column(2, "visits", pc.min_element_wise(table["visits"], 2))
+    rules = [RULES[6], RULES[7], RULES[4], "if visits > 0 then cost > 0"]
+    job = job_of(tmp_path, table, columns, rules, strata={"by": ["sex", "visits"]})
+    assert small.run(job).version
+    assert_released(job, table)
+
+
+# --- What an attacker gains
+
+
+def test_a_difference_or_a_sum_gives_away_no_extreme(tmp_path):
+    """One stay of 9,000 days, and one payment of 900 in each of two columns: no released difference or sum is near."""
+    rng = np.random.default_rng(3)
+    rows, stay = 1500, rng.integers(0, 60, 1500)
+    stay[7] = 9_000
+    begin = rng.integers(0, 3_000, rows)
+    first, second = rng.integers(0, 60, rows), rng.integers(0, 60, rows)
+    first[11] = second[11] = 900
+    day = dt.date(1990, 1, 1)
+    table = pa.table(
+        {
+            "begin": [day + dt.timedelta(int(at)) for at in begin],
+            "end": [day + dt.timedelta(int(at)) for at in begin + stay],
+            "first": first,
+            "second": second,
+            "total": first + second,
+        }
+    )
+    columns = columns_of(begin="date", end="date", first="integer", second="integer", total="integer")
+    job = job_of(tmp_path, table, columns, ["begin <= end", "total = first + second"])
+    assert small.run(job).version
+    released = assert_released(job, table).to_pandas()
+    gaps = [(end - begin).days for begin, end in zip(released["begin"], released["end"], strict=True)]
+    assert max(gaps) < 4_000 and released["total"].max() < 900
+    assert (released["end"].max() - day).days < 6_000
+
+
+def test_a_difference_that_few_have_is_not_released(tmp_path):
+    """All stays take 0 or 1 days but those of two persons."""
+    rng = np.random.default_rng(4)
+    begin, stay = rng.integers(0, 3_000, 1200), rng.integers(0, 2, 1200)
+    stay[:2] = 47
+    table = pa.table({"begin": begin, "end": begin + stay})
+    job = job_of(tmp_path, table, columns_of(begin="integer", end="integer"), ["begin <= end"])
+    assert small.run(job).version
+    released = assert_released(job, table)
+    gaps = pc.subtract(released["end"], released["begin"]).to_pylist()
+    assert 47 not in gaps and max(gaps) <= 20
+
+
+def test_a_lookup_and_pairs_give_away_no_rare_combination(tmp_path):
+    """A county and a diagnosis of two persons: neither they nor the region or sex behind them come out."""
+    rng = np.random.default_rng(5)
+    county = rng.integers(0, 4, 1200)
+    sex = rng.integers(0, 2, 1200)
+    table = {
+        "county": [f"c{at}" for at in county],
+        "region": [f"r{at // 2}" for at in county],
+        "sex": np.where(sex > 0, "m", "f").tolist(),
+        "diagnosis": [f"d{at}" for at in np.where(sex > 0, rng.integers(0, 3, 1200), rng.integers(2, 5, 1200))],
+        "x": rng.normal(size=1200),
+    }
+    for at in (0, 1):
+        table["county"][at], table["region"][at] = "c9", "r9"
+        table["sex"][at], table["diagnosis"][at] = "m", "d4"
+    table = pa.table(table)
+    columns = columns_of(
+        county="categorical", region="categorical", sex="binary", diagnosis="categorical", x="continuous"
+    )
+    job = job_of(tmp_path, table, columns, ["county -> region", "pairs(diagnosis, sex)"])
+    assert small.run(job).version
+    released = assert_released(job, table)
+    assert not {"c9", "r9"} & {*released["county"].to_pylist(), *released["region"].to_pylist()}
+    assert ("d4", "m") not in set(zip(released["diagnosis"].to_pylist(), released["sex"].to_pylist(), strict=True))
+
+
+# --- Workers, and going on after a stop
+
+
+class Stopped(Exception):
+    """Raised where a test stops a run."""
+
+
+def hashes(job):
+    return [entry["sha256"] for entry in release.read_manifest(release.resolve(job.output))["files"]]
+
+
+def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
+    table = table_of(2600)
+    settings = {"partition": {"rows": 1_000, "sample_rows": 500}, "release": {"file_rows": 1_000}}
+    first, given = (job_of(tmp_path / name, table, **settings) for name in ("whole", "stopped"))
+    assert small.run(first).version
+    whole = pipeline.Run.map_stage
+    for title in ("scan", "decode", "write"):
+
+        def stopping(self, executor, stage, count, shown=None, title=title):
+            def one(work, tasks, on_done):
+                executor(work, tasks[:1], on_done)
+                raise Stopped
+
+            return whole(self, one if stage == title else executor, stage, count, shown)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline.Run, "map_stage", stopping)
+            with pytest.raises(AnonpipeError):
+                small.run(given, resume=True)
+    assert small.run(given, resume=True).version
+    assert hashes(given) == hashes(first)
+
+
+def test_two_workers_release_the_same_bytes_as_this_process(tmp_path, monkeypatch):
+    job = job_of(tmp_path, table_of(2600), partition={"rows": 1_000, "sample_rows": 500}, run={"workers": 2})
+    content = job.model_dump(mode="json") | {"columns": COLUMNS}
+    content["mask"] = MASK
+    for name in ("cluster", "sensitive", "synthesize"):
+        content.pop(name)
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    answer = runs.run_cli(tmp_path, "run", str(path))
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    by_workers = list(runs.released_hashes(tmp_path / "out").values())
+    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
+    here = load_job(path, {"output": str(tmp_path / "here"), "run.workers": None, "repeat": {"allow": "a test"}})
+    assert small.run(here).version
+    assert hashes(here) == by_workers
+
+
+def test_the_example_of_the_page_runs():
+    page = (Path(__file__).resolve().parent.parent / "docs" / "rules.md").read_text(encoding="utf-8")
+    known = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.S)[1], known)
+    release, region = known["release"], known["table"].groupby("county")["region"].first()
+    assert (release["fee"] == 5 * release["visits"]).all() and (
+        release["county"].map(region) == release["region"]
+    ).all()
+    assert np.allclose(release["total"], release["cost"] + release["fee"])
