@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations
 from keyword import iskeyword
 
@@ -283,7 +283,9 @@ def _order_text(one: Look, other: Look, share: float) -> Iterator[Proposed]:
     elif not (first & ~second).any():
         text = f"{end} >= {begin}"
     else:
-        text = f"if {begin} is not null and {end} is not null then {begin} <= {end}"
+        condition = _condition(f"if {begin} is not null and {end} is not null then {begin} <= {end}")
+        yield replace(condition, share=share)
+        return
     yield Proposed(text, share, share == 1.0)
 
 
@@ -296,12 +298,12 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
     zeros = {name: zero for name, zero in zeros.items() if _ENOUGH // 2 <= zero.sum() <= len(zero) - _ENOUGH // 2}
     for one, other in permutations(zeros, 2):
         if other in masked and _implies(zeros[one], zeros[other]):
-            yield Proposed(f"if {_name(one)} == 0 then {_name(other)} == 0", 1.0, True)
+            yield _condition(f"if {_name(one)} == 0 then {_name(other)} == 0")
     nulls = {look.name: look.codes < 0 for look in looks}
     nulls = {name: null for name, null in nulls.items() if _ENOUGH // 2 <= null.sum() <= len(null) - _ENOUGH // 2}
     for one, other in permutations(nulls, 2):
         if other in masked and _implies(nulls[one], nulls[other]):
-            yield Proposed(f"if {_name(one)} is null then {_name(other)} is null", 1.0, True)
+            yield _condition(f"if {_name(one)} is null then {_name(other)} is null")
     for look in looks:
         if not columns[look.name].kind.coded or not 2 <= look.distinct <= 20:
             continue
@@ -313,6 +315,11 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
                     f"in if {_name(look.name)} == VALUE then {_name(name)} is null, and of the others then is not null"
                 )
                 yield Proposed(text, 1.0, False, note)
+
+
+def _condition(text: str) -> Proposed:
+    """One that holds in all sampled rows; not active, as what repairs rows moves covariances."""
+    return Proposed(text, 1.0, False)
 
 
 def _implies(one: BoolArray, other: BoolArray) -> bool:

@@ -12,4 +12,4 @@ def test_the_surest_guesses_are_reported_where_they_give_away_more(tmp_path, mon
     usual = surest.attack(surest.setting(tmp_path / "c", surest.registry(4_000)))
     assert usual.surest_links > usual.links  # of centroids, who are all as near, the surest link no more than others
     drawn = surest.attack(surest.setting(tmp_path / "b", surest.registry(3_000), mask={"method": "local_synthesis"}))
-    assert drawn.reported == drawn.every < 0.15
+    assert drawn.reported <= drawn.every < 0.15

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
@@ -355,6 +354,8 @@ def _surest_right(sure: _Sure, members: int, controls: int, tail: float) -> Shar
     Where few are sure for a simple reason (a value is null where another is), the surest of few controls may hold some
     that are not: the last of them stands at a quantile of a beta distribution.
     """
+    from scipy.stats import beta  # Imported here as it is slow to load
+
     right, others = sure.members.right, len(sure.controls.right)
     at = beta.ppf([tail, 1.0 - tail], controls, others - controls + 1)
     counts = np.clip(np.rint(at * len(right)).astype(np.int64), 1, len(right)).tolist()
