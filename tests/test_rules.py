@@ -17,6 +17,7 @@ from anonpipe.job.model import load_job, parse_job
 from anonpipe.job.rules import parse_rules
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
+from anonpipe.report.words import columns
 from anonpipe.storage import release
 from tests import runs, small
 from tests.encoding.test_rules import COLUMNS, RULES, table_of
@@ -179,6 +180,9 @@ def test_a_mask_keeps_all_rules(tmp_path):
     for name in ("total", "death", "births", "treated"):
         assert abs(released[name].null_count - table[name].null_count) <= 0.02 * len(table)
     assert any(check.key == "rules.broken" and check.outcome == "passed" for check in outcome.verdict.checks)
+    written = release.read_manifest(release.resolve(job.output))["columns"]
+    shown = {line.name: line.treatment for line in columns(job, written, external=False)}
+    assert job.differences and {shown[name] for name in job.differences} == {"not released"}
 
 
 @pytest.mark.parametrize("rows", [5, 10, 15])

@@ -129,7 +129,8 @@ def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) 
     ]
     for name, column in job.columns.items():
         if not external and name not in written:
-            treatment: Treatment = "as probabilities" if column.role.released else "not released"
+            known = column.role.released and name not in job.differences
+            treatment: Treatment = "as probabilities" if known else "not released"
             lines.append(ColumnLine(name=name, kind=column.kind.value, treatment=treatment, limits=_limits(column)))
     return tuple(lines)
 
