@@ -1143,3 +1143,18 @@ def test_a_few_odd_texts_among_decimal_commas_and_days_are_counted(tmp_path):
     text = propose_job(str(tmp_path / "t.csv"), "out", 5)
     assert "40 of its 41 distinct texts are numbers with decimal commas" in text
     assert "28 of its 29 distinct texts are days as 31.12.2020" in text and "input.missing" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [("patient", True), ("patient", False), ("pseudonym", True), ("pseudonym", False), ("Versicherter", False),
+     ("Fall", False), ("subject", True), ("pseudo", True)],
+)  # fmt: skip
+def test_numbers_of_persons_are_units_whatever_their_rows_have_in_common(name, texts):
+    """One person has very many rows, and nothing is constant: only the name says what the column is."""
+    rng = np.random.default_rng(7)
+    who = np.repeat(np.arange(700), [40, *rng.integers(1, 6, 699)])
+    numbers = 10_000 + rng.permutation(700)[who]
+    column = [f"P{number}" for number in numbers] if texts else numbers
+    table = {name: column, "cost": rng.lognormal(5, 1, len(who)), "ward": rng.choice(["a", "b", "c"], len(who))}
+    assert guess(look_at(pa.table(table)))[name].role is Role.UNIT

@@ -149,6 +149,9 @@ def test_rules_that_the_original_breaks_are_refused_with_counts(tmp_path, look):
         look(job_of(tmp_path, table, rules=["treated <= death"]))
     with pytest.raises(AnonpipeError, match="'visits'"):
         look(job_of(tmp_path, table, COLUMNS | {"visits": {"kind": "ordinal"}}, ["if visits == 'x' then cost == 0"]))
+    for misspelled in ("if sex == 'male' then births is null", "if visits > 900 then cost > 900"):
+        with pytest.raises(InputError, match="fewer than k=5 rows of the input meet its condition"):
+            look(job_of(tmp_path, table, rules=[misspelled]))
 
 
 # --- Releases

@@ -109,6 +109,7 @@ class RuleCounts:
 
     broken: IntArray  # Rows that break each rule; of a lookup and of pairs not known yet, shape (n_rules,)
     adrift: IntArray  # Rows of each order with a target and none of the columns that it begins at, shape (n_rules,)
+    met: IntArray  # Rows that meet what a condition begins with, shape (n_rules,)
     pairs: dict[
         int, pa.RecordBatch
     ]  # Of each lookup and each rule of pairs the combinations that occur, and their rows
@@ -116,22 +117,25 @@ class RuleCounts:
     @classmethod
     def of(cls, rules: Sequence[Rule], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> RuleCounts:
         """Count the rows of a batch."""
-        broken, adrift = np.zeros(len(rules), dtype=np.int64), np.zeros(len(rules), dtype=np.int64)
+        broken, adrift, met = np.zeros((3, len(rules)), dtype=np.int64)
         pairs = {}
         for at, rule in enumerate(rules):
             if rule.kind in ("lookup", "pairs"):
                 pairs[at] = _counted(batch, rule)
                 continue
             broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
+            if rule.kind == "condition":
+                met[at] = np.count_nonzero(_all(rule.when, batch, columns))
             if rule.kind == "order":
                 there = ~np.isnan(numbers(batch.column(rule.target)))
                 adrift[at] = np.count_nonzero(there & np.isnan(first_there(rule, batch)))
-        return cls(broken, adrift, pairs)
+        return cls(broken, adrift, met, pairs)
 
     @classmethod
     def none(cls, rules: Sequence[Rule]) -> RuleCounts:
         """Of no rows."""
-        return cls(np.zeros(len(rules), dtype=np.int64), np.zeros(len(rules), dtype=np.int64), {})
+        empty = np.zeros(len(rules), dtype=np.int64)
+        return cls(empty, empty, empty, {})
 
     def with_rows(
         self, rules: Sequence[Rule], batch: pa.RecordBatch, columns: Mapping[str, Column], kept: BoolArray | None
@@ -147,7 +151,7 @@ class RuleCounts:
             at: [each[at] for each in (self.pairs, other.pairs) if at in each] for at in (self.pairs | other.pairs)
         }
         pairs = {at: parts[0] if len(parts) == 1 else _added(parts) for at, parts in found.items()}
-        return RuleCounts(self.broken + other.broken, self.adrift + other.adrift, pairs)
+        return RuleCounts(self.broken + other.broken, self.adrift + other.adrift, self.met + other.met, pairs)
 
     def broken_by(self, at: int, rule: Rule) -> int:
         """Rows that break a rule; of a lookup those with another value than most with the same term."""

@@ -123,8 +123,8 @@ def check_values(rules: Sequence[Rule], columns: Mapping[str, Column], schema: p
                 level_array(test.column, test.values, schema.field(test.column).type)
 
 
-def check_counts(rules: Sequence[Rule], counts: RuleCounts) -> None:
-    """Refuse rules that rows of the original break."""
+def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
+    """Refuse rules that rows of the original break, and conditions that fewer than k of them meet."""
     problems = []
     for at, rule in enumerate(rules):
         if broken := counts.broken_by(at, rule):
@@ -139,6 +139,11 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts) -> None:
                 f"rule {rule.text!r}: {adrift:,} rows have {rule.target!r} and nothing that it is computed from; write "
                 f"{turned!r}, which computes {rule.terms[0][0]!r} in its place, or if {rule.terms[0][0]} is not null "
                 f"then {rule.target} {'>=' if rule.sign > 0 else '<='} {rule.terms[0][0]}"
+            )
+        elif rule.kind == "condition" and counts.met[at] < k:
+            problems.append(
+                f"rule {rule.text!r}: fewer than k={k} rows of the input meet its condition; check how its values are "
+                "spelled, or remove it: recipients see the rule, which must not describe single persons"
             )
     if problems:
         raise InputError("\n".join(problems))

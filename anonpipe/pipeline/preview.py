@@ -193,7 +193,7 @@ def preview(job: Job) -> Preview:
         pairs = runs_in(folder, (*job.identifiers, "in strata"))[-1]
         check_whole(job, unit, scanned.in_strata, pairs)
         unit = None if unit is None else unit.with_constant(scanned.of_units, job.columns)
-    check_counts(job.parsed_rules, scanned.rules)
+    check_counts(job.parsed_rules, scanned.rules, job.k)
     resolved = resolve(job, source.schema, scanned.scan, unit)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure

@@ -126,7 +126,7 @@ def fit(work: Work) -> None:
     if job.rules:
         counted = [staging.read_record(RULES.format(at), RuleCounts) for at in range(len(work.source.units))]
         rules = reduce(RuleCounts.merge, counted)
-        check_counts(job.parsed_rules, rules)
+        check_counts(job.parsed_rules, rules, job.k)
         staging.write_record("rules.npz", rules)
     resolved = resolve(job, work.source.schema, merge_scans(scans), unit)
     fitted = resolved.fitted

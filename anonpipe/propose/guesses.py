@@ -422,7 +422,8 @@ def _identifying(look: Look) -> str:
     if look.date or (look.numbers is not None and not look.whole):
         return ""
     unique = look.distinct == look.filled
-    if names_unit(look.name) and (unique or look.distinct > ENOUGH_ROWS):
+    named = names_unit(look.name) or (look.numbers is None and names_one_unit(look.name))
+    if named and (unique or look.distinct > ENOUGH_ROWS):
         return "its name says so" if unique else _REPEATING
     if unique and look.filled >= ENOUGH_ROWS:
         return "no value occurs twice in the sample; if it is a measurement, write role: masked"

@@ -18,6 +18,7 @@ _IDENTIFYING = frozenset(
         "id", "ids", "uid", "uuid", "guid", "pid", "ssn", "mrn", "nhs", "nino", "passport", "iban",
         "email", "mail", "phone", "telephone", "mobile", "fax", "address", "street",
         "name", "surname", "forename", "firstname", "lastname", "fullname",
+        "pseudonym", "pseudonyme", "pseudo", "psn", "seudonimo", "pseudonimo",
     )
 )  # fmt: skip
 
@@ -34,11 +35,16 @@ _UNIT_NUMBERS = frozenset(
 _ONE_UNIT = frozenset(
     ("household", "hh", "haushalt", "family", "familie", "couple", "paar", "dyad", "sibship", "pedigree",
      "patient", "person", "subject", "participant", "pupil", "student", "employee", "case", "firm", "company",
-     "enterprise")
+     "enterprise", "member", "enrollee", "beneficiary", "insured", "client", "customer", "proband",
+     "patientin", "versicherter", "versicherte", "mitglied", "kunde", "fall", "personne", "paziente", "persona",
+     "paciente")
 )  # fmt: skip
 
 # Of these, those that name persons
-_ONE_PERSON = frozenset(("patient", "person", "subject", "participant", "pupil", "student", "employee"))
+_ONE_PERSON = _ONE_UNIT - frozenset(
+    ("household", "hh", "haushalt", "family", "familie", "couple", "paar", "dyad", "sibship", "pedigree", "case",
+     "firm", "company", "enterprise", "fall")
+)  # fmt: skip
 
 _OF_A_NUMBER = frozenset(("id", "no", "nr", "num", "number", "nummer", "key", "code", "ref", "index"))
 
