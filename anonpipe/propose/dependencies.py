@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.propose.names import BIRTH_NAMES, TIME_NAMES, has_word, quoted, rank_of
+from anonpipe.propose.names import BIRTH_NAMES, SEEN_NAMES, TIME_NAMES, has_word, quoted, rank_of
 from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Floats, Look
 
 CLASS_ROWS = 10  # A class of a number has this many rows in its second largest category at least; less may be chance
@@ -158,7 +158,13 @@ def _second_size(look: Look) -> int:
 
 
 def _is_class(coarse: Look, fine: Look) -> bool:
-    """Whether each category lies in an interval of its own; nulls of the number count as its lowest value."""
+    """Whether each category lies in an interval of its own; nulls of the number count as its lowest value.
+
+    A column such as sex that says where births are null is more than that.
+    """
+    codes, values = _pairs(coarse, fine)
+    if has_word(coarse.name, SEEN_NAMES) and len(np.unique(codes[np.isfinite(values)])) < 2:
+        return False
     return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
 
 
