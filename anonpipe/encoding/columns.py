@@ -61,6 +61,7 @@ class ColumnScan:
     log_sums: Sums | None = None
     inexact: int = 0  # Whole numbers of 2^53 or more that no float64 is equal to
     timed: int = 0  # Points in time that are no midnight (UTC)
+    fractions: int = 0  # Of kind integer, numbers that are not whole
     # Of a dictionary without declared levels the values that no record has; None where there are none
     unused: pa.Array | None = None
 
@@ -120,6 +121,7 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
             log_sums=None if column.offset is None else Sums.of(logarithms(values, column)),
             inexact=_inexact(array),
             timed=_timed(array),
+            fractions=int(np.count_nonzero(values % 1.0)) if column.kind is Kind.INTEGER else 0,
         )
     )
 
@@ -241,6 +243,7 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
             infinite=a.infinite + b.infinite,
             inexact=a.inexact + b.inexact,
             timed=a.timed + b.timed,
+            fractions=a.fractions + b.fractions,
             mean=0.0,
             m2=0.0,
             constant=a.constant and b.constant and (not a.values or not b.values or a.least == b.least),

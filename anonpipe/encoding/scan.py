@@ -443,6 +443,11 @@ def _warnings(name: str, column: Column, scanned: ColumnScan, k: int, zone: str)
         found.append(f"column {name!r} holds {_rows(scanned.outside)} outside {bounds}; they are released inside")
     if scanned.timed and column.step is None:
         found.append(_whole_days(name, scanned.timed, zone))
+    if scanned.fractions and column.step is None and column.role.synthesized:
+        found.append(
+            f"column {name!r} is declared integer and holds {_rows(scanned.fractions)} with a number that is not "
+            "whole: it is released in whole numbers; to keep decimals declare it continuous, with a step such as 0.001"
+        )
     if scanned.unused is not None:
         found.append(
             f"column {name!r}: its dictionary has {_categories(len(scanned.unused))} that no record has; the released "

@@ -82,7 +82,9 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     name = None if unit is None else unit.name
     chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant))
-    return _write(source_url, output, k, guesses, needs, chosen, rows, written, propose_rules(looks, guesses))
+    rules = propose_rules(looks, guesses)
+    guesses |= {name: _by_answer(guesses[name]) for name in written.open}
+    return _write(source_url, output, k, guesses, needs, chosen, rows, written, rules)
 
 
 def open_questions(job: Mapping[str, Any]) -> list[str]:
@@ -156,8 +158,8 @@ def _asked_codes(guesses: Mapping[str, Guess]) -> list[str]:
         which = "the same" if len(names) > 1 else "one" if len(codes) == 1 else "the"
         asked.append(
             f"CHECK: {', '.join(map(quoted, names))}: {many} sampled rows have {which} {what} at an end: a code for "
-            '"unknown"? If so, make it a null in the input (of a CSV: list it in input.missing); else it is masked and '
-            "counted as a number."
+            '"unknown"? If so, make it a null in the input (of a CSV: list it in input.missing, as the file '
+            "writes it); else it is masked and counted as a number."
         )
     return asked
 
@@ -175,6 +177,15 @@ def _as_amount(look: Look, guessed: Guess) -> Guess:
         "membership; for codes without an order write kind: categorical"
     )
     return replace(guessed, kind=Kind.INTEGER, reason=reason)
+
+
+def _by_answer(guessed: Guess) -> Guess:
+    """A column of numbers with three digits after each mark: whole numbers, as a run refuses others of this kind."""
+    if guessed.kind not in (Kind.CONTINUOUS, Kind.INTEGER) or not guessed.role.synthesized:
+        return guessed
+    reason = "CHECK: by the answer on decimal: where its mark is decimal, write kind: continuous and step: 0.001"
+    reason = f"{guessed.reason}; {reason}" if guessed.reason else reason
+    return replace(guessed, kind=Kind.INTEGER, step=None, reason=reason)
 
 
 def _by_categories(guessed: Guess) -> Guess:
@@ -213,10 +224,13 @@ def _write(
 ) -> str:
     """The template filled in; what is asked of it has no value of the data."""
     chosen = {} if needs is None else needs.subsets
+    given = written.form.given()
+    if "decimal" in written.questions:
+        given.pop("thousands", None)  # part of the answer
     by_role = {guessed.role: name for name, guessed in reversed(guesses.items())}
     return _template().render(
         input=source_url,
-        written=written.form.given() | dict.fromkeys(written.questions, QUESTION),
+        written=given | dict.fromkeys(written.questions, QUESTION),
         questions=written.questions,
         output=output,
         k=k,

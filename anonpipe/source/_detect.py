@@ -59,6 +59,7 @@ class FoundFormat:
 
     form: CsvFormat  # Where a question is open, one of its answers
     questions: dict[str, str] = field(default_factory=dict)  # Of keys of the job's input
+    open: tuple[str, ...] = ()  # Columns whose numbers are read by the answer on the decimal mark
 
 
 def find_format(files: Sequence[File]) -> FoundFormat:
@@ -72,14 +73,15 @@ def find_format(files: Sequence[File]) -> FoundFormat:
     marked = completed(first, CsvFormat(encoding=encoding))
     delimiter, between = _delimiter(first, marked)
     columns = _columns(paths, marked.model_copy(update={"delimiter": delimiter}))
-    decimal, thousands, doubt = _marks([each.marks for each in columns if each.is_number], delimiter)
+    (decimal, thousands), doubt, by_answer = _marks([each for each in columns if each.is_number], delimiter)
     dates, order = _dates([each for each in columns if each.is_date])
     missing = _missing(columns)
     known = {"decimal": decimal, "thousands": thousands, "encoding": encoding, "dates": dates, "missing": missing}
     form = CsvFormat.model_validate(known)
-    if form.given() or completed(first, form).delimiter != delimiter:
+    usual = "\t" if first.lower().endswith((".tsv", ".tsv.gz")) else ","
+    if form.given() or delimiter != usual:
         form = form.model_copy(update={"delimiter": delimiter})
-    return FoundFormat(form, asked | between | doubt | order)
+    return FoundFormat(form, asked | between | doubt | order, by_answer)
 
 
 # --- Encoding ---------------------------------------------------------------------------------------------------------
@@ -194,6 +196,7 @@ def _field_counts(lines: list[str], mark: str) -> set[int]:
 class _Column:
     """Of one column the marks and the order of dates that all of its texts allow so far."""
 
+    name: str
     seen: bool = False
     missing: set[str] = field(default_factory=set)  # Its texts that elsewhere mean a missing value
     marks: set[Marks] = field(default_factory=lambda: set(_MARKS))
@@ -248,7 +251,7 @@ def _columns(paths: Sequence[str], form: CsvFormat) -> list[_Column]:
     """What some rows of every block of the files say of each column."""
     columns: list[_Column] = []
     for batch in (batch for path in paths for batch in _read_blocks(path, form)):
-        columns = columns or [_Column() for _ in batch.columns]
+        columns = columns or [_Column(name) for name in batch.schema.names]
         for known, column in zip(columns, batch.columns, strict=False):  # other headers are refused later
             known.note(column)
     return columns
@@ -279,30 +282,31 @@ def _missing(columns: Sequence[_Column]) -> list[str] | None:
     return [*NULLS, *sorted(found)] if found else None
 
 
-def _marks(columns: Sequence[set[Marks]], delimiter: str) -> tuple[str, str | None, dict[str, str]]:
-    """Decimal mark, mark between thousands, and a question where numbers can be read in two ways."""
-    telling = [each for each in columns if len(each) < len(_MARKS)]
+def _marks(columns: Sequence[_Column], delimiter: str) -> tuple[Marks, dict[str, str], tuple[str, ...]]:
+    """The marks in numbers; where they can be read in two ways, a question and the columns that it concerns."""
+    telling = [each for each in columns if len(each.marks) < len(_MARKS)]
     if not telling:
-        return ".", None, {}
-    allowed = Counter(each for column in telling for each in column)
+        return (".", None), {}, ()
+    allowed = Counter(each for column in telling for each in column.marks)
     most = max(allowed.values())
     common = [each for each in _MARKS if allowed[each] == most]
     if delimiter == "," and (".", None) in common:
-        return ".", None, {}
-    doubtful = [mark for mark in ".," if any(one[0] == mark == two[1] for one, two in product(common, common))]
+        return (".", None), {}, ()
+    plain = [each for each in common if each[1] is None or (each[0], None) not in common]
+    doubtful = [mark for mark in ".," if any(one[0] == mark == two[1] for one, two in product(plain, plain))]
     if not doubtful:
-        return *common[0], {}
+        return plain[0], {}, ()
     mark = doubtful[0]
-    other = "," if mark == "." else "."
-    name = "comma" if mark == "," else "point"
-    return (
-        *common[0],
-        {
-            "decimal": f"Every {name} in a number stands before three digits. Is 1{mark}234 a little more than one, or "
-            f'more than a thousand? For the first write decimal: "{mark}", for the second decimal: "{other}" and '
-            f'thousands: "{mark}"'
-        },
+    readings = next(each for each in plain if each[0] == mark), next(each for each in plain if each[1] == mark)
+    held = " and every ".join("comma" if each == "," else "point" for each in doubtful)
+    first, second = (f'decimal: "{one}"' + (f' and thousands: "{two}"' if two else "") for one, two in readings)
+    names = tuple(each.name for each in telling if each.marks.issuperset(readings))
+    asked = (
+        f"Every {held} in a number stands before three digits. Is 1{mark}234 a little more than one, or more than a "
+        f"thousand? For the first write {first}, for the second {second}. Kind and step follow from the answer in "
+        f"{', '.join(map(repr, names))}: see there"
     )
+    return readings[0], {"decimal": asked}, names
 
 
 def _dates(columns: Sequence[_Column]) -> tuple[tuple[str, ...], dict[str, str]]:

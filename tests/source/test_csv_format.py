@@ -12,6 +12,7 @@ import yaml
 from anonpipe.errors import AnonpipeError, InputError, JobError
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.model import load_job, parse_job
+from anonpipe.pipeline.preview import preview
 from anonpipe.propose.propose import propose_job
 from anonpipe.source import _csv, found_format, open_source, read_batches
 from tests import small
@@ -87,7 +88,7 @@ def test_the_format_is_found_and_the_values_are_those_that_were_written(tmp_path
     rows = values()
     path = write(tmp_path / "t.csv", form, rows, encoding, prefix)
     found = found_format(path)
-    known = form if len(form) > 1 else {}  # the delimiter alone is found without being said
+    known = form if form != {"delimiter": ","} else {}
     assert found.form == CsvFormat(**known) and found.questions == {}
     table = read(path, form)
     assert table.schema.types == [pa.string(), pa.float64(), pa.date32(), pa.int64()]
@@ -117,6 +118,47 @@ def test_a_question_is_asked_where_the_file_does_not_tell(tmp_path):
         assert source.schema.field("day").type == pa.date32()
         told[decimal] = next(read_batches(source, source.units[0]))[1].column("amount").to_pylist()
     assert told["."] == pytest.approx([value * 1_000 for value in told[","]])
+
+
+@pytest.mark.parametrize(
+    ("lines", "held", "first", "second", "fractions"),
+    [
+        ("{};{},{:03d};1", "comma", {"decimal": ","}, {"decimal": ".", "thousands": ","}, (["x"], [])),
+        ("{};{}.{:03d};1", "point", {"decimal": "."}, {"decimal": ",", "thousands": "."}, (["x"], [])),
+        (
+            "{0};{1},{2:03d};{3}.{2:03d}",
+            "point and every comma",
+            {"decimal": ".", "thousands": ","},
+            {"decimal": ",", "thousands": "."},
+            (["y"], ["x"]),
+        ),
+    ],
+)
+def test_the_question_on_marks_names_those_of_the_file_and_answers_that_fit(
+    tmp_path, lines, held, first, second, fractions
+):
+    path, job = tmp_path / "t.csv", tmp_path / "job.yaml"
+    rows = (lines.format(at % 50, at % 100 + 1, at % 100 * 379 % 1_000, at * 71 % 97 + 1) for at in range(300))
+    path.write_text("\n".join(["age;x;y", *rows]))
+    text = propose_job(str(path), str(tmp_path / "out"), 5)
+    job.write_text(text)
+    comment = " ".join(text.replace("\n  # ", " ").split())
+    shown = [" and ".join(f'{key}: "{mark}"' for key, mark in each.items()) for each in (first, second)]
+    assert f"Every {held} in a number stands before three digits" in comment
+    assert f"For the first write {shown[0]}, for the second {shown[1]}." in comment
+    assert not any(line.strip().startswith(("step:", "thousands:")) for line in text.splitlines())
+    for answer, parts in zip((first, second), fractions, strict=True):
+        loaded = load_job(job, {f"input.{key}": mark for key, mark in answer.items()})
+        warned = " ".join(preview(loaded).warnings)
+        assert [name for name in ("age", "x", "y") if f"'{name}' is declared integer and holds" in warned] == parts
+
+
+def test_a_job_says_the_delimiter_that_an_export_takes_from_it(tmp_path):
+    for name, mark, said in (("a.csv", ";", ";"), ("b.csv", "\t", "\t"), ("c.csv", ",", None), ("d.tsv", "\t", None)):
+        path = tmp_path / name
+        path.write_text("\n".join(f"{each}{mark}x" for each in ["n", *range(50)]))
+        proposed = yaml.safe_load(propose_job(str(path), "out", 5))["input"]
+        assert (proposed["delimiter"] if isinstance(proposed, dict) else None) == said
 
 
 @pytest.mark.parametrize(
@@ -189,6 +231,10 @@ def test_texts_for_missing_values(tmp_path):
     path.write_text("a;b\n1;x\n-9;k.A.\n3;NA\n")
     table = read(str(path), {"delimiter": ";", "missing": ("-9", "k.A.")})
     assert table.to_pydict() == {"a": [1, None, 3], "b": ["x", None, "NA"]}
+    path.write_text("a;b\n1,50;x\n-9,00;y\n")
+    for text, second in (("-9", -9.0), ("-9,00", None)):  # the texts of fields, and not their values
+        assert read(str(path), {"decimal": ",", "missing": (text,)}).to_pydict()["a"] == [1.5, second]
+    assert 'as the file writes them: "-9,00" is not "-9"' in propose_job(str(path), "out", 5)
 
 
 def test_times_after_dates_are_kept(tmp_path):
