@@ -318,10 +318,12 @@ def summary(
 
 def _tell_withdrawn(output: str, internal: str | None, form: Form) -> None:
     """A line for each version of an output that was withdrawn."""
-    from anonpipe.storage import release
-    from anonpipe.storage.release_log import withdrawals
+    from anonpipe.storage import release, release_log
 
-    for each in withdrawals(release.place(output, internal)):
+    where = release.place(output, internal)
+    for line in release_log.unfinished(where):
+        display.warn(line)
+    for each in release_log.withdrawals(where):
         text = f"withdrawn  {each['version']}, {each['time'][:10]}: {each['because']}"
         display.line(text) if form is Form.TABLES else display.warn(text)
 
@@ -617,13 +619,13 @@ def withdraw(
     """Withdraw a release: delete its files, and let the release logs say so."""
     from anonpipe.storage.release_log import withdraw as take_back
 
-    name, current = take_back(version, because, internal)
+    name, current, remaining = take_back(version, because, internal)
     found = f"{current} is current" if current else "readers find no release until the next run"
     display.line(f"withdrawn  {name}: its files are deleted; {found}")
-    display.line(
-        "Recipients who have the files still have them. Later releases are no longer compared with this one: they can "
-        "share its records, and who holds both learns from both."
-    )
+    note = "Later releases are no longer compared with it: they can share its records, and who has both learns more"
+    if remaining:
+        note = f"Later releases are compared with it until its equals are withdrawn, too: {', '.join(remaining)}"
+    display.line(f"Recipients who have the files still have them. {note}.")
 
 
 @app.command()

@@ -127,9 +127,35 @@ def test_a_withdrawal_that_dies_at_any_step_leaves_a_whole_release_or_none_and_i
     assert deaths > 8 and {(True, True), (False, True)} <= counted
 
 
-def logged_line(name):
+def test_a_withdrawal_of_one_of_two_equal_versions_that_dies_leaves_their_entry(tmp_path, stage):
+    def prepare(step):
+        names[step] = published(stage, tmp_path / str(step), 2)
+        where = release.place(str(tmp_path / str(step)))
+        release_log._append_to_output(where, logged_line(names[step][0], "equal"))
+        repeated = {
+            "anonpipe_log": 2,
+            "repeated": names[step][1],
+            **dict.fromkeys(("secret", "job", "population"), "equal"),
+        }
+        release_log._append_to_output(where, repeated)
+        return (str(tmp_path / str(step) / "versions" / names[step][step % 2]),)
+
+    names, deaths = {}, 0
+    for step in steps.every_step(prepare, publishing.withdraw):
+        out, deaths = tmp_path / str(step), deaths + 1
+        where, first, other = release.place(str(out)), names[step][step % 2], names[step][1 - step % 2]
+        assert publishing.dangling(out) == [] and other in publishing.versions(out)
+        for name, equal in ((first, [other]), (other, [])):
+            assert [line["version"] for line in release_log._read_output(where).lines] == [names[step][0]]
+            assert release_log.withdraw(str(out / "versions" / name), "a column too many")[2] == equal
+        assert publishing.versions(out) == set() and release_log._read_output(where).lines == ()
+        assert release_log.unfinished(where) == [] and publishing.leftovers(out) == []
+    assert deaths > 8
+
+
+def logged_line(name, population=""):
     """A line of the log that holds no records."""
-    texts = dict.fromkeys(("time", "secret", "job", "population"), "")
+    texts = dict.fromkeys(("time", "secret", "job", "population"), population or name)
     return {"anonpipe_log": 2, "version": name, "rows": 0, "columns": [], "sketches": [], **texts}
 
 

@@ -119,6 +119,94 @@ def test_one_of_several_versions_is_withdrawn_and_readers_keep_theirs(call, job_
     assert os.listdir(tmp_path / "out/versions") == [current] and call("verify", tmp_path / "out")[0] == 0
 
 
+def run_twice(call, job_file, tmp_path, *options):
+    """Two runs of one job on the same rows: names of both versions."""
+    names = []
+    for _ in range(2):
+        code, _, err = call("run", job_file, *options)
+        assert code == 0, err
+        names.append(sorted(os.listdir(tmp_path / "out/versions"))[-1])
+    assert names[0] != names[1] and len(home_log()) == 1
+    return names
+
+
+def test_what_is_pruned_is_not_withdrawn_while_its_equal_is_out(call, job_file, tmp_path):
+    older, current = run_twice(call, job_file, tmp_path)
+    code, _, err = call("withdraw", tmp_path / "out/versions" / older, "--because", "x")
+    assert code == 2 and f"withdraw {tmp_path}/out/versions/{current}" in " ".join(err.split())
+    assert call("run", job_file, "--set", "k=7")[0] == 2 and call("verify", tmp_path / "out")[0] == 0
+
+
+def test_the_last_of_equal_versions_takes_their_entry_along(call, job_file, tmp_path):
+    run_twice(call, job_file, tmp_path)
+    code, out, err = call("withdraw", tmp_path / "out", "--because", "x")
+    assert code == 0 and "no longer compared" in " ".join(out.split()), err
+    code, _, err = call("run", job_file, "--set", "k=7")
+    assert code == 0, err
+    assert len(home_log()) == 1
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_entry_counts_until_the_last_of_its_versions_is_withdrawn(call, job_file, tmp_path, first):
+    names = run_twice(call, job_file, tmp_path, "--prune", "0")
+    code, out, err = call("withdraw", tmp_path / "out/versions" / names[first], "--because", "x")
+    assert code == 0 and names[1 - first] in out and "no longer compared" not in " ".join(out.split()), err
+    assert os.listdir(tmp_path / "out/versions") == [names[1 - first]]
+    assert call("run", job_file, "--set", "k=7")[0] == 2
+    code, out, err = call("withdraw", tmp_path / "out/versions" / names[1 - first], "--because", "x")
+    assert code == 0 and "no longer compared" in " ".join(out.split()), err
+    assert call("run", job_file, "--set", "k=7")[0] == 0
+
+
+def test_an_equal_version_that_the_log_does_not_name_keeps_the_entry(call, job_file, tmp_path):
+    older, current = run_twice(call, job_file, tmp_path)
+    path = tmp_path / "out/steward/releases.jsonl"
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    code, _, err = call("withdraw", tmp_path / "out/versions" / older, "--because", "x")
+    assert code == 2 and current in err and call("run", job_file, "--set", "k=7")[0] == 2
+
+
+def test_an_output_that_shares_the_log_keeps_its_entry(call, job_file, tmp_path):
+    inside, names = tmp_path / "inside", {}
+    for out in ("out", "two"):
+        options = ("--set", f"report.internal={inside}", "--set", f"output={tmp_path / out}")
+        assert call("run", job_file, *options)[0] == 0
+        [names[out]] = os.listdir(tmp_path / out / "versions")
+    answers = [
+        call("withdraw", tmp_path / out / "versions" / names[name], "--because", "x", "--internal", inside)
+        for out, name in (("out", "two"), ("out", "out"))
+    ]
+    assert answers[0][0] == 2 and answers[1][0] == 0 and names["two"] in answers[1][1]
+    assert call("run", job_file, *options, "--set", "k=7")[0] == 2
+    assert call("withdraw", tmp_path / "two", "--because", "x", "--internal", inside)[0] == 0
+    assert release_log._read_output(release.place(str(tmp_path / "two"), str(inside))).lines == ()
+
+
+@pytest.mark.parametrize("step", ["unpoint", "remove_version", "_append_to_output"])
+def test_an_unfinished_withdrawal_is_named_and_counts_until_it_is_finished(call, job_file, tmp_path, monkeypatch, step):
+    assert call("run", job_file)[0] == 0
+    [version] = os.listdir(tmp_path / "out/versions")
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(release_log if step.startswith("_") else versions, step, die)
+        with pytest.raises(KeyboardInterrupt):
+            release_log.withdraw(str(tmp_path / "out"), "x")
+    command = f'anonpipe withdraw {tmp_path}/out/versions/{version} --because "why"'
+    log = release_log._read_output(release.place(str(tmp_path / "out")))
+    assert [line["version"] for line in log.lines] == [version]
+    code, _, err = call("run", job_file, "--set", "k=7")
+    assert code == 2 and command in " ".join(err.split())
+    if step != "unpoint":  # until then it is the current version
+        code, _, err = call("withdraw", tmp_path / "out", "--because", "x")
+        assert code == 2 and command in " ".join(err.split())
+    assert call("withdraw", tmp_path / "out/versions" / version, "--because", "x")[0] == 0
+    code, _, err = call("run", job_file, "--set", "k=7")
+    assert code == 0 and "unfinished" not in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -164,7 +252,7 @@ def test_a_version_on_an_object_store_is_withdrawn(tmp_path):
     where = release.place(f"memory://{tmp_path.name}-store", inside)
     older, current = (release.publish(*publishing.staged(stage), where).path.rpartition("/")[2] for _ in range(2))
     left = release_log.withdraw(where.url("versions", current), "a column too many", inside)
-    assert left == (current, None) and versions.list_versions(where) == [older]
+    assert left == (current, None, []) and versions.list_versions(where) == [older]
     assert [each["version"] for each in release_log.withdrawals(where)] == [current]
     again = release.publish(*publishing.staged(stage), where).path.rpartition("/")[2]
     assert versions.version_order(again) > versions.version_order(current)

@@ -36,6 +36,7 @@ from anonpipe.storage.versions import OutputPlace
 LOG = "releases.jsonl"
 _FORM = 2
 _MARK_BYTES = 6
+_CONTENT = itemgetter("secret", "job", "population")  # Equal in the lines of releases that are the same
 
 CHANCE = 1e-6  # Probability below which the best of all comparisons is not taken for chance
 _LARGEST_CELL = 8.0  # Mean records that share an excerpt, above which quotas could explain equal counts
@@ -204,13 +205,15 @@ class _Log:
     """Lines of one log, without those that are torn or of another program."""
 
     lines: tuple[dict[str, Any], ...] = ()
+    repeated: tuple[dict[str, Any], ...] = ()  # Short lines of versions that equal an earlier one
+    withdrawn: frozenset[str] = frozenset()  # Versions, also those whose equal is still published
     foreign: int = 0
     readable: bool = True
 
 
 def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Overlaps:
     """Compare an input with all earlier releases in the logs."""
-    warnings: list[str] = []
+    warnings = [] if where is None else unfinished(where)
     in_output, home = _Log() if where is None else _read_output(where), _read_home()
     for log, what in ((in_output, "in the output"), (home, "in the steward's home")):
         if not log.readable:
@@ -315,7 +318,7 @@ def _too_few(counted: CountedUnits, lines: Sequence[dict[str, Any]]) -> list[str
 
 def refusal_error(overlaps: Overlaps) -> InputError:
     """The error of a run that must not release."""
-    return InputError("\n".join((*overlaps.problems, REMEDY)))
+    return InputError("\n".join((*overlaps.problems, *overlaps.warnings, REMEDY)))
 
 
 def _has_other_secret(in_output: _Log, where: OutputPlace | None, secret: bytes) -> bool:
@@ -503,20 +506,16 @@ def _two_digits(number: float) -> int:
 
 def note_release(trace: Trace, secret: bytes, where: OutputPlace, name: str, accepted: Sequence[str] = ()) -> list[str]:
     """Enter a release in both logs before it is published; returns warnings. `withdraw_note` takes it back."""
-    line = trace.line(secret, name, accepted)
-    if not _is_noted(where, line):
-        _append_to_output(where, line)
-        try:
-            _append(private_home() / LOG, line | {"anywhere": _anywhere(trace.digest)})
-        except (AnonpipeError, OSError):
-            return ["the release log in the steward's home cannot be written: other outputs will not compare with it"]
+    line = trace.line(secret, name, accepted) | {"output": _hex(b"output", where.url())}
+    if all(_CONTENT(line) in map(_CONTENT, log.lines) for log in (_read_output(where), _read_home())):
+        line = {key: line[key] for key in ("anonpipe_log", "time", "output", "secret", "job", "population")}
+        line["repeated"] = name
+    _append_to_output(where, line)
+    try:
+        _append(private_home() / LOG, line | {"anywhere": _anywhere(trace.digest)})
+    except (AnonpipeError, OSError):
+        return ["the release log in the steward's home cannot be written: other outputs will not compare with it"]
     return []
-
-
-def _is_noted(where: OutputPlace, line: dict[str, Any]) -> bool:
-    """Whether both logs have an equal release."""
-    same = itemgetter("secret", "job", "population")
-    return all(same(line) in map(same, log.lines) for log in (_read_output(where), _read_home()))
 
 
 def withdraw_note(where: OutputPlace, name: str) -> None:
@@ -527,45 +526,82 @@ def withdraw_note(where: OutputPlace, name: str) -> None:
         _append(private_home() / LOG, line)
 
 
-def withdraw(url: str, because: str, internal: str | None = None) -> tuple[str, str | None]:
-    """Take back a version, the current one of an output unless one is named; returns its name and the current one.
+def withdraw(url: str, because: str, internal: str | None = None) -> tuple[str, str | None, list[str]]:
+    """Take back a version, the current one unless one is named; returns it, the current one, and its equals still out.
 
-    Its files and reports are deleted. The logs keep its line and say that it was withdrawn, and later releases are no
-    longer compared with it. Until the files are gone it counts. A withdrawal that was cut short is completed by
-    another one.
+    Its files and reports are deleted. The logs keep its line and say that it was withdrawn. It counts until no files of
+    it or of an equal version are left. A withdrawal that was cut short is completed by another one.
     """
     if not because.strip():
         raise InputError("--because is empty; say why the release is withdrawn: the log keeps it")
     output, name = _named_version(url)
     where = release.place(output, internal)
-    if not versions.exists(where, versions.VERSIONS):
+    if not (versions.exists(where, versions.VERSIONS) or versions.withdrawn(where)):
         raise InputError(f"there is no release at {url}; give the folder of a version, or the output folder of a run")
     with versions.exclusive_lock(where):
         name = name or versions.current_version(where)
         there = name is not None and versions.exists(where, versions.VERSIONS, name)
-        here, home = ({str(line["version"]) for line in log.lines} for log in (_read_output(where), _read_home()))
-        known, gone = here | home, versions.withdrawn(where)
-        if name in home - here and name not in gone and not versions.exists(where.steward, LOG):
+        log = _read_output(where)
+        here, home, gone = _named(log), _named(_read_home()), versions.withdrawn(where)
+        if name in home and name not in {*here, *gone} and not versions.exists(where.steward, LOG):
             raise InputError(
                 f"{where.steward.url()} holds no release log, and the one in the steward's home knows {name}: give "
                 "--internal, as the job's report.internal says"
             )
-        if name is None or not (there or name in known or name in gone):
-            what = f"; withdrawn were {', '.join(gone)}" if gone else ""
-            raise InputError(f"there is no release at {url}{what}")
-        line = {"withdrawn": name, "time": datetime.now(UTC).isoformat(timespec="seconds"), "because": because}
-        try:
+        known = name in {*here, *home, *gone} and not _is_elsewhere(where, here.get(str(name), {}))
+        if name is None or not (there or known):
+            what = [f"withdrawn were {', '.join(gone)}"] * bool(gone) + unfinished(where)
+            what += [f"not current is {where.url(versions.VERSIONS, each)}" for each in versions.list_versions(where)]
+            raise InputError("; ".join((f"there is no release at {url}", *what)))
+        equal, remaining = _equal_versions(where, log, name)
+        if remaining and not there and name not in gone:
+            at = where.url(versions.VERSIONS, remaining[-1])
+            raise InputError(f"the files of {name} are gone; the same release is still out: withdraw {at}")
+        note = {"withdrawn": name, "time": datetime.now(UTC).isoformat(timespec="seconds"), "because": because}
+        line = {"anonpipe_log": _FORM, **note, **({"remaining": remaining} if remaining else {"equal": equal})}
+        try:  # the note first and the output's log last: between them it is unfinished
+            release.keep_private(where, "withdrawn", {f"{name}.json": json.dumps({"version": name, **note}).encode()})
             versions.unpoint(where, name)
-            note = json.dumps({"version": name, **line}, indent=2).encode()
-            release.keep_private(where, "withdrawn", {f"{name}.json": note})
             versions.remove_version(where, name)
-            _append_to_output(where, {"anonpipe_log": _FORM, **line})
-            _append(private_home() / LOG, {"anonpipe_log": _FORM, **line})
+            _append(private_home() / LOG, line)
+            _append_to_output(where, line)
         except OSError as error:
             raise OutputError(
                 f"{where.url()} cannot be changed: {why(error)}; correct its permissions, then withdraw again"
             ) from None
-        return name, versions.current_version(where)
+        return name, versions.current_version(where), remaining
+
+
+def _named(log: _Log) -> dict[str, dict[str, Any]]:
+    """The lines of a log by version."""
+    return {str(line.get("repeated", line.get("version"))): line for line in (*log.lines, *log.repeated)}
+
+
+def _is_elsewhere(where: OutputPlace, line: Mapping[str, Any]) -> bool:
+    """Whether a line is of another output that shares the log: of its files nothing is known."""
+    return where.internal is not None and line.get("output") not in (None, _hex(b"output", where.url()))
+
+
+def _equal_versions(where: OutputPlace, log: _Log, name: str) -> tuple[list[str], list[str]]:
+    """The versions that equal one by the log, and those of them that are published."""
+    named, there = _named(log), set(versions.list_versions(where)) - {name}
+    if name not in named:
+        return [], []
+    equal = {each for each, line in named.items() if each != name and _CONTENT(line) == _CONTENT(named[name])}
+    there |= {each for each in equal - log.withdrawn if _is_elsewhere(where, named[each])}
+    unknown = there - set(named) - log.withdrawn  # logs had no lines of equal versions
+    return sorted(equal), sorted((there & equal) | unknown, key=versions.version_order)
+
+
+def unfinished(where: OutputPlace) -> list[str]:
+    """One line for each withdrawal that was cut short, with the command that finishes it."""
+    log, option = _read_output(where), f" --internal {where.internal.url()}" if where.internal else ""
+    return [
+        f"the withdrawal of {name} is unfinished, and it counts until then; finish it: anonpipe withdraw "
+        f'{where.url(versions.VERSIONS, name)} --because "why"{option}'
+        for name in sorted({each["version"] for each in withdrawals(where)} - log.withdrawn)
+        if log.readable and not _is_elsewhere(where, _named(log).get(name, {}))
+    ]
 
 
 def _named_version(url: str) -> tuple[str, str | None]:
@@ -609,22 +645,24 @@ def _read(content: Callable[[], bytes]) -> _Log:
 
 def _parsed(content: bytes) -> _Log:
     """The readable lines that were not taken back, and the number of unreadable ones."""
-    lines, foreign, withdrawn = [], 0, set()
-    for text in content.splitlines():
-        if not text.strip():
-            continue
+    lines, repeated, foreign, withdrawn, stopped = [], [], 0, set(), set()
+    for text in filter(bytes.strip, content.splitlines()):
         try:
             line = json.loads(text)
             if line["anonpipe_log"] != _FORM:
                 raise ValueError
             if "withdrawn" in line:
                 withdrawn.add(str(line["withdrawn"]))
+                stopped |= set() if "remaining" in line else {str(line["withdrawn"]), *line.get("equal", ())}
+            elif "repeated" in line:
+                repeated += [line] if all(_CONTENT(line)) else []
             else:
                 _checked(line)
                 lines.append(line)
         except (ValueError, LookupError, TypeError, AttributeError, zlib.error):
             foreign += 1
-    return _Log(tuple(line for line in lines if line["version"] not in withdrawn), foreign)
+    counting = tuple(line for line in lines if line["version"] not in stopped)
+    return _Log(counting, tuple(repeated), frozenset(withdrawn), foreign)
 
 
 def _checked(line: dict[str, Any]) -> None:
@@ -657,8 +695,7 @@ def _append(path: Path, line: dict[str, Any]) -> None:
     with os.fdopen(handle, "r+b", buffering=0) as out:
         fcntl.flock(out, fcntl.LOCK_EX)
         os.fchmod(out.fileno(), 0o600)
-        size = out.seek(0, os.SEEK_END)
-        out.seek(max(0, size - 1))
+        out.seek(max(0, out.seek(0, os.SEEK_END) - 1))
         os.write(out.fileno(), _ended(out.read(1)) + json.dumps(line).encode() + b"\n")
         os.fsync(out.fileno())
 
