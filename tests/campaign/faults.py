@@ -45,6 +45,8 @@ class Trial:
     """The version that readers were led to before the run that counts."""
     must_release: bool = False
     """Whether the fault is none that a run may be refused for."""
+    replaced: bool = False
+    """Whether a file of the input was replaced: before it was first read, the new table is released."""
 
     def released_before(self) -> None:
         """Release once, undisturbed; what follows has to release once more."""
@@ -131,6 +133,7 @@ def input_rewritten(trial: Trial) -> None:
     time.sleep(trial.moment())
     _replace(world.other / name, world.input / name, in_place, keep_times)
     trial.endings.append(child.wait())
+    trial.replaced = True
     trial.detail = f"{name}, {'in place' if in_place else 'renamed'}"
 
 
