@@ -447,7 +447,7 @@ def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> tuple[M
     if not guesses:
         raise JobError("no column makes strata; give one or more")
     columns = stratum_risks(guesses)
-    worst = _worst(columns)
+    worst = max(columns, key=lambda column: -math.inf if math.isnan(column.risk) else column.risk)
     guess = guesses[worst.name]
     names = " and ".join(map(repr, guesses))
     control = "held-out persons" if guess.held else "the closest other original record in its place"
