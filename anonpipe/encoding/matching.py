@@ -29,7 +29,7 @@ _SLOW = 0.96  # Part of the sum of squares that such a round leaves at most, or 
 _CLOSE = 0.002  # Error of the worst correlation at which these rounds end
 _CHOSEN = 40  # Most rounds of exchanges between chosen records
 _FAR = 0.01  # Columns whose correlations all have at most this error take no part in these
-_GAIN = 0.98  # Share of squared errors that a round or step leaves at most; else numbers join in, or it is the last
+_GAIN = 0.98  # Part of the sum of squares that such a round leaves at most; else numbers join in, or it is the last
 _HEAVY = 0.05  # Values with at least this share of the records, such as 0, are not exchanged
 _WIDEST = 4.0  # Largest factor by which numbers are spread
 

@@ -108,7 +108,9 @@ class RuleCounts:
     """What some rows say of the rules of a job; counts add up over pieces of a table."""
 
     broken: IntArray  # Rows that break each rule; of a lookup and of pairs not known yet, shape (n_rules,)
-    adrift: IntArray  # Rows of each order with a target and none of the columns that it begins at, shape (n_rules,)
+    without_operand: (
+        IntArray  # Rows of each order with a target and none of the columns that it begins at, shape (n_rules,)
+    )
     met: IntArray  # Rows that meet what a condition begins with, shape (n_rules,)
     pairs: dict[
         int, pa.RecordBatch
@@ -117,7 +119,7 @@ class RuleCounts:
     @classmethod
     def of(cls, rules: Sequence[Rule], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> RuleCounts:
         """Count the rows of a batch."""
-        broken, adrift, met = np.zeros((3, len(rules)), dtype=np.int64)
+        broken, without_operand, met = np.zeros((3, len(rules)), dtype=np.int64)
         pairs = {}
         for at, rule in enumerate(rules):
             if rule.kind in ("lookup", "pairs"):
@@ -128,8 +130,8 @@ class RuleCounts:
                 met[at] = np.count_nonzero(_all(rule.when, batch, columns))
             if rule.kind == "order":
                 there = ~np.isnan(numbers(batch.column(rule.target)))
-                adrift[at] = np.count_nonzero(there & np.isnan(first_there(rule, batch)))
-        return cls(broken, adrift, met, pairs)
+                without_operand[at] = np.count_nonzero(there & np.isnan(first_there(rule, batch)))
+        return cls(broken, without_operand, met, pairs)
 
     @classmethod
     def none(cls, rules: Sequence[Rule]) -> RuleCounts:
@@ -151,7 +153,9 @@ class RuleCounts:
             at: [each[at] for each in (self.pairs, other.pairs) if at in each] for at in (self.pairs | other.pairs)
         }
         pairs = {at: parts[0] if len(parts) == 1 else _added(parts) for at, parts in found.items()}
-        return RuleCounts(self.broken + other.broken, self.adrift + other.adrift, self.met + other.met, pairs)
+        return RuleCounts(
+            self.broken + other.broken, self.without_operand + other.without_operand, self.met + other.met, pairs
+        )
 
     def broken_by(self, at: int, rule: Rule) -> int:
         """Rows that break a rule; of a lookup those with another value than most with the same term."""
@@ -278,7 +282,7 @@ class RuleBook:
             found[at][term[order]] = target[order]
         return found
 
-    def _strange(self, at: int, codes: tuple[IntArray, IntArray]) -> BoolArray:
+    def _is_unknown_pair(self, at: int, codes: tuple[IntArray, IntArray]) -> BoolArray:
         """Which pairs of codes a lookup does not give, or do not occur in enough original records."""
         term, target = codes
         if at in self._lookups:
@@ -377,7 +381,7 @@ class RuleBook:
     def _breaks(self, at: int, rule: Rule, batch: pa.RecordBatch) -> BoolArray:
         """Which rows of a batch break a rule, shape (n_rows,)."""
         pairs = rule.kind in ("lookup", "pairs")
-        return self._strange(at, self._codes(rule, batch)) if pairs else is_broken(rule, batch, self._columns)
+        return self._is_unknown_pair(at, self._codes(rule, batch)) if pairs else is_broken(rule, batch, self._columns)
 
     def _roots(self, name: str) -> list[str]:
         """The masked columns that decide a column: of a derived one the difference, or the operands."""

@@ -118,11 +118,8 @@ class CsvFormat(Options):
 
     def given(self) -> dict[str, Any]:
         """What is not the default, as a job has it."""
-        return {name: getattr(self, name) for name in CsvFormat.model_fields if name in self._changed}
-
-    @property
-    def _changed(self) -> set[str]:
-        return {name for name, each in CsvFormat.model_fields.items() if getattr(self, name) != each.default}
+        found = {name: (getattr(self, name), each.default) for name, each in CsvFormat.model_fields.items()}
+        return {name: value for name, (value, default) in found.items() if value != default}
 
     @property
     def delimiter_or_comma(self) -> str:

@@ -132,11 +132,11 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
                 f"rule {rule.text!r} does not hold in {broken:,} rows of the input; correct these rows, or remove the "
                 "rule" + _NULLS * (rule.kind == "linear")
             )
-        elif adrift := int(counts.adrift[at]):
+        elif rows := int(counts.without_operand[at]):
             other = " <= " if rule.sign < 0 else " >= "
             turned = other.join([rule.target, rule.terms[0][0]])
             problems.append(
-                f"rule {rule.text!r}: {adrift:,} rows have {rule.target!r} and nothing that it is computed from; write "
+                f"rule {rule.text!r}: {rows:,} rows have {rule.target!r} and nothing that it is computed from; write "
                 f"{turned!r}, which computes {rule.terms[0][0]!r} in its place, or if {rule.terms[0][0]} is not null "
                 f"then {rule.target} {'>=' if rule.sign > 0 else '<='} {rule.terms[0][0]}"
             )
@@ -221,9 +221,8 @@ def _orders(text: str, masked: str) -> list[Rule]:
     sign, sort = (1, "<=") if signs == {"<="} else (-1, ">=")
     rules = []
     for at in range(1, len(names)):
-        before = names[at - 1 :: -1] if at else []
         gap = f"{names[at]} - {names[at - 1]}" if sign > 0 else f"{names[at - 1]} - {names[at]}"
-        terms = tuple((name, 1.0) for name in before)
+        terms = tuple((name, 1.0) for name in names[at - 1 :: -1])
         rules.append(Rule(f"{names[at - 1]} {sort} {names[at]}", "order", names[at], terms, gap=gap, sign=sign))
     return rules
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 from keyword import iskeyword
 
@@ -45,9 +45,11 @@ def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[P
     columns = {look.name: _column(guesses[look.name]) for look in released}
     masked = {name for name, column in columns.items() if column.role is Role.MASKED}
     found: list[Proposed] = []
-    for each in (*_linear(released, columns, masked), *_lookups(released, columns, masked)):
-        found += _fitting(each, found, columns)
-    for each in _orders(released, columns, masked):
+    for each in (
+        *_linear(released, columns, masked),
+        *_lookups(released, columns, masked),
+        *_orders(released, columns),
+    ):
         found += _fitting(each, found, columns)
     derived = {rule.target for rule in parse_rules([each.text for each in found if each.active], columns)}
     free = [look for look in released if look.name not in derived]
@@ -91,20 +93,19 @@ def _values(look: Look) -> Floats:
 def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
     """Columns that are sums of others times small numbers."""
     numbers = _numbers(looks, columns)
-    done = set[str]()
+    by_name, done = {look.name: _values(look) for look in numbers}, set[str]()
     for names, times, constant in (*_triples(numbers), *_sums(numbers)):
         if done.issuperset(names):
             continue
         target = _target(names, times, masked)
-        by_name = {look.name: _values(look) for look in numbers}
         if target is None:
             continue
         terms = {name: -each / times[names.index(target)] for name, each in zip(names, times, strict=True)}
         del terms[target]
         constant_of = -constant / times[names.index(target)]
         value = sum((by_name[name] * each for name, each in terms.items()), np.full(len(by_name[target]), constant_of))
-        share, rows = _share(_agree(value, by_name[target]))
-        if rows < max(_ENOUGH, 10 * len(names)) or share < _NEARLY:
+        share = float(_agree(value, by_name[target]).mean())
+        if len(value) < max(_ENOUGH, 10 * len(names)) or share < _NEARLY:
             continue
         done |= set(names)
         yield Proposed(f"{_name(target)} = {_sum_text(terms, constant_of)}", share, share == 1.0)
@@ -115,10 +116,6 @@ def _agree(value: Floats, target: Floats) -> BoolArray:
     missing = np.isnan(value) | np.isnan(target)
     near = np.abs(value - target) <= _RELATIVE * (np.abs(value) + np.abs(target) + 1.0)
     return np.where(missing, np.isnan(value) == np.isnan(target), near)
-
-
-def _share(holds: BoolArray) -> tuple[float, int]:
-    return float(np.mean(holds)) if len(holds) else 0.0, len(holds)
 
 
 def _triples(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], float]]:
@@ -204,7 +201,7 @@ def _lookups(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[s
     for target in sorted(coded, key=lambda look: -look.distinct):
         if target.name not in masked:
             continue
-        finer = [look for look in coded if look.distinct > target.distinct and columns[look.name].role.released]
+        finer = [look for look in coded if look.distinct > target.distinct]
         for source in sorted(finer, key=lambda look: look.distinct):
             if _follows(source, target):
                 yield Proposed(f"{_name(source.name)} -> {_name(target.name)}", 1.0, True)
@@ -226,7 +223,7 @@ def _follows(source: Look, target: Look) -> bool:
 # --- Orders
 
 
-def _orders(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
+def _orders(looks: Sequence[Look], columns: Mapping[str, Column]) -> Iterator[Proposed]:
     """Dates, and numbers of like names and scale, of which one is never before the other."""
     numbers = _numbers(looks, columns)
     dates = [look for look in numbers if columns[look.name].kind is Kind.DATE]
@@ -283,8 +280,7 @@ def _order_text(one: Look, other: Look, share: float) -> Iterator[Proposed]:
     elif not (first & ~second).any():
         text = f"{end} >= {begin}"
     else:
-        condition = _condition(f"if {begin} is not null and {end} is not null then {begin} <= {end}")
-        yield replace(condition, share=share)
+        yield _condition(f"if {begin} is not null and {end} is not null then {begin} <= {end}", share)
         return
     yield Proposed(text, share, share == 1.0)
 
@@ -317,9 +313,9 @@ def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: se
                 yield Proposed(text, 1.0, False, note)
 
 
-def _condition(text: str) -> Proposed:
-    """One that holds in all sampled rows; not active, as what repairs rows moves covariances."""
-    return Proposed(text, 1.0, False)
+def _condition(text: str, share: float = 1.0) -> Proposed:
+    """A condition, which is not active: repairs of rows move covariances."""
+    return Proposed(text, share, False)
 
 
 def _implies(one: BoolArray, other: BoolArray) -> bool:
