@@ -377,14 +377,14 @@ def sample_file(index: int) -> str:
 
 def _files(work: Work, cut: Cut) -> Iterator[dict[str, npt.NDArray[Any]]]:
     """What each partition left."""
-    return (_read(work, index) for index in range(len(cut.partitions)))
+    return (read_arrays(work, sample_file(index)) for index in range(len(cut.partitions)))
 
 
-@lru_cache(maxsize=4)
-def _read(work: Work, index: int) -> dict[str, npt.NDArray[Any]]:
-    """What a partition left, for all who ask for it one after the other; nobody changes it."""
-    left: dict[str, npt.NDArray[Any]] = work.staging.read_record(sample_file(index))
-    return left
+@lru_cache(maxsize=8)
+def read_arrays(work: Work, file: str) -> dict[str, npt.NDArray[Any]]:
+    """Arrays that a partition left, read once for measures that need them one after the other; do not change them."""
+    arrays: dict[str, npt.NDArray[Any]] = work.staging.read_record(file)
+    return arrays
 
 
 def read_samples(work: Work, cut: Cut, *names: str) -> list[npt.NDArray[Any]]:

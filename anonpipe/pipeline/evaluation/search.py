@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -246,14 +246,7 @@ def _file(index: int) -> str:
 
 def _files(work: Work, cut: Cut) -> Iterator[dict[str, npt.NDArray[Any]]]:
     """What was found in each partition."""
-    return (_read(work, index) for index in range(len(cut.partitions)))
-
-
-@lru_cache(maxsize=4)
-def _read(work: Work, index: int) -> dict[str, npt.NDArray[Any]]:
-    """What was found in a partition, for all measures that ask for it one after the other; nobody changes it."""
-    found: dict[str, npt.NDArray[Any]] = work.staging.read_record(_file(index))
-    return found
+    return (samples.read_arrays(work, _file(index)) for index in range(len(cut.partitions)))
 
 
 def found_in(work: Work, cut: Cut, name: str, label: str | None = None) -> risk.NearestMatches:
