@@ -16,6 +16,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from anonpipe.kernels.points import dot
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Keys = npt.NDArray[np.uint64]
@@ -376,15 +377,6 @@ def _number(counts: IntArray) -> int:
 
 
 @nb.njit(cache=True, nogil=True)
-def _sum(counts: IntArray, values: FloatArray) -> float:
-    """The sum of all records, of which each value has so many."""
-    total = 0.0
-    for at in range(counts.shape[0]):
-        total += counts[at] * values[at]
-    return total
-
-
-@nb.njit(cache=True, nogil=True)
 def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> int:
     """How many of the first values are of records, fewer than `fewer`, that stand apart and make up the total.
 
@@ -393,7 +385,7 @@ def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share
     most of its excess, where its smallest is by chance at the border: without the second half k - 1 of 5 exponential
     values would count in one table of ten.
     """
-    total = _sum(counts, excess)
+    total = dot(counts, excess)
     held, records, found = 0.0, 0, 0
     for at in range(counts.shape[0] - 1):
         held += counts[at] * excess[at]
@@ -415,7 +407,7 @@ def _capped(counts: IntArray, excess: FloatArray, width: float, fewer: int, shar
     second. Those apart count as one that is not.
     """
     apart = _apart(counts, excess, width, fewer, share)
-    total, records = _sum(counts, excess), _number(counts)
+    total, records = dot(counts, excess), _number(counts)
     before, number = 0.0, 0
     for at in range(counts.shape[0]):
         for one in range(min(counts[at], 3)):  # what three share is as safe as it will be
@@ -468,11 +460,11 @@ def run_means(
             excess = _below(coded[:lower], above)
             _hold(coded, above - _capped(c[:lower], excess, width, few, share), np.inf)
         records = _number(c)
-        mean = _sum(c, coded) / records
+        mean = dot(c, coded) / records
         out[piece, 0] = v[0] + mean
         for at in range(end - begin):
             coded[at] = abs(coded[at] - mean)
-        out[piece, 1] = _sum(c, coded) / records
+        out[piece, 1] = dot(c, coded) / records
     return out
 
 

@@ -98,6 +98,15 @@ def ascending(values: FloatArray | IntArray) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
+def dot(one: FloatArray | IntArray, other: FloatArray) -> float:
+    """The dot product, added from the first number on: the same bits in whatever batch a row arrives."""
+    total = 0.0
+    for j in range(other.shape[0]):
+        total += one[j] * other[j]
+    return total
+
+
+@nb.njit(cache=True, nogil=True)
 def largest(values: FloatArray) -> float:
     """The largest number, NaN where there is one; numba compiles `values.max()` ten times as long."""
     most = values[0]

@@ -5,20 +5,11 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.points import checked_features, kth_smallest
+from anonpipe.kernels.points import checked_features, dot, kth_smallest
 from anonpipe.types import FloatArray, IntArray
 
 SAMPLE_ROWS = 1024
 _ITERATIONS = 60
-
-
-@nb.njit(cache=True, nogil=True)
-def projection(point: FloatArray, direction: FloatArray) -> float:
-    """Dot product, added column by column: the same bits in whatever batch a row arrives."""
-    total = 0.0
-    for j in range(direction.shape[0]):
-        total += point[j] * direction[j]
-    return total
 
 
 @nb.njit(cache=True, nogil=True)
@@ -54,7 +45,7 @@ def _multiply_and_normalize(matrix: FloatArray, unit: float, vector: FloatArray)
     product = np.empty(width)
     squares = 0.0
     for j in range(width):
-        product[j] = projection(matrix[j], vector) / unit
+        product[j] = dot(matrix[j], vector) / unit
         squares += product[j] * product[j]
     if not squares > 0.0:
         return 0.0
@@ -102,14 +93,14 @@ def principal_direction(features: FloatArray, rows: IntArray, turned: bool) -> F
     width = matrix.shape[0]
     spread = np.zeros(2)
     for j in range(width):
-        spread[0] += projection(matrix[j], first) * first[j]
+        spread[0] += dot(matrix[j], first) * first[j]
     rest = matrix.copy()
     for j in range(width):
         for h in range(width):
             rest[j, h] -= spread[0] * first[j] * first[h]
     second = _leading_eigenvector(rest)
     for j in range(width):
-        spread[1] += projection(matrix[j], second) * second[j]
+        spread[1] += dot(matrix[j], second) * second[j]
     if not spread[1] > 1e-9 * spread[0]:
         return first
     for j in range(width):
@@ -161,7 +152,7 @@ def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[
         rows = order[low:high]
         direction = principal_direction(features, rows, turned)
         for i in range(low, high):
-            projections[i] = projection(features[order[i]], direction)
+            projections[i] = dot(features[order[i]], direction)
         left_leaves = count // 2
         base, extra = divmod(high - low, count)
         left = base * left_leaves + min(extra, left_leaves)

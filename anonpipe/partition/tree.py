@@ -8,8 +8,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.kernels.points import checked_features
-from anonpipe.kernels.principal import principal_direction, projection
+from anonpipe.kernels.points import checked_features, dot
+from anonpipe.kernels.principal import principal_direction
 from anonpipe.types import FloatArray, IntArray
 
 KeyArray = npt.NDArray[np.uint64]
@@ -122,7 +122,7 @@ def project_rows(features: FloatArray, rows: IntArray, direction: FloatArray) ->
     """Projections of `rows` of `features`, each by the same loop as in `route_rows`."""
     out = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
-        out[i] = projection(features[rows[i]], direction)
+        out[i] = dot(features[rows[i]], direction)
     return out
 
 
@@ -142,7 +142,7 @@ def route_rows(
     for i in range(features.shape[0]):
         node = 0
         while node >= 0:
-            value = projection(features[i], directions[node])
+            value = dot(features[i], directions[node])
             border = thresholds[node]
             left = value < border or (value == border and keys[i] < key_thresholds[node])
             node = children[node, 0] if left else children[node, 1]

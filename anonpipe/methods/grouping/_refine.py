@@ -12,12 +12,13 @@ import numpy.typing as npt
 from anonpipe.kernels.points import (
     by_first_row,
     checked_features,
+    dot,
     gather_columns,
     sort_groups,
     squared_distance,
     squared_distances,
 )
-from anonpipe.kernels.principal import block_order, principal_direction, projection, split_rows
+from anonpipe.kernels.principal import block_order, principal_direction, split_rows
 from anonpipe.methods.grouping._loss import count_groups
 from anonpipe.types import FloatArray, IntArray
 
@@ -827,7 +828,7 @@ def split_large(features: FloatArray, order: IntArray, starts: IntArray, k: int)
                 continue
             direction = principal_direction(features, rows, nb.boolean(False))
             for at in range(low, high):
-                projections[at] = projection(features[order[at]], direction)
+                projections[at] = dot(features[order[at]], direction)
             left = (high - low) // k // 2 * k
             split_rows(rows, projections[low:high], left)
             stack.append((low + left, high))
