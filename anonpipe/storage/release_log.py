@@ -539,22 +539,9 @@ def withdraw(url: str, because: str, internal: str | None = None) -> tuple[str, 
     if not (versions.exists(where, versions.VERSIONS) or versions.withdrawn(where)):
         raise InputError(f"there is no release at {url}; give the folder of a version, or the output folder of a run")
     with versions.exclusive_lock(where):
-        name = name or versions.current_version(where)
-        there = name is not None and versions.exists(where, versions.VERSIONS, name)
-        log = _read_output(where)
-        here, home, gone = _named(log), _named(_read_home()), versions.withdrawn(where)
-        if name in home and name not in {*here, *gone} and not versions.exists(where.steward, LOG):
-            raise InputError(
-                f"{where.steward.url()} holds no release log, and the one in the steward's home knows {name}: give "
-                "--internal, as the job's report.internal says"
-            )
-        known = name in {*here, *home, *gone} and not _is_elsewhere(where, here.get(str(name), {}))
-        if name is None or not (there or known):
-            what = [f"withdrawn were {', '.join(gone)}"] * bool(gone) + unfinished(where)
-            what += [f"not current is {where.url(versions.VERSIONS, each)}" for each in versions.list_versions(where)]
-            raise InputError("; ".join((f"there is no release at {url}", *what)))
-        equal, remaining = _equal_versions(where, log, name)
-        if remaining and not there and name not in gone:
+        name = _known_version(where, url, name or versions.current_version(where))
+        equal, remaining = _equal_versions(where, _read_output(where), name)
+        if remaining and not (versions.exists(where, versions.VERSIONS, name) or name in versions.withdrawn(where)):
             at = where.url(versions.VERSIONS, remaining[-1])
             raise InputError(f"the files of {name} are gone; the same release is still out: withdraw {at}")
         note = {"withdrawn": name, "time": datetime.now(UTC).isoformat(timespec="seconds"), "because": because}
@@ -570,6 +557,22 @@ def withdraw(url: str, because: str, internal: str | None = None) -> tuple[str, 
                 f"{where.url()} cannot be changed: {why(error)}; correct its permissions, then withdraw again"
             ) from None
         return name, versions.current_version(where), remaining
+
+
+def _known_version(where: OutputPlace, url: str, name: str | None) -> str:
+    """The version to withdraw; an error where neither files nor logs know it."""
+    log, home, withdrawn = _named(_read_output(where)), _named(_read_home()), versions.withdrawn(where)
+    if name in home and name not in {*log, *withdrawn} and not versions.exists(where.steward, LOG):
+        raise InputError(
+            f"{where.steward.url()} holds no release log, and the one in the steward's home knows {name}: give "
+            "--internal, as the job's report.internal says"
+        )
+    logged = name in {*log, *home, *withdrawn} and not _is_elsewhere(where, log.get(str(name), {}))
+    if name is not None and (logged or versions.exists(where, versions.VERSIONS, name)):
+        return name
+    hints = [f"withdrawn were {', '.join(withdrawn)}"] * bool(withdrawn) + unfinished(where)
+    hints += [f"not current is {where.url(versions.VERSIONS, each)}" for each in versions.list_versions(where)]
+    raise InputError("; ".join((f"there is no release at {url}", *hints)))
 
 
 def _named(log: _Log) -> dict[str, dict[str, Any]]:
