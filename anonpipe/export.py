@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import InputError, JobError, OutputError
 from anonpipe.files import drafted, sync_path, why
-from anonpipe.job.csv_format import NULLS, CsvFormat
+from anonpipe.job.csv_format import DEFAULT_FORMAT, NULLS, CsvFormat
 from anonpipe.source import csv_fields, quoted
 from anonpipe.storage.versions import OutputPlace
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ROWS = 65_536
-_USUAL = CsvFormat()
 LABELLED = (".dta", ".sav")
 _NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", re.compile(r"[^\W\d_][\w.@#$]{0,63}"))}
 
@@ -85,7 +84,7 @@ def export_csv(
     manifest: dict[str, Any],
     target: Path,
     quote_formulas: bool = False,
-    form: CsvFormat = _USUAL,
+    form: CsvFormat = DEFAULT_FORMAT,
 ) -> Exported:
     """Write all rows of a checked release as one CSV, whole or not at all; compressed if the name ends in .gz.
 

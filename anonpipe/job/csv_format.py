@@ -127,6 +127,9 @@ class CsvFormat(Options):
         return self.delimiter or ","
 
 
+DEFAULT_FORMAT = CsvFormat()
+
+
 def number_pattern(decimal: str, thousands: str | None, whole: bool = False) -> str:
     """A regular expression of numbers with these marks."""
     digits = r"\d+" if thousands is None else rf"(\d+|[1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+)"

@@ -44,7 +44,7 @@ from anonpipe.propose.guesses import Guess, common_step, guess, guess_for, seen_
 from anonpipe.propose.names import codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.propose.rules import Proposed, propose_rules
-from anonpipe.source import AS_USUAL, FoundFormat, Source, found_format, opened
+from anonpipe.source import NO_CSV, FoundFormat, Source, found_format, opened
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -219,10 +219,10 @@ def _write(
     needs: Needs | None,
     choice: MethodChoice,
     rows: int,
-    written: FoundFormat = AS_USUAL,
+    written: FoundFormat = NO_CSV,
     rules: Sequence[Proposed] = (),
 ) -> str:
-    """The template filled in; what is asked of it has no value of the data."""
+    """The YAML text of a proposed job; it holds no value of the data."""
     chosen = {} if needs is None else needs.subsets
     given = written.form.given()
     if "decimal" in written.questions:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from anonpipe.columns import Column
 from anonpipe.encoding.rules import with_differences
 from anonpipe.errors import InputError
-from anonpipe.job.csv_format import CsvFormat
+from anonpipe.job.csv_format import DEFAULT_FORMAT, CsvFormat
 from anonpipe.source._csv import open_csv, read_csv
 from anonpipe.source._detect import FoundFormat, find_format
 from anonpipe.source._files import (
@@ -39,7 +39,7 @@ from anonpipe.source._workbook import open_workbook, read_workbook
 from anonpipe.storage.staging import scratch
 
 __all__ = [
-    "AS_USUAL",
+    "NO_CSV",
     "FoundFormat",
     "Labels",
     "Query",
@@ -56,18 +56,17 @@ __all__ = [
     "read_batches",
 ]
 
-_USUAL = CsvFormat()  # Of what is no CSV, too
-AS_USUAL = FoundFormat(_USUAL)
+NO_CSV = FoundFormat(DEFAULT_FORMAT)
 
 
-def open_source(url: str, columns: Mapping[str, Column] | None = None, form: CsvFormat = _USUAL) -> Source:
+def open_source(url: str, columns: Mapping[str, Column] | None = None, form: CsvFormat = DEFAULT_FORMAT) -> Source:
     """Find the files of an input, check that they are one table, and cut them into units of work."""
     return hiding(url, _opened, url, columns, form)
 
 
 @contextlib.contextmanager
 def opened(
-    url: str, columns: Mapping[str, Column] | None = None, staging: str | None = None, form: CsvFormat = _USUAL
+    url: str, columns: Mapping[str, Column] | None = None, staging: str | None = None, form: CsvFormat = DEFAULT_FORMAT
 ) -> Iterator[Source]:
     """An input for as long as it is read: files, or a query, whose rows lie in the private staging until the end."""
     query = find_query(url, form)
@@ -107,7 +106,7 @@ def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> 
         bytes=sum(file.bytes for file in files),
         paths=tuple(file.path for file in files),
         stamps=tuple(file.stamp for file in files),
-        form=form if files[0].format == "csv" else _USUAL,
+        form=form if files[0].format == "csv" else DEFAULT_FORMAT,
         pandas_types=types,
         keys=tuple(keys.schema.names),
         labels=labels,
@@ -117,7 +116,7 @@ def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> 
 def found_format(url: str) -> FoundFormat:
     """How the CSV of an input is written; the default format for inputs that are none."""
     files = [] if find_query(url) else hiding(url, find_files, url)
-    return hiding(url, find_format, files) if files and files[0].format == "csv" else AS_USUAL
+    return hiding(url, find_format, files) if files and files[0].format == "csv" else NO_CSV
 
 
 def read_batches(

@@ -47,7 +47,7 @@ from anonpipe.propose.propose import guess_columns
 from anonpipe.report import Report
 from anonpipe.report.build import of_two_tables
 from anonpipe.rng import generator
-from anonpipe.source import AS_USUAL, Source, found_format, opened, read_batches
+from anonpipe.source import NO_CSV, Source, found_format, opened, read_batches
 from anonpipe.storage.release import place, resolve
 from anonpipe.storage.versions import POINTER, VERSIONS, exists
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -476,14 +476,14 @@ def open_tables(original: str, release: str, held: str | None, job: Job | None) 
 
 def _form(url: str, job: Job | None, released: bool) -> CsvFormat:
     """How a CSV is written: as the job says, or as the file tells, which of a release comes first."""
-    found, said = found_format(url), {} if job is None else job.source.given()
-    if found is AS_USUAL or (released and not found.questions):
+    found, given = found_format(url), {} if job is None else job.source.given()
+    if found is NO_CSV or (released and not found.questions):
         return found.form
-    if found.questions and not said:
+    if found.questions and not given:
         raise InputError(
             f"{url} does not tell {', '.join(f'input.{key}' for key in found.questions)}; give --job, whose input does"
         )
-    return CsvFormat(**said) if said else found.form
+    return CsvFormat(**given) if given else found.form
 
 
 def _tables(given: Sequence[Named], job: Job | None) -> Tables:
