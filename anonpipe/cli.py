@@ -174,7 +174,9 @@ def plan(
     from anonpipe.pipeline.preview import preview
 
     form = _form(as_json, quiet)
-    content = preview(_load(job, settings, workers))
+    loaded = _load(job, settings, workers)
+    with display.progress_display(silent=form is not Form.TABLES) as on_progress:
+        content = preview(loaded, on_progress)
     if form is Form.JSON:
         display.as_json(content.to_dict())
     else:

@@ -10,6 +10,7 @@ import pytest
 
 from anonpipe.errors import LOWER_K, AnonpipeError
 from anonpipe.pipeline.preview import preview
+from anonpipe.verify import words
 from tests import small
 
 NUMBER, CATEGORY = {"kind": "continuous"}, {"kind": "categorical"}
@@ -145,3 +146,16 @@ def test_a_suppressed_category_differs_in_no_dictionary_from_one_that_nobody_had
         assert released.type == site.type and "rare" not in released.to_pylist()
         told.append(released.dictionary.to_pylist())
     assert told[0] == told[1] == (levels or ["a", "b"])
+
+
+@pytest.mark.parametrize(("limit", "code"), [(0.1, 0), (1e-30, 3)])
+def test_a_plan_predicts_what_its_run_writes(tmp_path, limit, code):
+    given, step = table(400).select(["x", "y"]), {"step": 0.5, "transform": "normal_scores"}
+    columns = {"x": NUMBER | step, "y": NUMBER | step}
+    gates = LOOSE | {"covariance": 0.05, "local_suppression_rate": 1, "unchanged_record_rate": 1}
+    job = small.job(tmp_path, given, columns, gates=gates | {"variance_in_unit": limit})
+    planned, outcome = preview(job), small.run(job)
+    (run,) = [check for check in outcome.verdict.checks if check.key == "covariance"]
+    assert planned.covariance == run and run.measured > 0
+    assert planned.to_dict()["covariance"] == words.content(run)
+    assert (planned.exit_code, outcome.version is None) == (code, bool(code))

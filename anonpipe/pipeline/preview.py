@@ -32,8 +32,10 @@ from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_by
 from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
 from anonpipe.pipeline.procedure.record import options_text
 from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of
+from anonpipe.pipeline.run import without_measures
 from anonpipe.pipeline.start import check_input, needs_workers, refuse_other_table
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_of_units, held_rows, unit_in_strata, unit_tracer, units_in
+from anonpipe.progress import OnProgress
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, opened, read_batches
 from anonpipe.storage import release
@@ -41,10 +43,16 @@ from anonpipe.storage.release_log import REMEDY, Overlaps, Trace, find_overlaps,
 from anonpipe.storage.sketch import Sketch, UnitSums
 from anonpipe.storage.staging import scratch
 from anonpipe.types import BoolArray, IntArray
+from anonpipe.verify import words
 from anonpipe.verify.catalogue import kind_of
+from anonpipe.verify.check import Check, worst_of
+from anonpipe.verify.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+MASKED_ROWS = 20_000  # Tables of up to so many rows are masked once by a plan: a matter of seconds
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,9 @@ class Preview:
     methods: tuple[tuple[str, str], ...]  # What would be done with the records: labels and texts
     # Risk of the original in the job's scenarios, before suppression of rare categories; for the steward alone
     scenarios: tuple[ScenarioRisk, ...]
+    # The run's worst check of covariances, as the table was masked here with the run's own random numbers; None where
+    # the table has over `MASKED_ROWS` rows, or the run will be refused earlier
+    covariance: Check | None
     # Predicted exit code of the run: 0, or the one of the refusal in `warnings`
     exit_code: int = 0
 
@@ -95,6 +106,7 @@ class Preview:
             f"memory     about {_size(self.peak_bytes)} in "
             + (f"all processes together, {plural(self.workers, 'worker')}" if self.workers else "this process"),
             _wrapped("gates", f"{_gates_text(job)}; {_WIDER}"),
+            *([] if self.covariance is None else [_wrapped("predicted", _covariance_text(self.covariance))]),
             _wrapped("measure", options_text(job.measure)),
             *(_wrapped("scenario", _scenario_line(section)) for section in self.scenarios),
             *(
@@ -118,6 +130,7 @@ class Preview:
             "strata": [{"name": name, "rows": rows} for name, rows in self.strata],
             **{name: getattr(self, name) for name in plain},
             "scenarios": [measurement.to_dict() for risk in self.scenarios for measurement in risk.measurements()],
+            "covariance": None if self.covariance is None else words.content(self.covariance),
             "exit_code": self.exit_code,
             "warnings": list(self.warnings),
             "job": self.job.model_dump(mode="json"),
@@ -162,6 +175,11 @@ def _gates_text(job: Job) -> str:
     return ", ".join(f"{name}={limit:g}{' (default)' if name in at_default else ''}" for name, limit in held.items())
 
 
+def _covariance_text(check: Check) -> str:
+    """The check of covariances, and how it was predicted."""
+    return f"{words.name(check)} {words.measured(check)} ({words.limit(check)}): masked once, nothing released"
+
+
 _WIDER = "those on means and covariances are wider by the method's bias and by chance: much, for small tables"
 
 
@@ -177,8 +195,8 @@ def _size(count: float) -> str:
     return f"{count:.3g} TiB"
 
 
-def preview(job: Job) -> Preview:
-    """Read the input once in this process, and predict cut, costs and warnings."""
+def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
+    """Read the input once in this process, mask a table of few rows, and predict cut, costs, warnings and gates."""
     release.check_writable(release.place(job.output, job.report.internal))
     refuse_other_table(job)
     with (
@@ -209,6 +227,9 @@ def preview(job: Job) -> Preview:
     n_rows = sum(strata.rows)
     failing = [*_too_rare(fitted), *_unmeasured_strata(fitted, source.rows)]
     overlaps = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
+    refused = failing or (overlaps.problems and job.repeat.allow is None)
+    verdict = None if refused or source.rows > MASKED_ROWS else without_measures(job, on_progress)
+    failing += _failed(job, verdict)
     return Preview(
         job=job,
         source=source,
@@ -237,8 +258,27 @@ def preview(job: Job) -> Preview:
         ),
         methods=method.lines,
         scenarios=tuple(_scenarios(job, scanned.classes, scanned.scan.rows if unit is None else unit.distinct)),
+        covariance=_covariance(verdict),
         exit_code=_exit_code(job, overlaps, failing),
     )
+
+
+def _covariance(verdict: Verdict | None) -> Check | None:
+    """The covariances' worst check."""
+    checks = () if verdict is None else verdict.checks
+    held = [check for check in checks if check.key.startswith("covariance") and check.limit is not None]
+    return worst_of(held) if held else None
+
+
+def _failed(job: Job, verdict: Verdict | None) -> list[str]:
+    """The gates that the run will fail, with what helps."""
+    if verdict is None or verdict.passed:
+        return []
+    failed = [
+        f"{words.named(each)} {words.measured(each)} ({words.limit(each)})" for each in verdict.checks if each.blocks
+    ]
+    helps = words.remedies(verdict.checks, job.in_force)
+    return [f"the run will be refused: {'; '.join(failed)}", *(f"remedy for {text}" for text in helps)]
 
 
 def _exit_code(job: Job, overlaps: Overlaps, failing: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ written files). So a run can be resumed, and Prefect can retry a stage.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -221,15 +221,30 @@ def assess_only(
     )
 
 
+def without_measures(job: Job, on_progress: OnProgress) -> Verdict:
+    """What the checks of every run say of the files that a run would write; the staging is deleted."""
+
+    def judged(run: Run) -> Verdict:
+        return judge(run.context.call(evidence), job.k, job.gates.of_every_run)
+
+    stages = [stage for stage in MAPPED_STAGES if stage is not assess]
+    return unpublished(job, False, on_progress, "ignore", judged, stages)
+
+
 def unpublished(
-    job: Job, cluster: bool, on_progress: OnProgress, repeats: Repeats, ended: Callable[[Run], _Ended]
+    job: Job,
+    cluster: bool,
+    on_progress: OnProgress,
+    repeats: Repeats,
+    ended: Callable[[Run], _Ended],
+    stages: Sequence[Callable[[Run, Executor], None]] = MAPPED_STAGES,
 ) -> _Ended:
-    """Run a job up to its written files, and return `ended(run)`; the staging is deleted."""
+    """Run stages of a job, and return `ended(run)`; the staging is deleted."""
     try:
         with open_run(job, False, on_progress, publishes=repeats == "trial", repeats=repeats) as run:
             try:
                 with open_executor(job, run.staging, cluster) as executor:
-                    for stage in MAPPED_STAGES:
+                    for stage in stages:
                         stage(run, executor)
                 return ended(run)
             finally:
