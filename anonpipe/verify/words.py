@@ -261,7 +261,8 @@ def _row(name: str, check: Check | None) -> tuple[str, str, str, str]:
     if check is None or check.measured is None or check.measured != check.measured:
         return label, "not evaluated", "", "-" if check is None else _figure_text(check.limit, name)
     if name in _NAMED and check.columns:
-        label = f"{label.partition(',')[0]} ({check.columns[0]})"
+        # Estimate and upper end may be of two columns, for which there is no room here
+        label = f"{label.partition(',')[0]} ({check.columns[0] if len(check.columns) == 1 else 'worst columns'})"
     estimate = check.measured if check.point is None else check.point
     upper = "" if check.high is None else _figure_text(check.high, name)
     upper = "expected" if check.about.get("end") == "expected" else upper

@@ -144,7 +144,11 @@ class AttributeInference:
     def worst_interval(self) -> tuple[float, float] | tuple[None, None]:
         """95 % interval of the largest risk: the largest of both ends; None where none is defined."""
         # The intervals hold together: the largest risk is no smaller than any lower end, nor above the largest upper.
-        return _largest((*self.columns, *(one for _, one in self.worse_where_sure)))
+        return _largest(self._intervals)
+
+    @property
+    def _intervals(self) -> tuple[AttributeRisk, ...]:
+        return (*self.columns, *(one for _, one in self.worse_where_sure))
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Risk of the worst column, of the surest guesses, and success over all columns and on the hold-out."""
@@ -176,7 +180,7 @@ class AttributeInference:
                 f"(Bonferroni). {note}",
                 parts=_risks(self.columns),
                 columns=len(self.columns),
-                worst=(worst.name,),
+                worst=tuple(dict.fromkeys((worst.name, max(self._intervals, key=_at_most).name))),
             ),
             *(self._of_surest(guesses) for guesses in self.surest),
             _SUCCESS.measured(
@@ -220,6 +224,10 @@ def _worst(columns: Sequence[AttributeRisk]) -> AttributeRisk:
 
 def _certain(column: AttributeRisk) -> float:
     return -math.inf if column.low is None else column.low
+
+
+def _at_most(column: AttributeRisk) -> float:
+    return -math.inf if column.high is None else column.high
 
 
 def _largest(columns: Sequence[AttributeRisk]) -> tuple[float, float] | tuple[None, None]:

@@ -117,7 +117,8 @@ def test_the_worst_column_of_a_release_of_others_shows_no_gain(held):
         risk = found.measurements()[0]
         gains += risk.low > 0
         assert (risk.low, risk.high) == found.worst_interval and risk.low <= risk.value <= risk.high
-        worst = found.worst
+        columns, worst = {column.name: column for column in found.columns}, found.worst
+        assert risk.worst[0] == worst.name and risk.high == columns[risk.worst[-1]].high  # of whom the figures are
         above = difference((worst.members * 300, 300), (worst.controls * held, held))[0] > 0
         alone += above
     assert gains <= 6 < alone
