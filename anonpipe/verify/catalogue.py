@@ -376,10 +376,12 @@ _GATED = (
         "a larger k, or sensitive.l_diversity with a method that heeds it, mixes sensitive values"),
     _of_measure("risk",
         Gate("membership_auc", 0.6, "membership inference, area under the curve",
-            "the area under the curve of telling members from others, by distance, by a trained classifier, or as "
-            "expected by the means and covariances that are kept: the worst", least=0.5, most=1,
+            "the area under the curve of telling members from others, by distance, by a trained classifier, by means "
+            "and covariances against those of others, or as expected by those that are kept: the worst", least=0.5,
+            most=1,
             figures=("membership.auc", "membership.expected"),
-            other_attackers=("membership.trained_auc", "membership.expected"), unmeasured="unmeasured.membership",
+            other_attackers=("membership.trained_auc", "membership.traced_auc", "membership.expected"),
+            unmeasured="unmeasured.membership",
             needs=("hold_out",), example=0.6, few_records=True),
         "membership inference (AUC)", lambda on: _or_mask(on, "a larger k")),
     _of_measure("risk",

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from scipy.stats import norm
+from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import OneHotEncoder, QuantileTransformer
@@ -103,12 +104,39 @@ def membership(tables: Tables) -> Figure:
     for at in (0, 1):
         distance = nearest.kneighbors(points[at])[0][:, 0]
         scores.append(-pd.Series(distance).groupby(tables.owners[at]).min().to_numpy())
-    inside, outside = map(len, scores)
-    area = float(roc_auc_score(np.repeat([1, 0], [inside, outside]), np.concatenate(scores)))
+    return _area(*scores)
+
+
+def _area(members: Any, others: Any) -> Figure:
+    """The area under the curve of scores that members should have higher, by Hanley & McNeil's variance."""
+    inside, outside = len(members), len(others)
+    area = float(roc_auc_score(np.repeat([1, 0], [inside, outside]), np.concatenate([members, others])))
     one, two = area / (2 - area), 2 * area**2 / (1 + area)
     variance = area * (1 - area) + (inside - 1) * (one - area**2) + (outside - 1) * (two - area**2)
     error = Z * float(np.sqrt(variance / (inside * outside)))
     return Figure(area, area - error, area + error)
+
+
+def tracing(tables: Tables) -> Figure:
+    """How well units are told from others by which way means and covariances of the release lean (Dwork et al. 2015).
+
+    Half of the control stands for the population, the other half for those to be told apart; then the other way round.
+    """
+    points = [sp.csr_array(each).toarray() for each in _points(tables)]
+    common = (points[2] != 0).mean(axis=0) > 0.01
+    axes = PCA(whiten=True).fit(points[2][:, common])
+    kept = axes.explained_variance_ > 0.01 * axes.explained_variance_.mean()
+    members, control, released = (axes.transform(each[:, common])[:, kept] for each in points)
+    half, areas = pd.factorize(pd.Series(tables.owners[1]))[0] % 2 == 0, []
+    for others in (half, ~half):
+        means = released.mean(axis=0) - control[others].mean(axis=0)
+        second = released.T @ released / len(released) - control[others].T @ control[others] / others.sum()
+        scores = []
+        for rows, owners in ((members, tables.owners[0]), (control[~others], np.asarray(tables.owners[1])[~others])):
+            score = rows @ means + 0.5 * ((rows @ second) * rows).sum(axis=1)
+            scores.append(pd.Series(score).groupby(np.asarray(owners)).sum().to_numpy())
+        areas.append(_area(*scores))
+    return Figure(*np.mean(areas, axis=0))
 
 
 def linkage(tables: Tables) -> Figure:

@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "data" / "unseen.csv"
 PAGE = ROOT / "docs" / "threats.md"
 BETWEEN = re.compile(r"(?<=<!-- unseen -->\n).*?(?=<!-- end of unseen -->)", re.DOTALL)
-RISKS = ("membership", "linkage", "linkability", "inference")
+RISKS = ("membership", "tracing", "linkage", "linkability", "inference")
+BEFORE = ("membership", "linkage")
 FIELDS = (
     "run",
     "table",
@@ -41,7 +42,7 @@ def replace(rows: list[dict[str, str]], path: Path = FIGURES) -> None:
 
 def figure(row: dict[str, str], risk: str) -> str:
     """A risk with the half width of its interval; – where nothing was released."""
-    if not row[risk]:
+    if not row.get(risk):
         return "–"
     return f"{float(row[risk]):.3f}±{(float(row[f'{risk}_high']) - float(row[f'{risk}_low'])) / 2:.3f}"
 
@@ -50,11 +51,11 @@ def lines(rows: list[dict[str, str]]) -> list[str]:
     """The table: the figures of the run `after`, then those of `before`."""
     runs = {run: {row["table"]: row for row in rows if row["run"] == run} for run in ("before", "after")}
     found = [
-        f"| table | {' | '.join(RISKS)} | {' | '.join(f'before: {risk}' for risk in RISKS[:2])} |",
-        "|---" * (3 + len(RISKS)) + "|",
+        f"| table | {' | '.join(RISKS)} | {' | '.join(f'before: {risk}' for risk in BEFORE)} |",
+        "|---" * (1 + len(RISKS) + len(BEFORE)) + "|",
     ]
     for name, row in runs["after"].items():
-        before = (figure(runs["before"][name], risk) for risk in RISKS[:2])
+        before = (figure(runs["before"][name], risk) for risk in BEFORE)
         found.append(f"| {' | '.join([name, *(figure(row, risk) for risk in RISKS), *before])} |")
     return found
 

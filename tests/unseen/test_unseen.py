@@ -32,7 +32,7 @@ def test_a_newcomer_releases_a_small_table_that_withstands_attacks(name, size, e
     assert row.released, row.made.last.texts
     assert (row.made.edits, row.dropped, row.survival_kept) == (edits, [], True if edits else None)
     assert row.unit_kept == (True if name == "panel" else None)
-    assert set(row.figures) == {"membership", "linkage"}
+    assert set(row.figures) == {"membership", "tracing", "linkage"}
     assert all(figure.low < LIMITS[risk] for risk, figure in row.figures.items()), row.figures
 
 
@@ -45,6 +45,7 @@ def test_attacks_find_copies_and_do_not_find_another_sample():
     )
     assert attacks.membership(copied).low > 0.95
     assert attacks.linkage(copied).low > 0.9
+    assert attacks.tracing(copied).low > 0.5 > attacks.tracing(honest).low
     assert attacks.membership(honest).low < 0.5
     assert attacks.linkage(honest).low < 0.0 < attacks.linkage(honest).high
 

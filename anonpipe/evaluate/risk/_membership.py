@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtri
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
-from anonpipe.evaluate.coding import spread
+from anonpipe.evaluate.coding import Coding, spread
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.reason import Reason
 from anonpipe.evaluate.risk._guesses import Guesses
@@ -58,6 +58,12 @@ _TRAINED = replace(
     key="membership.trained_auc",
     title="Chance that a trained classifier ranks a person of the table above one who is not in it",
     source="Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
+)
+_TRACED = replace(
+    _AUC,
+    key="membership.traced_auc",
+    title="Chance that means and covariances of the release lean towards a person of the table, not towards another",
+    source="Homer et al. (2008), doi:10.1371/journal.pgen.1000167; Dwork et al. (2015), doi:10.1109/FOCS.2015.46",
 )
 _EXPECTED = replace(
     _AUC,
@@ -139,7 +145,7 @@ def _of_release(data: AttackData) -> Measured:
 MEASURE = RiskMeasure(
     "membership",
     "membership inference",
-    tuple(figure.key for figure in (_AUC, _ADVANTAGE, _AT_FEW_ALARMS, _TRAINED)),
+    tuple(figure.key for figure in (_AUC, _ADVANTAGE, _AT_FEW_ALARMS, _TRAINED, _TRACED)),
     _of_release,
     counts_units=True,
 )
@@ -235,12 +241,100 @@ def _widened(area: Auc) -> tuple[float, float]:
 
 
 def trained_on(data: AttackData) -> Sequence[Measurement]:
-    """The figure of a release; none where there are no guesses to learn from."""
+    """The figures of attackers who have other persons of the population; none where there are no guesses."""
     guessed = data.guessed
     if isinstance(guessed, Reason):
         return ()
-    given = guessed.released, guessed.members, guessed.controls, guessed.found, guessed.categories
-    return (trained_membership(*given, of=data.rows),)
+    tables, categories = (guessed.released, guessed.members, guessed.controls), guessed.categories
+    return (
+        trained_membership(*tables, guessed.found, categories, of=data.rows),
+        traced_membership(*tables, categories, of=data.rows),
+    )
+
+
+# --- Attack: each person moves means and covariances of the table a little towards what that person has ---------------
+# Who knows them in the population sees where those of the release lean. Columns count by pairs: of 40, 860 moments are
+# compared, and a record of 2,000 moves them all. Nearest records and distances from the mean show none of this.
+
+_RIDGE = 0.05  # Added to the variances of components, in parts of their mean: rare categories have the smallest
+
+
+def traced_membership(
+    released: FloatArray,
+    members: FloatArray,
+    controls: FloatArray,
+    categories: Sequence[int] = (),
+    *,
+    of: int | None = None,
+) -> Measurement:
+    """Tell members from held-out records by how the release's means and covariances differ from those of others.
+
+    - `released`: cells of some released records, shape (n_rows, n_columns).
+    - `members`, `controls`: cells of records that the release was made from, and of two or more held-out ones.
+    - `categories`: numbers of the columns that hold codes.
+    - `of`: members that there are, of which these are a sample.
+
+    Notes
+    -----
+    A record's score is its mean inner product with released records, less that with the held-out ones, which stand for
+    the population. The product is of what two records add to means and covariances of whitened features: normal scores
+    and dummies. A held-out record is left out of its own comparison, and one of them for each member, so that a release
+    that tells nothing comes out at 0.5 but for chance. These comparisons share records: DeLong's variance is taken 9/4
+    times (of a tenth held out it is 2.2 times as large). Who knows the population better than the held-out records do
+    is wrong less often: where d is the distance of the scores' means in standard deviations, by the root of 1 + n / m
+    of n records released and m held out.
+    """
+    places = [at for at in range(released.shape[1]) if at not in categories]
+    cells = [np.array(table, dtype=np.float64) for table in (released, members, controls)]
+    for at in places:
+        known = np.sort(released[~np.isnan(released[:, at]), at])
+        for table in cells:
+            table[:, at] = _normal_scores(table[:, at], known)
+    coding = Coding.of(cells[0], np.concatenate(cells[1:]), categories)
+    whole = [np.column_stack(coding.each(table)) for table in cells]
+    centre, covariance = whole[0].mean(axis=0), np.atleast_2d(np.cov(whole[0].T))
+    widths, axes = np.linalg.eigh(covariance)
+    scale = np.sqrt(np.maximum(widths, 0.0) + _RIDGE * widths.mean() + np.finfo(float).tiny)
+    made, inside, outside = ((table - centre) @ axes / scale for table in whole)
+    count = len(outside)
+    left_out = outside[np.arange(len(inside)) % count]
+
+    def score(records: FloatArray, own: FloatArray) -> FloatArray:
+        of_others = (count * _mean_product(records, outside) - _products(records, own)) / (count - 1)
+        return _mean_product(records, made) - of_others
+
+    area = auc(score(inside, left_out), score(outside, outside))
+    return _TRACED.measured(
+        area.value,
+        min(len(members), count),
+        records_of(of, len(members), "members"),
+        interval=_widened(area),
+        baseline=0.5,
+        note=f"The attacker knows a person's whole record, and {count} others of the population, who were held out. "
+        "Who knows the population's means and covariances exactly recognises more.",
+    )
+
+
+def _normal_scores(values: FloatArray, known: FloatArray) -> FloatArray:
+    """Normal quantiles of the values' ranks among sorted ones; null stays null."""
+    ranks = 0.5 * (np.searchsorted(known, values, side="left") + np.searchsorted(known, values, side="right"))
+    shares = np.clip((ranks + 0.5) / (len(known) + 1), 0.5 / (len(known) + 1), 1.0 - 0.5 / (len(known) + 1))
+    return np.where(np.isnan(values), np.nan, ndtri(shares))
+
+
+def _products(records: FloatArray, others: FloatArray) -> FloatArray:
+    """Inner products, row by row, of what records and others add to means and covariances of whitened features."""
+    together = (records * others).sum(axis=1)
+    squares = (records**2).sum(axis=1) + (others**2).sum(axis=1)
+    return np.asarray(together + 0.5 * (together**2 - squares + records.shape[1]))
+
+
+def _mean_product(records: FloatArray, others: FloatArray) -> FloatArray:
+    """The mean of `_products` of each record with all others."""
+    second = others.T @ others / len(others)
+    squares = (records**2).sum(axis=1) + np.trace(second)
+    quadratic = ((records @ second) * records).sum(axis=1)
+    return np.asarray(records @ others.mean(axis=0) + 0.5 * (quadratic - squares + records.shape[1]))
 
 
 # --- Attack that needs no neighbours: who is in the table lies nearer to its own mean, in its own covariance ----------
