@@ -507,7 +507,7 @@ def export(
     written = {"delimiter": delimiter, "decimal": decimal, "thousands": thousands, "encoding": encoding, "dates": dates}
     options: dict[str, Any] = {name: value for name, value in written.items() if value is not None}
     options |= {} if missing is None else {"missing": [missing]}
-    likeness = _written_as(None if job is None else _load(job, None), options)
+    likeness = _csv_format(({} if job is None else _load(job, None).source.given()) | options)
     if likeness.given() and (by is not None or target.suffix.lower() in LABELLED):
         raise JobError(
             f"--{next(iter(likeness.given()))} says how a CSV is written, and {target} is none; leave it out"
@@ -531,18 +531,18 @@ def export(
         display.line(_NOT_LOOKED_AT)
 
 
-def _written_as(job: Job | None, options: dict[str, Any]) -> CsvFormat:
-    """How a CSV is to be written: as the input of a job, but for what is given."""
+def _csv_format(content: dict[str, Any]) -> CsvFormat:
+    """How a CSV is to be written."""
     from pydantic import ValidationError
 
     from anonpipe.job.csv_format import CsvFormat
 
     try:
-        return CsvFormat.model_validate(({} if job is None else job.source.given()) | options)
+        return CsvFormat.model_validate(content)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
-    where = "".join(f"--{part}: " for part in problem["loc"][:1])
-    raise JobError(where + problem["msg"].removeprefix("Value error, "))
+        where = "".join(f"--{part}: " for part in problem["loc"][:1])
+        raise JobError(where + problem["msg"].removeprefix("Value error, ")) from None
 
 
 @app.command("key")
@@ -647,28 +647,20 @@ def purge(
 ) -> None:
     """Delete what crashed runs left in staging (raw data) and outputs; live runs are not touched."""
     from anonpipe.storage.release import clean_up
+    from anonpipe.storage.staging import Staging, staging_root
     from anonpipe.storage.staging import purge as purge_staging
-    from anonpipe.storage.staging import staging_root
 
-    outputs = [] if dry_run else _outputs(purge_staging(staging_root(staging), dry_run=True))
-    gone = purge_staging(staging_root(staging), dry_run)
+    root, outputs = staging_root(staging), []
+    for folder in [] if dry_run else purge_staging(root, dry_run=True):
+        with contextlib.suppress(AnonpipeError, OSError, ValueError, LookupError, TypeError):  # where releases would be
+            job = Staging(folder).read_json("job.json")
+            outputs.append((job["output"], job["report"]["internal"]))
+    gone = purge_staging(root, dry_run)
     for output, internal in outputs:
         clean_up(output, internal)
     for folder in gone:
         display.line(f"{'would delete' if dry_run else 'deleted'} {folder}")
     display.line(f"{plural(len(gone), 'crashed run')} {'found' if dry_run else 'deleted'}")
-
-
-def _outputs(stagings: list[Path]) -> list[tuple[str, str | None]]:
-    """Where crashed runs would have published releases and internal reports, as far as their stagings still tell."""
-    from anonpipe.storage.staging import Staging
-
-    found = []
-    for folder in stagings:
-        with contextlib.suppress(AnonpipeError, OSError, ValueError, LookupError, TypeError):
-            job = Staging(folder).read_json("job.json")
-            found.append((job["output"], job["report"]["internal"]))
-    return found
 
 
 def _load(path: Path, settings: list[str] | None, workers: int | None = None, scheduler: str | None = None) -> Job:

@@ -11,7 +11,7 @@ import re
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -181,12 +181,10 @@ class _Lines:
         try:
             encoded = self.encoder.encode("\n".join([*lines.to_pylist(), ""]))
         except UnicodeEncodeError:
-            encoded = None
-        if encoded is None:
             raise InputError(
                 f"{self.target.name} was not written: {self.encoding} has no letters for some texts; give "
                 "--encoding utf-8"
-            )
+            ) from None
         self.out.write(encoded)
 
 
@@ -282,6 +280,8 @@ def export_labelled(where: OutputPlace, manifest: dict[str, Any], target: Path) 
     Labelled values are written as codes with labels, and columns keep their labels. Timestamps at midnight
     throughout become dates. The table must fit into memory.
     """
+    import pandas as pd
+
     check_target(target)
     schema = schema_of(where, manifest)
     _check(schema, manifest, target)
@@ -289,19 +289,21 @@ def export_labelled(where: OutputPlace, manifest: dict[str, Any], target: Path) 
     described = manifest["columns"]
     given = {name: described[name]["codes"] for name in table.column_names if described[name].get("codes")}
     codes = _ordered(table) | given
+    write = getattr(import_module("pyreadstat"), {".dta": "write_dta", ".sav": "write_sav"}[target.suffix.lower()])
     try:
         with drafted(target, private=False) as draft:
-            _writer(target)(
-                _frame(table, codes),
+            write(
+                pd.DataFrame(
+                    {name: _column(_coded(table.column(name), codes.get(name))) for name in table.column_names}
+                ),
                 str(draft),
                 column_labels={name: described[name].get("label") for name in table.column_names},
                 variable_value_labels={name: {code: text for text, code in of.items()} for name, of in codes.items()},
             )
     except Exception:  # errors of the library may quote values
-        pass
-    else:
-        return Exported(str(target), table.num_rows, 1)
-    raise OutputError(f"{target} cannot be written: the disk is full, or a text is too long for it; try CSV")
+        problem = f"{target} cannot be written: the disk is full, or a text is too long for it; try CSV"
+        raise OutputError(problem) from None
+    return Exported(str(target), table.num_rows, 1)
 
 
 def _ordered(table: pa.Table) -> dict[str, Codes]:
@@ -329,19 +331,6 @@ def _check(schema: pa.Schema, manifest: dict[str, Any], target: Path) -> None:
         raise InputError(f"{rows:,} rows of {len(schema)} columns are too many for {target.suffix}; export as CSV")
 
 
-def _writer(target: Path) -> Callable[..., None]:
-    name = {".dta": "write_dta", ".sav": "write_sav"}[target.suffix.lower()]
-    write: Callable[..., None] = getattr(import_module("pyreadstat"), name)
-    return write
-
-
-def _frame(table: pa.Table, codes: dict[str, Codes]) -> pd.DataFrame:
-    """The table in types that Stata and SPSS both have."""
-    import pandas as pd
-
-    return pd.DataFrame({name: _column(_coded(table.column(name), codes.get(name))) for name in table.column_names})
-
-
 def _coded(column: pa.ChunkedArray, codes: Codes | None) -> pa.Array:
     """Plain values, labels replaced by their codes."""
     values = plain(column.combine_chunks())
@@ -352,6 +341,7 @@ def _coded(column: pa.ChunkedArray, codes: Codes | None) -> pa.Array:
 
 
 def _column(values: pa.Array) -> pd.Series[Any]:
+    """The values in a type that Stata and SPSS both have."""
     import pandas as pd
 
     kind = values.type

@@ -81,11 +81,8 @@ class CsvFormat(Options):
         try:
             "".encode(given or "utf-8")
         except (LookupError, ValueError):
-            known = False
-        else:
-            known = True
-        if not known:
-            raise ValueError("is no encoding that Python knows; give one such as utf-8, windows-1252 or utf-16")
+            known = "give one such as utf-8, windows-1252 or utf-16"
+            raise ValueError(f"is no encoding that Python knows; {known}") from None
         return given
 
     @field_validator("dates")

@@ -31,10 +31,8 @@ DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 def derived(looks: list[Look]) -> dict[str, str]:
     """Columns that follow from other columns, with the reason; what they follow from is never among them.
 
-    Four relations are looked for, in this order, among the columns still
-    left: a linear copy of a number or date; a part of a date; a class, each
-    category of which covers an interval of a number of its own; and two dates
-    and the time between them, where one of the dates is given up.
+    In this order, among the columns still left: linear copies of a number or date; parts of a date; classes, each
+    category of which covers an interval of a number of its own; of two dates and the time between them one date.
     """
     found: dict[str, str] = {}
     for search in (_copies, _date_parts, _classes, _intervals):
@@ -102,9 +100,8 @@ def _thin(look: Look) -> Look:
 
 def _together(*looks: Look) -> tuple[Floats, ...]:
     """The numbers of the rows where none of the columns is null."""
-    columns = [look.numbers for look in looks if look.numbers is not None]
-    present = ~np.isnan(np.array(columns)).any(axis=0)
-    return tuple(column[present] for column in columns)
+    present = ~np.isnan([look.values for look in looks]).any(axis=0)
+    return tuple(look.values[present] for look in looks)
 
 
 def _date_parts(looks: list[Look]) -> Iterator[tuple[str, str]]:
@@ -143,18 +140,14 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
     finest = sorted((look for look in looks if look.numbers is not None), key=lambda look: -look.distinct)
     places = {look.name: place for place, look in enumerate(looks)}
     for coarse in looks:
-        if not 2 <= coarse.distinct <= MANY_CATEGORIES or _second_size(coarse) < CLASS_ROWS:
+        sizes = np.bincount(coarse.codes[coarse.codes >= 0])
+        if not 2 <= coarse.distinct <= MANY_CATEGORIES or np.sort(sizes)[-2] < CLASS_ROWS:
             continue
         for fine in finest:
             order = (coarse.distinct, -places[coarse.name]) < (fine.distinct, -places[fine.name])
             if order and _is_class(coarse, fine):
                 yield coarse.name, f"a class of {quoted(fine.name)}"
                 break
-
-
-def _second_size(look: Look) -> int:
-    """Rows in the second largest category."""
-    return int(np.sort(np.bincount(look.codes[look.codes >= 0]))[-2])
 
 
 def _is_class(coarse: Look, fine: Look) -> bool:
@@ -171,8 +164,7 @@ def _is_class(coarse: Look, fine: Look) -> bool:
 def _pairs(coarse: Look, fine: Look) -> tuple[npt.NDArray[np.int64], Floats]:
     """Codes and numbers of the rows that have a category."""
     present = coarse.codes >= 0
-    values = np.full(len(present), np.nan) if fine.numbers is None else fine.numbers
-    return coarse.codes[present], np.where(np.isnan(values), -np.inf, values)[present]
+    return coarse.codes[present], np.where(np.isnan(fine.values), -np.inf, fine.values)[present]
 
 
 def _disjoint(codes: npt.NDArray[np.int64], values: Floats) -> bool:
@@ -189,9 +181,8 @@ def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
     """Of two dates and the time between them, one date."""
     dates = [look for look in looks if look.date]
     spans = [look for look in looks if look.numbers is not None and not look.date and look.distinct > FEW_CODES]
-    triples = [
-        (span, *ends, unit) for pair in combinations(dates, 2) for span in spans for ends, unit in _between(span, *pair)
-    ]
+    pairs = combinations(dates, 2)
+    triples = [found for pair in pairs for span in spans if (found := _between(span, *pair)) is not None]
     uses = {date.name: sum(date.name in (triple[1].name, triple[2].name) for triple in triples) for date in dates}
     gone: set[str] = set()
     for span, begin, end, unit in sorted(triples, key=lambda triple: rank_of(triple[0].name, TIME_NAMES) is None):
@@ -203,14 +194,13 @@ def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
         yield drop.name, f"follows from {quoted(kept.name)} and {quoted(span.name)}, the {unit} between"
 
 
-def _between(span: Look, one: Look, other: Look) -> Iterator[tuple[tuple[Look, Look], str]]:
-    """Whether `span` is the time between two dates, to rounding: the ends in order, and the unit."""
+def _between(span: Look, one: Look, other: Look) -> tuple[Look, Look, Look, str] | None:
+    """The span, the ends in order, and the unit, if it is the time between two dates, to rounding."""
     unit = _unit(*_together(_thin(span), _thin(one), _thin(other)))
-    if unit is None:
-        return
     x, first, second = _together(span, one, other)
-    if len(x) >= max(ENOUGH_ROWS, span.filled / 2) and _unit(x, first, second) == unit:
-        yield ((one, other) if np.median(second - first) >= 0 else (other, one)), unit
+    if unit is None or len(x) < max(ENOUGH_ROWS, span.filled / 2) or _unit(x, first, second) != unit:
+        return None
+    return (span, one, other, unit) if np.median(second - first) >= 0 else (span, other, one, unit)
 
 
 def _unit(x: Floats, first: Floats, second: Floats) -> str | None:

@@ -179,8 +179,14 @@ def guess(looks: list[Look]) -> dict[str, Guess]:
 
 def _units(looks: list[Look]) -> dict[str, Guess]:
     """What each column is alone, and which of them name units: by their names, and by how their values repeat."""
-    found = _one_unit(looks, _by_repeats(looks, {look.name: _alone(look) for look in looks}))
-    numbering = [look for look in looks if _numbers_by_name(look, found[look.name])]
+    found = _by_repeats(looks, {look.name: _alone(look) for look in looks})
+    # Of several that could be the unit the one of fewest values: of households and persons, households
+    units = sorted((look.distinct, look.name) for look in looks if found[look.name].role is Role.UNIT)
+    found |= {name: Guess(found[name].kind, Role.IDENTIFIER, _SMALLER_UNIT) for _, name in units[1:]}
+    # Whole numbers that nothing else is known of, under a name for persons or groups of persons
+    whole = [name for name, each in found.items() if (each.role, each.kind) == (Role.MASKED, Kind.INTEGER)]
+    numbering = [look for look in looks if look.name in whole and look.distinct > FEW_CODES]
+    numbering = [look for look in numbering if names_one_unit(look.name)]
     roles = {guessed.role for guessed in found.values()}
     enough = [look for look in numbering if look.distinct > ENOUGH_ROWS]
     persons = [look for look in enough if names_one_person(look.name)]
@@ -191,16 +197,6 @@ def _units(looks: list[Look]) -> dict[str, Guess]:
         role, reason = (Role.UNIT, _REPEATING) if look is unit else (Role.DROPPED, _NUMBERS_GROUPS)
         found[look.name] = replace(found[look.name], role=role, reason=reason)
     return found
-
-
-def _numbers_by_name(look: Look, guessed: Guess) -> bool:
-    """Whether whole numbers that nothing else is known of are under a name for persons or groups of persons."""
-    return (
-        guessed.role is Role.MASKED
-        and guessed.kind is Kind.INTEGER
-        and look.distinct > FEW_CODES
-        and names_one_unit(look.name)
-    )
 
 
 def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
@@ -254,31 +250,17 @@ _MAYBE_UNIT = (
 
 def _may_number(look: Look, guessed: Guess) -> bool:
     """Whether a column may number units: whole numbers or texts that no name says something else of."""
-    if (
-        guessed.role not in (Role.MASKED, Role.DROPPED)
-        or look.date
-        or (look.form is not None and look.form.never_codes)
-        or look.distinct >= look.filled
-    ):
+    if guessed.role not in (Role.MASKED, Role.DROPPED) or look.date or look.distinct >= look.filled:
         return False
-    if look.numbers is not None and not look.whole:
+    if (look.numbers is not None and not look.whole) or (look.form is not None and look.form.never_codes):
         return False
     return is_supported(look.type) and not has_word(look.name, SEEN_NAMES)
-
-
-def _one_unit(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
-    """Of several columns that could be the unit the one of fewest values: of households and persons, households."""
-    units = sorted((look.distinct, look.name) for look in looks if guesses[look.name].role is Role.UNIT)
-    others = {name: Guess(guesses[name].kind, Role.IDENTIFIER, _SMALLER_UNIT) for _, name in units[1:]}
-    return guesses | others
 
 
 def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
     """Kind and role of each column where the recipients' analyses are known.
 
-    What no analysis names is proposed as dropped: a column that nobody needs
-    protects nobody. What one names is released, also where it follows from
-    others.
+    What none names is proposed as dropped: nobody needs it. What one names is released, also if it follows from others.
     """
     used = guess([look for look in looks if look.name in needs.users])
     found: dict[str, Guess] = {}
@@ -292,8 +274,8 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
             found[look.name] = _needed(used[look.name], alone, needs.users[look.name])
         else:
             found[look.name] = _wanted(look, alone, needs.users[look.name])
-    for survival in [needs.survival] if needs.survival else []:
-        _survival_of(survival, {look.name: look for look in looks}, found)
+    if needs.survival is not None:
+        _survival_of(needs.survival, {look.name: look for look in looks}, found)
     return _weighted(found, needs)
 
 
@@ -382,7 +364,7 @@ def _without_persons(look: Look, kind: Kind) -> Guess:
 
 def _equal_digits(look: Look) -> int:
     """How many digits all numbers of a column have; 0 where they differ."""
-    numbers = np.empty(0) if look.numbers is None else look.numbers[~np.isnan(look.numbers)]
+    numbers = look.values[~np.isnan(look.values)]
     if not len(numbers) or numbers.min() < 1.0:
         return 0
     least, most = (len(str(int(number))) for number in (numbers.min(), numbers.max()))
@@ -460,7 +442,8 @@ def _too_many(look: Look) -> bool:
 def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
     """Give the roles survival_time and survival_status where both are found: by names, a status also by its values."""
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
-    times = [look.name for look in masked if not guesses[look.name].kind.coded and _duration(look)]
+    numbers = [look for look in masked if not guesses[look.name].kind.coded and not look.date]
+    times = [look.name for look in numbers if not np.isnan(look.values).all() and np.nanmin(look.values) >= 0]
     few = {look.name: look for look in masked if guesses[look.name].kind.coded and look.distinct <= FEW_CODES}
     alive = [name for name, look in few.items() if look.life]
     state = next(iter(best_of(alive, STATUS_NAMES) or alive or best_of(list(few), STATUS_NAMES)), None)
@@ -476,18 +459,11 @@ def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
 
 def _differs(time: Look, state: Look) -> float:
     """How far apart the mean ranks of the times of two states are, as a share of all ranks."""
-    numbers = np.empty(0) if time.numbers is None else time.numbers
-    known = np.isfinite(numbers) & (state.codes >= 0)
+    known = np.isfinite(time.values) & (state.codes >= 0)
     counts = np.bincount(state.codes[known])
-    ranks = np.argsort(np.argsort(numbers[known]))
+    ranks = np.argsort(np.argsort(time.values[known]))
     means = np.bincount(state.codes[known], ranks)[counts > 0] / counts[counts > 0]
     return float(np.ptp(means) / known.sum()) if len(means) > 1 else 0.0
-
-
-def _duration(look: Look) -> bool:
-    if look.numbers is None or look.date or np.isnan(look.numbers).all():
-        return False
-    return bool(np.nanmin(look.numbers) >= 0)
 
 
 def seen_by_others(guesses: Mapping[str, Guess]) -> tuple[str, ...]:

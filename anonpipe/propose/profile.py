@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from anonpipe.columns import Scalar
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
 from anonpipe.propose.names import tell_life
-from anonpipe.propose.text_formats import TextFormat, form_of, odd_texts
 from anonpipe.source import Source, Unit, read_batches
 
 Floats = npt.NDArray[np.float64]
@@ -29,6 +28,121 @@ FEW_CODES = 10  # Whole numbers with no more distinct values than this are taken
 MANY_CATEGORIES = 200
 
 LARGEST = 1e100  # Greater numbers, infinity among them, count as null: their squares overflow
+
+
+# --- Texts that stand for numbers or dates: how they are written, and how to convert them -----------------------------
+
+_AS_TEXT = "looks like numbers that are stored as text; convert them (in a query: CAST(name AS REAL)) and write kind:"
+_NUMBER = r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?"
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How texts are written."""
+
+    # every, some: patterns: all texts meet the first, one or more the second
+    every: str
+    some: str
+    reason: str  # What to tell the steward
+    never_codes: bool = False  # Whether texts so written are no categories, however few they are
+    date: bool = False  # Whether they stand for dates
+    whole: bool = False  # Whether they are whole numbers, which may number persons
+
+
+FORMS = (
+    TextFormat(
+        rf"^\s*{_NUMBER}\s*$",
+        r"^\s*[+-]?\d{1,3}(,\d{3})+(\.\d+)?\s*$",
+        "CHECK: looks like numbers with commas between thousands; take the commas out (in a query: "
+        "CAST(REPLACE(name, ',', '') AS REAL)) and write kind: continuous, role: masked; if they are decimal commas, "
+        "convert them to points",
+        never_codes=True,
+    ),
+    TextFormat(
+        r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$",
+        r",",
+        "CHECK: looks like numbers with decimal commas; convert them to decimal points and write role: masked, or, if "
+        "they are codes, kind: categorical, role: masked",
+        never_codes=True,
+    ),
+    TextFormat(
+        r"^\s*[+-]?\d+([.,]\d+)?\s*$",
+        r",",
+        "CHECK: some of its numbers have decimal commas and others points; write them one way in the input and role: "
+        "masked",
+        never_codes=True,
+    ),
+    TextFormat(
+        rf"^\s*[€$£]?\s*{_NUMBER}\s*[€$£%]?\s*$",
+        r"[€$£%]",
+        "CHECK: looks like numbers with a sign of currency or per cent; take the sign out and write kind: continuous, "
+        "role: masked",
+    ),
+    TextFormat(
+        rf"^\s*{_NUMBER}\s*$",
+        r"\.",
+        f"CHECK: {_AS_TEXT} continuous, role: masked",
+    ),
+    TextFormat(
+        r"^\s*[+-]?\d+\s*$",
+        r"",
+        f"CHECK: {_AS_TEXT} integer, role: masked; if they are codes, classify them first",
+        whole=True,
+    ),
+    TextFormat(
+        r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}",
+        r"",
+        "CHECK: looks like dates with times that are stored as text; cut them to the day (in a query: "
+        "SUBSTR(name, 1, 10)) and write kind: date, role: masked",
+        date=True,
+    ),
+    TextFormat(
+        r"^\s*\d{1,4}\s*[./-]\s*\d{1,2}\s*[./-]\s*\d{1,4}\s*$",
+        r"",
+        "CHECK: looks like dates that are not written as 1990-01-31; convert them and write kind: date, role: masked",
+        date=True,
+    ),
+)
+
+
+def form_of(texts: pa.Array) -> TextFormat | None:
+    """The first form that all of some distinct texts have; None for none."""
+    texts = texts.drop_null()
+    if not len(texts):
+        return None
+    for form in FORMS:
+        if pc.all(pc.match_substring_regex(texts, form.every)).as_py() and (
+            pc.any(pc.match_substring_regex(texts, form.some)).as_py()
+        ):
+            return form
+    return None
+
+
+_PLAIN = {
+    "whole numbers": r"^\s*[+-]?\d+\s*$",
+    "numbers": rf"^\s*{_NUMBER}\s*$",
+    "numbers with decimal commas": r"^\s*[+-]?\d+(,\d+)?\s*$",
+    "days as 31.12.2020": r"^\d{1,2}([./-])\d{1,2}[./-]\d{4}$",
+    "days": r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$",
+}
+MOSTLY = 0.9  # Share of the distinct texts, of ten or more, that have a form which a few others lack
+
+
+def odd_texts(texts: pa.Array) -> str:
+    """What to tell of texts of which nearly all are numbers or dates: how many are not; empty for others."""
+    texts = texts.drop_null()
+    for what, form in _PLAIN.items():
+        have = pc.sum(pc.match_substring_regex(texts, form)).as_py() or 0
+        odd = len(texts) - have
+        if odd and len(texts) >= 10 and have >= MOSTLY * len(texts):
+            return (
+                f"CHECK: {have:,} of its {len(texts):,} distinct texts are {what}. Make the other {odd:,} nulls in the "
+                "input (in a CSV: list them in input.missing), and run init again; else all texts are categories"
+            )
+    return ""
+
+
+# --- Columns ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -51,6 +165,11 @@ class Look:
     life: bool = False  # Whether its few texts say of persons that they live or died, or of events; see `tell_life`
 
     @property
+    def values(self) -> Floats:
+        """The numbers; NaN in all rows where the values are none."""
+        return np.full(len(self.codes), np.nan) if self.numbers is None else self.numbers
+
+    @property
     def ordered(self) -> bool:
         """Whether it is a dictionary whose entries have an order."""
         return bool(pa.types.is_dictionary(self.type) and self.type.ordered)
@@ -63,10 +182,8 @@ class Look:
     @property
     def whole(self) -> bool:
         """Whether all numbers are whole."""
-        if self.numbers is None:
-            return False
-        present = self.numbers[~np.isnan(self.numbers)]
-        return bool((present == np.floor(present)).all())
+        present = self.values[~np.isnan(self.values)]
+        return self.numbers is not None and bool((present == np.floor(present)).all())
 
 
 def sample_of(source: Source) -> pa.Table:
@@ -127,11 +244,9 @@ def _look(name: str, column: pa.ChunkedArray) -> Look:
 def declared_order(column: pa.ChunkedArray) -> tuple[Scalar, ...]:
     """The categories of an ordered dictionary, the lowest first, where they are the file's and not of its rows.
 
-    A writer that stores the values themselves (Parquet without dictionaries) leaves the reader to number
-    them as they come: such an order is wrong, and tells of the first rows. So it is taken only where all
-    pieces agree and the values do not come in just this order. Of a dictionary without an order nobody
-    can tell whether somebody chose how it lies, or the rows did: its categories are released in the order of their
-    names.
+    A writer that stores the values themselves (Parquet without dictionaries) leaves the reader to number them as they
+    come: such an order is wrong, and tells of the first rows. So it is taken only where all pieces agree and the values
+    do not come in just this order. Other categories are released in the order of their names.
     """
     if not (pa.types.is_dictionary(column.type) and column.type.ordered and column.num_chunks):
         return ()

@@ -9,6 +9,7 @@ others are proposed as dropped, because masking them one by one would contradict
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -228,7 +229,7 @@ def _write(
     if "decimal" in written.questions:
         given.pop("thousands", None)  # part of the answer
     by_role = {guessed.role: name for name, guessed in reversed(guesses.items())}
-    return _template().render(
+    return template("job.yaml.jinja").render(
         input=source_url,
         written=given | dict.fromkeys(written.questions, QUESTION),
         questions=written.questions,
@@ -260,7 +261,8 @@ def _write(
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """A template of a job in this folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -270,6 +272,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    texts = {"wrapped": partial(wrap, width=116), "quoted": quoted, "flow": _flow, "key": _key, "json": json.dumps}
+    environment.filters |= texts
     environment.globals |= {"Kind": Kind, "Role": Role}
-    environment.filters |= {"wrapped": partial(wrap, width=116), "quoted": quoted, "flow": _flow, "key": _key}
-    return environment.get_template("job.yaml.jinja")
+    return environment.get_template(name)

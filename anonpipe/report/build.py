@@ -36,7 +36,6 @@ from anonpipe.report.content import (
     Treatment,
     Unchecked,
 )
-from anonpipe.types import FloatArray
 from anonpipe.verify.check import Check
 from anonpipe.verify.output_control import (
     RELEASED_SHARES,
@@ -127,9 +126,11 @@ def _measured(assessed: Assessment) -> dict[str, Any]:
 
 def external(facts: Facts) -> Report:
     """The external report: nothing of single persons, no original moment, no place of the input."""
-    if facts.job.repeat.growing:
-        facts = _of_series(facts)
-    assessed, k, least, series = facts.assessment, facts.job.k, facts.least, facts.job.repeat.growing
+    k, least, series = facts.job.k, facts.least, facts.job.repeat.growing
+    if series:  # counts are rounded, and what holds the original against the release would tell what they were
+        assessed = replace(facts.assessment, utility=(), risk=())
+        facts = replace(facts, assessment=assessed, distributions={}, survival={})
+    assessed = facts.assessment
     open_ones = (released_check(each.check, k, facts.rows, least) for each in assessed.not_checked)
     return Report(
         audience="external",
@@ -179,12 +180,6 @@ def of_two_tables(
 
 def _lines(checks: Iterable[Check]) -> tuple[CheckLine, ...]:
     return tuple(CheckLine(**line(check).to_dict()) for check in checks)
-
-
-def _of_series(facts: Facts) -> Facts:
-    """Without what holds the original against the release: counts are rounded, and it would tell what they were."""
-    assessed = replace(facts.assessment, utility=(), risk=())
-    return replace(facts, assessment=assessed, distributions={}, survival={})
 
 
 _OVERLAPS = (
@@ -308,12 +303,11 @@ def _null_share(nulls: int | None, records: int | None) -> float | None:
 def _correlations(found: CorrelationMatrices | None, with_original: bool) -> Correlations | None:
     if found is None or len(found.names) < 2:
         return None
-    original = _matrix(found.original) if with_original else None
-    return Correlations(names=found.names, original=original, released=_matrix(found.released))
-
-
-def _matrix(values: FloatArray) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(tuple(round(v, 4) if math.isfinite(v) else None for v in row) for row in values.tolist())
+    original, released = (
+        tuple(tuple(round(v, 4) if math.isfinite(v) else None for v in row) for row in values.tolist())
+        for values in (found.original, found.released)
+    )
+    return Correlations(names=found.names, original=original if with_original else None, released=released)
 
 
 def figure(one: Measurement) -> MeasureLine:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from anonpipe.errors import InputError
-from anonpipe.source._files import File, Labels, Unit, guarded, local_path
+from anonpipe.source._files import File, Labels, Unit, guarded, local_path, units_of
 from anonpipe.source._parquet import check_same
 
 _READERS = {
@@ -39,9 +39,8 @@ def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[
     Each file is read once as a whole: this counts the rows, and tells types and which columns have a label for each
     value.
     """
-    units: list[Unit] = []
+    pieces: list[tuple[str, tuple[int, ...], int]] = []
     schema: pa.Schema | None = None
-    first_row = 0
     for file in files:
         seen = _Seen()
         for columns, labels in _pieces(file.path, None):
@@ -49,11 +48,10 @@ def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[
         found = seen.schema()
         schema = found if schema is None else schema
         check_same(files[0].path, schema, file.path, found)
-        units.append(Unit(len(units), file.path, "statistics", (), first_row, seen.rows))
-        first_row += seen.rows
+        pieces.append((file.path, (), seen.rows))
     if schema is None:
         raise ValueError("give at least one file")
-    return units, schema, _labels(files[0].path, schema)
+    return units_of("statistics", pieces), schema, _labels(files[0].path, schema)
 
 
 def _labels(path: str, schema: pa.Schema) -> dict[str, Labels]:
@@ -93,16 +91,14 @@ class _Seen:
         return pa.schema([(name, pa.string() if name in self.labels else kind) for name, kind in types.items()])
 
 
-def read_statistics(unit: Unit, schema: pa.Schema, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches of at most `rows` rows of a file, of the named columns."""
+def read_statistics(unit: Unit, schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Batches of a file, of the named columns."""
     for columns, labels in _pieces(unit.path, names):
         arrays = [
             guarded(unit.path, _CHANGED, _array, columns[name], schema.field(name).type, labels.get(name, {}))
             for name in names
         ]
-        batch = pa.record_batch(arrays, names=list(names))
-        for begin in range(0, batch.num_rows, rows):
-            yield batch.slice(begin, rows)
+        yield pa.record_batch(arrays, names=list(names))
 
 
 _CHANGED = "changed while it was read; run again when nobody writes to it"
@@ -125,18 +121,14 @@ def _pieces(path: str, names: Sequence[str] | None) -> Iterator[tuple[Columns, d
     while True:
         given = {"usecols": wanted, "row_offset": done, "row_limit": size, "output_format": "dict"}
         found, described = guarded(path, _UNREADABLE, read, where, **given)
-        columns = {name: _without_blanks(found[name]) for name in wanted}
+        # These files have no other missing text than a blank one
+        columns = {name: [None if each == "" or each != each else each for each in found[name]] for name in wanted}
         rows = len(columns[wanted[0]]) if wanted else 0
         if rows or not done:
             yield columns, described.variable_value_labels
         done += rows
         if rows < size:
             return
-
-
-def _without_blanks(values: list[Any]) -> list[Any]:
-    """The same with null for blank texts; these files have no other missing text."""
-    return [None if value == "" or value != value else value for value in values]
 
 
 def _reader(path: str) -> Callable[..., Any]:

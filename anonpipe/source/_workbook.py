@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 
 from anonpipe.errors import InputError
-from anonpipe.source._files import File, Unit, guarded, open_bytes, split_sheet
+from anonpipe.source._files import File, Unit, guarded, open_bytes, split_sheet, units_of
 
 _UNREADABLE = "is no readable workbook: it is damaged or has a password; save it again as .xlsx"
 _OLD = "is of the format before Excel 2007, in which errors of formulas cannot be seen; save it as .xlsx"
@@ -55,9 +55,8 @@ def open_workbook(file: File) -> tuple[list[Unit], pa.Schema]:
     book.close()
     if problems:
         raise InputError(f"{file.path}: " + "\n".join(problems))
-    return [Unit(0, file.path, "workbook", (), 0, count)], pa.schema(
-        [(name, kind.type) for name, kind in zip(header, kinds, strict=True)]
-    )
+    schema = pa.schema([(name, kind.type) for name, kind in zip(header, kinds, strict=True)])
+    return units_of("workbook", [(file.path, (), count)]), schema
 
 
 def read_workbook(unit: Unit, schema: pa.Schema, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Utility, risk, the recipients' analyses and what else two tables tell, held against the limits of a job."""
+"""Any two tables compared: utility, risk, the recipients' analyses and what else they tell, by the limits of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anonpipe import engine
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.row_hash import added, counted, looked_up, row_numbers
-from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
+from anonpipe.encoding.scan import merge_scans, scan_batch
 from anonpipe.encoding.values import is_date, is_number, is_supported, plain, plain_type
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate import risk
@@ -144,8 +144,6 @@ _NOT_MEASURED = (
     "gates." + ", gates.".join(name for name in GATES if name not in MEASURED and name != "rows_under_k")
 )
 
-Both = tuple[FloatArray, ...]
-
 
 def _utility(
     tables: Tables,
@@ -168,7 +166,7 @@ def _utility(
     return Assessment(utility=found)
 
 
-def _risk(tables: Tables, job: Job | None, both: Both, paired: bool, least: int) -> Assessment:
+def _risk(tables: Tables, job: Job | None, both: tuple[FloatArray, ...], paired: bool, least: int) -> Assessment:
     if job is not None and not job.measure.risk:
         return Assessment(not_checked=(NotChecked("unmeasured.risk", Reason.RISK_OFF),))
     if job is not None and job.unit_declared:
@@ -501,7 +499,13 @@ def _tables(given: Sequence[Named], job: Job | None) -> Tables:
     scan = merge_scans(
         scan_batch(batch, columns, at, []) for each in given for at, batch in _batches(each, first, names, columns)
     )
-    _check_values(scan, columns)
+    for name, found in scan.columns.items():
+        if found.infinite:
+            raise InputError(f"column {name!r} holds {found.infinite:,} infinite values; replace them")
+        if found.outside and columns[name].kind is Kind.ORDINAL:
+            raise InputError(
+                f"column {name!r} holds {found.outside:,} values that are not among its levels; correct them in the job"
+            )
     masked = tuple(name for name in names if job is not None and known[name].role.synthesized)
     schema = pa.schema([(name, first.type(name)) for name in names])
     encoder = ColumnEncoder.fit(schema, columns, scan)
@@ -560,23 +564,13 @@ def _batches(
     """The columns in one order, codes in the type that the first table has."""
     for unit in table.source.units:
         for first, batch in read_batches(table.source, unit, names):
-            arrays = [_as_type(table.url, name, plain(batch.column(name)), like.type(name), columns) for name in names]
-            yield first, pa.record_batch(arrays, names=list(names))
-
-
-def _as_type(url: str, name: str, array: pa.Array, kind: pa.DataType, columns: Mapping[str, Column]) -> pa.Array:
-    if array.type == kind or not columns[name].kind.coded:
-        return array
-    with contextlib.suppress(pa.ArrowException):  # whose text quotes a value
-        return array.cast(kind)
-    raise InputError(f"column {name!r} of {url} holds codes that are no {kind}, as they are in the original")
-
-
-def _check_values(scan: Scan, columns: Mapping[str, Column]) -> None:
-    for name, found in scan.columns.items():
-        if found.infinite:
-            raise InputError(f"column {name!r} holds {found.infinite:,} infinite values; replace them")
-        if found.outside and columns[name].kind is Kind.ORDINAL:
-            raise InputError(
-                f"column {name!r} holds {found.outside:,} values that are not among its levels; correct them in the job"
-            )
+            arrays = {name: plain(batch.column(name)) for name in names}
+            for name in (name for name in names if columns[name].kind.coded):
+                try:
+                    arrays[name] = arrays[name].cast(like.type(name))
+                except pa.ArrowException:  # whose text quotes a value
+                    raise InputError(
+                        f"column {name!r} of {table.url} holds codes that are no {like.type(name)}, as they are in the "
+                        "original"
+                    ) from None
+            yield first, pa.record_batch(arrays)
