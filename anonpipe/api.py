@@ -82,7 +82,8 @@ class Anonymized:
         write_atomic(Path(path), render(self.report).encode())
 
     def __repr__(self) -> str:
-        shape = "no table" if self.table is None else f"{self.report.rows:,} rows x {self._columns} columns"
+        columns = sum(each.treatment not in ("not released", "as probabilities") for each in self.report.columns)
+        shape = "no table" if self.table is None else f"{self.report.rows:,} rows x {columns} columns"
         passed = self.verdict.passed
         return "\n".join(
             [
@@ -92,10 +93,6 @@ class Anonymized:
                 *(f"warning: {warning}" for warning in self.warnings),
             ]
         )
-
-    @property
-    def _columns(self) -> int:
-        return sum(column.treatment not in ("not released", "as probabilities") for column in self.report.columns)
 
     def _repr_html_(self) -> str:
         """Verdict, warnings, remedies, checks, measures and the first rows, for the steward's eyes."""
@@ -151,7 +148,9 @@ def anonymize(
     arrow = _as_arrow(table)
     if not arrow.num_rows:
         raise InputError("the table has no rows; give one of at least k rows")
-    parsed = _as_job(job)
+    if isinstance(job, Mapping):
+        job = parse_job({"input": "memory", "output": "memory", **job})
+    parsed = job if isinstance(job, Job) else load_job(job)
     with scratch("memory", parsed.run.staging) as folder:
         source = folder / "table.parquet"
         _write(arrow, source)
@@ -172,14 +171,6 @@ def _write(arrow: pa.Table, path: Path) -> None:
         raise InputError(
             "the table has a column of a type that Parquet cannot hold; drop or convert it first"
         ) from None
-
-
-def _as_job(job: Job | Mapping[str, Any] | str | Path) -> Job:
-    if isinstance(job, Job):
-        return job
-    if isinstance(job, Mapping):
-        return parse_job({"input": "memory", "output": "memory", **job})
-    return load_job(job)
 
 
 # --- Tables of any library: as Arrow tables, and back as what was given -----------------------------------------------

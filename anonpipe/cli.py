@@ -36,10 +36,9 @@ app = typer.Typer(
     "6 the job is already running; 130 stopped by Ctrl-C.",
 )
 
-
+# New objects, at least, before garbage is looked for: of those that libraries make when they load none goes again,
+# and to look through them all time and again took a sixth of `anonpipe plan`
 FEW_COLLECTIONS = 50_000
-"""New objects, at least, before garbage is looked for: of those that libraries make when they are loaded none goes
-again, and to look through them all time and again took a sixth of `anonpipe plan`."""
 
 JobFile = Annotated[Path, typer.Argument(help="The job file (YAML); make one with: anonpipe init")]
 Setting = Annotated[
@@ -52,6 +51,10 @@ Details = Annotated[bool, typer.Option("--details", help="Print every check, rea
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log stages, rows and seconds on standard error")]
 _NOT_LOOKED_AT = "who published it was not looked at; with the steward's public key: --key steward.pub"
 _MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
+_UNMEASURED = (
+    "\nwhat is not measured says nothing of the release: --hold-out gives what tells members from others, --paired "
+    "what links rows, the rest only the run that made it; leave such limits out with --set gates.NAME=null"
+)
 COLD = "compiling for this machine, about a minute; later runs start at once"
 COLD_AGAIN = (
     "compiling for this machine, about a minute, in every run: no private folder for compiled code can be "
@@ -296,17 +299,15 @@ def summary(
         raise InputError(
             f"--picture {picture} cannot be drawn; give a file name that ends in .png, in a folder that exists"
         )
-    if settings and (source.suffix == ".json" or source.is_dir()):
+    is_job = source.suffix != ".json" and not source.is_dir()
+    if settings and not is_job:
         raise JobError(f"--set changes keys of a job, and {source} is none; give the job file, or leave --set out")
-    if source.suffix == ".json" or source.is_dir():
-        _tell_withdrawn(str(source), None, form)
-        made = _compared(source if source.suffix == ".json" else str(source))
-    else:
-        job = _load(source, settings)
-        _tell_withdrawn(job.output, job.report.internal, form)
-        made = _compared(job.output, job.report.internal)
-        if other := _of_other_job(made, job):
-            display.warn(f"the release at {job.output} was not made by this job as it stands: {other}")
+    job = _load(source, settings) if is_job else None
+    output, internal = (str(source), None) if job is None else (job.output, job.report.internal)
+    _tell_withdrawn(output, internal, form)
+    made = _compared(source if source.suffix == ".json" else output, internal)
+    if job is not None and (other := _of_other_job(made, job)):
+        display.warn(f"the release at {output} was not made by this job as it stands: {other}")
     display.show_compared(made, form)
     if picture is not None:
         from anonpipe.report.before_after import draw_comparison
@@ -470,9 +471,8 @@ def evaluate(
     if page is not None:
         _draw(found.report, page, quiet or as_json)
     if not found.verdict.passed:
-        raise GateError(
-            "the release does not keep a limit" + _failed(found.verdict) + _held_against_nothing(found.verdict)
-        )
+        unmeasured = any(each.measured is None for each in found.verdict.failed)
+        raise GateError("the release does not keep a limit" + _failed(found.verdict) + _UNMEASURED * unmeasured)
 
 
 @app.command()
@@ -729,16 +729,6 @@ def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.
         raise GateError(
             f"a gate failed: nothing was released; the verdict is kept in {kept}/failed-verdict.json{failed}"
         )
-
-
-def _held_against_nothing(verdict: Verdict) -> str:
-    """What to do about limits that two tables are not enough for."""
-    if all(each.measured is not None for each in verdict.failed):
-        return ""
-    return (
-        "\nwhat is not measured says nothing of the release: --hold-out gives what tells members from others, --paired "
-        "what links rows, the rest only the run that made it; leave such limits out with --set gates.NAME=null"
-    )
 
 
 def _failed(verdict: Verdict) -> str:

@@ -106,8 +106,8 @@ def export_csv(
             drafted(target, private=False) as draft,
             pa.output_stream(str(draft), compression="gzip" if target.suffix.lower() == ".gz" else None) as out,
         ):
-            lines = _Lines(out, form, target)
-            lines.write([quoted(pa.array([name])) for name in schema.names])
+            encoder = codecs.getincrementalencoder(form.encoding or "utf-8")()
+            out.write(_lines([quoted(pa.array([name])) for name in schema.names], form, encoder, target))
             for batch in batches(where, manifest):
                 rows += batch.num_rows
                 columns = [plain(one).cast(field.type) for one, field in zip(batch.columns, schema, strict=True)]
@@ -115,7 +115,7 @@ def export_csv(
                 if quote_formulas:
                     values = _with_quoted_formulas(values)
                 like_null |= {name for name in values.schema.names if _like_null(values.column(name), form)}
-                lines.write([csv_fields(form, column) for column in values.columns])
+                out.write(_lines([csv_fields(form, column) for column in values.columns], form, encoder, target))
     except OSError as error:
         raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
     warning = f"{', '.join(map(repr, sorted(like_null)))}: many CSV readers take texts such as NA for missing values"
@@ -167,25 +167,15 @@ def _with_quoted_formulas(values: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=values.schema)
 
 
-class _Lines:
-    """Lines of fields in the encoding of a format."""
-
-    def __init__(self, out: Any, form: CsvFormat, target: Path) -> None:
-        self.out, self.mark, self.target = out, form.delimiter_or_comma, target
-        self.encoding = form.encoding or "utf-8"
-        self.encoder = codecs.getincrementalencoder(self.encoding)()
-
-    def write(self, fields: Sequence[pa.Array]) -> None:
-        """Fields of some rows, an array for each column."""
-        lines = pc.binary_join_element_wise(*fields, self.mark)
-        try:
-            encoded = self.encoder.encode("\n".join([*lines.to_pylist(), ""]))
-        except UnicodeEncodeError:
-            raise InputError(
-                f"{self.target.name} was not written: {self.encoding} has no letters for some texts; give "
-                "--encoding utf-8"
-            ) from None
-        self.out.write(encoded)
+def _lines(fields: Sequence[pa.Array], form: CsvFormat, encoder: codecs.IncrementalEncoder, target: Path) -> bytes:
+    """The fields of some rows, an array for each column, as lines in the encoding of a format."""
+    lines = pc.binary_join_element_wise(*fields, form.delimiter_or_comma)
+    try:
+        return encoder.encode("\n".join([*lines.to_pylist(), ""]))
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{target.name} was not written: {form.encoding} has no letters for some texts; give --encoding utf-8"
+        ) from None
 
 
 def _like_null(values: pa.Array, form: CsvFormat) -> bool:

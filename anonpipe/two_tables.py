@@ -21,17 +21,8 @@ from anonpipe.encoding.row_hash import added, counted, looked_up, row_numbers
 from anonpipe.encoding.scan import merge_scans, scan_batch
 from anonpipe.encoding.values import is_date, is_number, is_supported, plain, plain_type
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate import risk
+from anonpipe.evaluate import risk, utility
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.utility import (
-    Endpoint,
-    correlation_changes,
-    distributions,
-    fit_models,
-    survival_pictures,
-    typed_tables,
-    utility,
-)
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.measure import Measure
@@ -119,14 +110,14 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     notes = (*evaluation.notes(assessment, limits), _NOT_MEASURED)
     verdict = Verdict(checks, notes)
     warnings = (*_warnings(tables, job), *evaluation.warnings(assessment, limits))
-    pictured = typed_tables(*frames)
+    pictured = utility.typed_tables(*frames)
     bins = bins_for_steward(least)
     report = of_two_tables(
         verdict,
         assessment,
-        distributions(pictured, bins),
-        survival_pictures(pictured, endpoints, bins),
-        correlation_changes(pictured),
+        utility.distributions(pictured, bins),
+        utility.survival_pictures(pictured, endpoints, bins),
+        utility.correlation_changes(pictured),
         source=tables.original.url,
         output=tables.release.url,
         rows=rows[1],
@@ -149,13 +140,13 @@ def _utility(
     tables: Tables,
     job: Job | None,
     frames: tuple[pd.DataFrame, pd.DataFrame, dict[str, Kind]],
-    endpoints: Sequence[Endpoint],
+    endpoints: Sequence[utility.Endpoint],
     paired: bool,
     least: int,
 ) -> Assessment:
     if job is not None and not job.measure.utility:
         return Assessment(not_checked=(NotChecked("unmeasured.utility", Reason.UTILITY_OFF),))
-    found = utility(
+    found = utility.utility(
         *frames,
         rng=generator(KEY, "utility"),
         least=least,
@@ -192,7 +183,8 @@ def _analyses(tables: Tables, job: Job | None) -> Assessment:
         typed(encoder, _sampled(tables, table, MODEL_ROWS), names) for table in (tables.original, tables.release)
     )
     found = []
-    for wanted, model in zip(job.analyses, fit_models(before, [each.analysis for each in job.analyses]), strict=True):
+    models = utility.fit_models(before, [each.analysis for each in job.analyses])
+    for wanted, model in zip(job.analyses, models, strict=True):
         if model.fit.problem is not None:
             raise JobError(f"analysis {wanted.name!r} cannot be fitted to the original ({model.fit.problem})")
         found.append(AnalysisOutcome(model.compare(after), wanted.declared, len(before), tables.original.rows))

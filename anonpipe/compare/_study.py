@@ -57,36 +57,25 @@ def compare(
     those of a release. Figures of finished trials are kept in the steward's private folder, and measured again only
     where input, job, setting or version are others.
     """
+    axes = utility, risk
     try:
-        return _compare(job, grid(job, methods, ks), draws, (utility, risk), refresh, cluster, on_progress)
+        settings = grid(job, methods, ks)
+        if draws < 1:
+            raise JobError(f"--draws is {draws}; give at least 1")
+        check_names(job, axes)
+        staging = Staging(make_private(staging_root(job.run.staging)) / f"compare-{_name(job)}")
+        with opened(job.source.path, job.columns, job.run.staging, job.source) as source, lock(staging):
+            check_input(job, source)  # The copy has no differences: each trial adds them
+            try:
+                make_private(staging.root)
+                trials, problems = _trials(job, settings, draws, staging)
+                results = _measured(job, source, staging, _kept(job, source, refresh), trials, cluster, on_progress)
+            finally:
+                remove(staging)
+        return summarise(job, settings, [(trial.setting, results[trial.key]) for trial in trials], problems, axes)
     except Exception as error:
         failure = account(error, "compare")
     failure.raise_it()
-
-
-def _compare(
-    job: Job,
-    settings: tuple[Setting, ...],
-    draws: int,
-    axes: tuple[str | None, str | None],
-    refresh: bool,
-    cluster: bool,
-    on_progress: OnProgress,
-) -> Study:
-    if draws < 1:
-        raise JobError(f"--draws is {draws}; give at least 1")
-    check_names(job, axes)
-    staging = Staging(make_private(staging_root(job.run.staging)) / f"compare-{_name(job)}")
-    with opened(job.source.path, job.columns, job.run.staging, job.source) as source, lock(staging):
-        check_input(job, source)  # The copy has no differences: each trial adds them
-        try:
-            make_private(staging.root)
-            kept = _Kept.of(job, source, refresh)
-            trials, problems = _trials(job, settings, draws, staging)
-            results = _measured(job, source, staging, kept, trials, cluster, on_progress)
-        finally:
-            remove(staging)
-    return summarise(job, settings, [(trial.setting, results[trial.key]) for trial in trials], problems, axes)
 
 
 def _name(job: Job) -> str:
@@ -94,34 +83,16 @@ def _name(job: Job) -> str:
     return keyed(steward_secret(), "compare", job.source.path).hex()[:16]
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """Figures of finished trials, a private file each."""
-
-    folder: Path
-
-    @classmethod
-    def of(cls, job: Job, source: Source, refresh: bool) -> _Kept:
-        """Those of this input as it is now; what was kept of another is deleted."""
-        folder = private_home() / "compare" / _name(job)
-        identity = {"input": source.identity(), "version": version("anonpipe")}
-        known = folder / "input.json"
-        if refresh or not known.exists() or read_json(known) != identity:
-            shutil.rmtree(folder, ignore_errors=True)
-            make_private(folder)
-            write_json(known, identity)
-        return cls(folder)
-
-    def read(self, key: str) -> TaskResult | None:
-        """The result of a trial, if there is one."""
-        path = self.folder / f"{key}.json"
-        found: TaskResult | None = read_json(path) if path.exists() else None
-        return found
-
-    def write(self, result: TaskResult) -> None:
-        """Keep a result, unless it may be another the next time."""
-        if result["final"]:
-            write_json(self.folder / f"{result['key']}.json", result)
+def _kept(job: Job, source: Source, refresh: bool) -> Path:
+    """The folder of finished trials of this input as it is now, a private file each; others are deleted."""
+    folder = private_home() / "compare" / _name(job)
+    identity = {"input": source.identity(), "version": version("anonpipe")}
+    known = folder / "input.json"
+    if refresh or not known.exists() or read_json(known) != identity:
+        shutil.rmtree(folder, ignore_errors=True)
+        make_private(folder)
+        write_json(known, identity)
+    return folder
 
 
 def _trials(job: Job, settings: Sequence[Setting], draws: int, staging: Staging) -> tuple[list[Trial], dict[int, str]]:
@@ -149,13 +120,14 @@ def _measured(
     job: Job,
     source: Source,
     staging: Staging,
-    kept: _Kept,
+    kept: Path,
     trials: Sequence[Trial],
     cluster: bool,
     on_progress: OnProgress,
 ) -> Results:
     """The results of all trials by their key; those that were kept are not measured again."""
-    results = {trial.key: found for trial in trials if (found := kept.read(trial.key)) is not None}
+    files = {trial.key: kept / f"{trial.key}.json" for trial in trials}
+    results: Results = {key: read_json(path) for key, path in files.items() if path.exists()}
     todo = list({trial.key: trial for trial in trials if trial.key not in results}.values())
     total = len(results) + len(todo)
     on_progress(Progress("compare", len(results), total, 0))
@@ -163,7 +135,8 @@ def _measured(
         return results
 
     def on_done(result: TaskResult) -> None:
-        kept.write(result)
+        if result["final"]:  # others may be another the next time
+            write_json(files[result["key"]], result)
         results[result["key"]] = result
         on_progress(Progress("compare", len(results), total, 0))
 

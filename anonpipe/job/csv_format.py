@@ -10,10 +10,8 @@ from pydantic import field_validator, model_validator
 from anonpipe.methods.options import Options
 
 NULLS = ["", "NA", "N/A", "NULL", "null", "NaN", "nan"]  # Fields that mean a missing value, where nothing is said
-
 DELIMITERS = (",", ";", "\t", "|")
 THOUSANDS = (".", ",", " ", "'", "\u2019", "\u00a0", "\u202f")
-
 QUESTION = "?"  # What `anonpipe init` writes where the file does not tell, and the job is refused with
 
 _PARTS = {
@@ -115,8 +113,7 @@ class CsvFormat(Options):
 
     def given(self) -> dict[str, Any]:
         """What is not the default, as a job has it."""
-        found = {name: (getattr(self, name), each.default) for name, each in CsvFormat.model_fields.items()}
-        return {name: value for name, (value, default) in found.items() if value != default}
+        return self.model_dump(include=set(CsvFormat.model_fields), exclude_defaults=True)
 
     @property
     def delimiter_or_comma(self) -> str:

@@ -20,25 +20,14 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.errors import JobError
+from anonpipe.job import sections
 from anonpipe.job.checks import check_growth, check_sections
 from anonpipe.job.gates import DEFAULT, Gates
 from anonpipe.job.measure import HELD_OUT, Measure, RecipientAnalysis, usual_hold_out
 from anonpipe.job.overrides import overridden
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.job.rules import check_rules, parse_rules, with_rules
-from anonpipe.job.sections import (
-    Decode,
-    Input,
-    Partition,
-    Release,
-    Repeat,
-    ReportSettings,
-    RunSettings,
-    Sensitive,
-    StrataSettings,
-    checked_path,
-    with_methods,
-)
+from anonpipe.job.sections import Input, Sensitive, checked_path, with_methods
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.options import MethodOptions, Options
@@ -114,20 +103,20 @@ class Job(Options):
     rows_per_unit: Literal["one", "many"] = "one"
     columns: dict[str, Column]
     rules: tuple[str, ...] = Field(default=(), description=RULES)
-    strata: StrataSettings = StrataSettings()
-    partition: Partition = Partition()
+    strata: sections.StrataSettings = sections.StrataSettings()
+    partition: sections.Partition = sections.Partition()
     cluster: Cluster | None = None
     sensitive: Sensitive | None = None
     synthesize: Synthesize | None = None
     mask: Mask | None = None
-    decode: Decode = Decode()
+    decode: sections.Decode = sections.Decode()
     gates: Gates = Gates()
     measure: Measure = Measure()
     analyses: tuple[RecipientAnalysis, ...] = ()
-    release: Release = Release()
-    report: ReportSettings = ReportSettings()
-    repeat: Repeat = Repeat()
-    run: RunSettings = RunSettings()
+    release: sections.Release = sections.Release()
+    report: sections.ReportSettings = sections.ReportSettings()
+    repeat: sections.Repeat = sections.Repeat()
+    run: sections.RunSettings = sections.RunSettings()
 
     @model_validator(mode="before")
     @classmethod
@@ -261,23 +250,17 @@ class Job(Options):
         """Columns whose combinations the scan counts: the strata, and sensitive ones where groups heed them."""
         held = self.cluster is not None and GROUPINGS[self.cluster.method].classes
         held = held or (self.sensitive is not None and bool(self.sensitive.conditions))
-        mixed = self.sensitive_columns if held else ()
-        return (*self.strata.by, *mixed)
+        return (*self.strata.by, *(self.sensitive_columns if held else ()))
 
     @property
     def scored_by(self) -> tuple[str, ...]:
         """Columns inside whose combinations values are ranked: the strata, and the survival status for the times."""
         scored = [column for column in self.columns.values() if column.scored]
-        timed = any(column.role is Role.SURVIVAL_TIME for column in scored) and self.times_by_event
-        own = (str(self.event_column),) if timed and self.event_column not in self.strata.by else ()
-        return (*self.strata.by, *own) if scored else ()
-
-    @property
-    def times_by_event(self) -> bool:
-        """Whether survival times are ranked by event: not where records of both come out as one and the same."""
+        timed = any(column.role is Role.SURVIVAL_TIME for column in scored)
         method = self.replacing
-        alike = isinstance(method, Synthesizer) and method.identical_groups
-        return self.event_column is not None and not alike
+        alike = isinstance(method, Synthesizer) and method.identical_groups  # records of both come out as the same
+        by_event = timed and not alike and self.event_column not in (None, *self.strata.by)
+        return (*self.strata.by, *([str(self.event_column)] if by_event else [])) if scored else ()
 
     @property
     def conditioning_columns(self) -> tuple[str, ...]:
@@ -457,14 +440,13 @@ class Job(Options):
         former_keys: list[tuple[dict[str, Any] | None, dict[str, str]]] = [
             (content["classes"], {"combine": "several"}),
             (content.get("repeat"), {"min_changed": "at_least", "max_overlapping": "at_most"}),
+            (content.get("mask"), {"conditioning": "kept"}),
             *((scenario, {"tolerance": "within"}) for scenario in content.get("measure", {}).get("scenarios", ())),
         ]
         for section, spelling in former_keys:
-            if section is not None:
-                for key, former in spelling.items():
+            for key, former in spelling.items():
+                if section is not None and key in section:
                     section[former] = section.pop(key)
-        if content.get("mask") and "conditioning" in content["mask"]:
-            content["mask"]["kept"] = content["mask"].pop("conditioning")
         text = "".join((json.dumps(content, sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
 

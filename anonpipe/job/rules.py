@@ -35,11 +35,7 @@ _ORDERED = ("<", "<=", ">", ">=")
 
 
 def parse_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-    """The rules of a job in the order of their texts; a chain such as `a <= b <= c` gives several.
-
-    A ValueError tells of a text that cannot be read, of a column that is unknown or not released, and of two rules that
-    do not go together.
-    """
+    """The rules of a job in the order of their texts, of a chain several; ValueErrors tell what cannot be read."""
     rules = [rule for text in texts for rule in _read(text, columns)]
     derived: dict[str, Rule] = {}
     for rule in rules:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.job.csv_format import CsvFormat
@@ -19,18 +19,20 @@ _LEAST_MEMORY = 400 * 2**20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
+def checked_path(given: str) -> str:
+    """A path or URL as it was given; no file system and no terminal takes well to control characters."""
+    if not given.strip() or _CONTROL.search(given):
+        raise ValueError("a path or URL is not empty and holds no control characters")
+    return given
+
+
 class Input(CsvFormat):
     """The input, and how it is written where it is a CSV.
 
     `path` is a file, folder, glob or URL, or an SQL file; alone it can be given as a plain text.
     """
 
-    path: str
-
-    @field_validator("path")
-    @classmethod
-    def _a_path(cls, given: str) -> str:
-        return checked_path(given)
+    path: Annotated[str, AfterValidator(checked_path)]
 
 
 class StrataSettings(Options):
@@ -235,13 +237,6 @@ class RunSettings(Options):
 
 
 _UNITS = {f"{prefix}{i}": (1024 if i else 1000) ** (at + 1) for at, prefix in enumerate("kmgtp") for i in ("", "i")}
-
-
-def checked_path(given: str) -> str:
-    """A path or URL as it was given; no file system and no terminal takes well to control characters."""
-    if not given.strip() or _CONTROL.search(given):
-        raise ValueError("a path or URL is not empty and holds no control characters")
-    return given
 
 
 class Repeat(Options):

@@ -21,7 +21,8 @@ from anonpipe.evaluate.risk import (
 from anonpipe.job.measure import Measure, usual_hold_out
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import quoted
-from anonpipe.propose.profile import Floats, Look
+from anonpipe.propose.profile import Look
+from anonpipe.types import FloatArray
 
 # Fewer records than this are not drawn by a mixture: covariances are off by 0.1 or more (`by_mask.COVARIANCE_ERROR`)
 FEW_RECORDS = 50
@@ -157,7 +158,7 @@ def _unit(several: Look | None, k: int) -> UnitColumn:
     return UnitColumn.of(Repeats(several.name, rows, 0, len(counts), int(counts[0]), largest, squares))
 
 
-def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> Floats:
+def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> FloatArray:
     """About how many records the proposed strata have, nulls being one."""
     for look in looks:
         if guesses[look.name].role is Role.SURVIVAL_STATUS:
@@ -166,20 +167,17 @@ def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> F
     return np.array([float(rows)])
 
 
-def _can_join(strata: Floats, least: int) -> bool:
+def _can_join(strata: FloatArray, least: int) -> bool:
     """Whether some strata have fewer records, and two or more have as many: these have both event statuses."""
     small = strata < least
     return bool(small.any()) and int((~small).sum()) > 1
 
 
 def _feature_columns(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> int:
-    return sum(_width(look, guesses[look.name]) for look in looks if guesses[look.name].role.synthesized)
-
-
-def _width(look: Look, guessed: Guess) -> int:
-    """Feature columns that a masked column takes, nulls of a category being one more."""
-    nulls = look.filled < len(look.codes)
-    if not guessed.kind.coded:
-        return 1 + nulls
-    found = look.distinct + nulls
-    return {1: 0, 2: 1}.get(found, found)
+    """Feature columns of the masked columns, nulls being one more category; of two categories one says it all."""
+    total = 0
+    for look in (look for look in looks if guesses[look.name].role.synthesized):
+        coded, nulls = guesses[look.name].kind.coded, look.filled < len(look.codes)
+        categories = look.distinct + nulls
+        total += {1: 0, 2: 1}.get(categories, categories) if coded else 1 + nulls
+    return total

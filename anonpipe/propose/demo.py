@@ -23,15 +23,13 @@ from anonpipe.errors import InputError, OutputError
 from anonpipe.files import drafted
 from anonpipe.propose import choose_method
 from anonpipe.propose.propose import template
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
-Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int32]
 
 PUBLIC_SEED = 20_000_101  # Seed of the demonstration tables; public, as the persons are invented
-
 BLOCK_ROWS = 16_384  # Rows drawn from one random stream; fixed, so that values depend on the row's place alone
 GROUP_BLOCKS = 8  # Of a row group
-
 LARGEST_TABLE_ROWS = 2**31 - 2  # As many distinct patient identifiers exist
 
 SEXES = ("Female", "Male")
@@ -145,10 +143,7 @@ def write_blocks(
     schema: pa.Schema,
     block: Callable[[np.random.Generator, int], list[pa.Array]],
 ) -> None:
-    """Write a table of blocks, each drawn whole from a stream of its own, that are given the place of their first row.
-
-    A row group holds `GROUP_BLOCKS` of them.
-    """
+    """Write a table of blocks, each drawn whole from a stream of its own, given the place of its first row."""
     if not 0 <= rows <= LARGEST_TABLE_ROWS:
         raise InputError(f"rows is {rows}; give 0 to {LARGEST_TABLE_ROWS}")
     if seed < 0:
@@ -200,7 +195,7 @@ def _registry_block(rng: np.random.Generator, first: int) -> list[pa.Array]:
     ]
 
 
-def _draw(rng: np.random.Generator, shares: Floats, rows: npt.NDArray[np.int32]) -> Codes:
+def _draw(rng: np.random.Generator, shares: FloatArray, rows: npt.NDArray[np.int32]) -> Codes:
     """Draw a category for each record from the row of `shares` that it names."""
     limits = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
     uniform = rng.random(len(rows))
@@ -210,7 +205,7 @@ def _draw(rng: np.random.Generator, shares: Floats, rows: npt.NDArray[np.int32])
     return codes
 
 
-def _ages(rng: np.random.Generator, site: Codes) -> Floats:
+def _ages(rng: np.random.Generator, site: Codes) -> FloatArray:
     """Whole years by site; what falls beyond a bound is mirrored there, so that no age piles up."""
     low, high = AGE_BOUNDS_YEARS
     age = np.array(AGE_MEANS_YEARS)[site] + np.array(AGE_DEVIATIONS_YEARS)[site] * rng.standard_normal(len(site))
@@ -219,30 +214,28 @@ def _ages(rng: np.random.Generator, site: Codes) -> Floats:
     return np.clip(np.rint(age), low, high)
 
 
-def _treatments(rng: np.random.Generator, stage: Codes, age: Floats) -> Codes:
+def _treatments(rng: np.random.Generator, stage: Codes, age: FloatArray) -> Codes:
     """Treatment by stage; the chance that the habits for the old apply rises with age."""
     old = rng.random(len(age)) < 1 / (1 + np.exp((TREATMENT_TURNING_AGE_YEARS - age) / TREATMENT_TURNING_WIDTH_YEARS))
     habits = np.array(TREATMENT_SHARES_YOUNG + TREATMENT_SHARES_OLD)
     return _draw(rng, habits, stage + np.int32(len(STAGES)) * old)
 
 
-def _tumour_sizes(rng: np.random.Generator, stage: Codes) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def _tumour_sizes(rng: np.random.Generator, stage: Codes) -> tuple[FloatArray, BoolArray]:
     """Millimetres to one decimal, and where they are missing."""
     size = np.exp(np.array(TUMOUR_LOG_MEANS)[stage] + TUMOUR_LOG_DEVIATION * rng.standard_normal(len(stage)))
     missing = rng.random(len(stage)) < np.array(TUMOUR_MISSING_SHARES)[stage]
     return np.clip(np.rint(size * 10) / 10, *TUMOUR_SIZE_BOUNDS_MM), missing
 
 
-def _smokers(
-    rng: np.random.Generator, site: Codes, sex: Codes, age: Floats
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _smokers(rng: np.random.Generator, site: Codes, sex: Codes, age: FloatArray) -> tuple[BoolArray, BoolArray]:
     """Whether they smoke, and where nobody asked (more often among the old; 8 % in all)."""
     chance = np.clip(np.array(SMOKER_SHARES)[site] + np.where(sex == 1, 0.05, -0.03), 0.02, 0.95)
     missing = rng.random(len(age)) < np.clip(0.08 + 0.002 * (age - 66.0), 0.01, 1.0)
     return rng.random(len(age)) < chance, missing
 
 
-def _log_hazards(age: Floats, sex: Codes, stage: Codes, treatment: Codes) -> Floats:
+def _log_hazards(age: FloatArray, sex: Codes, stage: Codes, treatment: Codes) -> FloatArray:
     """Each record's x b under `LOG_HAZARD_RATIOS`; the reference categories have 0."""
     effects = LOG_HAZARD_RATIOS["age"] * (age - REFERENCE_AGE_YEARS)
     for codes, names in ((sex, SEXES), (stage, STAGES), (treatment, TREATMENTS)):
@@ -250,7 +243,7 @@ def _log_hazards(age: Floats, sex: Codes, stage: Codes, treatment: Codes) -> Flo
     return effects
 
 
-def _follow_up(rng: np.random.Generator, diagnosed: npt.NDArray[np.int64], log_hazards: Floats) -> tuple[Floats, Codes]:
+def _follow_up(rng: np.random.Generator, diagnosed: IntArray, log_hazards: FloatArray) -> tuple[FloatArray, Codes]:
     """Months to one decimal until death or censoring, and 1 for a death.
 
     S(t | x) = exp(-(t / scale)^shape exp(x b)) is inverted at a standard
@@ -264,7 +257,7 @@ def _follow_up(rng: np.random.Generator, diagnosed: npt.NDArray[np.int64], log_h
     return months, (death <= censored).astype(np.int32)
 
 
-def _patient_ids(first: int, rows: int) -> npt.NDArray[np.int64]:
+def _patient_ids(first: int, rows: int) -> IntArray:
     """Distinct numbers in no visible order: an affine map modulo the prime 2^31 - 1."""
     places = np.arange(first, first + rows, dtype=np.int64)
     return (places * 1_103_515_245 + 12_345) % (2**31 - 1) + 1

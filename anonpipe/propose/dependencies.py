@@ -7,24 +7,18 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.propose.names import BIRTH_NAMES, SEEN_NAMES, TIME_NAMES, has_word, quoted, rank_of
-from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Floats, Look
+from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Look
+from anonpipe.types import FloatArray, IntArray
 
 CLASS_ROWS = 10  # A class of a number has this many rows in its second largest category at least; less may be chance
-
 ENOUGH_ROWS = 20  # Fewer rows than this tell nothing about uniqueness or dependence
-
 THIN_ROWS = 1_000  # Rows of the first, quick look for a dependence
-
 # Share of the rows of a number in which a date is known, too, or the number is not taken for a part of it
 NEARLY_ALL = 0.95
-
 SAME_CORRELATION = 0.99999
-
 _SAME_UNIT = 1e-3  # Slopes as near to 1 are of columns in one unit, whose difference is a quantity
-
 DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 
 
@@ -68,7 +62,7 @@ def _same(one: Look, other: Look) -> bool:
     return len(x) >= max(ENOUGH_ROWS, other.filled / 2) and _line(x, y)
 
 
-def _is_copy(x: Floats, y: Floats) -> bool:
+def _is_copy(x: FloatArray, y: FloatArray) -> bool:
     """Whether numbers of the same unit differ by a constant, to rounding; others by a line (`_line`).
 
     How wide a year of arrivals is says nothing of the hours from arrival to departure.
@@ -81,7 +75,7 @@ def _is_copy(x: Floats, y: Floats) -> bool:
     return bool(np.quantile(rest, NEARLY_ALL) <= steps + 1e-6 * np.ptp(np.quantile(y, [0.25, 0.75])))
 
 
-def _line(x: Floats, y: Floats) -> bool:
+def _line(x: FloatArray, y: FloatArray) -> bool:
     if len(x) < 2:
         return False
     dx, dy = x - x.mean(), y - y.mean()
@@ -98,7 +92,7 @@ def _thin(look: Look) -> Look:
     return replace(look, numbers=None if look.numbers is None else look.numbers[::step], codes=look.codes[::step])
 
 
-def _together(*looks: Look) -> tuple[Floats, ...]:
+def _together(*looks: Look) -> tuple[FloatArray, ...]:
     """The numbers of the rows where none of the columns is null."""
     present = ~np.isnan([look.values for look in looks]).any(axis=0)
     return tuple(look.values[present] for look in looks)
@@ -119,7 +113,7 @@ def _date_parts(looks: list[Look]) -> Iterator[tuple[str, str]]:
                 break
 
 
-def _part(days: Floats, values: Floats) -> str:
+def _part(days: FloatArray, values: FloatArray) -> str:
     """Which part of the dates the values are, counted from any number; empty if none."""
     if len(days) < 2:
         return ""
@@ -161,13 +155,13 @@ def _is_class(coarse: Look, fine: Look) -> bool:
     return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
 
 
-def _pairs(coarse: Look, fine: Look) -> tuple[npt.NDArray[np.int64], Floats]:
+def _pairs(coarse: Look, fine: Look) -> tuple[IntArray, FloatArray]:
     """Codes and numbers of the rows that have a category."""
     present = coarse.codes >= 0
     return coarse.codes[present], np.where(np.isnan(fine.values), -np.inf, fine.values)[present]
 
 
-def _disjoint(codes: npt.NDArray[np.int64], values: Floats) -> bool:
+def _disjoint(codes: IntArray, values: FloatArray) -> bool:
     sizes = np.bincount(codes)
     low, high = np.full(len(sizes), np.inf), np.full(len(sizes), -np.inf)
     np.minimum.at(low, codes, values)
@@ -203,11 +197,8 @@ def _between(span: Look, one: Look, other: Look) -> tuple[Look, Look, Look, str]
     return (span, one, other, unit) if np.median(second - first) >= 0 else (span, other, one, unit)
 
 
-def _unit(x: Floats, first: Floats, second: Floats) -> str | None:
-    """The unit in which `x` is the time between two days; None if it is none.
-
-    Rounded up, down, to the nearest or to the middle, what is left over spans one unit.
-    """
+def _unit(x: FloatArray, first: FloatArray, second: FloatArray) -> str | None:
+    """The unit in which `x` is the time between two days, however rounded; None where it is none."""
     if len(x) < 2:
         return None
     for unit, length in DAYS_IN.items():

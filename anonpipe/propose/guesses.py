@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.columns import Kind, Role, Scalar
@@ -42,17 +40,11 @@ FEWEST = 20  # Values, and pairs of rows of one value, below which nothing is co
 TOGETHER = 0.9  # Share of the pairs of rows of one value that follow each other, in a table that is sorted by units
 
 
-class Sureness(Enum):
-    """How sure it is that a column numbers units."""
+def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dict[str, bool]:
+    """Of the candidates those that number units of several rows, and whether that is certain.
 
-    CERTAIN = "two columns or more that have nothing to do with each other agree in the rows of a value"
-    MAYBE = "one does, and the rows of a value follow each other"
-
-
-def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dict[str, Sureness]:
-    """Of the candidates those that number units of several rows.
-
-    Shapes: columns (n_rows,).
+    It is where two columns or more that have nothing to do with each other agree in the rows of a value. It may be
+    where one does, and the rows of a value follow each other. Shapes: columns (n_rows,).
     """
     found = {}
     for name in candidates:
@@ -63,10 +55,8 @@ def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dic
         others = {other: values for other, values in columns.items() if other != name}
         same = [other for other, values in others.items() if agree(values, first, second)]
         own = _apart(_no_parts(codes, [others[other] for other in same]))
-        if own >= 2:
-            found[name] = Sureness.CERTAIN
-        elif own == 1 and np.mean(second - first == 1) >= TOGETHER:
-            found[name] = Sureness.MAYBE
+        if own >= 2 or (own == 1 and np.mean(second - first == 1) >= TOGETHER):
+            found[name] = own >= 2
     return found
 
 
@@ -118,10 +108,7 @@ SPACINGS = 64  # Of two neighbouring floats: a smaller step than so many says no
 
 
 def common_step(values: FloatArray, single: bool = False) -> float | None:
-    """The largest decimal step below 1 of which all numbers are multiples, to rounding; None without one.
-
-    Shapes: values (n,).
-    """
+    """The largest decimal step below 1 that all values, shape (n,), are multiples of, to rounding; None without."""
     values = values[np.isfinite(values)]
     many, values = len(values), np.unique(values)
     if many < FEWEST or len(values) < 2:
@@ -210,7 +197,7 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
     if not found:
         return guesses
     named = [look for look in looks if guesses[look.name].role is Role.UNIT]
-    certain = [look for look in asked if found.get(look.name) is Sureness.CERTAIN]
+    certain = [look for look in asked if found.get(look.name)]
     by_name = [look for look in asked if look.name in found and names_unit(look.name)]
     unit = max(named or certain or by_name, key=lambda look: look.distinct, default=None)
     changed, values = dict(guesses), {look.name: look.distinct for look in asked}
@@ -227,7 +214,7 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
     return changed
 
 
-def _in_order(look: Look) -> npt.NDArray[np.int64]:
+def _in_order(look: Look) -> IntArray:
     """Codes of the values, of numbers in their order."""
     if look.numbers is None:
         return look.codes
@@ -270,32 +257,22 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
         if look.name not in used:
             gone = alone.role.names_persons or (alone.role is Role.DROPPED and alone.reason)
             found[look.name] = alone if gone else Guess(alone.kind, Role.DROPPED, "no analysis names it")
-        elif alone.role is Role.MASKED:
-            found[look.name] = _needed(used[look.name], alone, needs.users[look.name])
+            continue
+        reason, role = f"needed by {', '.join(map(quoted, needs.users[look.name]))}", Role.MASKED
+        if alone.role is Role.MASKED:
+            if used[look.name].role is Role.DROPPED:
+                reason += f"; but it is {used[look.name].reason}, {_CONTRADICT}"
+        elif is_supported(look.type) and look.distinct >= 2:
+            reason = f"CHECK: {reason}; but {alone.reason}"
         else:
-            found[look.name] = _wanted(look, alone, needs.users[look.name])
+            reason, role = f"CHECK: {alone.reason}; but {reason}", Role.DROPPED
+        found[look.name] = Guess(alone.kind, role, reason)
     if needs.survival is not None:
         _survival_of(needs.survival, {look.name: look for look in looks}, found)
     return _weighted(found, needs)
 
 
-def _needed(found: Guess, alone: Guess, users: tuple[str, ...]) -> Guess:
-    """A column that an analysis names; roles of survival are given by the analyses alone."""
-    reason = f"needed by {_names(users)}"
-    if found.role is Role.DROPPED:
-        reason += f"; but it is {found.reason}, and the two may contradict each other: one of them should do"
-    return Guess(alone.kind, Role.MASKED, reason)
-
-
-def _wanted(look: Look, alone: Guess, users: tuple[str, ...]) -> Guess:
-    """A column that an analysis names, and that would not be released without: masked where that can be."""
-    if not is_supported(look.type) or look.distinct < 2:
-        return Guess(alone.kind, Role.DROPPED, f"CHECK: {alone.reason}; but needed by {_names(users)}")
-    return Guess(alone.kind, Role.MASKED, f"CHECK: needed by {_names(users)}; but {alone.reason}")
-
-
-def _names(users: tuple[str, ...]) -> str:
-    return ", ".join(quoted(name) for name in users)
+_CONTRADICT = "and the two may contradict each other: one of them should do"
 
 
 def _survival_of(survival: Survival, looks: dict[str, Look], found: dict[str, Guess]) -> None:

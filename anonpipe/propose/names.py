@@ -49,13 +49,9 @@ def names_one_person(name: str) -> bool:
 
 def words_of(name: str) -> list[str]:
     """The words of a column name, without accents and in lower case."""
-    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", _plain(name))]
-
-
-def _plain(text: str) -> str:
-    """A text without accents."""
-    apart = unicodedata.normalize("NFKD", text.translate(_LETTERS))
-    return "".join(letter for letter in apart if not unicodedata.combining(letter))
+    apart = unicodedata.normalize("NFKD", name.translate(_LETTERS))
+    plain = "".join(letter for letter in apart if not unicodedata.combining(letter))
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", plain)]
 
 
 _LETTERS = str.maketrans({"ß": "ss", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "AE", "ł": "l", "Ł": "L", "đ": "d"})
@@ -93,10 +89,7 @@ def quoted(text: str) -> str:
 # --- A value that may stand for "unknown": one and the same, again and again, far away from all others ----------------
 
 FEWEST_OTHERS = 10  # Distinct values that are no such codes, below which all may be codes
-
 MOST_CODES = 3  # Codes at either end: not known, refused, does not apply
-
-
 _NEIGHBOURS = 5  # Distinct values next to a well-known code, which has five times as many records as their mean
 
 # Well-known codes: nines and the two numbers before, and days on which calendars and systems begin or end

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tomllib
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonpipe.columns import Scalar
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
 from anonpipe.propose.names import tell_life
-from anonpipe.source import Source, Unit, read_batches
-
-Floats = npt.NDArray[np.float64]
+from anonpipe.source import Source, read_batches
+from anonpipe.types import FloatArray, IntArray
 
 SAMPLE_ROWS = 50_000  # Rows that the guesses rest on
-
 SAMPLE_PIECES = 16  # Places of the input, evenly spread, that the sample is read from: files are often sorted by time
-
 _CSV_BATCH_ROWS = 4_096
-
 FEW_CODES = 10  # Whole numbers with no more distinct values than this are taken for codes
-
 MANY_CATEGORIES = 200
-
 LARGEST = 1e100  # Greater numbers, infinity among them, count as null: their squares overflow
 
 
 # --- Texts that stand for numbers or dates: how they are written, and how to convert them -----------------------------
-
-_AS_TEXT = "looks like numbers that are stored as text; convert them (in a query: CAST(name AS REAL)) and write kind:"
-_NUMBER = r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?"
 
 
 @dataclass(frozen=True)
@@ -49,60 +40,10 @@ class TextFormat:
     whole: bool = False  # Whether they are whole numbers, which may number persons
 
 
-FORMS = (
-    TextFormat(
-        rf"^\s*{_NUMBER}\s*$",
-        r"^\s*[+-]?\d{1,3}(,\d{3})+(\.\d+)?\s*$",
-        "CHECK: looks like numbers with commas between thousands; take the commas out (in a query: "
-        "CAST(REPLACE(name, ',', '') AS REAL)) and write kind: continuous, role: masked; if they are decimal commas, "
-        "convert them to points",
-        never_codes=True,
-    ),
-    TextFormat(
-        r"^\s*[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\s*$",
-        r",",
-        "CHECK: looks like numbers with decimal commas; convert them to decimal points and write role: masked, or, if "
-        "they are codes, kind: categorical, role: masked",
-        never_codes=True,
-    ),
-    TextFormat(
-        r"^\s*[+-]?\d+([.,]\d+)?\s*$",
-        r",",
-        "CHECK: some of its numbers have decimal commas and others points; write them one way in the input and role: "
-        "masked",
-        never_codes=True,
-    ),
-    TextFormat(
-        rf"^\s*[€$£]?\s*{_NUMBER}\s*[€$£%]?\s*$",
-        r"[€$£%]",
-        "CHECK: looks like numbers with a sign of currency or per cent; take the sign out and write kind: continuous, "
-        "role: masked",
-    ),
-    TextFormat(
-        rf"^\s*{_NUMBER}\s*$",
-        r"\.",
-        f"CHECK: {_AS_TEXT} continuous, role: masked",
-    ),
-    TextFormat(
-        r"^\s*[+-]?\d+\s*$",
-        r"",
-        f"CHECK: {_AS_TEXT} integer, role: masked; if they are codes, classify them first",
-        whole=True,
-    ),
-    TextFormat(
-        r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}",
-        r"",
-        "CHECK: looks like dates with times that are stored as text; cut them to the day (in a query: "
-        "SUBSTR(name, 1, 10)) and write kind: date, role: masked",
-        date=True,
-    ),
-    TextFormat(
-        r"^\s*\d{1,4}\s*[./-]\s*\d{1,2}\s*[./-]\s*\d{1,4}\s*$",
-        r"",
-        "CHECK: looks like dates that are not written as 1990-01-31; convert them and write kind: date, role: masked",
-        date=True,
-    ),
-)
+_FILE = Path(__file__).with_name("text_formats.toml").read_text(encoding="utf-8")
+_FORMATS = tomllib.loads(_FILE.replace("NUMBER", tomllib.loads(_FILE)["number"]))
+FORMS = tuple(TextFormat(**each) for each in _FORMATS["forms"])
+MOSTLY = 0.9  # Share of the distinct texts, of ten or more, that have a form which a few others lack
 
 
 def form_of(texts: pa.Array) -> TextFormat | None:
@@ -118,20 +59,10 @@ def form_of(texts: pa.Array) -> TextFormat | None:
     return None
 
 
-_PLAIN = {
-    "whole numbers": r"^\s*[+-]?\d+\s*$",
-    "numbers": rf"^\s*{_NUMBER}\s*$",
-    "numbers with decimal commas": r"^\s*[+-]?\d+(,\d+)?\s*$",
-    "days as 31.12.2020": r"^\d{1,2}([./-])\d{1,2}[./-]\d{4}$",
-    "days": r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$",
-}
-MOSTLY = 0.9  # Share of the distinct texts, of ten or more, that have a form which a few others lack
-
-
 def odd_texts(texts: pa.Array) -> str:
     """What to tell of texts of which nearly all are numbers or dates: how many are not; empty for others."""
     texts = texts.drop_null()
-    for what, form in _PLAIN.items():
+    for what, form in _FORMATS["plain"].items():
         have = pc.sum(pc.match_substring_regex(texts, form)).as_py() or 0
         odd = len(texts) - have
         if odd and len(texts) >= 10 and have >= MOSTLY * len(texts):
@@ -153,8 +84,8 @@ class Look:
     type: pa.DataType
     # Natural units (days for dates), NaN where null or beyond `LARGEST`, shape (n_rows,); None where the values are no
     # numbers
-    numbers: Floats | None
-    codes: npt.NDArray[np.int64]  # Position among the distinct values, -1 where null, shape (n_rows,)
+    numbers: FloatArray | None
+    codes: IntArray  # Position among the distinct values, -1 where null, shape (n_rows,)
     # distinct, filled: number of distinct values and of rows that are not null
     distinct: int
     filled: int
@@ -165,7 +96,7 @@ class Look:
     life: bool = False  # Whether its few texts say of persons that they live or died, or of events; see `tell_life`
 
     @property
-    def values(self) -> Floats:
+    def values(self) -> FloatArray:
         """The numbers; NaN in all rows where the values are none."""
         return np.full(len(self.codes), np.nan) if self.numbers is None else self.numbers
 
@@ -188,7 +119,8 @@ class Look:
 
 def sample_of(source: Source) -> pa.Table:
     """At most `SAMPLE_ROWS` rows, from the beginnings of some evenly spread pieces of the input."""
-    pieces = [piece for unit in source.units for piece in _pieces(unit)]
+    units = [[replace(unit, row_groups=(group,)) for group in unit.row_groups] or [unit] for unit in source.units]
+    pieces = [piece for unit in units for piece in unit]  # row groups, each with rows; a CSV is one piece
     places = np.unique(np.linspace(0, len(pieces) - 1, min(SAMPLE_PIECES, len(pieces))).astype(int))
     batches: list[pa.RecordBatch] = []
     left = SAMPLE_ROWS
@@ -205,14 +137,6 @@ def sample_of(source: Source) -> pa.Table:
         batches.append(batch.slice(0, wanted))
         left -= batches[-1].num_rows
     return pa.Table.from_batches(batches)
-
-
-def _pieces(unit: Unit) -> Iterator[Unit]:
-    """The unit's row groups, each with rows; a CSV is one piece."""
-    if not unit.row_groups:
-        yield unit
-    for row_group in unit.row_groups:
-        yield replace(unit, row_groups=(row_group,))
 
 
 def look_at(table: pa.Table) -> list[Look]:

@@ -14,8 +14,8 @@ from anonpipe.columns import Column, Kind, Role
 from anonpipe.job.rules import parse_rules
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import quoted, words_of
-from anonpipe.propose.profile import MANY_CATEGORIES, Floats, Look
-from anonpipe.types import BoolArray
+from anonpipe.propose.profile import MANY_CATEGORIES, Look
+from anonpipe.types import BoolArray, FloatArray
 
 _ENOUGH = 50  # Rows below which nothing is proposed
 _THIN = 400  # Rows of the first, quick look
@@ -104,7 +104,7 @@ def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[st
         yield Proposed(f"{_name(target)} = {_sum_text(terms, constant_of)}", share, share == 1.0)
 
 
-def _agree(value: Floats, target: Floats) -> BoolArray:
+def _agree(value: FloatArray, target: FloatArray) -> BoolArray:
     """In which rows a column is what a rule computes, missing where an operand is."""
     missing = np.isnan(value) | np.isnan(target)
     near = np.abs(value - target) <= _RELATIVE * (np.abs(value) + np.abs(target) + 1.0)
@@ -232,13 +232,13 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column]) -> Iterator[Pr
         near = 0.05 <= (middles[one.name] + 1e-9) / (middles[other.name] + 1e-9) <= 20.0
         alike = near and bool(set(words_of(one.name)) & set(words_of(other.name)))
         if alike and (share := _in_order(one.values, other.values)):
-            yield from _order_text(one, other, share)
+            yield _order_text(one, other, share)
     for one, other in permutations(dates, 2):
         if not (one in chain and other in chain) and (share := _in_order(one.values, other.values)):
-            yield from _order_text(one, other, share)
+            yield _order_text(one, other, share)
 
 
-def _in_order(first: Floats, second: Floats) -> float:
+def _in_order(first: FloatArray, second: FloatArray) -> float:
     """The share of rows in which the first is not after the second; 0 where that may be chance."""
     if (first[:_THIN] > second[:_THIN]).sum() > 3 + 2 * (1 - _NEARLY) * _THIN:
         return 0.0
@@ -258,13 +258,13 @@ def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
         there = ~np.isnan(later.values)
         if (there & ~before).any():
             for one, other in pairwise(chain):
-                yield from _order_text(one, other, 1.0)
+                yield _order_text(one, other, 1.0)
             return
         before |= there
     yield Proposed(" <= ".join(_name(look.name) for look in chain), 1.0, True)
 
 
-def _order_text(one: Look, other: Look, share: float) -> Iterator[Proposed]:
+def _order_text(one: Look, other: Look, share: float) -> Proposed:
     """The order of two columns, in the direction that has a value to begin at; else as a condition."""
     first, second = ~np.isnan(one.values), ~np.isnan(other.values)
     begin, end = _name(one.name), _name(other.name)
@@ -273,9 +273,8 @@ def _order_text(one: Look, other: Look, share: float) -> Iterator[Proposed]:
     elif not (first & ~second).any():
         text = f"{end} >= {begin}"
     else:
-        yield _condition(f"if {begin} is not null and {end} is not null then {begin} <= {end}", share)
-        return
-    yield Proposed(text, share, share == 1.0)
+        return _condition(f"if {begin} is not null and {end} is not null then {begin} <= {end}", share)
+    return Proposed(text, share, share == 1.0)
 
 
 # --- Conditions
@@ -284,15 +283,15 @@ def _order_text(one: Look, other: Look, share: float) -> Iterator[Proposed]:
 def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
     """Zeros that follow from zeros, and nulls that another column decides."""
     zeros = {look.name: look.values == 0 for look in looks if look.numbers is not None and not look.date}
-    zeros = {name: zero for name, zero in zeros.items() if _ENOUGH // 2 <= zero.sum() <= len(zero) - _ENOUGH // 2}
-    for one, other in permutations(zeros, 2):
-        if other in masked and _implies(zeros[one], zeros[other]):
-            yield _condition(f"if {_name(one)} == 0 then {_name(other)} == 0")
     nulls = {look.name: look.codes < 0 for look in looks}
-    nulls = {name: null for name, null in nulls.items() if _ENOUGH // 2 <= null.sum() <= len(null) - _ENOUGH // 2}
-    for one, other in permutations(nulls, 2):
-        if other in masked and _implies(nulls[one], nulls[other]):
-            yield _condition(f"if {_name(one)} is null then {_name(other)} is null")
+    zeros, nulls = (
+        {name: rows for name, rows in facts.items() if _ENOUGH // 2 <= rows.sum() <= len(rows) - _ENOUGH // 2}
+        for facts in (zeros, nulls)
+    )
+    for what, facts in (("== 0", zeros), ("is null", nulls)):
+        for one, other in permutations(facts, 2):
+            if other in masked and _implies(facts[one], facts[other]):
+                yield _condition(f"if {_name(one)} {what} then {_name(other)} {what}")
     for look in looks:
         if not columns[look.name].kind.coded or not 2 <= look.distinct <= 20:
             continue

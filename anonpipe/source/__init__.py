@@ -15,21 +15,10 @@ from anonpipe.columns import Column
 from anonpipe.encoding.rules import with_differences
 from anonpipe.errors import InputError
 from anonpipe.job.csv_format import DEFAULT_FORMAT, CsvFormat
+from anonpipe.source import _files
 from anonpipe.source._csv import open_csv, read_csv
 from anonpipe.source._detect import FoundFormat, find_format
-from anonpipe.source._files import (
-    Labels,
-    Source,
-    Unit,
-    check_rows,
-    check_types,
-    find_files,
-    hiding,
-    hiding_each,
-    schema_of_keys,
-    with_keys,
-    without_values,
-)
+from anonpipe.source._files import Labels, Source, Unit, check_rows, check_types
 from anonpipe.source._format import fields as csv_fields
 from anonpipe.source._format import quoted, refuse_other
 from anonpipe.source._parquet import open_parquet, read_parquet
@@ -48,7 +37,7 @@ NO_CSV = FoundFormat(DEFAULT_FORMAT)
 
 def open_source(url: str, columns: Mapping[str, Column] | None = None, form: CsvFormat = DEFAULT_FORMAT) -> Source:
     """Find the files of an input, check that they are one table, and cut them into units of work."""
-    return hiding(url, _opened, url, columns, form)
+    return _files.hiding(url, _opened, url, columns, form)
 
 
 @contextlib.contextmanager
@@ -65,8 +54,8 @@ def opened(
 
 
 def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> Source:
-    files = find_files(url)
-    keys = schema_of_keys(url, files)
+    files = _files.find_files(url)
+    keys = _files.schema_of_keys(url, files)
     types, labels = dict[str, str](), dict[str, Labels]()
     if files[0].format != "csv":
         refuse_other(url, form)
@@ -105,8 +94,8 @@ def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> 
 
 def found_format(url: str) -> FoundFormat:
     """How the CSV of an input is written; the default format for inputs that are none."""
-    files = [] if find_query(url) else hiding(url, find_files, url)
-    return hiding(url, find_format, files) if files and files[0].format == "csv" else NO_CSV
+    files = [] if find_query(url) else _files.hiding(url, _files.find_files, url)
+    return _files.hiding(url, find_format, files) if files and files[0].format == "csv" else NO_CSV
 
 
 def read_batches(
@@ -132,12 +121,12 @@ def read_batches(
         batches = read_csv(unit, source.schema, source.form, own)
     if source.keys:
         fields = pa.schema([source.schema.field(name) for name in source.keys])
-        batches = (with_keys(batch, names, fields, unit) for batch in hiding_each(batches))
+        batches = (_files.with_keys(batch, names, fields, unit) for batch in _files.hiding_each(batches))
     done = 0
     for batch in batches:
         for begin in range(0, batch.num_rows, rows):
             yield unit.first_row + done + begin, batch.slice(begin, rows)
         done += batch.num_rows
     if done != unit.rows:
-        path = without_values(unit.path) if unit.keys else unit.path
+        path = _files.without_values(unit.path) if unit.keys else unit.path
         raise InputError(f"{path} changed while it was read; run again when nobody writes to it")

@@ -176,11 +176,9 @@ def _declared_type(inferred: pa.DataType, columns: Mapping[str, Column] | None, 
     known = not (pa.types.is_null(inferred) or pa.types.is_time(inferred) or pa.types.is_binary(inferred))
     if columns is None:
         return inferred if known else pa.string()
-    column = columns.get(name)
-    if column is not None and column.role is Role.DROPPED and known:
-        codes = column.kind.coded and not (pa.types.is_floating(inferred) or is_date(inferred))  # as it may have been
-        if not codes:
-            return inferred  # as it would be if it were released: records are held against those of earlier releases
+    column, no_codes = columns.get(name), pa.types.is_floating(inferred) or is_date(inferred)
+    if column is not None and column.role is Role.DROPPED and known and (no_codes or not column.kind.coded):
+        return inferred  # as it would be if it were released: records are held against those of earlier releases
     if column is None or not column.role.released or column.kind.coded:
         return pa.string()
     if column.kind is Kind.DATE:

@@ -121,10 +121,7 @@ def keys_below(base: str, path: str) -> Keys:
 
 
 def schema_of_keys(url: str, files: Sequence[File]) -> pa.Schema:
-    """The columns that folders name.
-
-    Whole numbers and ISO dates are such where all texts of a key are; a leading zero makes it a text, as in a CSV.
-    """
+    """The columns that folders name; a leading zero makes whole numbers a text, as in a CSV."""
     names = {tuple(name for name, _ in file.keys) for file in files}
     if len(names) > 1:
         examples = " and ".join(sorted("/".join(each) or "no key" for each in names)[:2])
@@ -423,7 +420,8 @@ _SMALL = 100_000  # Bytes below which there is no harm
 
 def _column_problems(name: str, column: Column, kind: pa.DataType) -> list[str]:
     if not is_supported(kind):
-        return [f"column {name!r} holds {_shown(kind)}, which cannot be released; give it role: dropped or convert it"]
+        what = "nested values" if pa.types.is_nested(kind) else kind  # without the names of its fields
+        return [f"column {name!r} holds {what}, which cannot be released; give it role: dropped or convert it"]
     remedy = _misfit(column.kind, plain_type(kind))
     if remedy:
         return [f"column {name!r} holds {plain_type(kind)}, and its kind {column.kind.value} {remedy}"]
@@ -438,11 +436,6 @@ def _column_problems(name: str, column: Column, kind: pa.DataType) -> list[str]:
         except InputError as error:
             found.append(str(error))
     return found
-
-
-def _shown(kind: pa.DataType) -> str:
-    """A type's name, without the names of its fields."""
-    return "nested values" if pa.types.is_nested(kind) else str(kind)
 
 
 def _misfit(kind: Kind, plain: pa.DataType) -> str | None:

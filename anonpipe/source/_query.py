@@ -170,8 +170,13 @@ def _copied(query: Query, path: Path) -> int:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_ROWS)})
         _telling(refused, cursor.execute, f"SELECT * FROM ({query.text}\n) AS asked")  # no statement but SELECT can
         reader = _telling(refused, cursor.fetch_record_batch)
-        _check_types(query.url, reader.schema)
-        with pq.ParquetWriter(path, _plain(reader.schema), compression="zstd", write_page_checksum=True) as writer:
+        for field in reader.schema:
+            if pa.types.is_interval(field.type) or pa.types.is_union(field.type) or pa.types.is_null(field.type):
+                what = f"column {field.name!r} of {query.url}"
+                raise InputError(f"{what} is of a type that no file keeps; CAST it in the query")
+        # Types of a database's own come as the text or the bytes that stands for them
+        plain = pa.schema([(field.name, getattr(field.type, "storage_type", field.type)) for field in reader.schema])
+        with pq.ParquetWriter(path, plain, compression="zstd", write_page_checksum=True) as writer:
             for rows in _gathered(broken, reader):
                 size += rows.nbytes
                 columns = [_values(column) for column in rows.columns]
@@ -191,17 +196,6 @@ def _gathered(broken: str, reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(batches)
 
 
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """The same without types of a database's own, which come as the text or the bytes that stands for them."""
-    return pa.schema([(field.name, getattr(field.type, "storage_type", field.type)) for field in schema])
-
-
 def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = getattr(column.type, "storage_type", None)
     return column if kind is None else pa.chunked_array([chunk.storage for chunk in column.chunks], kind)
-
-
-def _check_types(url: str, schema: pa.Schema) -> None:
-    for field in schema:
-        if pa.types.is_interval(field.type) or pa.types.is_union(field.type) or pa.types.is_null(field.type):
-            raise InputError(f"column {field.name!r} of {url} is of a type that no file keeps; CAST it in the query")

@@ -7,7 +7,6 @@ floating ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -39,19 +38,12 @@ def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[
     Each file is read once as a whole: this counts the rows, and tells types and which columns have a label for each
     value.
     """
-    pieces: list[tuple[str, tuple[int, ...], int]] = []
-    schema: pa.Schema | None = None
-    for file in files:
-        seen = _Seen()
-        for columns, labels in _pieces(file.path, None):
-            seen.add(columns, labels)
-        found = seen.schema()
-        schema = found if schema is None else schema
-        check_same(files[0].path, schema, file.path, found)
-        pieces.append((file.path, (), seen.rows))
-    if schema is None:
-        raise ValueError("give at least one file")
-    return units_of("statistics", pieces), schema, _labels(files[0].path, schema)
+    first, scanned = files[0].path, {file.path: _scanned(file.path) for file in files}
+    schema = scanned[first][1]
+    for path, (_, found) in scanned.items():
+        check_same(first, schema, path, found)
+    units = units_of("statistics", [(path, (), rows) for path, (rows, _) in scanned.items()])
+    return units, schema, _labels(first, schema)
 
 
 def _labels(path: str, schema: pa.Schema) -> dict[str, Labels]:
@@ -66,29 +58,23 @@ def _labels(path: str, schema: pa.Schema) -> dict[str, Labels]:
     return described
 
 
-@dataclass
-class _Seen:
-    """What the pieces of a file have held so far."""
-
-    rows: int = 0
-    types: dict[str, pa.DataType] = field(default_factory=dict)
-    labels: dict[str, dict[Any, str]] = field(default_factory=dict)
-
-    def add(self, columns: Columns, labels: dict[str, dict[Any, str]]) -> None:
-        self.rows += len(next(iter(columns.values()), []))
-        if not self.types:
-            self.labels = {name: texts for name, texts in labels.items() if len(set(texts.values())) == len(texts)}
+def _scanned(path: str) -> tuple[int, pa.Schema]:
+    """Rows and columns of a file: texts where each value has a label of its own; what is all null is a number."""
+    rows = 0
+    types: dict[str, pa.DataType] = {}
+    labels: dict[str, dict[Any, str]] = {}
+    for columns, described in _pieces(path, None):
+        rows += len(next(iter(columns.values()), []))
+        if not types:
+            labels = {name: texts for name, texts in described.items() if len(set(texts.values())) == len(texts)}
         for name, values in columns.items():
             found = pa.array(values).type
-            if pa.types.is_null(self.types.setdefault(name, found)):
-                self.types[name] = found
-            if name in self.labels and any(each not in self.labels[name] for each in set(values) - {None}):
-                del self.labels[name]
-
-    def schema(self) -> pa.Schema:
-        """Texts where each value has a label of its own; what is all null is a number."""
-        types = {name: pa.float64() if pa.types.is_null(kind) else kind for name, kind in self.types.items()}
-        return pa.schema([(name, pa.string() if name in self.labels else kind) for name, kind in types.items()])
+            if pa.types.is_null(types.setdefault(name, found)):
+                types[name] = found
+            if name in labels and any(each not in labels[name] for each in set(values) - {None}):
+                del labels[name]
+    plain = {name: pa.float64() if pa.types.is_null(kind) else kind for name, kind in types.items()}
+    return rows, pa.schema([(name, pa.string() if name in labels else kind) for name, kind in plain.items()])
 
 
 def read_statistics(unit: Unit, schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -78,24 +78,19 @@ def check_writable(where: OutputPlace) -> None:
 
 def _probed(where: OutputPlace, what: str) -> set[str]:
     """The content of a folder, after a test that it can be written."""
-    missing = versions.missing_folders(where)
     try:
-        where.filesystem.makedirs(where.root, exist_ok=True)
-        present = versions.list_names(where)
-        probe = where.path(f".probe-{secrets.token_hex(8)}")
-        with where.filesystem.open(probe, "wb") as out:
-            out.write(b"")
-        with contextlib.suppress(FileNotFoundError):  # a publishing run has cleaned it up
-            where.filesystem.rm_file(probe)
+        with versions.made_folder(where):
+            present = versions.list_names(where)
+            probe = where.path(f".probe-{secrets.token_hex(8)}")
+            with where.filesystem.open(probe, "wb") as out:
+                out.write(b"")
+            with contextlib.suppress(FileNotFoundError):  # a publishing run has cleaned it up
+                where.filesystem.rm_file(probe)
     except OSError as error:
         raise OutputError(
             f"the {what} {where.url()} cannot be written: {why(error)}; choose another folder or correct its "
             "permissions"
         ) from None
-    finally:
-        for folder in missing:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
     return present
 
 
@@ -116,10 +111,7 @@ def publish(
     before_switch: Callable[[], None] = lambda: None,
     signer: Ed25519PrivateKey | None = None,
 ) -> Published:
-    """Copy verified files and their manifest into a new version, then switch the pointer.
-
-    From the switch on Ctrl-C is only noted.
-    """
+    """Copy verified files and manifest into a new version and switch the pointer; from then on Ctrl-C is noted."""
     documents, reason, moving = documents or {}, None, False
     with exclusive_lock(where), contextlib.ExitStack() as quiet:
         version = version or versions.new_version(where)

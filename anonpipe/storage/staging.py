@@ -415,9 +415,8 @@ def purge(root: Path, dry_run: bool = False, days: float = 0.0, but: str | None 
         return []
     gone = []
     for folder in sorted(filter(Path.is_dir, root.iterdir())):
-        made_by_run = _NAMED.fullmatch(folder.name) or _lock_path(folder).exists() or (folder / "run.json").exists()
-        if not made_by_run:
-            continue
+        if not (_NAMED.fullmatch(folder.name) or _lock_path(folder).exists() or (folder / "run.json").exists()):
+            continue  # no run made it
         if _job_of(folder) == but or not _idle_for(folder, days) or (handle := _try_lock(folder)) is None:
             continue
         if not dry_run:
