@@ -9,15 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe import tables
 from anonpipe.errors import InputError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job, load_job, parse_job
-from anonpipe.pipeline.run import InMemoryRelease, in_memory
+from anonpipe.pipeline.run import in_memory
 from anonpipe.progress import OnProgress
 from anonpipe.report import Report, cell, render
 from anonpipe.storage.staging import scratch
@@ -82,7 +82,8 @@ class Anonymized:
         write_atomic(Path(path), render(self.report).encode())
 
     def __repr__(self) -> str:
-        shape = "no table" if self.table is None else f"{self.report.rows:,} rows x {self._columns} columns"
+        columns = sum(each.treatment not in ("not released", "as probabilities") for each in self.report.columns)
+        shape = "no table" if self.table is None else f"{self.report.rows:,} rows x {columns} columns"
         passed = self.verdict.passed
         return "\n".join(
             [
@@ -93,17 +94,10 @@ class Anonymized:
             ]
         )
 
-    @property
-    def _columns(self) -> int:
-        return sum(column.treatment not in ("not released", "as probabilities") for column in self.report.columns)
-
     def _repr_html_(self) -> str:
         """Verdict, warnings, remedies, checks, measures and the first rows, for the steward's eyes."""
-        return cell(self.report, self.remedies, None if self.table is None else _head(self.table))
-
-
-def _head(table: Any, rows: int = 5) -> pa.Table:
-    return tables.as_arrow(table.head(rows) if isinstance(table, pd.DataFrame) else table).slice(0, rows)
+        table = self.table.head(5) if isinstance(self.table, pd.DataFrame) else self.table
+        return cell(self.report, self.remedies, None if table is None else _as_arrow(table).slice(0, 5))
 
 
 def anonymize(
@@ -151,19 +145,18 @@ def anonymize(
     >>> made.passed, made.table.shape, bool(made.measures.value["reidentification_rate"] < 0.5)
     (True, (1500, 2), True)
     """
-    arrow = tables.as_arrow(table)
+    arrow = _as_arrow(table)
     if not arrow.num_rows:
         raise InputError("the table has no rows; give one of at least k rows")
-    parsed = _as_job(job)
+    if isinstance(job, Mapping):
+        job = parse_job({"input": "memory", "output": "memory", **job})
+    parsed = job if isinstance(job, Job) else load_job(job)
     with scratch("memory", parsed.run.staging) as folder:
         source = folder / "table.parquet"
         _write(arrow, source)
         inside = parsed.model_copy(update={"input": str(source), "output": str(folder / "out")})
-        return _anonymized(in_memory(inside, on_progress), arrow.schema, table)
-
-
-def _anonymized(made: InMemoryRelease, schema: pa.Schema, given: Any) -> Anonymized:
-    released = None if made.table is None else tables.like(tables.in_types_of(made.table, schema), given)
+        made = in_memory(inside, on_progress)
+    released = None if made.table is None else _like(_in_types_of(made.table, arrow.schema), table)
     report = made.report.model_copy(update={"source": "a table in memory", "output": None})
     return Anonymized(released, made.verdict, made.warnings, made.remedies, report, made.for_recipients)
 
@@ -171,18 +164,118 @@ def _anonymized(made: InMemoryRelease, schema: pa.Schema, given: Any) -> Anonymi
 def _write(arrow: pa.Table, path: Path) -> None:
     """Write the table; what the library says of a type that it cannot write may quote data."""
     try:
-        pq.write_table(tables.writable(arrow), path, compression="lz4")
+        pq.write_table(_writable(arrow), path, compression="lz4")
     except pa.ArrowException as error:
         if isinstance(error, OSError):
             raise
-    else:
-        return
-    raise InputError("the table has a column of a type that Parquet cannot hold; drop or convert it first")
+        raise InputError(
+            "the table has a column of a type that Parquet cannot hold; drop or convert it first"
+        ) from None
 
 
-def _as_job(job: Job | Mapping[str, Any] | str | Path) -> Job:
-    if isinstance(job, Job):
-        return job
-    if isinstance(job, Mapping):
-        return parse_job({"input": "memory", "output": "memory", **job})
-    return load_job(job)
+# --- Tables of any library: as Arrow tables, and back as what was given -----------------------------------------------
+
+
+def _as_arrow(given: Any) -> pa.Table:
+    """Arrow table of a pandas frame, an Arrow table, or any object with the Arrow PyCapsule protocol (polars)."""
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pd.DataFrame):
+        return _from_pandas(given)
+    if not hasattr(given, "__arrow_c_stream__") and not hasattr(given, "__arrow_c_array__"):
+        raise InputError(
+            "anonymize takes a pandas frame, an Arrow table, or a table with __arrow_c_stream__ such as polars frames, "
+            f"not {type(given).__name__}"
+        )
+    try:
+        return pa.table(given)
+    except Exception:  # the other library's, whose texts may quote data
+        raise InputError(
+            f"the {type(given).__name__} cannot be read as an Arrow table; convert it to one first"
+        ) from None
+
+
+def _from_pandas(frame: pd.DataFrame) -> pa.Table:
+    if not all(isinstance(name, str) for name in frame.columns) or not frame.columns.is_unique:
+        raise InputError("the frame's columns need names that are text and differ; rename them first")
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError):
+        raise InputError("a column of the frame holds values of several types; convert it to one type first") from None
+
+
+def _writable(table: pa.Table) -> pa.Table:
+    """The same values in types that Parquet files can hold: no views, which polars hands on."""
+    return pa.table([_without_views(column) for column in table.columns], names=table.column_names)
+
+
+def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if not pa.types.is_dictionary(kind):
+        return column.cast(_plain(kind))
+    value = _plain(kind.value_type)
+    if value == kind.value_type:
+        return column
+    return _dictionary(column, pa.dictionary(pa.int32(), value, kind.ordered))
+
+
+def _dictionary(column: pa.ChunkedArray, kind: pa.DictionaryType) -> pa.ChunkedArray:
+    """Cast indices and values; no cast leads from or to a dictionary of views."""
+    parts = [
+        pa.DictionaryArray.from_arrays(
+            part.indices.cast(kind.index_type), part.dictionary.cast(kind.value_type), ordered=kind.ordered
+        )
+        for part in column.chunks
+    ]
+    return pa.chunked_array(parts, kind)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+def _in_types_of(table: pa.Table, given: pa.Schema) -> pa.Table:
+    """The released table in the very types that were given: Parquet has no seconds and no small dictionary indices."""
+    fields = [given.field(name) if name in given.names else table.schema.field(name) for name in table.column_names]
+    return pa.table([_as_type(table.column(field.name), field.type) for field in fields], schema=pa.schema(fields))
+
+
+def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Cast; Parquet returns dictionaries of other values than text as plain columns."""
+    if not pa.types.is_dictionary(kind):
+        return column.cast(kind)
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(_plain(kind.value_type)).dictionary_encode()
+    if _plain(kind.value_type) == kind.value_type:
+        return column.unify_dictionaries().cast(kind)
+    return _dictionary(column, kind)
+
+
+def _like(released: pa.Table, given: Any) -> Any:
+    """The released table as the kind of table that was given, its columns of the same types.
+
+    What is neither of pandas nor of Arrow is made by the `from_arrow` of its
+    class or of its library; where there is none, the Arrow table is returned.
+    """
+    if isinstance(given, pd.DataFrame):
+        return _like_pandas(released, given)
+    library = sys.modules.get(type(given).__module__.partition(".")[0])
+    makers = (getattr(place, "from_arrow", None) for place in (type(given), library))
+    make = next(filter(callable, makers), None)
+    made = released if make is None or isinstance(given, pa.Table) else make(released)
+    return made if isinstance(made, type(given)) else released
+
+
+def _like_pandas(released: pa.Table, given: pd.DataFrame) -> pd.DataFrame:
+    frame: pd.DataFrame = released.to_pandas()
+    dtypes = {name: _nullable(given[name].dtype, frame[name]) for name in frame.columns if name in given}
+    return frame.astype({name: dtype for name, dtype in dtypes.items() if frame[name].dtype != dtype})
+
+
+def _nullable(dtype: Any, column: pd.Series[Any]) -> Any:
+    """The dtype, or for plain integers and booleans that now hold nulls (rare categories) the one that can."""
+    if isinstance(dtype, np.dtype) and dtype.kind in "iub" and column.isna().any():
+        return "boolean" if dtype.kind == "b" else dtype.name.capitalize().replace("Uint", "UInt")
+    return dtype

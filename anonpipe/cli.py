@@ -36,10 +36,9 @@ app = typer.Typer(
     "6 the job is already running; 130 stopped by Ctrl-C.",
 )
 
-
+# New objects, at least, before garbage is looked for: of those that libraries make when they load none goes again,
+# and to look through them all time and again took a sixth of `anonpipe plan`
 FEW_COLLECTIONS = 50_000
-"""New objects, at least, before garbage is looked for: of those that libraries make when they are loaded none goes
-again, and to look through them all time and again took a sixth of `anonpipe plan`."""
 
 JobFile = Annotated[Path, typer.Argument(help="The job file (YAML); make one with: anonpipe init")]
 Setting = Annotated[
@@ -52,6 +51,10 @@ Details = Annotated[bool, typer.Option("--details", help="Print every check, rea
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log stages, rows and seconds on standard error")]
 _NOT_LOOKED_AT = "who published it was not looked at; with the steward's public key: --key steward.pub"
 _MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
+_UNMEASURED = (
+    "\nwhat is not measured says nothing of the release: --hold-out gives what tells members from others, --paired "
+    "what links rows, the rest only the run that made it; leave such limits out with --set gates.NAME=null"
+)
 COLD = "compiling for this machine, about a minute; later runs start at once"
 COLD_AGAIN = (
     "compiling for this machine, about a minute, in every run: no private folder for compiled code can be "
@@ -298,17 +301,15 @@ def summary(
         raise InputError(
             f"--picture {picture} cannot be drawn; give a file name that ends in .png, in a folder that exists"
         )
-    if settings and (source.suffix == ".json" or source.is_dir()):
+    is_job = source.suffix != ".json" and not source.is_dir()
+    if settings and not is_job:
         raise JobError(f"--set changes keys of a job, and {source} is none; give the job file, or leave --set out")
-    if source.suffix == ".json" or source.is_dir():
-        _tell_withdrawn(str(source), None, form)
-        made = _compared(source if source.suffix == ".json" else str(source))
-    else:
-        job = _load(source, settings)
-        _tell_withdrawn(job.output, job.report.internal, form)
-        made = _compared(job.output, job.report.internal)
-        if other := _of_other_job(made, job):
-            display.warn(f"the release at {job.output} was not made by this job as it stands: {other}")
+    job = _load(source, settings) if is_job else None
+    output, internal = (str(source), None) if job is None else (job.output, job.report.internal)
+    _tell_withdrawn(output, internal, form)
+    made = _compared(source if source.suffix == ".json" else output, internal)
+    if job is not None and (other := _of_other_job(made, job)):
+        display.warn(f"the release at {output} was not made by this job as it stands: {other}")
     display.show_compared(made, form)
     if picture is not None:
         from anonpipe.report.before_after import draw_comparison
@@ -472,9 +473,8 @@ def evaluate(
     if page is not None:
         _draw(found.report, page, quiet or as_json)
     if not found.verdict.passed:
-        raise GateError(
-            "the release does not keep a limit" + _failed(found.verdict) + _held_against_nothing(found.verdict)
-        )
+        unmeasured = any(each.measured is None for each in found.verdict.failed)
+        raise GateError("the release does not keep a limit" + _failed(found.verdict) + _UNMEASURED * unmeasured)
 
 
 @app.command()
@@ -509,7 +509,7 @@ def export(
     written = {"delimiter": delimiter, "decimal": decimal, "thousands": thousands, "encoding": encoding, "dates": dates}
     options: dict[str, Any] = {name: value for name, value in written.items() if value is not None}
     options |= {} if missing is None else {"missing": [missing]}
-    likeness = _written_as(None if job is None else _load(job, None), options)
+    likeness = _csv_format(({} if job is None else _load(job, None).source.given()) | options)
     if likeness.given() and (by is not None or target.suffix.lower() in LABELLED):
         raise JobError(
             f"--{next(iter(likeness.given()))} says how a CSV is written, and {target} is none; leave it out"
@@ -533,18 +533,18 @@ def export(
         display.line(_NOT_LOOKED_AT)
 
 
-def _written_as(job: Job | None, options: dict[str, Any]) -> CsvFormat:
-    """How a CSV is to be written: as the input of a job, but for what is given."""
+def _csv_format(content: dict[str, Any]) -> CsvFormat:
+    """How a CSV is to be written."""
     from pydantic import ValidationError
 
     from anonpipe.job.csv_format import CsvFormat
 
     try:
-        return CsvFormat.model_validate(({} if job is None else job.source.given()) | options)
+        return CsvFormat.model_validate(content)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
-    where = "".join(f"--{part}: " for part in problem["loc"][:1])
-    raise JobError(where + problem["msg"].removeprefix("Value error, "))
+        where = "".join(f"--{part}: " for part in problem["loc"][:1])
+        raise JobError(where + problem["msg"].removeprefix("Value error, ")) from None
 
 
 @app.command("key")
@@ -649,28 +649,20 @@ def purge(
 ) -> None:
     """Delete what crashed runs left in staging (raw data) and outputs; live runs are not touched."""
     from anonpipe.storage.release import clean_up
+    from anonpipe.storage.staging import Staging, staging_root
     from anonpipe.storage.staging import purge as purge_staging
-    from anonpipe.storage.staging import staging_root
 
-    outputs = [] if dry_run else _outputs(purge_staging(staging_root(staging), dry_run=True))
-    gone = purge_staging(staging_root(staging), dry_run)
+    root, outputs = staging_root(staging), []
+    for folder in [] if dry_run else purge_staging(root, dry_run=True):
+        with contextlib.suppress(AnonpipeError, OSError, ValueError, LookupError, TypeError):  # where releases would be
+            job = Staging(folder).read_json("job.json")
+            outputs.append((job["output"], job["report"]["internal"]))
+    gone = purge_staging(root, dry_run)
     for output, internal in outputs:
         clean_up(output, internal)
     for folder in gone:
         display.line(f"{'would delete' if dry_run else 'deleted'} {folder}")
     display.line(f"{plural(len(gone), 'crashed run')} {'found' if dry_run else 'deleted'}")
-
-
-def _outputs(stagings: list[Path]) -> list[tuple[str, str | None]]:
-    """Where crashed runs would have published releases and internal reports, as far as their stagings still tell."""
-    from anonpipe.storage.staging import Staging
-
-    found = []
-    for folder in stagings:
-        with contextlib.suppress(AnonpipeError, OSError, ValueError, LookupError, TypeError):
-            job = Staging(folder).read_json("job.json")
-            found.append((job["output"], job["report"]["internal"]))
-    return found
 
 
 def _load(path: Path, settings: list[str] | None, workers: int | None = None, scheduler: str | None = None) -> Job:
@@ -739,16 +731,6 @@ def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.
         raise GateError(
             f"a gate failed: nothing was released; the verdict is kept in {kept}/failed-verdict.json{failed}"
         )
-
-
-def _held_against_nothing(verdict: Verdict) -> str:
-    """What to do about limits that two tables are not enough for."""
-    if all(each.measured is not None for each in verdict.failed):
-        return ""
-    return (
-        "\nwhat is not measured says nothing of the release: --hold-out gives what tells members from others, --paired "
-        "what links rows, the rest only the run that made it; leave such limits out with --set gates.NAME=null"
-    )
 
 
 def _failed(verdict: Verdict) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -214,8 +215,6 @@ class Column(BaseModel):
         if value is None:
             return None
         if self.kind is Kind.DATE:
-            from datetime import date
-
             try:
                 return float((date.fromisoformat(str(value)) - date(1970, 1, 1)).days)
             except ValueError:

@@ -5,6 +5,7 @@ rich is the only library of weight that is imported here, so that `--help` answe
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -13,7 +14,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -184,51 +185,44 @@ def verdict_table(verdict: Verdict) -> Table:
     return table
 
 
-class progress_display:
+@contextlib.contextmanager
+def progress_display(silent: bool = False, pieces: str = "") -> Iterator[Callable[[Any], None]]:
     """A live display of stages, pieces, rows/s and time left; silent when not on a terminal, or where asked.
 
     With `pieces`, what they are called, plain lines take its place where there is no terminal.
     """
+    from rich import progress as rich
 
-    def __init__(self, silent: bool = False, pieces: str = "") -> None:
-        self._silent, self._pieces = silent, pieces
+    texts = rich.TextColumn("{task.description:<11}"), rich.TextColumn("{task.fields[speed]:>16}")
+    shown = texts[0], rich.BarColumn(bar_width=30), rich.MofNCompleteColumn(), texts[1]
+    times = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
+    tasks: dict[str, rich.TaskID] = {}
+    with rich.Progress(*shown, *times, console=err, disable=silent or not err.is_terminal) as bars:
 
-    def __enter__(self) -> Callable[[Any], None]:
-        from rich import progress as rich
+        def update(news: Any) -> None:
+            if news.stage not in tasks:
+                tasks[news.stage] = bars.add_task(news.stage, total=news.total, speed="")
+            task = tasks[news.stage]
+            elapsed = next(each.elapsed for each in bars.tasks if each.id == task) or 0.0
+            speed = f"{news.rows / elapsed:,.0f} rows/s" if elapsed > 0.05 and news.rows else ""
+            bars.update(task, completed=news.done, speed=speed)
 
-        texts = rich.TextColumn("{task.description:<11}"), rich.TextColumn("{task.fields[speed]:>16}")
-        shown = texts[0], rich.BarColumn(bar_width=30), rich.MofNCompleteColumn(), texts[1]
-        times = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
-        self._bars = rich.Progress(*shown, *times, console=err, disable=self._silent or not err.is_terminal)
-        self._known: dict[str, Any] = {}
-        self._bars.start()
-        lines = self._pieces and not self._silent and not err.is_terminal
-        return _Lines(self._pieces) if lines else self._update
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def _update(self, news: Any) -> None:
-        if news.stage not in self._known:
-            self._known[news.stage] = self._bars.add_task(news.stage, total=news.total, speed="")
-        task = self._known[news.stage]
-        elapsed = next(t.elapsed for t in self._bars.tasks if t.id == task) or 0.0
-        speed = f"{news.rows / elapsed:,.0f} rows/s" if elapsed > 0.05 and news.rows else ""
-        self._bars.update(task, completed=news.done, speed=speed)
+        yield progress_lines(pieces) if pieces and not silent and not err.is_terminal else update
 
 
-class _Lines:
+def progress_lines(pieces: str) -> Callable[[Any], None]:
     """A line when work begins, when pieces of it are done (not more often than once a second), and at its end."""
+    begun, last_shown = time.monotonic(), -math.inf
 
-    def __init__(self, pieces: str) -> None:
-        self._pieces, self._begun, self._last_shown = pieces, time.monotonic(), -math.inf
-
-    def __call__(self, news: Any) -> None:
+    def show(news: Any) -> None:
+        nonlocal last_shown
         now = time.monotonic()
-        if now - self._last_shown >= 1.0 or news.done == news.total:
-            self._last_shown = now
-            done = f"{news.stage}: {news.done:,} of {news.total:,} {self._pieces} done, {now - self._begun:.0f} s"
+        if now - last_shown >= 1.0 or news.done == news.total:
+            last_shown = now
+            done = f"{news.stage}: {news.done:,} of {news.total:,} {pieces} done, {now - begun:.0f} s"
             err.print(done, markup=False, soft_wrap=True)
+
+    return show
 
 
 def show_log(verbose: bool) -> None:
@@ -332,23 +326,18 @@ def _number_table(found: Compared) -> Table:
     headings = ["mean", "released", "sd", "released", *(["nulls", "released"] if nulls else [])]
     table = _figures_table("numbers: original and release", "column", *headings)
     for one in found.numbers:
-        means = [_as_date(value) if one.date else _four(value) for value in (one.mean, one.mean_released)]
-        spread = [_in_days(value) if one.date else _four(value) for value in (one.sd, one.sd_released)]
+        means, spread = (one.mean, one.mean_released), (one.sd, one.sd_released)
+        shown = [_four(value) for value in (*means, *spread)]
+        if one.date:
+            days = ["-" if day is None else str(date(1970, 1, 1) + timedelta(days=round(day))) for day in means]
+            shown = [*days, *("-" if value is None else f"{value:.0f} d" for value in spread)]
         shares = [f"{value:.2%}" for value in (one.nulls, one.nulls_released)] if nulls else []
-        table.add_row(escape(one.name), *means, *spread, *shares)
+        table.add_row(escape(one.name), *shown, *shares)
     return table
 
 
 def _four(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
-
-
-def _in_days(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} d"
-
-
-def _as_date(days: float | None) -> str:
-    return "-" if days is None else str(date(1970, 1, 1) + timedelta(days=round(days)))
 
 
 def _share_table(found: Compared) -> Table:

@@ -6,7 +6,7 @@ import os
 import resource
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -21,14 +21,11 @@ PACKAGES = ("anonpipe", "numpy", "scipy", "numba", "pyarrow", "scikit-learn")
 @lru_cache(maxsize=1)
 def package_versions() -> dict[str, str]:
     """Versions of Python (without its patch release) and of those packages."""
-    return {"python": f"{sys.version_info.major}.{sys.version_info.minor}"} | {name: _of(name) for name in PACKAGES}
-
-
-def _of(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "none"
+    found = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"} | dict.fromkeys(PACKAGES, "none")
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:

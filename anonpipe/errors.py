@@ -17,10 +17,7 @@ KEEP_EXTREMES = "extremes: keep (the largest value can then be worked out within
 
 
 def printable(text: str) -> str:
-    r"""Text with control and direction characters written as escapes.
-
-    Names of columns and paths are others' and may hold any character.
-    """
+    """Text of others, which may hold any character, with control and direction characters written as escapes."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(

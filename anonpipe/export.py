@@ -11,7 +11,7 @@ import re
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -106,8 +106,8 @@ def export_csv(
             drafted(target, private=False) as draft,
             pa.output_stream(str(draft), compression="gzip" if target.suffix.lower() == ".gz" else None) as out,
         ):
-            lines = _Lines(out, form, target)
-            lines.write([quoted(pa.array([name])) for name in schema.names])
+            encoder = codecs.getincrementalencoder(form.encoding or "utf-8")()
+            out.write(_lines([quoted(pa.array([name])) for name in schema.names], form, encoder, target))
             for batch in batches(where, manifest):
                 rows += batch.num_rows
                 columns = [plain(one).cast(field.type) for one, field in zip(batch.columns, schema, strict=True)]
@@ -115,7 +115,7 @@ def export_csv(
                 if quote_formulas:
                     values = _with_quoted_formulas(values)
                 like_null |= {name for name in values.schema.names if _like_null(values.column(name), form)}
-                lines.write([csv_fields(form, column) for column in values.columns])
+                out.write(_lines([csv_fields(form, column) for column in values.columns], form, encoder, target))
     except OSError as error:
         raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
     warning = f"{', '.join(map(repr, sorted(like_null)))}: many CSV readers take texts such as NA for missing values"
@@ -167,27 +167,15 @@ def _with_quoted_formulas(values: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=values.schema)
 
 
-class _Lines:
-    """Lines of fields in the encoding of a format."""
-
-    def __init__(self, out: Any, form: CsvFormat, target: Path) -> None:
-        self.out, self.mark, self.target = out, form.delimiter_or_comma, target
-        self.encoding = form.encoding or "utf-8"
-        self.encoder = codecs.getincrementalencoder(self.encoding)()
-
-    def write(self, fields: Sequence[pa.Array]) -> None:
-        """Fields of some rows, an array for each column."""
-        lines = pc.binary_join_element_wise(*fields, self.mark)
-        try:
-            encoded = self.encoder.encode("\n".join([*lines.to_pylist(), ""]))
-        except UnicodeEncodeError:
-            encoded = None
-        if encoded is None:
-            raise InputError(
-                f"{self.target.name} was not written: {self.encoding} has no letters for some texts; give "
-                "--encoding utf-8"
-            )
-        self.out.write(encoded)
+def _lines(fields: Sequence[pa.Array], form: CsvFormat, encoder: codecs.IncrementalEncoder, target: Path) -> bytes:
+    """The fields of some rows, an array for each column, as lines in the encoding of a format."""
+    lines = pc.binary_join_element_wise(*fields, form.delimiter_or_comma)
+    try:
+        return encoder.encode("\n".join([*lines.to_pylist(), ""]))
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{target.name} was not written: {form.encoding} has no letters for some texts; give --encoding utf-8"
+        ) from None
 
 
 def _like_null(values: pa.Array, form: CsvFormat) -> bool:
@@ -282,6 +270,8 @@ def export_labelled(where: OutputPlace, manifest: dict[str, Any], target: Path) 
     Labelled values are written as codes with labels, and columns keep their labels. Timestamps at midnight
     throughout become dates. The table must fit into memory.
     """
+    import pandas as pd
+
     check_target(target)
     schema = schema_of(where, manifest)
     _check(schema, manifest, target)
@@ -289,19 +279,21 @@ def export_labelled(where: OutputPlace, manifest: dict[str, Any], target: Path) 
     described = manifest["columns"]
     given = {name: described[name]["codes"] for name in table.column_names if described[name].get("codes")}
     codes = _ordered(table) | given
+    write = getattr(import_module("pyreadstat"), {".dta": "write_dta", ".sav": "write_sav"}[target.suffix.lower()])
     try:
         with drafted(target, private=False) as draft:
-            _writer(target)(
-                _frame(table, codes),
+            write(
+                pd.DataFrame(
+                    {name: _column(_coded(table.column(name), codes.get(name))) for name in table.column_names}
+                ),
                 str(draft),
                 column_labels={name: described[name].get("label") for name in table.column_names},
                 variable_value_labels={name: {code: text for text, code in of.items()} for name, of in codes.items()},
             )
     except Exception:  # errors of the library may quote values
-        pass
-    else:
-        return Exported(str(target), table.num_rows, 1)
-    raise OutputError(f"{target} cannot be written: the disk is full, or a text is too long for it; try CSV")
+        problem = f"{target} cannot be written: the disk is full, or a text is too long for it; try CSV"
+        raise OutputError(problem) from None
+    return Exported(str(target), table.num_rows, 1)
 
 
 def _ordered(table: pa.Table) -> dict[str, Codes]:
@@ -329,19 +321,6 @@ def _check(schema: pa.Schema, manifest: dict[str, Any], target: Path) -> None:
         raise InputError(f"{rows:,} rows of {len(schema)} columns are too many for {target.suffix}; export as CSV")
 
 
-def _writer(target: Path) -> Callable[..., None]:
-    name = {".dta": "write_dta", ".sav": "write_sav"}[target.suffix.lower()]
-    write: Callable[..., None] = getattr(import_module("pyreadstat"), name)
-    return write
-
-
-def _frame(table: pa.Table, codes: dict[str, Codes]) -> pd.DataFrame:
-    """The table in types that Stata and SPSS both have."""
-    import pandas as pd
-
-    return pd.DataFrame({name: _column(_coded(table.column(name), codes.get(name))) for name in table.column_names})
-
-
 def _coded(column: pa.ChunkedArray, codes: Codes | None) -> pa.Array:
     """Plain values, labels replaced by their codes."""
     values = plain(column.combine_chunks())
@@ -352,6 +331,7 @@ def _coded(column: pa.ChunkedArray, codes: Codes | None) -> pa.Array:
 
 
 def _column(values: pa.Array) -> pd.Series[Any]:
+    """The values in a type that Stata and SPSS both have."""
     import pandas as pd
 
     kind = values.type

@@ -30,7 +30,7 @@ def stoppable() -> Iterator[None]:
 
     Nothing changes either outside the main thread, or where somebody else handles the signal or ignores it.
     """
-    with _watching(_Interrupts()) if _watch is None and _usual() else contextlib.nullcontext():
+    with _watching():
         yield
 
 
@@ -39,7 +39,7 @@ def held() -> Iterator[None]:
     """Only remember Ctrl-C until the end of the block or of the surrounding `stoppable`."""
     if _watch is not None:
         _watch.held = True
-    with _watching(_Interrupts(held=True)) if _watch is None and _usual() else contextlib.nullcontext():
+    with _watching(held=True):
         yield
 
 
@@ -54,15 +54,14 @@ def safe_point() -> None:
         raise KeyboardInterrupt
 
 
-def _usual() -> bool:
-    main = threading.current_thread() is threading.main_thread()
-    return main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
 @contextlib.contextmanager
-def _watching(watch: _Interrupts) -> Iterator[None]:
+def _watching(held: bool = False) -> Iterator[None]:
     global _watch
-    before, _watch = signal.signal(signal.SIGINT, _remember), watch
+    main = threading.current_thread() is threading.main_thread()
+    if _watch is not None or not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    before, _watch = signal.signal(signal.SIGINT, _remember), _Interrupts(held=held)
     try:
         yield
     finally:

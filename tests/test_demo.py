@@ -10,8 +10,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from anonpipe.columns import Role
 from anonpipe.errors import InputError, OutputError
@@ -48,32 +46,18 @@ def test_twelve_columns_and_their_types_survive_the_file(table: pa.Table) -> Non
 
 
 def test_row_groups_have_the_declared_size(tmp_path: Path) -> None:
-    demo.write_registry(tmp_path / "a.parquet", 40_000, batch_rows=15_000)
+    demo.write_registry(tmp_path / "a.parquet", 140_000)
     found = pq.ParquetFile(tmp_path / "a.parquet").metadata
-    assert [found.row_group(i).num_rows for i in range(found.num_row_groups)] == [15_000, 15_000, 10_000]
+    assert [found.row_group(i).num_rows for i in range(found.num_row_groups)] == [131_072, 8_928]
 
 
-@pytest.mark.parametrize("batch_rows", [999, 16_384, 50_000, 131_072])
-def test_neither_batches_nor_the_total_change_a_row(table: pa.Table, tmp_path: Path, batch_rows: int) -> None:
-    demo.write_registry(tmp_path / "a.parquet", 35_000, batch_rows=batch_rows)
+@pytest.mark.parametrize("blocks", [1, 2, 8])
+def test_neither_row_groups_nor_the_total_change_a_row(
+    table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int
+) -> None:
+    monkeypatch.setattr(demo, "GROUP_BLOCKS", blocks)
+    demo.write_registry(tmp_path / "a.parquet", 35_000)
     assert pq.read_table(tmp_path / "a.parquet").equals(table.slice(0, 35_000))
-
-
-@settings(max_examples=40, deadline=None)
-@given(sizes=st.lists(st.integers(1, 9), max_size=12), rows=st.integers(1, 12))
-def test_regrouping_keeps_every_row_in_order(sizes: list[int], rows: int) -> None:
-    whole = pa.table({"x": list(range(sum(sizes)))})
-    ends = np.cumsum([0, *sizes])
-    pieces = list(demo._regrouped((whole.slice(ends[i], size) for i, size in enumerate(sizes)), rows))
-    assert [x for piece in pieces for x in piece["x"].to_pylist()] == list(range(sum(sizes)))
-    assert all(piece.num_rows % rows == 0 for piece in pieces[:-1])
-    assert all(piece.num_rows < rows + max(sizes) for piece in pieces)
-
-
-def test_a_choice_of_columns_changes_none_of_them(table: pa.Table, tmp_path: Path) -> None:
-    names = ["vital_status", "age"]
-    demo.write_registry(tmp_path / "a.parquet", 20_000, columns=names)
-    assert pq.read_table(tmp_path / "a.parquet").equals(table.select(names).slice(0, 20_000))
 
 
 def test_the_same_call_writes_the_same_bytes_and_another_seed_other_persons(tmp_path: Path) -> None:
@@ -169,7 +153,7 @@ def test_cox_recovers_the_declared_log_hazard_ratios(frame: pd.DataFrame) -> Non
 
 
 def test_numeric_columns_are_correlated_and_skewed(tmp_path: Path) -> None:
-    write_numeric(tmp_path / "a.parquet", 30_000, batch_rows=10_000)
+    write_numeric(tmp_path / "a.parquet", 30_000)
     frame = pq.read_table(tmp_path / "a.parquet").to_pandas()
     assert frame.shape == (30_000, 10)
     assert np.isfinite(frame.to_numpy()).all()
@@ -186,11 +170,7 @@ def test_numeric_columns_are_correlated_and_skewed(tmp_path: Path) -> None:
     [
         ({"rows": -1}, "rows is -1"),
         ({"rows": 2**31}, "give 0 to"),
-        ({"rows": 5, "batch_rows": 0}, "batch_rows is 0"),
         ({"rows": 5, "seed": -3}, "seed is -3"),
-        ({"rows": 5, "columns": ["age", "agee"]}, "follow_up_months"),
-        ({"rows": 5, "columns": []}, "one or more"),
-        ({"rows": 5, "columns": ["age", "age"]}, "different"),
     ],
 )
 def test_impossible_wishes_are_refused(tmp_path: Path, options: dict, said: str) -> None:

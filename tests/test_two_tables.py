@@ -11,10 +11,10 @@ import pyarrow.csv as pcsv
 import pytest
 import yaml
 
+from anonpipe import two_tables as reading
 from anonpipe.errors import InputError
 from anonpipe.job.model import parse_job
 from anonpipe.report import report_of_release
-from anonpipe.two_tables import _evaluate as reading
 from anonpipe.two_tables import evaluate_release
 from tests import small
 from tests.small import CANARY

@@ -2,8 +2,6 @@
 
 from anonpipe.compare._results import (
     Axis,
-    MeanFigure,
-    SettingResult,
     Study,
     cells,
     draw_map,
@@ -18,6 +16,6 @@ from anonpipe.compare._settings import DEFAULT_K, DEFAULT_METHODS, Setting, grid
 from anonpipe.compare._study import compare
 
 __all__ = [
-    "DEFAULT_K", "DEFAULT_METHODS", "Axis", "MeanFigure", "Setting", "SettingResult", "Study", "cells", "compare",
+    "DEFAULT_K", "DEFAULT_METHODS", "Axis", "Setting", "Study", "cells", "compare",
     "draw_map", "grid", "legend", "pareto", "reasons", "summarise", "why", "write_study",
 ]  # fmt: skip

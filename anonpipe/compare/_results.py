@@ -129,9 +129,12 @@ class Study:
             methods = ", ".join(dict.fromkeys(row.setting.method for row in missing))
             found.append(f"not on the map, as {utility} or {risk} is not defined for them: {methods}")
         if not self.risk.limits:
+            gate = MEASURED.get(risk, next(iter(MEASURED.values())))
+            how = f"gates.{gate.name}, as in --set gates.{gate.name}={gate.example:g}"
+            others = f"limits can be set on {', '.join(MEASURED)}: {how}"
             found.append(
                 f"the job sets no limit on {risk}, so that the choice rests on utility and the other gates: it tends "
-                f"to the least protection; {_limit_to_set(risk)}"
+                f"to the least protection; {f'set one by {how}' if gate.name == risk else others}"
             )
         return tuple(found)
 
@@ -175,13 +178,6 @@ class Study:
         if place is None or place[0] > self.utility.enough:
             return "least utility lost with all gates passed"
         return "least risk of all that pass the gates and are as near to the original as another sample would be"
-
-
-def _limit_to_set(risk: str) -> str:
-    """How to limit a risk, or that only others have limits."""
-    gate = MEASURED.get(risk, next(iter(MEASURED.values())))
-    how = f"gates.{gate.name}, as in --set gates.{gate.name}={gate.example:g}"
-    return f"set one by {how}" if gate.name == risk else f"limits can be set on {', '.join(MEASURED)}: {how}"
 
 
 def pareto(places: Sequence[tuple[float, float]]) -> list[bool]:
@@ -235,20 +231,15 @@ def _row(setting: Setting, results: Sequence[TaskResult], problem: str | None) -
 
 def _figure(name: str, results: Sequence[TaskResult]) -> MeanFigure | None:
     """The average over draws; None where a draw has no value."""
-    figures = [result["measures"].get(name) for result in results]
-    values = [one["value"] for one in figures if one is not None and one["value"] is not None]
-    if len(values) < len(results):
+    figures = [result["measures"].get(name, {}) for result in results]
+    values = [one.get("value") for one in figures]
+    if not values or None in values:
         return None
     error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-    away = [abs(one["value"] - one["baseline"]) for one in figures if one is not None and one["baseline"] is not None]
-    distance = float(np.mean(away)) if len(away) == len(values) else None
-    low, high, baseline = (_mean_of(figures, end) for end in ("low", "high", "baseline"))
-    return MeanFigure(float(np.mean(values)), error, low, high, baseline, distance)
-
-
-def _mean_of(figures: Sequence[Any], key: str) -> float | None:
-    values = [one[key] for one in figures if one[key] is not None]
-    return float(np.mean(values)) if len(values) == len(figures) else None
+    ends = [[one[end] for one in figures] for end in ("low", "high", "baseline")]
+    away = [None if base is None else abs(value - base) for value, base in zip(values, ends[2], strict=True)]
+    means = (None if None in each else float(np.mean(each)) for each in (*ends, away))
+    return MeanFigure(float(np.mean(values)), error, *means)
 
 
 def _axis(
@@ -307,7 +298,9 @@ def draw_map(study: Study) -> bytes:
     axes = figure.subplots()
     placed = [(row, place) for row in study.rows if (place := study.place(row)) is not None]
     _draw_methods(axes, study, placed)
-    _draw_front(axes, study)
+    if front := [place for row in study.front if (place := study.place(row)) is not None]:
+        label = fill(study.front_label, 34)
+        axes.step(*zip(*front, strict=True), where="post", color="0.6", linewidth=5, alpha=0.35, label=label, zorder=1)
     _draw_lines(axes, study, [row for row, _ in placed])
     _draw_choice(axes, study)
     _scales(axes, study, [place for _, place in placed])
@@ -356,14 +349,6 @@ def _bar(axis: Axis, row: SettingResult, value: float) -> list[list[float]]:
     return [[max(0.0, value - ends[0])], [max(0.0, ends[1] - value)]]
 
 
-def _draw_front(axes: Any, study: Study) -> None:
-    places = [place for row in study.front if (place := study.place(row)) is not None]
-    if places:
-        x, y = zip(*places, strict=True)
-        label = fill(study.front_label, 34)
-        axes.step(x, y, where="post", color="0.6", linewidth=5, alpha=0.35, label=label, zorder=1)
-
-
 def _draw_lines(axes: Any, study: Study, rows: Iterable[SettingResult]) -> None:
     baselines = [row.figures[study.risk.name].baseline for row in rows]
     known = [one for one in baselines if one is not None]
@@ -405,15 +390,12 @@ def write_study(study: Study, folder: Path) -> tuple[Path, Path, Path]:
     """Write table, content and map into a folder, readable by their owner only: they tell of the original."""
     paths = (folder / TABLE, folder / CONTENT, folder / MAP)
     contents = (table_text(study).encode(), json.dumps(to_dict(study), indent=2).encode(), draw_map(study))
-    failed = False
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, content in zip(paths, contents, strict=True):
             write_atomic(path, content)
     except OSError:
-        failed = True
-    if failed:
-        raise OutputError(f"the folder {folder} cannot be written; give --out a folder that you may write")
+        raise OutputError(f"the folder {folder} cannot be written; give --out a folder that you may write") from None
     return paths
 
 
@@ -481,7 +463,7 @@ def cells(study: Study, row: SettingResult) -> tuple[str, str, str, str, str]:
     gates = "pass" if row.passes else "fail"
     if row.problem is not None:
         gates = "error" if row.unforeseen else "not feasible"
-    if row.problem is None and 0 < row.passed < row.draws:
+    elif 0 < row.passed < row.draws:
         gates = f"{row.passed} of {row.draws}"
     utility, risk = (_in_words(axis, row.figures.get(axis.name)) for axis in study.axes)
     known = row.figures.get(study.risk.name)
@@ -516,14 +498,12 @@ def _in_words(axis: Axis, figure: MeanFigure | None) -> str:
 
 def reasons(study: Study) -> tuple[str, ...]:
     """What kept settings from passing, one line a reason, with the settings: methods and their k."""
-    found: dict[str, dict[str, list[int]]] = {}
+    found: dict[str, dict[str, list[str]]] = {}
     for row in study.rows:
         texts = [row.problem] if row.problem is not None else [f"gate {name}" for name in row.failed]
         for text in dict.fromkeys(texts):
-            found.setdefault(text, {}).setdefault(row.setting.method, []).append(row.setting.k)
-    groups = {
-        text: (f"{method} k={','.join(map(str, ks))}" for method, ks in who.items()) for text, who in found.items()
-    }
+            found.setdefault(text, {}).setdefault(row.setting.method, []).append(str(row.setting.k))
+    groups = {text: (f"{method} k={','.join(ks)}" for method, ks in who.items()) for text, who in found.items()}
     return tuple(f"{text} - {'; '.join(who)}" for text, who in groups.items())
 
 

@@ -62,14 +62,13 @@ class Setting:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """What to give to `--set` for it, each as key=value."""
+        """What to give to `--set` for it, each as key=value, the value as YAML on one line."""
         return (f"k={self.k}", *(f"{name}={_flow(value)}" for name, value in self.sections.items()))
 
 
 def _flow(value: Any) -> str:
-    """A value as YAML on one line."""
     text: str = yaml.safe_dump(value, default_flow_style=True, width=10**9, sort_keys=False)
-    return text.removesuffix("\n").removesuffix("\n...").strip()
+    return text.removesuffix("...\n").strip()
 
 
 def grid(base: Job, methods: Sequence[str], ks: Sequence[int]) -> tuple[Setting, ...]:

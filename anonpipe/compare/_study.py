@@ -57,36 +57,25 @@ def compare(
     those of a release. Figures of finished trials are kept in the steward's private folder, and measured again only
     where input, job, setting or version are others.
     """
+    axes = utility, risk
     try:
-        return _compare(job, grid(job, methods, ks), draws, (utility, risk), refresh, cluster, on_progress)
+        settings = grid(job, methods, ks)
+        if draws < 1:
+            raise JobError(f"--draws is {draws}; give at least 1")
+        check_names(job, axes)
+        staging = Staging(make_private(staging_root(job.run.staging)) / f"compare-{_name(job)}")
+        with opened(job.source.path, job.columns, job.run.staging, job.source) as source, lock(staging):
+            check_input(job, source)  # The copy has no differences: each trial adds them
+            try:
+                make_private(staging.root)
+                trials, problems = _trials(job, settings, draws, staging)
+                results = _measured(job, source, staging, _kept(job, source, refresh), trials, cluster, on_progress)
+            finally:
+                remove(staging)
+        return summarise(job, settings, [(trial.setting, results[trial.key]) for trial in trials], problems, axes)
     except Exception as error:
         failure = account(error, "compare")
     failure.raise_it()
-
-
-def _compare(
-    job: Job,
-    settings: tuple[Setting, ...],
-    draws: int,
-    axes: tuple[str | None, str | None],
-    refresh: bool,
-    cluster: bool,
-    on_progress: OnProgress,
-) -> Study:
-    if draws < 1:
-        raise JobError(f"--draws is {draws}; give at least 1")
-    check_names(job, axes)
-    staging = Staging(make_private(staging_root(job.run.staging)) / f"compare-{_name(job)}")
-    with opened(job.source.path, job.columns, job.run.staging, job.source) as source, lock(staging):
-        check_input(job, source)  # The copy has no differences: each trial adds them
-        try:
-            make_private(staging.root)
-            kept = _Kept.of(job, source, refresh)
-            trials, problems = _trials(job, settings, draws, staging)
-            results = _measured(job, source, staging, kept, trials, cluster, on_progress)
-        finally:
-            remove(staging)
-    return summarise(job, settings, [(trial.setting, results[trial.key]) for trial in trials], problems, axes)
 
 
 def _name(job: Job) -> str:
@@ -94,34 +83,16 @@ def _name(job: Job) -> str:
     return keyed(steward_secret(), "compare", job.source.path).hex()[:16]
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """Figures of finished trials, a private file each."""
-
-    folder: Path
-
-    @classmethod
-    def of(cls, job: Job, source: Source, refresh: bool) -> _Kept:
-        """Those of this input as it is now; what was kept of another is deleted."""
-        folder = private_home() / "compare" / _name(job)
-        identity = {"input": source.identity(), "version": version("anonpipe")}
-        known = folder / "input.json"
-        if refresh or not known.exists() or read_json(known) != identity:
-            shutil.rmtree(folder, ignore_errors=True)
-            make_private(folder)
-            write_json(known, identity)
-        return cls(folder)
-
-    def read(self, key: str) -> TaskResult | None:
-        """The result of a trial, if there is one."""
-        path = self.folder / f"{key}.json"
-        found: TaskResult | None = read_json(path) if path.exists() else None
-        return found
-
-    def write(self, result: TaskResult) -> None:
-        """Keep a result, unless it may be another the next time."""
-        if result["final"]:
-            write_json(self.folder / f"{result['key']}.json", result)
+def _kept(job: Job, source: Source, refresh: bool) -> Path:
+    """The folder of finished trials of this input as it is now, a private file each; others are deleted."""
+    folder = private_home() / "compare" / _name(job)
+    identity = {"input": source.identity(), "version": version("anonpipe")}
+    known = folder / "input.json"
+    if refresh or not known.exists() or read_json(known) != identity:
+        shutil.rmtree(folder, ignore_errors=True)
+        make_private(folder)
+        write_json(known, identity)
+    return folder
 
 
 def _trials(job: Job, settings: Sequence[Setting], draws: int, staging: Staging) -> tuple[list[Trial], dict[int, str]]:
@@ -136,31 +107,27 @@ def _trials(job: Job, settings: Sequence[Setting], draws: int, staging: Staging)
             problems[at] = " ".join(str(error).split())
             continue
         for draw in range(draws):
-            key = digest_of(asked, draw, version("anonpipe"))
-            run = _private(asked, staging, key)
-            trials.append(Trial(key, at, draw, run.model_dump(mode="json")))
+            # It reads the private copy, and all that it writes lies in the private folder
+            key, runs = digest_of(asked, draw, version("anonpipe")), staging.file("runs")
+            run = asked.run.model_copy(update={"staging": str(runs), "scheduler": None, "workers": None})
+            paths = {"input": str(staging.file("copy.parquet")), "output": str(runs / f"out-{key}")}
+            private = asked.model_copy(update={**paths, "run": run})
+            trials.append(Trial(key, at, draw, private.model_dump(mode="json")))
     return trials, problems
-
-
-def _private(job: Job, staging: Staging, key: str) -> Job:
-    """The job of a trial: it reads the private copy, and all that it writes lies in the private folder."""
-    runs = staging.file("runs")
-    run = job.run.model_copy(update={"staging": str(runs), "scheduler": None, "workers": None})
-    paths = {"input": str(staging.file("copy.parquet")), "output": str(runs / f"out-{key}")}
-    return job.model_copy(update={**paths, "run": run})
 
 
 def _measured(
     job: Job,
     source: Source,
     staging: Staging,
-    kept: _Kept,
+    kept: Path,
     trials: Sequence[Trial],
     cluster: bool,
     on_progress: OnProgress,
 ) -> Results:
     """The results of all trials by their key; those that were kept are not measured again."""
-    results = {trial.key: found for trial in trials if (found := kept.read(trial.key)) is not None}
+    files = {trial.key: kept / f"{trial.key}.json" for trial in trials}
+    results: Results = {key: read_json(path) for key, path in files.items() if path.exists()}
     todo = list({trial.key: trial for trial in trials if trial.key not in results}.values())
     total = len(results) + len(todo)
     on_progress(Progress("compare", len(results), total, 0))
@@ -168,7 +135,8 @@ def _measured(
         return results
 
     def on_done(result: TaskResult) -> None:
-        kept.write(result)
+        if result["final"]:  # others may be another the next time
+            write_json(files[result["key"]], result)
         results[result["key"]] = result
         on_progress(Progress("compare", len(results), total, 0))
 
@@ -179,17 +147,14 @@ def _measured(
     for at, trial in enumerate(todo):
         write_json(folder / f"{at}.json", asdict(trial))
     tasks = [Task(str(staging.root), "compare", "compare", at) for at in range(len(todo))]
-    gone = None
     with open_executor(job, staging, cluster, threads=False) as executor:  # a trial records warnings
         try:
             executor(_measure_trial, tasks, on_done)
         except EngineError:
-            gone = EngineError(
+            raise EngineError(
                 f"the workers gave up over one setting, most likely out of memory; {len(results)} of {total} trials "
                 "are kept: lower partition.rows or run.workers, or give run.memory_per_worker more, and compare again"
-            )
-    if gone is not None:
-        raise gone
+            ) from None
     return results
 
 
@@ -232,7 +197,6 @@ def _measure_trial(task: Task) -> TaskResult:
     trial = Trial(**read_json(staging.file("trials") / f"{task.index}.json"))
     begin = time.monotonic()
     result: TaskResult = {"rows": 0, "key": trial.key, "final": True, "problem": None}
-    failure = None
     try:
         with trial_secret(staging.file(f"draw-{trial.draw}.key").read_bytes()):
             verdict, assessment = assess_only(parse_job(trial.job))
@@ -240,7 +204,6 @@ def _measure_trial(task: Task) -> TaskResult:
         raise
     except Exception as error:
         failure = account(error, "this setting")
-    if failure is not None:
         final = failure.kind in ("JobError", "InputError", "InfeasibleError")
         return result | {"problem": failure.message, "final": final}
     return result | trial_result(verdict, assessment) | {"seconds": time.monotonic() - begin}
@@ -249,7 +212,9 @@ def _measure_trial(task: Task) -> TaskResult:
 def trial_result(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
     """The verdict and the figures of a trial, JSON-able."""
     failed = [[words.name(check), f"{words.measured(check)}, limit {words.limit(check)}"] for check in verdict.failed]
-    of_limits = _of_gates(assessment)
+    # What each gate on measures judges, by the gate's name, so that methods can be compared whose attacks differ
+    judged = [(gate, gated(gate.name, assessment.measured)) for gate in MEASURED.values()]
+    of_limits = tuple(replace(one, name=gate.name, title=gate.limited) for gate, one in judged if one is not None)
     found = (*assessment.measured, *_of_analyses(assessment), *of_limits, *furthest(of_limits))
     measures = {
         one.name: {name: one.to_dict()[name] for name in KEPT} | {"disclosive": disclosive(one)} for one in found
@@ -261,12 +226,6 @@ def trial_result(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
         "utility": [one.name for one in assessment.utility],
         "risk": [one.name for one in assessment.risk],
     }
-
-
-def _of_gates(assessment: Assessment) -> tuple[Measurement, ...]:
-    """What each gate on measures judges, by the gate's name, so that methods can be compared whose attacks differ."""
-    judged = [(gate, gated(gate.name, assessment.measured)) for gate in MEASURED.values()]
-    return tuple(replace(one, name=gate.name, title=gate.limited) for gate, one in judged if one is not None)
 
 
 def furthest(of_limits: tuple[Measurement, ...]) -> tuple[Measurement, ...]:
@@ -314,22 +273,15 @@ def known_names(job: Job) -> tuple[str, ...]:
     """The names of all measures that there may be for some setting of a job."""
     families = ["analyses"] if job.analyses else []
     families += [f"analysis.{one.name}" for one in job.analyses]
-    risks = (name for measure in risk.MEASURES for name in measure.figures)
-    names = (
-        *MEASURED,
-        FURTHEST,
-        *(name for measure in utility.MEASURES for name in measure.keys),
-        *(name.replace("*", named) for name in risks for named in _named(job, name)),
-        *(f"{name}.{one}" for name in families for one in _ANALYSIS_FIGURES),
-    )
-    return tuple(dict.fromkeys(names))  # a gate may have the name of the figure that it judges
-
-
-def _named(job: Job, figure: str) -> tuple[str, ...]:
-    """What `*` stands for in the name of a figure."""
-    if figure.startswith("scenarios."):
-        return tuple(one.name for one in job.measure.scenarios)
-    return tuple(job.columns) if "*" in figure else ("",)
+    scenarios = [one.name for one in job.measure.scenarios]
+    risks: list[str] = []
+    for name in (name for measure in risk.MEASURES for name in measure.figures):
+        stands_for = scenarios if name.startswith("scenarios.") else job.columns if "*" in name else [""]
+        risks += [name.replace("*", each) for each in stands_for]
+    of_utility = (name for measure in utility.MEASURES for name in measure.keys)
+    of_analyses = (f"{name}.{one}" for name in families for one in _ANALYSIS_FIGURES)
+    # A gate may have the name of the figure that it judges
+    return tuple(dict.fromkeys((*MEASURED, FURTHEST, *of_utility, *risks, *of_analyses)))
 
 
 def check_names(job: Job, axes: tuple[str | None, str | None]) -> None:

@@ -56,14 +56,10 @@ class Needs:
 
 def read_analyses(path: str | Path) -> tuple[RecipientAnalysis, ...]:
     r"""The analyses in a YAML file: a list of them, or a mapping with key `analyses`, such as a whole job."""
-    content, readable = None, False
     try:
         content = load_yaml(Path(path).read_text(encoding="utf-8"))
-        readable = True
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        pass
-    if not readable:
-        raise JobError(f"the file of analyses {path} cannot be read as YAML; {_SHAPE}")
+        raise JobError(f"the file of analyses {path} cannot be read as YAML; {_SHAPE}") from None
     if isinstance(content, dict):
         content = content.get("analyses")
     if not isinstance(content, list) or not content:
@@ -128,8 +124,9 @@ def _survival(cox: RecipientAnalysis, known: Sequence[str]) -> Survival:
 def _named(code: str, known: Sequence[str]) -> list[str]:
     """Columns that code names, in the table's order."""
     tree = _parsed(code)
-    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree is not None else set()
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} if tree is not None else set()
+    nodes = [] if tree is None else list(ast.walk(tree))
+    words = {node.id for node in nodes if isinstance(node, ast.Name)}
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
     quoted = {name for name in known if f"`{name}`" in code or (name in texts and "Q(" in code)}
     return [name for name in known if name in words | quoted]
 
@@ -149,9 +146,7 @@ def _one(names: Sequence[str]) -> str | None:
 def _event_values(condition: str, status: str | None) -> tuple[Scalar, ...]:
     """The values of the status that a condition lists; empty where it does not list them plainly."""
     tree = _parsed(condition)
-    if status is None or tree is None:
-        return ()
-    return tuple(dict.fromkeys(_listed(tree, status) or ()))
+    return () if status is None or tree is None else tuple(dict.fromkeys(_listed(tree, status) or ()))
 
 
 def _listed(tree: ast.expr, status: str) -> list[Scalar] | None:

@@ -10,10 +10,8 @@ from pydantic import field_validator, model_validator
 from anonpipe.methods.options import Options
 
 NULLS = ["", "NA", "N/A", "NULL", "null", "NaN", "nan"]  # Fields that mean a missing value, where nothing is said
-
 DELIMITERS = (",", ";", "\t", "|")
 THOUSANDS = (".", ",", " ", "'", "\u2019", "\u00a0", "\u202f")
-
 QUESTION = "?"  # What `anonpipe init` writes where the file does not tell, and the job is refused with
 
 _PARTS = {
@@ -81,11 +79,8 @@ class CsvFormat(Options):
         try:
             "".encode(given or "utf-8")
         except (LookupError, ValueError):
-            known = False
-        else:
-            known = True
-        if not known:
-            raise ValueError("is no encoding that Python knows; give one such as utf-8, windows-1252 or utf-16")
+            known = "give one such as utf-8, windows-1252 or utf-16"
+            raise ValueError(f"is no encoding that Python knows; {known}") from None
         return given
 
     @field_validator("dates")
@@ -118,8 +113,7 @@ class CsvFormat(Options):
 
     def given(self) -> dict[str, Any]:
         """What is not the default, as a job has it."""
-        found = {name: (getattr(self, name), each.default) for name, each in CsvFormat.model_fields.items()}
-        return {name: value for name, (value, default) in found.items() if value != default}
+        return self.model_dump(include=set(CsvFormat.model_fields), exclude_defaults=True)
 
     @property
     def delimiter_or_comma(self) -> str:

@@ -142,10 +142,8 @@ class RecipientAnalysis(Options):
         try:
             check_analysis(self.analysis)
         except JobError as error:
-            problem = str(error)
-        else:
-            return self
-        raise ValueError(problem)
+            raise ValueError(str(error)) from None
+        return self
 
     @property
     def analysis(self) -> Analysis:

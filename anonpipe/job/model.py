@@ -20,25 +20,14 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.errors import JobError
+from anonpipe.job import sections
 from anonpipe.job.checks import check_growth, check_sections
-from anonpipe.job.defaults import with_methods
 from anonpipe.job.gates import DEFAULT, Gates
 from anonpipe.job.measure import HELD_OUT, Measure, RecipientAnalysis, usual_hold_out
 from anonpipe.job.overrides import overridden
 from anonpipe.job.plain_yaml import load_yaml
 from anonpipe.job.rules import check_rules, parse_rules, with_rules
-from anonpipe.job.sections import (
-    Decode,
-    Input,
-    Partition,
-    Release,
-    Repeat,
-    ReportSettings,
-    RunSettings,
-    Sensitive,
-    StrataSettings,
-    checked_path,
-)
+from anonpipe.job.sections import Input, Sensitive, checked_path, with_methods
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.options import MethodOptions, Options
@@ -62,15 +51,13 @@ _DIGEST_ROLES = {"sensitive": "class", "key": "kept"}
 # Shares of records that are linked, of which groups of k stand for 1 / k
 _OF_GROUPS = ("reidentification_rate", "scenario_risk")
 _SCALARS = ("bool", "int", "float", "str")  # of these a message for each would come
+_NO_MAPPING = ("dict_type", "model_type", "model_attributes_type", "union_tag_not_found")
 _PLAIN_WORDS = {
     "extra_forbidden": "unknown key; remove it or correct its spelling",
     "missing": "is missing; add it",
     "tuple_type": "takes a list, as in [one, two]",
     "too_long": "the list is too long",
-    "dict_type": "takes a mapping of keys to values",
-    "model_type": "takes a mapping of keys to values",
-    "model_attributes_type": "takes a mapping of keys to values",
-    "union_tag_not_found": "takes a mapping of keys to values",
+    **dict.fromkeys(_NO_MAPPING, "takes a mapping of keys to values"),
 }
 RULES = (
     "Rules between columns that hold in every row of the input, and then in every released one: total = a + b; "
@@ -116,20 +103,20 @@ class Job(Options):
     rows_per_unit: Literal["one", "many"] = "one"
     columns: dict[str, Column]
     rules: tuple[str, ...] = Field(default=(), description=RULES)
-    strata: StrataSettings = StrataSettings()
-    partition: Partition = Partition()
+    strata: sections.StrataSettings = sections.StrataSettings()
+    partition: sections.Partition = sections.Partition()
     cluster: Cluster | None = None
     sensitive: Sensitive | None = None
     synthesize: Synthesize | None = None
     mask: Mask | None = None
-    decode: Decode = Decode()
+    decode: sections.Decode = sections.Decode()
     gates: Gates = Gates()
     measure: Measure = Measure()
     analyses: tuple[RecipientAnalysis, ...] = ()
-    release: Release = Release()
-    report: ReportSettings = ReportSettings()
-    repeat: Repeat = Repeat()
-    run: RunSettings = RunSettings()
+    release: sections.Release = sections.Release()
+    report: sections.ReportSettings = sections.ReportSettings()
+    repeat: sections.Repeat = sections.Repeat()
+    run: sections.RunSettings = sections.RunSettings()
 
     @model_validator(mode="before")
     @classmethod
@@ -158,11 +145,11 @@ class Job(Options):
         self.columns.update(with_rules(self.rules, self.columns))
         check_rules(self)
         check_sections(self)
-        default = {
-            name: each.model_copy(update={"transform": "normal_scores"})
-            for name, each in self._without_transform.items()
-        }
-        self.columns.update(default)
+        own_scale = self.mask is not None and MASKERS[self.mask.method].own_scale
+        by_range = self.cluster is not None and self.cluster.distance == "range"
+        for name, column in self.columns.items():
+            if column.can_be_scored and not column.transform and not (own_scale or by_range):
+                self.columns[name] = column.model_copy(update={"transform": "normal_scores"})
         check_growth(self)
         return self
 
@@ -221,15 +208,6 @@ class Job(Options):
         """Units that must differ from an earlier release, to multiples of which counts are rounded; None for any."""
         return (self.repeat.min_changed or self.k) if self.repeat.growing else None
 
-    @property
-    def _without_transform(self) -> dict[str, Column]:
-        """Masked numbers and dates of which nothing is said, and that can be masked by normal scores."""
-        own_scale = self.mask is not None and MASKERS[self.mask.method].own_scale
-        by_range = self.cluster is not None and self.cluster.distance == "range"
-        if own_scale or by_range:
-            return {}
-        return {name: column for name, column in self.columns.items() if column.can_be_scored and not column.transform}
-
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
         """The released columns that an analysis names."""
         from anonpipe.encoding.probabilities import column_name
@@ -272,23 +250,17 @@ class Job(Options):
         """Columns whose combinations the scan counts: the strata, and sensitive ones where groups heed them."""
         held = self.cluster is not None and GROUPINGS[self.cluster.method].classes
         held = held or (self.sensitive is not None and bool(self.sensitive.conditions))
-        mixed = self.sensitive_columns if held else ()
-        return (*self.strata.by, *mixed)
+        return (*self.strata.by, *(self.sensitive_columns if held else ()))
 
     @property
     def scored_by(self) -> tuple[str, ...]:
         """Columns inside whose combinations values are ranked: the strata, and the survival status for the times."""
         scored = [column for column in self.columns.values() if column.scored]
-        timed = any(column.role is Role.SURVIVAL_TIME for column in scored) and self.times_by_event
-        own = (str(self.event_column),) if timed and self.event_column not in self.strata.by else ()
-        return (*self.strata.by, *own) if scored else ()
-
-    @property
-    def times_by_event(self) -> bool:
-        """Whether survival times are ranked by event: not where records of both come out as one and the same."""
+        timed = any(column.role is Role.SURVIVAL_TIME for column in scored)
         method = self.replacing
-        alike = isinstance(method, Synthesizer) and method.identical_groups
-        return self.event_column is not None and not alike
+        alike = isinstance(method, Synthesizer) and method.identical_groups  # records of both come out as the same
+        by_event = timed and not alike and self.event_column not in (None, *self.strata.by)
+        return (*self.strata.by, *([str(self.event_column)] if by_event else [])) if scored else ()
 
     @property
     def conditioning_columns(self) -> tuple[str, ...]:
@@ -304,25 +276,9 @@ class Job(Options):
         return frozenset(how | ({"unchanged outside strata"} if self.unchanged_outside_strata else set()))
 
     @property
-    def _drawn_without(self) -> list[str]:
-        """Unchanged columns that neither make strata nor condition records of no one person."""
-        if self.replacing.row_for_row:
-            return []
-        return [name for name in self.unchanged_outside_strata if name not in self.conditioning_columns]
-
-    @property
     def unchanged_outside_strata(self) -> list[str]:
         """Columns that are released unchanged and do not make the strata."""
         return [name for name, column in self.released.items() if column.role.unchanged and name not in self.strata.by]
-
-    @property
-    def _groups_by_default(self) -> bool:
-        """Whether groups have the methods of a job that names none."""
-        return (
-            self.mask is None
-            and self.by_groups.cluster.method == "mdav"
-            and self.by_groups.synthesize.method == "micro_perturbation"
-        )
 
     @property
     def replacing(self) -> Synthesizer | Masker:
@@ -403,10 +359,12 @@ class Job(Options):
     def warnings(self) -> list[str]:
         """What the steward should know before running; empty where all is declared."""
         found = []
+        sides = {(True, True): "", (True, False): " (below)", (False, True): " (above)"}
         unbounded = [
-            repr(name) + _open_side(*column.numeric_bounds)
+            repr(name) + sides[low is None, high is None]
             for name, column in self.released.items()
-            if column.can_be_scored and not column.scored and None in column.numeric_bounds
+            for low, high in [column.numeric_bounds]
+            if column.can_be_scored and not column.scored and None in (low, high)
         ]
         if unbounded:
             whose = f"column {unbounded[0]} has" if len(unbounded) == 1 else f"columns {', '.join(unbounded)} have"
@@ -417,18 +375,21 @@ class Job(Options):
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         masked = [column for column in self.columns.values() if column.role.synthesized]
-        if self._groups_by_default and self.unit_declared and all(column.kind.coded for column in masked):
+        named = [None if each is None else each.method for each in (self.mask, self.cluster, self.synthesize)]
+        groups_by_default = named == [None, "mdav", "micro_perturbation"]
+        if groups_by_default and self.unit_declared and all(column.kind.coded for column in masked):
             found.append(
                 "units have several rows, and no masked column is a number or a date: so records are replaced in "
                 "groups, whose records are linked more often than those of a mask"
             )
-        if self._groups_by_default and (outside := self.unchanged_outside_strata):
+        if groups_by_default and (outside := self.unchanged_outside_strata):
             found.append(
                 f"{', '.join(map(repr, outside))} released unchanged, and not in strata.by: so records are replaced in "
                 "groups, whose records are linked more often than those of a mask. With strata.by naming all such "
                 "columns (or role masked) and no method, local synthesis masks the table"
             )
-        if self.mask is not None and (apart := self._drawn_without):
+        apart = [name for name in self.unchanged_outside_strata if name not in self.conditioning_columns]
+        if self.mask is not None and apart and not self.replacing.row_for_row:
             found.append(
                 f"{', '.join(map(repr, apart))} released unchanged and not in strata.by: mask {self.mask.method} "
                 "draws the other columns without regard to them. Their covariances with these are lost, and "
@@ -479,23 +440,15 @@ class Job(Options):
         former_keys: list[tuple[dict[str, Any] | None, dict[str, str]]] = [
             (content["classes"], {"combine": "several"}),
             (content.get("repeat"), {"min_changed": "at_least", "max_overlapping": "at_most"}),
+            (content.get("mask"), {"conditioning": "kept"}),
             *((scenario, {"tolerance": "within"}) for scenario in content.get("measure", {}).get("scenarios", ())),
         ]
         for section, spelling in former_keys:
-            if section is not None:
-                for key, former in spelling.items():
+            for key, former in spelling.items():
+                if section is not None and key in section:
                     section[former] = section.pop(key)
-        if content.get("mask") and "conditioning" in content["mask"]:
-            content["mask"]["kept"] = content["mask"].pop("conditioning")
         text = "".join((json.dumps(content, sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _open_side(low: float | None, high: float | None) -> str:
-    """On which side there is no bound, where there is one on the other."""
-    if low is None:
-        return "" if high is None else " (below)"
-    return " (above)"
 
 
 def parse_job(content: Any) -> Job:
@@ -516,12 +469,9 @@ def parse_job(content: Any) -> Job:
     try:
         return Job.model_validate(content)
     except ValidationError as error:
-        problems = list(
-            dict.fromkeys(
-                _explain(item) for item in _of_one_form(error.errors(include_url=False, include_context=False))
-            )
-        )
-    raise JobError("the job is not valid:\n" + "\n".join(f"  {line}" for line in problems))
+        items = _of_one_form(error.errors(include_url=False, include_context=False))
+        problems = "\n".join(dict.fromkeys(f"  {_explain(item)}" for item in items))
+        raise JobError(f"the job is not valid:\n{problems}") from None
 
 
 def _of_one_form(items: list[Any]) -> list[Any]:
@@ -599,11 +549,10 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
         problem = getattr(error, "problem", None) or "it cannot be parsed"
         if "'" in problem and not _JOB_KEY.search(text):  # a table, it may be, and no message quotes its values
             problem = f"it has no key of a job either. {_NO_JOB}"
-    else:
-        if isinstance(content, dict) and content and not _KEYS & set(content):
-            raise JobError(f"{path} has no key of a job. {_NO_JOB}")
-        return parse_job(overridden(content, overrides or {}))
-    raise JobError(f"the job file {path} is not valid YAML{line}: {problem}")
+        raise JobError(f"the job file {path} is not valid YAML{line}: {problem}") from None
+    if isinstance(content, dict) and content and not _KEYS & set(content):
+        raise JobError(f"{path} has no key of a job. {_NO_JOB}")
+    return parse_job(overridden(content, overrides or {}))
 
 
 _KEYS = frozenset(Job.model_fields)

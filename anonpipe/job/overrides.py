@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -34,28 +35,19 @@ def overridden(content: Any, overrides: dict[str, Any]) -> Any:
 
 def parse_setting(setting: str) -> tuple[str, Any]:
     """The dotted key and the value of a `key=value`, the value read as in a job file."""
-    found = _SETTING.fullmatch(setting)
-    value, problem = None, found is None
-    try:
-        value = None if found is None else load_yaml(found["value"])
-    except yaml.YAMLError:
-        problem = True
-    if found is None or problem:
-        raise JobError(
-            "--set takes key=value, such as --set k=10 or --set cluster.method=kmeans, and a name that holds a dot or "
-            f"= in quotes, such as --set 'columns.\"blood.pressure\".step=5', not {setting!r}"
-        )
-    return found["key"], value
+    if found := _SETTING.fullmatch(setting):
+        with contextlib.suppress(yaml.YAMLError):
+            return found["key"], load_yaml(found["value"])
+    raise JobError(
+        "--set takes key=value, such as --set k=10 or --set cluster.method=kmeans, and a name that holds a dot or "
+        f"= in quotes, such as --set 'columns.\"blood.pressure\".step=5', not {setting!r}"
+    )
 
 
 def _parts(dotted: str) -> list[str]:
     """The parts of a dotted key without their quotes."""
-    return [_unquoted(part) for part in re.findall(_PART, dotted)]
-
-
-def _unquoted(part: str) -> str:
-    quote = part[0]
-    return part[1:-1].replace(quote * 2, quote) if quote in "\"'" else part
+    parts = re.findall(_PART, dotted)
+    return [part[1:-1].replace(part[0] * 2, part[0]) if part[0] in "\"'" else part for part in parts]
 
 
 def _put(content: Any, dotted: str, parts: list[str], value: Any) -> None:

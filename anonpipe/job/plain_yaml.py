@@ -21,10 +21,9 @@ def load_yaml(text: str) -> Any:
         _measure(node, {})
         return loader.construct_document(node)
     except RecursionError:
-        pass
+        raise _refused("it is nested too deeply") from None
     finally:
         loader.dispose()
-    raise _refused("it is nested too deeply")
 
 
 def _measure(node: yaml.Node, known: dict[int, int]) -> int:

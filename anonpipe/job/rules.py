@@ -35,30 +35,7 @@ _ORDERED = ("<", "<=", ">", ">=")
 
 
 def parse_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> tuple[Rule, ...]:
-    """The rules of a job.
-
-    Parameters
-    ----------
-    texts
-        One rule each, such as `"total = a + b"`. A chain such as `a <= b <= c` gives several rules.
-    columns
-        The columns of the job by name.
-
-    Returns
-    -------
-    tuple of Rule
-        In the order of the texts.
-
-    Raises
-    ------
-    ValueError
-        If a text cannot be read, names a column that is unknown or not released, or does not go with another rule.
-
-    Examples
-    --------
-    >>> parse_rules(["b = 2 * a + 1"], {"a": Column(kind="integer"), "b": Column(kind="integer")})[0].terms
-    (('a', 2.0),)
-    """
+    """The rules of a job in the order of their texts, of a chain several; ValueErrors tell what cannot be read."""
     rules = [rule for text in texts for rule in _read(text, columns)]
     derived: dict[str, Rule] = {}
     for rule in rules:
@@ -173,10 +150,8 @@ def _read(text: str, columns: Mapping[str, Column]) -> list[Rule]:
         for rule in rules:
             _CHECKS[rule.kind](rule, columns)
     except ValueError as error:
-        problem = str(error)
-    else:
-        return rules
-    raise ValueError(f"rule {text!r}: {problem}")
+        raise ValueError(f"rule {text!r}: {error}") from None
+    return rules
 
 
 def _tree(code: str) -> ast.expr:
@@ -186,8 +161,7 @@ def _tree(code: str) -> ast.expr:
     try:
         return read_condition(code)
     except RefusedError as error:
-        problem = str(error)
-    raise ValueError(problem)
+        raise ValueError(str(error)) from None
 
 
 def _parsed(text: str) -> list[Rule]:

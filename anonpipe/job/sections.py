@@ -1,12 +1,14 @@
-"""Sections of the job on strata, sensitive columns, decoding, files and runs."""
+"""Sections of the job on strata, sensitive columns, decoding, files and runs; the methods of a job that names none."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from anonpipe.columns import Column, Kind, Role
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.methods.options import Options
 
@@ -17,18 +19,20 @@ _LEAST_MEMORY = 400 * 2**20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
+def checked_path(given: str) -> str:
+    """A path or URL as it was given; no file system and no terminal takes well to control characters."""
+    if not given.strip() or _CONTROL.search(given):
+        raise ValueError("a path or URL is not empty and holds no control characters")
+    return given
+
+
 class Input(CsvFormat):
     """The input, and how it is written where it is a CSV.
 
     `path` is a file, folder, glob or URL, or an SQL file; alone it can be given as a plain text.
     """
 
-    path: str
-
-    @field_validator("path")
-    @classmethod
-    def _a_path(cls, given: str) -> str:
-        return checked_path(given)
+    path: Annotated[str, AfterValidator(checked_path)]
 
 
 class StrataSettings(Options):
@@ -235,13 +239,6 @@ class RunSettings(Options):
 _UNITS = {f"{prefix}{i}": (1024 if i else 1000) ** (at + 1) for at, prefix in enumerate("kmgtp") for i in ("", "i")}
 
 
-def checked_path(given: str) -> str:
-    """A path or URL as it was given; no file system and no terminal takes well to control characters."""
-    if not given.strip() or _CONTROL.search(given):
-        raise ValueError("a path or URL is not empty and holds no control characters")
-    return given
-
-
 class Repeat(Options):
     """A release of persons of whom an earlier release tells, too.
 
@@ -266,3 +263,63 @@ class Repeat(Options):
     growing: bool = False
     min_changed: int | None = Field(default=None, ge=2, le=1_000)
     max_overlapping: int = Field(default=20, ge=2)
+
+
+# --- The methods of a job that names none -----------------------------------------------------------------------------
+
+_DEFAULT_METHODS: dict[str, dict[str, str]] = {
+    "cluster": {"method": "mdav"},
+    "sensitive": {},
+    "synthesize": {"method": "micro_perturbation"},
+}
+
+_UNCHANGED = [role for role in Role if role.unchanged]
+
+
+def with_methods(content: dict[str, Any]) -> dict[str, Any]:
+    """A job's content with one way of replacing records: a mask, or the three methods of groups."""
+    given = [name for name in _DEFAULT_METHODS if content.get(name) is not None]
+    if content.get("mask") is not None:
+        if given:
+            raise ValueError(
+                f"mask works on the whole table and forms no groups: {', '.join(given)} would mean nothing; "
+                f"leave out either mask or {' and '.join(given)}"
+            )
+        return content
+    if not given and not _needs_groups(content):
+        method = "local_synthesis" if _masks_numbers(content) else "spectral_swap"  # as `anonpipe init` proposes
+        return content | {"mask": {"method": method}}
+    sections = {name: default for name, default in _DEFAULT_METHODS.items() if name not in given}
+    sections |= {name: {**_DEFAULT_METHODS[name], **content[name]} for name in given if isinstance(content[name], dict)}
+    return content | sections
+
+
+def _needs_groups(content: Mapping[str, Any]) -> bool:
+    """Whether a job that names no method asks for what only groups have."""
+    decode, strata = (_entries(content.get(name)) for name in ("decode", "strata"))
+    by = strata.get("by") if isinstance(strata.get("by"), list | tuple) else ()
+    roles = {name: column.get("role", Role.MASKED) for name, column in _columns(content).items()}
+    unchanged = any(role in _UNCHANGED and name not in (by or ()) for name, role in roles.items())
+    units_of_categories = Role.UNIT in roles.values() and not _masks_numbers(content)
+    restored = decode.get("restore_survival_times") or decode.get("categories") == "histogram"
+    return bool(unchanged or units_of_categories or restored)
+
+
+def _masks_numbers(content: Mapping[str, Any]) -> bool:
+    """Whether some masked column is a number or a date."""
+    return any(
+        column.get("role", Role.MASKED) in (Role.MASKED, Role.SURVIVAL_TIME)
+        and column.get("kind") in (Kind.CONTINUOUS, Kind.INTEGER, Kind.DATE)
+        for column in _columns(content).values()
+    )
+
+
+def _columns(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {name: _entries(column) for name, column in _entries(content.get("columns")).items()}
+
+
+def _entries(section: Any) -> Mapping[str, Any]:
+    """What a section says; nothing where it is none, which other checks tell."""
+    if isinstance(section, Options | Column):
+        return section.model_dump()
+    return section if isinstance(section, Mapping) else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from anonpipe.evaluate.risk import (
 from anonpipe.job.measure import Measure, usual_hold_out
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import quoted
-from anonpipe.propose.profile import Floats, Look
+from anonpipe.propose.profile import Look
+from anonpipe.types import FloatArray
 
 # Fewer records than this are not drawn by a mixture: covariances are off by 0.1 or more (`by_mask.COVARIANCE_ERROR`)
 FEW_RECORDS = 50
@@ -64,11 +66,8 @@ def choose_method(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int
     `FEW_RECORDS` for better covariances than those of groups. A few persons with a rare status join another stratum.
     Categories alone are masked by `spectral_swap`: groups of equal records would be released unchanged.
     """
-    masked, several = (
-        [look for look in looks if guesses[look.name].role.synthesized],
-        unit_of_several_rows(looks, guesses),
-    )
-    width = _feature_columns(looks, guesses)
+    masked = [look for look in looks if guesses[look.name].role.synthesized]
+    several, width = unit_of_several_rows(looks, guesses), _feature_columns(looks, guesses)
     strata, unit = _strata(looks, guesses, rows), _unit(several, k)
     least = max(FEW_RECORDS, width + 2, unit.sure)
     merge = strata.min() < least and _can_join(strata, max(MERGED, least))
@@ -77,16 +76,13 @@ def choose_method(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int
         return MethodChoice(None, few, _can_join(strata, k))
     dimension = _dimension(masked, guesses)
     smallest = int(strata[strata >= least].min()) if (strata >= least).any() else rows
-    crowded = (
-        dimension.columns > 0
-        and membership_from_moments(max(2, unit.independent(smallest)), dimension) > MEMBERSHIP_LIMIT
-    )
-    needed = math.ceil(rows_for_membership(dimension, MEMBERSHIP_LIMIT) * unit.mean_rows) if crowded else 0
+    records, needed = max(2, unit.independent(smallest)), 0
+    if dimension.columns > 0 and membership_from_moments(records, dimension) > MEMBERSHIP_LIMIT:
+        needed = math.ceil(rows_for_membership(dimension, MEMBERSHIP_LIMIT) * unit.mean_rows)
     if all(guesses[look.name].kind.coded for look in masked):
         if several is not None:
-            return MethodChoice(
-                None, f"{quoted(several.name)} names units of several rows, and no masked column is a number"
-            )
+            why = f"{quoted(several.name)} names units of several rows, and no masked column is a number"
+            return MethodChoice(None, why)
         why = "no masked column is a number or a date, and local_synthesis forms groups by these"
         return MethodChoice("spectral_swap", why, merge, records_needed=needed)
     return MethodChoice("local_synthesis", merge=merge, records_needed=needed)
@@ -97,9 +93,7 @@ def _dimension(masked: Sequence[Look], guesses: Mapping[str, Guess]) -> Effectiv
     shares = [np.bincount(look.codes + 1) / max(1, len(look.codes)) for look in masked]
     coded = [guesses[look.name].kind.coded for look in masked]
     nulls = [np.array([each[0], 1.0 - each[0]]) for each, one in zip(shares, coded, strict=True) if not one]
-    return effective_dimension(
-        coded.count(False), [*nulls, *(each for each, one in zip(shares, coded, strict=True) if one)]
-    )
+    return effective_dimension(coded.count(False), [*nulls, *compress(shares, coded)])
 
 
 def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: int, k: int = 5) -> dict[str, Guess]:
@@ -120,13 +114,10 @@ def without_rare_status(looks: Sequence[Look], guesses: dict[str, Guess], rows: 
         return guesses
     if strata.min() >= SMALL_STRATUM * k and (strata.min() >= FEW_RECORDS or strata_measurable(looks, guesses, rows)):
         return guesses
-    found = dict(guesses)
-    for name, guessed in guesses.items():
-        if guessed.role is Role.SURVIVAL_TIME:
-            found[name] = replace(guessed, role=Role.MASKED, reason=TIME_OF_FEW)
-        elif guessed.role is Role.SURVIVAL_STATUS:
-            found[name] = replace(guessed, role=Role.MASKED, reason=_RARE_STATUS, event=())
-    return found
+    times = [name for name, guessed in guesses.items() if guessed.role is Role.SURVIVAL_TIME]
+    found = {name: replace(guesses[name], role=Role.MASKED, reason=TIME_OF_FEW) for name in times}
+    found[status.name] = replace(guesses[status.name], role=Role.MASKED, reason=_RARE_STATUS, event=())
+    return guesses | found
 
 
 _RARE_STATUS = (
@@ -167,7 +158,7 @@ def _unit(several: Look | None, k: int) -> UnitColumn:
     return UnitColumn.of(Repeats(several.name, rows, 0, len(counts), int(counts[0]), largest, squares))
 
 
-def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> Floats:
+def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> FloatArray:
     """About how many records the proposed strata have, nulls being one."""
     for look in looks:
         if guesses[look.name].role is Role.SURVIVAL_STATUS:
@@ -176,20 +167,17 @@ def _strata(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int) -> F
     return np.array([float(rows)])
 
 
-def _can_join(strata: Floats, least: int) -> bool:
+def _can_join(strata: FloatArray, least: int) -> bool:
     """Whether some strata have fewer records, and two or more have as many: these have both event statuses."""
     small = strata < least
     return bool(small.any()) and int((~small).sum()) > 1
 
 
 def _feature_columns(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> int:
-    return sum(_width(look, guesses[look.name]) for look in looks if guesses[look.name].role.synthesized)
-
-
-def _width(look: Look, guessed: Guess) -> int:
-    """Feature columns that a masked column takes, nulls of a category being one more."""
-    nulls = look.filled < len(look.codes)
-    if not guessed.kind.coded:
-        return 1 + nulls
-    found = look.distinct + nulls
-    return {1: 0, 2: 1}.get(found, found)
+    """Feature columns of the masked columns, nulls being one more category; of two categories one says it all."""
+    total = 0
+    for look in (look for look in looks if guesses[look.name].role.synthesized):
+        coded, nulls = guesses[look.name].kind.coded, look.filled < len(look.codes)
+        categories = look.distinct + nulls
+        total += {1: 0, 2: 1}.get(categories, categories) if coded else 1 + nulls
+    return total

@@ -9,11 +9,10 @@ is known, so that an analysis of the released table can be judged by it.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +21,15 @@ import pyarrow.parquet as pq
 
 from anonpipe.errors import InputError, OutputError
 from anonpipe.files import drafted
-from anonpipe.propose.choose_method import LINKAGE_LIMIT, SHAPES_LIMIT, STRATUM_LIMIT
+from anonpipe.propose import choose_method
+from anonpipe.propose.propose import template
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
-Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int32]
 
 PUBLIC_SEED = 20_000_101  # Seed of the demonstration tables; public, as the persons are invented
-
 BLOCK_ROWS = 16_384  # Rows drawn from one random stream; fixed, so that values depend on the row's place alone
-
+GROUP_BLOCKS = 8  # Of a row group
 LARGEST_TABLE_ROWS = 2**31 - 2  # As many distinct patient identifiers exist
 
 SEXES = ("Female", "Male")
@@ -126,59 +125,40 @@ REGISTRY_SCHEMA = pa.schema(
 )
 
 
-def write_registry(
-    path: str | Path,
-    rows: int,
-    *,
-    seed: int = PUBLIC_SEED,
-    columns: Literal["full"] | Sequence[str] = "full",
-    batch_rows: int = 131_072,
-) -> None:
+def write_registry(path: str | Path, rows: int, *, seed: int = PUBLIC_SEED) -> None:
     """Write a cancer-registry-like table of invented persons to one Parquet file.
 
-    Notes
-    -----
-    Age and sex depend on the site, the stage on the site, the treatment on
-    stage and age, smoking on site and sex. The tumour size is lognormal by
-    stage, and missing most often where the stage is unknown. Survival follows
-    proportional hazards over a Weibull baseline; a follow-up ends at the death,
-    at `END_OF_FOLLOW_UP`, or at a random loss, whichever comes first.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "registry.parquet"
-    >>> write_registry(path, 1000)
-    >>> table = pq.read_table(path)
-    >>> table.shape
-    (1000, 12)
+    Age and sex depend on the site, the stage on the site, the treatment on stage and age, smoking on site and sex. The
+    tumour size is lognormal by stage, and missing most often where the stage is unknown. Survival follows proportional
+    hazards over a Weibull baseline; a follow-up ends at the death, at `END_OF_FOLLOW_UP`, or at a random loss,
+    whichever comes first.
     """
-    names = REGISTRY_SCHEMA.names if columns == "full" else list(columns)
-    unknown = sorted(set(names) - set(REGISTRY_SCHEMA.names))
-    if unknown or not names or len(set(names)) != len(names):
-        raise InputError(
-            f"columns is {names}; give 'full' or one or more different names of: {', '.join(REGISTRY_SCHEMA.names)}"
-        )
-    schema = pa.schema([REGISTRY_SCHEMA.field(name) for name in names])
-    _write(path, rows, seed, batch_rows, schema, _registry_block)
+    write_blocks(path, rows, seed, REGISTRY_SCHEMA, _registry_block)
 
 
-_Block = Callable[[np.random.Generator, int, int, list[str]], list[pa.Array]]
-
-
-def _write(path: str | Path, rows: int, seed: int, batch_rows: int, schema: pa.Schema, block: _Block) -> None:
-    """Stream blocks into row groups of `batch_rows`, then put the whole file in place."""
+def write_blocks(
+    path: str | Path,
+    rows: int,
+    seed: int,
+    schema: pa.Schema,
+    block: Callable[[np.random.Generator, int], list[pa.Array]],
+) -> None:
+    """Write a table of blocks, each drawn whole from a stream of its own, given the place of its first row."""
     if not 0 <= rows <= LARGEST_TABLE_ROWS:
         raise InputError(f"rows is {rows}; give 0 to {LARGEST_TABLE_ROWS}")
-    if batch_rows < 1:
-        raise InputError(f"batch_rows is {batch_rows}; give at least 1")
     if seed < 0:
         raise InputError(f"seed is {seed}; give a whole number of at least 0")
-    target = Path(path)
+    target, places = Path(path), iter(range(0, rows, BLOCK_ROWS))
     try:
         with drafted(target, private=False) as draft, pq.ParquetWriter(draft, schema) as writer:
-            for table in _regrouped(_blocks(rows, seed, schema, block), batch_rows):
-                writer.write_table(table, row_group_size=batch_rows)
+            while group := list(islice(places, GROUP_BLOCKS)):
+                streams = (np.random.SeedSequence((seed, first // BLOCK_ROWS)) for first in group)
+                arrays = [
+                    block(np.random.Generator(np.random.PCG64(each)), first)
+                    for each, first in zip(streams, group, strict=True)
+                ]
+                tables = [pa.Table.from_arrays(each, schema=schema) for each in arrays]
+                writer.write_table(pa.concat_tables(tables).slice(0, rows - group[0]).combine_chunks())
     except OSError as error:
         raise OutputError(
             f"{target} cannot be written ({os.strerror(error.errno or 0)}); give a file in a folder "
@@ -186,32 +166,9 @@ def _write(path: str | Path, rows: int, seed: int, batch_rows: int, schema: pa.S
         ) from None
 
 
-def _blocks(rows: int, seed: int, schema: pa.Schema, block: _Block) -> Iterator[pa.Table]:
-    """The table in blocks of `BLOCK_ROWS`, each from a stream of its own; the last one is drawn whole, then cut."""
-    for number, first in enumerate(range(0, rows, BLOCK_ROWS)):
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, number))))
-        arrays = block(rng, first, BLOCK_ROWS, schema.names)
-        yield pa.Table.from_arrays(arrays, schema=schema).slice(0, min(BLOCK_ROWS, rows - first))
-
-
-def _regrouped(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The same rows, in tables that hold a multiple of `rows` each, but for the last."""
-    waiting: list[pa.Table] = []
-    count = 0
-    for table in tables:
-        waiting.append(table)
-        count += table.num_rows
-        if count >= rows:
-            whole = pa.concat_tables(waiting).combine_chunks()
-            ready = count - count % rows
-            yield whole.slice(0, ready)
-            waiting, count = [whole.slice(ready)], count - ready
-    if count:
-        yield pa.concat_tables(waiting).combine_chunks()
-
-
-def _registry_block(rng: np.random.Generator, first: int, rows: int, names: list[str]) -> list[pa.Array]:
-    """Draw `rows` persons; all columns are always drawn, so that a choice of columns changes none of them."""
+def _registry_block(rng: np.random.Generator, first: int) -> list[pa.Array]:
+    """Draw `BLOCK_ROWS` persons, of whom the first has this place in the table."""
+    rows = BLOCK_ROWS
     site = _draw(rng, np.array([SITE_SHARES]), np.zeros(rows, dtype=np.int32))
     sex = (rng.random(rows) < np.array(MALE_SHARES)[site]).astype(np.int32)
     age = _ages(rng, site)
@@ -222,24 +179,23 @@ def _registry_block(rng: np.random.Generator, first: int, rows: int, names: list
     smoker, smoker_missing = _smokers(rng, site, sex, age)
     diagnosed = rng.integers(_day(FIRST_DIAGNOSIS), _day(LAST_DIAGNOSIS), rows, endpoint=True)
     months, dead = _follow_up(rng, diagnosed, _log_hazards(age, sex, stage, treatment))
-    drawn: dict[str, Callable[[], pa.Array]] = {
-        "patient_id": lambda: pa.array(_patient_ids(first, rows)),
-        "age": lambda: pa.array(age.astype(np.int16)),
-        "sex": lambda: _dictionary(sex, SEXES),
-        "stage": lambda: _dictionary(stage, STAGES),
-        "site": lambda: _dictionary(site, SITES),
-        "tumour_size_mm": lambda: pa.array(size.astype(np.float32), mask=size_missing),
-        "treatment": lambda: _dictionary(treatment, TREATMENTS),
-        "region": lambda: _dictionary(region, REGIONS),
-        "diagnosis_date": lambda: pa.array(diagnosed.astype(np.int32)).cast(pa.date32()),
-        "smoker": lambda: pa.array(smoker, mask=smoker_missing),
-        "follow_up_months": lambda: pa.array(months),
-        "vital_status": lambda: _dictionary(dead, VITAL_STATUSES),
-    }
-    return [drawn[name]() for name in names]
+    return [
+        pa.array(_patient_ids(first, rows)),
+        pa.array(age.astype(np.int16)),
+        _dictionary(sex, SEXES),
+        _dictionary(stage, STAGES),
+        _dictionary(site, SITES),
+        pa.array(size.astype(np.float32), mask=size_missing),
+        _dictionary(treatment, TREATMENTS),
+        _dictionary(region, REGIONS),
+        pa.array(diagnosed.astype(np.int32)).cast(pa.date32()),
+        pa.array(smoker, mask=smoker_missing),
+        pa.array(months),
+        _dictionary(dead, VITAL_STATUSES),
+    ]
 
 
-def _draw(rng: np.random.Generator, shares: Floats, rows: npt.NDArray[np.int32]) -> Codes:
+def _draw(rng: np.random.Generator, shares: FloatArray, rows: npt.NDArray[np.int32]) -> Codes:
     """Draw a category for each record from the row of `shares` that it names."""
     limits = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
     uniform = rng.random(len(rows))
@@ -249,7 +205,7 @@ def _draw(rng: np.random.Generator, shares: Floats, rows: npt.NDArray[np.int32])
     return codes
 
 
-def _ages(rng: np.random.Generator, site: Codes) -> Floats:
+def _ages(rng: np.random.Generator, site: Codes) -> FloatArray:
     """Whole years by site; what falls beyond a bound is mirrored there, so that no age piles up."""
     low, high = AGE_BOUNDS_YEARS
     age = np.array(AGE_MEANS_YEARS)[site] + np.array(AGE_DEVIATIONS_YEARS)[site] * rng.standard_normal(len(site))
@@ -258,30 +214,28 @@ def _ages(rng: np.random.Generator, site: Codes) -> Floats:
     return np.clip(np.rint(age), low, high)
 
 
-def _treatments(rng: np.random.Generator, stage: Codes, age: Floats) -> Codes:
+def _treatments(rng: np.random.Generator, stage: Codes, age: FloatArray) -> Codes:
     """Treatment by stage; the chance that the habits for the old apply rises with age."""
     old = rng.random(len(age)) < 1 / (1 + np.exp((TREATMENT_TURNING_AGE_YEARS - age) / TREATMENT_TURNING_WIDTH_YEARS))
     habits = np.array(TREATMENT_SHARES_YOUNG + TREATMENT_SHARES_OLD)
     return _draw(rng, habits, stage + np.int32(len(STAGES)) * old)
 
 
-def _tumour_sizes(rng: np.random.Generator, stage: Codes) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def _tumour_sizes(rng: np.random.Generator, stage: Codes) -> tuple[FloatArray, BoolArray]:
     """Millimetres to one decimal, and where they are missing."""
     size = np.exp(np.array(TUMOUR_LOG_MEANS)[stage] + TUMOUR_LOG_DEVIATION * rng.standard_normal(len(stage)))
     missing = rng.random(len(stage)) < np.array(TUMOUR_MISSING_SHARES)[stage]
     return np.clip(np.rint(size * 10) / 10, *TUMOUR_SIZE_BOUNDS_MM), missing
 
 
-def _smokers(
-    rng: np.random.Generator, site: Codes, sex: Codes, age: Floats
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _smokers(rng: np.random.Generator, site: Codes, sex: Codes, age: FloatArray) -> tuple[BoolArray, BoolArray]:
     """Whether they smoke, and where nobody asked (more often among the old; 8 % in all)."""
     chance = np.clip(np.array(SMOKER_SHARES)[site] + np.where(sex == 1, 0.05, -0.03), 0.02, 0.95)
     missing = rng.random(len(age)) < np.clip(0.08 + 0.002 * (age - 66.0), 0.01, 1.0)
     return rng.random(len(age)) < chance, missing
 
 
-def _log_hazards(age: Floats, sex: Codes, stage: Codes, treatment: Codes) -> Floats:
+def _log_hazards(age: FloatArray, sex: Codes, stage: Codes, treatment: Codes) -> FloatArray:
     """Each record's x b under `LOG_HAZARD_RATIOS`; the reference categories have 0."""
     effects = LOG_HAZARD_RATIOS["age"] * (age - REFERENCE_AGE_YEARS)
     for codes, names in ((sex, SEXES), (stage, STAGES), (treatment, TREATMENTS)):
@@ -289,7 +243,7 @@ def _log_hazards(age: Floats, sex: Codes, stage: Codes, treatment: Codes) -> Flo
     return effects
 
 
-def _follow_up(rng: np.random.Generator, diagnosed: npt.NDArray[np.int64], log_hazards: Floats) -> tuple[Floats, Codes]:
+def _follow_up(rng: np.random.Generator, diagnosed: IntArray, log_hazards: FloatArray) -> tuple[FloatArray, Codes]:
     """Months to one decimal until death or censoring, and 1 for a death.
 
     S(t | x) = exp(-(t / scale)^shape exp(x b)) is inverted at a standard
@@ -303,7 +257,7 @@ def _follow_up(rng: np.random.Generator, diagnosed: npt.NDArray[np.int64], log_h
     return months, (death <= censored).astype(np.int32)
 
 
-def _patient_ids(first: int, rows: int) -> npt.NDArray[np.int64]:
+def _patient_ids(first: int, rows: int) -> IntArray:
     """Distinct numbers in no visible order: an affine map modulo the prime 2^31 - 1."""
     places = np.arange(first, first + rows, dtype=np.int64)
     return (places * 1_103_515_245 + 12_345) % (2**31 - 1) + 1
@@ -318,114 +272,7 @@ def _day(date: str) -> int:
 
 
 def demo_job(input: str, output: str, k: int, *, drawn: bool = False) -> str:
-    """The commented job for a table of `write_registry`, as YAML.
-
-    Examples
-    --------
-    >>> print(demo_job("registry.parquet", "releases", 5).splitlines()[4])
-    input: "registry.parquet"
-    """
-    return (_JOB + (_DRAWN if drawn else _IN_GROUPS)).format(
-        input=json.dumps(input),
-        output=json.dumps(output),
-        k=k,
-        age=list(AGE_BOUNDS_YEARS),
-        size=list(TUMOUR_SIZE_BOUNDS_MM),
-        months=list(FOLLOW_UP_BOUNDS_MONTHS),
-        first=FIRST_DIAGNOSIS,
-        last=LAST_DIAGNOSIS,
-        sexes=json.dumps(SEXES),
-        stages=json.dumps(STAGES),
-        sites=json.dumps(SITES),
-        treatments=json.dumps(TREATMENTS),
-        regions=json.dumps(REGIONS),
-        statuses=json.dumps(VITAL_STATUSES),
-        dead=json.dumps(VITAL_STATUSES[1:]),
-        shapes_limit=SHAPES_LIMIT,
-        linkage_limit=LINKAGE_LIMIT,
-        stratum_limit=STRATUM_LIMIT,
+    """The commented job for a table of `write_registry`, as YAML: masked by a mixture if `drawn`, else in groups."""
+    return template("demo.yaml.jinja").render(
+        globals(), limits=choose_method, input=input, output=output, k=k, drawn=drawn
     )
-
-
-_JOB = """\
-# Anonymise the demonstration registry. All persons in it are invented.
-# Every bound and every list of categories below is from the code book (here: anonpipe/propose/demo.py),
-# none from the data: an observed smallest or largest value is one person's true value.
-
-input: {input}
-output: {output}
-
-# No group of records that are replaced together is smaller than this.
-k: {k}
-
-columns:
-  # Identifiers never leave: not masked, not hashed, not released.
-  patient_id: {{kind: integer, role: identifier}}
-
-  # Masked: released values are synthetic, inside the bounds, multiples of the step.
-  age: {{kind: integer, role: masked, bounds: {age}}}
-  sex: {{kind: binary, role: masked, levels: {sexes}}}
-  # "Unknown" has no place in the order of the stages, hence categorical and not ordinal.
-  stage: {{kind: categorical, role: masked, levels: {stages}}}
-  site:
-    kind: categorical
-    role: masked
-    levels: {sites}
-  # Nulls are information here (the stage is unknown more often): they are masked and come out as nulls.
-  tumour_size_mm: {{kind: continuous, role: masked, bounds: {size}, step: 0.1, missing: carry}}
-  treatment:
-    kind: categorical
-    role: masked
-    levels: {treatments}
-  region:
-    kind: categorical
-    role: masked
-    levels: {regions}
-  diagnosis_date: {{kind: date, role: masked, bounds: ["{first}", "{last}"]}}
-  smoker: {{kind: binary, role: masked, levels: [false, true], missing: carry}}
-
-  # The response of a survival analysis: time from diagnosis to death or end of follow-up.
-  follow_up_months: {{kind: continuous, role: survival_time, bounds: {months}, step: 0.1}}
-  # Released unchanged, as survival_status always is.
-  vital_status:
-    kind: binary
-    role: survival_status
-    levels: {statuses}
-    event: {dead}
-
-# The dead and the censored are never in one group.
-strata:
-  by: [vital_status]
-
-# Releases of overlapping tables are refused: their difference tells of single persons. Here there are none.
-repeat: {{allow: "all persons are invented"}}
-"""
-
-_IN_GROUPS = """
-# The records of each group of k near ones are replaced.
-cluster:
-  method: mdav
-"""
-
-_DRAWN = """
-# Records are drawn again, in few and large groups that a mixture forms in each stratum: what anonpipe init proposes.
-# With cluster: {{method: mdav}} instead, the records of each group of k near ones are replaced (by micro_perturbation),
-# and more of them are linked to their own than the limit below allows.
-mask:
-  method: local_synthesis
-
-# Of 20,000 records or more 5 of 100, of 2,000 or more 10, are held out before anything else: they are in no release,
-# and what it discloses of them is compared with what it discloses of those who are in it.
-measure:
-  hold_out: default
-
-# Limits beyond the default ones: where one is missed, nothing is released. 1: no further from the original than another
-# sample of the same population; 0.09 of the records linked correctly is the European Medicines Agency's threshold.
-gates:
-  column_shapes: {shapes_limit}
-  survival_curves: {shapes_limit}
-  reidentification_rate: {linkage_limit}
-  # How well members are distinguished from held-out records, an AUC: 0.5 is not at all; the default is 0.6.
-  membership_auc: default
-  stratum_inference: {stratum_limit}
-"""

@@ -7,34 +7,26 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.propose.names import BIRTH_NAMES, SEEN_NAMES, TIME_NAMES, has_word, quoted, rank_of
-from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Floats, Look
+from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Look
+from anonpipe.types import FloatArray, IntArray
 
 CLASS_ROWS = 10  # A class of a number has this many rows in its second largest category at least; less may be chance
-
 ENOUGH_ROWS = 20  # Fewer rows than this tell nothing about uniqueness or dependence
-
 THIN_ROWS = 1_000  # Rows of the first, quick look for a dependence
-
 # Share of the rows of a number in which a date is known, too, or the number is not taken for a part of it
 NEARLY_ALL = 0.95
-
 SAME_CORRELATION = 0.99999
-
 _SAME_UNIT = 1e-3  # Slopes as near to 1 are of columns in one unit, whose difference is a quantity
-
 DAYS_IN = {"days": 1.0, "months": 30.4375, "years": 365.25}
 
 
 def derived(looks: list[Look]) -> dict[str, str]:
     """Columns that follow from other columns, with the reason; what they follow from is never among them.
 
-    Four relations are looked for, in this order, among the columns still
-    left: a linear copy of a number or date; a part of a date; a class, each
-    category of which covers an interval of a number of its own; and two dates
-    and the time between them, where one of the dates is given up.
+    In this order, among the columns still left: linear copies of a number or date; parts of a date; classes, each
+    category of which covers an interval of a number of its own; of two dates and the time between them one date.
     """
     found: dict[str, str] = {}
     for search in (_copies, _date_parts, _classes, _intervals):
@@ -70,7 +62,7 @@ def _same(one: Look, other: Look) -> bool:
     return len(x) >= max(ENOUGH_ROWS, other.filled / 2) and _line(x, y)
 
 
-def _is_copy(x: Floats, y: Floats) -> bool:
+def _is_copy(x: FloatArray, y: FloatArray) -> bool:
     """Whether numbers of the same unit differ by a constant, to rounding; others by a line (`_line`).
 
     How wide a year of arrivals is says nothing of the hours from arrival to departure.
@@ -83,7 +75,7 @@ def _is_copy(x: Floats, y: Floats) -> bool:
     return bool(np.quantile(rest, NEARLY_ALL) <= steps + 1e-6 * np.ptp(np.quantile(y, [0.25, 0.75])))
 
 
-def _line(x: Floats, y: Floats) -> bool:
+def _line(x: FloatArray, y: FloatArray) -> bool:
     if len(x) < 2:
         return False
     dx, dy = x - x.mean(), y - y.mean()
@@ -100,11 +92,10 @@ def _thin(look: Look) -> Look:
     return replace(look, numbers=None if look.numbers is None else look.numbers[::step], codes=look.codes[::step])
 
 
-def _together(*looks: Look) -> tuple[Floats, ...]:
+def _together(*looks: Look) -> tuple[FloatArray, ...]:
     """The numbers of the rows where none of the columns is null."""
-    columns = [look.numbers for look in looks if look.numbers is not None]
-    present = ~np.isnan(np.array(columns)).any(axis=0)
-    return tuple(column[present] for column in columns)
+    present = ~np.isnan([look.values for look in looks]).any(axis=0)
+    return tuple(look.values[present] for look in looks)
 
 
 def _date_parts(looks: list[Look]) -> Iterator[tuple[str, str]]:
@@ -122,7 +113,7 @@ def _date_parts(looks: list[Look]) -> Iterator[tuple[str, str]]:
                 break
 
 
-def _part(days: Floats, values: Floats) -> str:
+def _part(days: FloatArray, values: FloatArray) -> str:
     """Which part of the dates the values are, counted from any number; empty if none."""
     if len(days) < 2:
         return ""
@@ -143,18 +134,14 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
     finest = sorted((look for look in looks if look.numbers is not None), key=lambda look: -look.distinct)
     places = {look.name: place for place, look in enumerate(looks)}
     for coarse in looks:
-        if not 2 <= coarse.distinct <= MANY_CATEGORIES or _second_size(coarse) < CLASS_ROWS:
+        sizes = np.bincount(coarse.codes[coarse.codes >= 0])
+        if not 2 <= coarse.distinct <= MANY_CATEGORIES or np.sort(sizes)[-2] < CLASS_ROWS:
             continue
         for fine in finest:
             order = (coarse.distinct, -places[coarse.name]) < (fine.distinct, -places[fine.name])
             if order and _is_class(coarse, fine):
                 yield coarse.name, f"a class of {quoted(fine.name)}"
                 break
-
-
-def _second_size(look: Look) -> int:
-    """Rows in the second largest category."""
-    return int(np.sort(np.bincount(look.codes[look.codes >= 0]))[-2])
 
 
 def _is_class(coarse: Look, fine: Look) -> bool:
@@ -168,14 +155,13 @@ def _is_class(coarse: Look, fine: Look) -> bool:
     return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
 
 
-def _pairs(coarse: Look, fine: Look) -> tuple[npt.NDArray[np.int64], Floats]:
+def _pairs(coarse: Look, fine: Look) -> tuple[IntArray, FloatArray]:
     """Codes and numbers of the rows that have a category."""
     present = coarse.codes >= 0
-    values = np.full(len(present), np.nan) if fine.numbers is None else fine.numbers
-    return coarse.codes[present], np.where(np.isnan(values), -np.inf, values)[present]
+    return coarse.codes[present], np.where(np.isnan(fine.values), -np.inf, fine.values)[present]
 
 
-def _disjoint(codes: npt.NDArray[np.int64], values: Floats) -> bool:
+def _disjoint(codes: IntArray, values: FloatArray) -> bool:
     sizes = np.bincount(codes)
     low, high = np.full(len(sizes), np.inf), np.full(len(sizes), -np.inf)
     np.minimum.at(low, codes, values)
@@ -189,9 +175,8 @@ def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
     """Of two dates and the time between them, one date."""
     dates = [look for look in looks if look.date]
     spans = [look for look in looks if look.numbers is not None and not look.date and look.distinct > FEW_CODES]
-    triples = [
-        (span, *ends, unit) for pair in combinations(dates, 2) for span in spans for ends, unit in _between(span, *pair)
-    ]
+    pairs = combinations(dates, 2)
+    triples = [found for pair in pairs for span in spans if (found := _between(span, *pair)) is not None]
     uses = {date.name: sum(date.name in (triple[1].name, triple[2].name) for triple in triples) for date in dates}
     gone: set[str] = set()
     for span, begin, end, unit in sorted(triples, key=lambda triple: rank_of(triple[0].name, TIME_NAMES) is None):
@@ -203,21 +188,17 @@ def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
         yield drop.name, f"follows from {quoted(kept.name)} and {quoted(span.name)}, the {unit} between"
 
 
-def _between(span: Look, one: Look, other: Look) -> Iterator[tuple[tuple[Look, Look], str]]:
-    """Whether `span` is the time between two dates, to rounding: the ends in order, and the unit."""
+def _between(span: Look, one: Look, other: Look) -> tuple[Look, Look, Look, str] | None:
+    """The span, the ends in order, and the unit, if it is the time between two dates, to rounding."""
     unit = _unit(*_together(_thin(span), _thin(one), _thin(other)))
-    if unit is None:
-        return
     x, first, second = _together(span, one, other)
-    if len(x) >= max(ENOUGH_ROWS, span.filled / 2) and _unit(x, first, second) == unit:
-        yield ((one, other) if np.median(second - first) >= 0 else (other, one)), unit
+    if unit is None or len(x) < max(ENOUGH_ROWS, span.filled / 2) or _unit(x, first, second) != unit:
+        return None
+    return (span, one, other, unit) if np.median(second - first) >= 0 else (span, other, one, unit)
 
 
-def _unit(x: Floats, first: Floats, second: Floats) -> str | None:
-    """The unit in which `x` is the time between two days; None if it is none.
-
-    Rounded up, down, to the nearest or to the middle, what is left over spans one unit.
-    """
+def _unit(x: FloatArray, first: FloatArray, second: FloatArray) -> str | None:
+    """The unit in which `x` is the time between two days, however rounded; None where it is none."""
     if len(x) < 2:
         return None
     for unit, length in DAYS_IN.items():

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.columns import Kind, Role, Scalar
@@ -42,17 +40,11 @@ FEWEST = 20  # Values, and pairs of rows of one value, below which nothing is co
 TOGETHER = 0.9  # Share of the pairs of rows of one value that follow each other, in a table that is sorted by units
 
 
-class Sureness(Enum):
-    """How sure it is that a column numbers units."""
+def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dict[str, bool]:
+    """Of the candidates those that number units of several rows, and whether that is certain.
 
-    CERTAIN = "two columns or more that have nothing to do with each other agree in the rows of a value"
-    MAYBE = "one does, and the rows of a value follow each other"
-
-
-def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dict[str, Sureness]:
-    """Of the candidates those that number units of several rows.
-
-    Shapes: columns (n_rows,).
+    It is where two columns or more that have nothing to do with each other agree in the rows of a value. It may be
+    where one does, and the rows of a value follow each other. Shapes: columns (n_rows,).
     """
     found = {}
     for name in candidates:
@@ -63,10 +55,8 @@ def repeating(columns: Mapping[str, IntArray], candidates: Sequence[str]) -> dic
         others = {other: values for other, values in columns.items() if other != name}
         same = [other for other, values in others.items() if agree(values, first, second)]
         own = _apart(_no_parts(codes, [others[other] for other in same]))
-        if own >= 2:
-            found[name] = Sureness.CERTAIN
-        elif own == 1 and np.mean(second - first == 1) >= TOGETHER:
-            found[name] = Sureness.MAYBE
+        if own >= 2 or (own == 1 and np.mean(second - first == 1) >= TOGETHER):
+            found[name] = own >= 2
     return found
 
 
@@ -118,10 +108,7 @@ SPACINGS = 64  # Of two neighbouring floats: a smaller step than so many says no
 
 
 def common_step(values: FloatArray, single: bool = False) -> float | None:
-    """The largest decimal step below 1 of which all numbers are multiples, to rounding; None without one.
-
-    Shapes: values (n,).
-    """
+    """The largest decimal step below 1 that all values, shape (n,), are multiples of, to rounding; None without."""
     values = values[np.isfinite(values)]
     many, values = len(values), np.unique(values)
     if many < FEWEST or len(values) < 2:
@@ -179,8 +166,14 @@ def guess(looks: list[Look]) -> dict[str, Guess]:
 
 def _units(looks: list[Look]) -> dict[str, Guess]:
     """What each column is alone, and which of them name units: by their names, and by how their values repeat."""
-    found = _one_unit(looks, _by_repeats(looks, {look.name: _alone(look) for look in looks}))
-    numbering = [look for look in looks if _numbers_by_name(look, found[look.name])]
+    found = _by_repeats(looks, {look.name: _alone(look) for look in looks})
+    # Of several that could be the unit the one of fewest values: of households and persons, households
+    units = sorted((look.distinct, look.name) for look in looks if found[look.name].role is Role.UNIT)
+    found |= {name: Guess(found[name].kind, Role.IDENTIFIER, _SMALLER_UNIT) for _, name in units[1:]}
+    # Whole numbers that nothing else is known of, under a name for persons or groups of persons
+    whole = [name for name, each in found.items() if (each.role, each.kind) == (Role.MASKED, Kind.INTEGER)]
+    numbering = [look for look in looks if look.name in whole and look.distinct > FEW_CODES]
+    numbering = [look for look in numbering if names_one_unit(look.name)]
     roles = {guessed.role for guessed in found.values()}
     enough = [look for look in numbering if look.distinct > ENOUGH_ROWS]
     persons = [look for look in enough if names_one_person(look.name)]
@@ -191,16 +184,6 @@ def _units(looks: list[Look]) -> dict[str, Guess]:
         role, reason = (Role.UNIT, _REPEATING) if look is unit else (Role.DROPPED, _NUMBERS_GROUPS)
         found[look.name] = replace(found[look.name], role=role, reason=reason)
     return found
-
-
-def _numbers_by_name(look: Look, guessed: Guess) -> bool:
-    """Whether whole numbers that nothing else is known of are under a name for persons or groups of persons."""
-    return (
-        guessed.role is Role.MASKED
-        and guessed.kind is Kind.INTEGER
-        and look.distinct > FEW_CODES
-        and names_one_unit(look.name)
-    )
 
 
 def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
@@ -214,7 +197,7 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
     if not found:
         return guesses
     named = [look for look in looks if guesses[look.name].role is Role.UNIT]
-    certain = [look for look in asked if found.get(look.name) is Sureness.CERTAIN]
+    certain = [look for look in asked if found.get(look.name)]
     by_name = [look for look in asked if look.name in found and names_unit(look.name)]
     unit = max(named or certain or by_name, key=lambda look: look.distinct, default=None)
     changed, values = dict(guesses), {look.name: look.distinct for look in asked}
@@ -231,7 +214,7 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
     return changed
 
 
-def _in_order(look: Look) -> npt.NDArray[np.int64]:
+def _in_order(look: Look) -> IntArray:
     """Codes of the values, of numbers in their order."""
     if look.numbers is None:
         return look.codes
@@ -254,31 +237,17 @@ _MAYBE_UNIT = (
 
 def _may_number(look: Look, guessed: Guess) -> bool:
     """Whether a column may number units: whole numbers or texts that no name says something else of."""
-    if (
-        guessed.role not in (Role.MASKED, Role.DROPPED)
-        or look.date
-        or (look.form is not None and look.form.never_codes)
-        or look.distinct >= look.filled
-    ):
+    if guessed.role not in (Role.MASKED, Role.DROPPED) or look.date or look.distinct >= look.filled:
         return False
-    if look.numbers is not None and not look.whole:
+    if (look.numbers is not None and not look.whole) or (look.form is not None and look.form.never_codes):
         return False
     return is_supported(look.type) and not has_word(look.name, SEEN_NAMES)
-
-
-def _one_unit(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
-    """Of several columns that could be the unit the one of fewest values: of households and persons, households."""
-    units = sorted((look.distinct, look.name) for look in looks if guesses[look.name].role is Role.UNIT)
-    others = {name: Guess(guesses[name].kind, Role.IDENTIFIER, _SMALLER_UNIT) for _, name in units[1:]}
-    return guesses | others
 
 
 def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
     """Kind and role of each column where the recipients' analyses are known.
 
-    What no analysis names is proposed as dropped: a column that nobody needs
-    protects nobody. What one names is released, also where it follows from
-    others.
+    What none names is proposed as dropped: nobody needs it. What one names is released, also if it follows from others.
     """
     used = guess([look for look in looks if look.name in needs.users])
     found: dict[str, Guess] = {}
@@ -288,32 +257,22 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
         if look.name not in used:
             gone = alone.role.names_persons or (alone.role is Role.DROPPED and alone.reason)
             found[look.name] = alone if gone else Guess(alone.kind, Role.DROPPED, "no analysis names it")
-        elif alone.role is Role.MASKED:
-            found[look.name] = _needed(used[look.name], alone, needs.users[look.name])
+            continue
+        reason, role = f"needed by {', '.join(map(quoted, needs.users[look.name]))}", Role.MASKED
+        if alone.role is Role.MASKED:
+            if used[look.name].role is Role.DROPPED:
+                reason += f"; but it is {used[look.name].reason}, {_CONTRADICT}"
+        elif is_supported(look.type) and look.distinct >= 2:
+            reason = f"CHECK: {reason}; but {alone.reason}"
         else:
-            found[look.name] = _wanted(look, alone, needs.users[look.name])
-    for survival in [needs.survival] if needs.survival else []:
-        _survival_of(survival, {look.name: look for look in looks}, found)
+            reason, role = f"CHECK: {alone.reason}; but {reason}", Role.DROPPED
+        found[look.name] = Guess(alone.kind, role, reason)
+    if needs.survival is not None:
+        _survival_of(needs.survival, {look.name: look for look in looks}, found)
     return _weighted(found, needs)
 
 
-def _needed(found: Guess, alone: Guess, users: tuple[str, ...]) -> Guess:
-    """A column that an analysis names; roles of survival are given by the analyses alone."""
-    reason = f"needed by {_names(users)}"
-    if found.role is Role.DROPPED:
-        reason += f"; but it is {found.reason}, and the two may contradict each other: one of them should do"
-    return Guess(alone.kind, Role.MASKED, reason)
-
-
-def _wanted(look: Look, alone: Guess, users: tuple[str, ...]) -> Guess:
-    """A column that an analysis names, and that would not be released without: masked where that can be."""
-    if not is_supported(look.type) or look.distinct < 2:
-        return Guess(alone.kind, Role.DROPPED, f"CHECK: {alone.reason}; but needed by {_names(users)}")
-    return Guess(alone.kind, Role.MASKED, f"CHECK: needed by {_names(users)}; but {alone.reason}")
-
-
-def _names(users: tuple[str, ...]) -> str:
-    return ", ".join(quoted(name) for name in users)
+_CONTRADICT = "and the two may contradict each other: one of them should do"
 
 
 def _survival_of(survival: Survival, looks: dict[str, Look], found: dict[str, Guess]) -> None:
@@ -382,7 +341,7 @@ def _without_persons(look: Look, kind: Kind) -> Guess:
 
 def _equal_digits(look: Look) -> int:
     """How many digits all numbers of a column have; 0 where they differ."""
-    numbers = np.empty(0) if look.numbers is None else look.numbers[~np.isnan(look.numbers)]
+    numbers = look.values[~np.isnan(look.values)]
     if not len(numbers) or numbers.min() < 1.0:
         return 0
     least, most = (len(str(int(number))) for number in (numbers.min(), numbers.max()))
@@ -460,7 +419,8 @@ def _too_many(look: Look) -> bool:
 def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
     """Give the roles survival_time and survival_status where both are found: by names, a status also by its values."""
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
-    times = [look.name for look in masked if not guesses[look.name].kind.coded and _duration(look)]
+    numbers = [look for look in masked if not guesses[look.name].kind.coded and not look.date]
+    times = [look.name for look in numbers if not np.isnan(look.values).all() and np.nanmin(look.values) >= 0]
     few = {look.name: look for look in masked if guesses[look.name].kind.coded and look.distinct <= FEW_CODES}
     alive = [name for name, look in few.items() if look.life]
     state = next(iter(best_of(alive, STATUS_NAMES) or alive or best_of(list(few), STATUS_NAMES)), None)
@@ -476,18 +436,11 @@ def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
 
 def _differs(time: Look, state: Look) -> float:
     """How far apart the mean ranks of the times of two states are, as a share of all ranks."""
-    numbers = np.empty(0) if time.numbers is None else time.numbers
-    known = np.isfinite(numbers) & (state.codes >= 0)
+    known = np.isfinite(time.values) & (state.codes >= 0)
     counts = np.bincount(state.codes[known])
-    ranks = np.argsort(np.argsort(numbers[known]))
+    ranks = np.argsort(np.argsort(time.values[known]))
     means = np.bincount(state.codes[known], ranks)[counts > 0] / counts[counts > 0]
     return float(np.ptp(means) / known.sum()) if len(means) > 1 else 0.0
-
-
-def _duration(look: Look) -> bool:
-    if look.numbers is None or look.date or np.isnan(look.numbers).all():
-        return False
-    return bool(np.nanmin(look.numbers) >= 0)
 
 
 def seen_by_others(guesses: Mapping[str, Guess]) -> tuple[str, ...]:

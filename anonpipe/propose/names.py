@@ -3,104 +3,30 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date
 from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
 
 from anonpipe.types import FloatArray, IntArray
 
-_IDENTIFYING = frozenset(
-    (
-        "id", "ids", "uid", "uuid", "guid", "pid", "ssn", "mrn", "nhs", "nino", "passport", "iban",
-        "email", "mail", "phone", "telephone", "mobile", "fax", "address", "street",
-        "name", "surname", "forename", "firstname", "lastname", "fullname",
-        "pseudonym", "pseudonyme", "pseudo", "psn", "seudonimo", "pseudonimo",
-    )
-)  # fmt: skip
+_WORDS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+_IDENTIFYING, _NO_SURVIVAL = frozenset(_WORDS["identifying"]), frozenset(_WORDS["no_survival"])
+_UNIT_NUMBERS = frozenset(f"{unit}{number}" for unit in _WORDS["units"] for number in _WORDS["numbers"])
+_ONE_PERSON, _OF_A_NUMBER = frozenset(_WORDS["persons"]), frozenset(_WORDS["of_a_number"])
+_ONE_UNIT = _ONE_PERSON.union(_WORDS["groups"])
+_DEAD, _ALIVE = (frozenset(_WORDS["status"][state]) for state in ("dead", "alive"))
 
-# Written without a mark between the two words
-_UNIT_NUMBERS = frozenset(
-    f"{unit}{number}"
-    for unit in ("patient", "pat", "person", "subject", "participant", "member", "client", "customer", "employee",
-                 "student", "pupil", "user", "household", "utility", "firm", "company", "plant", "case", "record",
-                 "patienten", "personen", "versicherten", "haushalts", "fall")
-    for number in ("id", "no", "nr", "num", "number", "key", "nummer")
-)  # fmt: skip
-
-# Numbers under one of these names, and no other word, number units; plurals count them
-_ONE_UNIT = frozenset(
-    ("household", "hh", "haushalt", "family", "familie", "couple", "paar", "dyad", "sibship", "pedigree",
-     "patient", "person", "subject", "participant", "pupil", "student", "employee", "case", "firm", "company",
-     "enterprise", "member", "enrollee", "beneficiary", "insured", "client", "customer", "proband",
-     "patientin", "versicherter", "versicherte", "mitglied", "kunde", "fall", "personne", "paziente", "persona",
-     "paciente")
-)  # fmt: skip
-
-# Of these, those that name persons
-_ONE_PERSON = _ONE_UNIT - frozenset(
-    ("household", "hh", "haushalt", "family", "familie", "couple", "paar", "dyad", "sibship", "pedigree", "case",
-     "firm", "company", "enterprise", "fall")
-)  # fmt: skip
-
-_OF_A_NUMBER = frozenset(("id", "no", "nr", "num", "number", "nummer", "key", "code", "ref", "index"))
-
-# Words of several languages below have no accents and no capitals, as `words_of` gives them. A word of a name begins
-# with an entry, or is it where this ends in $
-
-_NO_SURVIVAL = frozenset(
-    (
-        "marital", "employment", "smoking", "smoker", "insurance", "housing", "civil", "civile", "zivil", "migration",
-        "education", "menopausal", "menopause", "hormone", "receptor", "er", "pr", "her", "ecog", "performance",
-        "vaccination", "familienstand", "raucherstatus", "loan", "payment", "order",
-    )
-)  # fmt: skip
-
-TIME_NAMES = (
-    ("surv", "follow", "futime", "uberleb", "ueberleb", "nachbeob", "survie", "suivi$", "sopravviv", "supervivencia",
-     "sobrevida", "sobrevivencia", "overlev", "seguim"),
-    ("time", "months", "duration", "tte", "os$", "pfs$", "dfs$", "efs$", "rfs$", "dss$", "ttp$", "monate$", "zeit$",
-     "dauer$", "tage$", "tempo$", "durata$", "mesi$", "giorni$", "duree$", "temps$", "mois$", "jours$", "tiempo$",
-     "duracion$", "duracao$", "meses$", "dias$", "tijd$", "maanden$", "dagen$", "tid$", "manader$", "czas$"),
-)  # fmt: skip
-
-STATUS_NAMES = (
-    ("vital", "dead", "death", "died", "deceas", "event", "censor", "fustat", "verstorben", "gestorben", "todes",
-     "tod$", "ereignis", "zensi", "zensur", "deces", "decede", "evenement", "censur", "decess", "decedut", "morte$",
-     "morto$", "mort$", "muert", "fallec", "falec", "obito$", "overleden", "dood$", "avdod", "dod$", "zgon",
-     "relapse", "rezidiv", "recidiv"),
-    ("status", "stat$", "stato$", "statut", "estado$", "etat$", "os$", "pfs$", "dfs$", "efs$", "rfs$", "dss$"),
-)  # fmt: skip
-
-_DEAD = frozenset(
-    ("dead", "died", "deceased", "death", "verstorben", "gestorben", "tot", "tod", "decede", "decedee", "mort", "morte",
-     "morto", "morta", "deceduto", "deceduta", "muerto", "muerta", "fallecido", "fallecida", "falecido", "falecida",
-     "obito", "overleden", "dood", "dod", "zgon", "event", "ereignis", "evenement", "evento", "relapse", "rezidiv",
-     "recidive", "recidiva", "progression")
-)  # fmt: skip
-_ALIVE = frozenset(
-    ("alive", "living", "lebt", "lebend", "lebendig", "vivant", "vivante", "vivo", "viva", "vivos", "levend", "lever",
-     "zyje", "censored", "censor", "zensiert", "censure", "censuree", "censurato", "censurado")
-)  # fmt: skip
-
-BIRTH_NAMES = ("birth", "born", "dob", "bdate", "geburt", "geb$", "naissance", "nascita", "nacim", "nascim")
-
-# What words begin with that name what neighbours, colleagues or a newspaper know of a person
-SEEN_NAMES = (
-    "sex", "gender", "race", "ethnic", "national", "marital", "married", "civil",
-    "region", "county", "district", "province", "municip", "canton", "city", "town", "village", "zip", "postal",
-    "postcode", "residence", "country", "occupation", "profession", "household", "children", "geschlecht", "sesso$",
-    "genero$", "geslacht", "alter$", "eta$", "edad$", "idade$", "leeftijd$", "familienstand", "wohnort", "plz", "beruf",
-    *BIRTH_NAMES,
-)  # fmt: skip
-
-POSTAL_NAMES = ("zip", "postal", "postcode", "postleit", "plz")
-
-# The same of dates: of events that others hear of
-PUBLIC_DATES = ("death", "died", "deceas", "admission", "admit", "discharge", "accident", "wedding")
+# For `has_word`, and in ranks for `rank_of`
+TIME_NAMES, STATUS_NAMES = (tuple(map(tuple, _WORDS[what])) for what in ("times", "statuses"))
+BIRTH_NAMES, POSTAL_NAMES, PUBLIC_DATES = (tuple(_WORDS[what]) for what in ("births", "postal", "public_dates"))
+SEEN_NAMES = (*_WORDS["seen"], *BIRTH_NAMES)
 
 
 def names_unit(name: str) -> bool:
@@ -123,13 +49,9 @@ def names_one_person(name: str) -> bool:
 
 def words_of(name: str) -> list[str]:
     """The words of a column name, without accents and in lower case."""
-    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", _plain(name))]
-
-
-def _plain(text: str) -> str:
-    """A text without accents."""
-    apart = unicodedata.normalize("NFKD", text.translate(_LETTERS))
-    return "".join(letter for letter in apart if not unicodedata.combining(letter))
+    apart = unicodedata.normalize("NFKD", name.translate(_LETTERS))
+    plain = "".join(letter for letter in apart if not unicodedata.combining(letter))
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", plain)]
 
 
 _LETTERS = str.maketrans({"ß": "ss", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "AE", "ł": "l", "Ł": "L", "đ": "d"})
@@ -167,10 +89,7 @@ def quoted(text: str) -> str:
 # --- A value that may stand for "unknown": one and the same, again and again, far away from all others ----------------
 
 FEWEST_OTHERS = 10  # Distinct values that are no such codes, below which all may be codes
-
 MOST_CODES = 3  # Codes at either end: not known, refused, does not apply
-
-
 _NEIGHBOURS = 5  # Distinct values next to a well-known code, which has five times as many records as their mean
 
 # Well-known codes: nines and the two numbers before, and days on which calendars and systems begin or end

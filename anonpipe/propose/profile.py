@@ -2,33 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tomllib
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonpipe.columns import Scalar
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
 from anonpipe.propose.names import tell_life
-from anonpipe.propose.text_formats import TextFormat, form_of, odd_texts
-from anonpipe.source import Source, Unit, read_batches
-
-Floats = npt.NDArray[np.float64]
+from anonpipe.source import Source, read_batches
+from anonpipe.types import FloatArray, IntArray
 
 SAMPLE_ROWS = 50_000  # Rows that the guesses rest on
-
 SAMPLE_PIECES = 16  # Places of the input, evenly spread, that the sample is read from: files are often sorted by time
-
 _CSV_BATCH_ROWS = 4_096
-
 FEW_CODES = 10  # Whole numbers with no more distinct values than this are taken for codes
-
 MANY_CATEGORIES = 200
-
 LARGEST = 1e100  # Greater numbers, infinity among them, count as null: their squares overflow
+
+
+# --- Texts that stand for numbers or dates: how they are written, and how to convert them -----------------------------
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How texts are written."""
+
+    # every, some: patterns: all texts meet the first, one or more the second
+    every: str
+    some: str
+    reason: str  # What to tell the steward
+    never_codes: bool = False  # Whether texts so written are no categories, however few they are
+    date: bool = False  # Whether they stand for dates
+    whole: bool = False  # Whether they are whole numbers, which may number persons
+
+
+_FILE = Path(__file__).with_name("text_formats.toml").read_text(encoding="utf-8")
+_FORMATS = tomllib.loads(_FILE.replace("NUMBER", tomllib.loads(_FILE)["number"]))
+FORMS = tuple(TextFormat(**each) for each in _FORMATS["forms"])
+MOSTLY = 0.9  # Share of the distinct texts, of ten or more, that have a form which a few others lack
+
+
+def form_of(texts: pa.Array) -> TextFormat | None:
+    """The first form that all of some distinct texts have; None for none."""
+    texts = texts.drop_null()
+    if not len(texts):
+        return None
+    for form in FORMS:
+        if pc.all(pc.match_substring_regex(texts, form.every)).as_py() and (
+            pc.any(pc.match_substring_regex(texts, form.some)).as_py()
+        ):
+            return form
+    return None
+
+
+def odd_texts(texts: pa.Array) -> str:
+    """What to tell of texts of which nearly all are numbers or dates: how many are not; empty for others."""
+    texts = texts.drop_null()
+    for what, form in _FORMATS["plain"].items():
+        have = pc.sum(pc.match_substring_regex(texts, form)).as_py() or 0
+        odd = len(texts) - have
+        if odd and len(texts) >= 10 and have >= MOSTLY * len(texts):
+            return (
+                f"CHECK: {have:,} of its {len(texts):,} distinct texts are {what}. Make the other {odd:,} nulls in the "
+                "input (in a CSV: list them in input.missing), and run init again; else all texts are categories"
+            )
+    return ""
+
+
+# --- Columns ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -39,8 +84,8 @@ class Look:
     type: pa.DataType
     # Natural units (days for dates), NaN where null or beyond `LARGEST`, shape (n_rows,); None where the values are no
     # numbers
-    numbers: Floats | None
-    codes: npt.NDArray[np.int64]  # Position among the distinct values, -1 where null, shape (n_rows,)
+    numbers: FloatArray | None
+    codes: IntArray  # Position among the distinct values, -1 where null, shape (n_rows,)
     # distinct, filled: number of distinct values and of rows that are not null
     distinct: int
     filled: int
@@ -49,6 +94,11 @@ class Look:
     days: bool = False  # Whether it holds texts of days, as 1990-01-31, and nothing else
     levels: tuple[Scalar, ...] = ()  # See `declared_order`
     life: bool = False  # Whether its few texts say of persons that they live or died, or of events; see `tell_life`
+
+    @property
+    def values(self) -> FloatArray:
+        """The numbers; NaN in all rows where the values are none."""
+        return np.full(len(self.codes), np.nan) if self.numbers is None else self.numbers
 
     @property
     def ordered(self) -> bool:
@@ -63,15 +113,14 @@ class Look:
     @property
     def whole(self) -> bool:
         """Whether all numbers are whole."""
-        if self.numbers is None:
-            return False
-        present = self.numbers[~np.isnan(self.numbers)]
-        return bool((present == np.floor(present)).all())
+        present = self.values[~np.isnan(self.values)]
+        return self.numbers is not None and bool((present == np.floor(present)).all())
 
 
 def sample_of(source: Source) -> pa.Table:
     """At most `SAMPLE_ROWS` rows, from the beginnings of some evenly spread pieces of the input."""
-    pieces = [piece for unit in source.units for piece in _pieces(unit)]
+    units = [[replace(unit, row_groups=(group,)) for group in unit.row_groups] or [unit] for unit in source.units]
+    pieces = [piece for unit in units for piece in unit]  # row groups, each with rows; a CSV is one piece
     places = np.unique(np.linspace(0, len(pieces) - 1, min(SAMPLE_PIECES, len(pieces))).astype(int))
     batches: list[pa.RecordBatch] = []
     left = SAMPLE_ROWS
@@ -88,14 +137,6 @@ def sample_of(source: Source) -> pa.Table:
         batches.append(batch.slice(0, wanted))
         left -= batches[-1].num_rows
     return pa.Table.from_batches(batches)
-
-
-def _pieces(unit: Unit) -> Iterator[Unit]:
-    """The unit's row groups, each with rows; a CSV is one piece."""
-    if not unit.row_groups:
-        yield unit
-    for row_group in unit.row_groups:
-        yield replace(unit, row_groups=(row_group,))
 
 
 def look_at(table: pa.Table) -> list[Look]:
@@ -127,11 +168,9 @@ def _look(name: str, column: pa.ChunkedArray) -> Look:
 def declared_order(column: pa.ChunkedArray) -> tuple[Scalar, ...]:
     """The categories of an ordered dictionary, the lowest first, where they are the file's and not of its rows.
 
-    A writer that stores the values themselves (Parquet without dictionaries) leaves the reader to number
-    them as they come: such an order is wrong, and tells of the first rows. So it is taken only where all
-    pieces agree and the values do not come in just this order. Of a dictionary without an order nobody
-    can tell whether somebody chose how it lies, or the rows did: its categories are released in the order of their
-    names.
+    A writer that stores the values themselves (Parquet without dictionaries) leaves the reader to number them as they
+    come: such an order is wrong, and tells of the first rows. So it is taken only where all pieces agree and the values
+    do not come in just this order. Other categories are released in the order of their names.
     """
     if not (pa.types.is_dictionary(column.type) and column.type.ordered and column.num_chunks):
         return ()

@@ -9,6 +9,7 @@ others are proposed as dropped, because masking them one by one would contradict
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,18 +29,8 @@ from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
 from anonpipe.job.csv_format import QUESTION
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
-from anonpipe.propose.choose_method import (
-    LINKAGE_LIMIT,
-    MEMBERSHIP_LIMIT,
-    SHAPES_LIMIT,
-    STRATUM_LIMIT,
-    TIME_OF_FEW,
-    MethodChoice,
-    choose_method,
-    strata_measurable,
-    unit_of_several_rows,
-    without_rare_status,
-)
+from anonpipe.propose import choose_method as methods
+from anonpipe.propose.choose_method import TIME_OF_FEW, MethodChoice, choose_method
 from anonpipe.propose.guesses import Guess, common_step, guess, guess_for, seen_by_others
 from anonpipe.propose.names import codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
@@ -68,7 +59,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
             step=_step(look, guesses[look.name]),
             codes=_codes(look, guesses[look.name]),
         )
-    guesses = without_rare_status(looks, guesses, rows, k)
+    guesses = methods.without_rare_status(looks, guesses, rows, k)
     chosen = choose_method(looks, guesses, rows, k)
     if chosen.records_needed:
         guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
@@ -77,7 +68,8 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
     if chosen.mask is not None:  # weights are those of distances
         guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
-    unit, measurable = unit_of_several_rows(looks, guesses), strata_measurable(looks, guesses, rows)
+    unit = methods.unit_of_several_rows(looks, guesses)
+    measurable = methods.strata_measurable(looks, guesses, rows)
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     name = None if unit is None else unit.name
@@ -228,7 +220,7 @@ def _write(
     if "decimal" in written.questions:
         given.pop("thousands", None)  # part of the answer
     by_role = {guessed.role: name for name, guessed in reversed(guesses.items())}
-    return _template().render(
+    return template("job.yaml.jinja").render(
         input=source_url,
         written=given | dict.fromkeys(written.questions, QUESTION),
         questions=written.questions,
@@ -248,10 +240,7 @@ def _write(
             name: who for name, who in chosen.items() if guesses[name].role is Role.MASKED and guesses[name].kind.coded
         },
         response_weight=RESPONSE_WEIGHT,
-        shapes_limit=SHAPES_LIMIT,
-        stratum_limit=STRATUM_LIMIT,
-        linkage_limit=LINKAGE_LIMIT,
-        membership_limit=MEMBERSHIP_LIMIT,
+        limits=methods,
         hold_out=usual_hold_out(rows),
         default_limits=DEFAULT_LIMITS,
         stepped=any(each.step for each in guesses.values()),
@@ -260,7 +249,8 @@ def _write(
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """A template of a job in this folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -270,6 +260,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    texts = {"wrapped": partial(wrap, width=116), "quoted": quoted, "flow": _flow, "key": _key, "json": json.dumps}
+    environment.filters |= texts
     environment.globals |= {"Kind": Kind, "Role": Role}
-    environment.filters |= {"wrapped": partial(wrap, width=116), "quoted": quoted, "flow": _flow, "key": _key}
-    return environment.get_template("job.yaml.jinja")
+    return environment.get_template(name)

@@ -14,8 +14,8 @@ from anonpipe.columns import Column, Kind, Role
 from anonpipe.job.rules import parse_rules
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import quoted, words_of
-from anonpipe.propose.profile import MANY_CATEGORIES, Floats, Look
-from anonpipe.types import BoolArray
+from anonpipe.propose.profile import MANY_CATEGORIES, Look
+from anonpipe.types import BoolArray, FloatArray
 
 _ENOUGH = 50  # Rows below which nothing is proposed
 _THIN = 400  # Rows of the first, quick look
@@ -42,24 +42,21 @@ def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[P
     released = [look for look in looks if guesses[look.name].role.released]
     if not released or len(released[0].codes) < _ENOUGH:
         return []
-    columns = {look.name: _column(guesses[look.name]) for look in released}
+    columns = {
+        look.name: Column(kind=guessed.kind, step=guessed.step).model_copy(update={"role": guessed.role})
+        for look in released
+        if (guessed := guesses[look.name])
+    }
     masked = {name for name, column in columns.items() if column.role is Role.MASKED}
     found: list[Proposed] = []
-    for each in (
-        *_linear(released, columns, masked),
-        *_lookups(released, columns, masked),
-        *_orders(released, columns),
-    ):
+    certain = (*_linear(released, columns, masked), *_lookups(released, columns, masked), *_orders(released, columns))
+    for each in certain:
         found += _fitting(each, found, columns)
     derived = {rule.target for rule in parse_rules([each.text for each in found if each.active], columns)}
     free = [look for look in released if look.name not in derived]
     for each in (*_conditions(free, columns, masked - derived), *_pairs(free, columns, masked)):
         found += _fitting(each, found, columns)
     return found[:_MOST_PROPOSED]
-
-
-def _column(guessed: Guess) -> Column:
-    return Column(kind=guessed.kind, step=guessed.step).model_copy(update={"role": guessed.role})
 
 
 def _fitting(proposed: Proposed, earlier: Sequence[Proposed], columns: Mapping[str, Column]) -> list[Proposed]:
@@ -82,18 +79,14 @@ def _name(name: str) -> str:
 
 def _numbers(looks: Sequence[Look], columns: Mapping[str, Column]) -> list[Look]:
     """Columns of numbers and dates that vary."""
-    found = [look for look in looks if not columns[look.name].kind.coded and look.numbers is not None]
-    return [look for look in found if look.distinct > 2 and not np.isnan(_values(look)).all()][:_MOST_NUMBERS]
-
-
-def _values(look: Look) -> Floats:
-    return look.numbers if look.numbers is not None else np.full(len(look.codes), np.nan)
+    found = [look for look in looks if not columns[look.name].kind.coded and not np.isnan(look.values).all()]
+    return [look for look in found if look.distinct > 2][:_MOST_NUMBERS]
 
 
 def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
     """Columns that are sums of others times small numbers."""
     numbers = _numbers(looks, columns)
-    by_name, done = {look.name: _values(look) for look in numbers}, set[str]()
+    by_name, done = {look.name: look.values for look in numbers}, set[str]()
     for names, times, constant in (*_triples(numbers), *_sums(numbers)):
         if done.issuperset(names):
             continue
@@ -111,7 +104,7 @@ def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[st
         yield Proposed(f"{_name(target)} = {_sum_text(terms, constant_of)}", share, share == 1.0)
 
 
-def _agree(value: Floats, target: Floats) -> BoolArray:
+def _agree(value: FloatArray, target: FloatArray) -> BoolArray:
     """In which rows a column is what a rule computes, missing where an operand is."""
     missing = np.isnan(value) | np.isnan(target)
     near = np.abs(value - target) <= _RELATIVE * (np.abs(value) + np.abs(target) + 1.0)
@@ -123,7 +116,7 @@ def _triples(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[f
     if len(numbers) < 3:
         return
     step = max(1, len(numbers[0].codes) // _THIN)
-    table = np.column_stack([_values(look)[::step] for look in numbers])
+    table = np.column_stack([look.values[::step] for look in numbers])
     scale = _RELATIVE * (np.nan_to_num(np.abs(table)) + 1.0)
     for one, other in combinations(range(len(numbers)), 2):
         near = np.abs(table - (table[:, one] + table[:, other])[:, None]) <= scale * 4
@@ -140,7 +133,7 @@ def _sums(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[floa
     whole = [look for look in numbers if look.filled > 0.8 * len(look.codes) and not look.date]
     if len(whole) < 3:
         return
-    table = np.column_stack([_values(look) for look in whole])
+    table = np.column_stack([look.values for look in whole])
     table = table[~np.isnan(table).any(axis=1)][: 5 * _THIN]
     if len(table) < max(_ENOUGH, 5 * len(whole)):
         return
@@ -227,25 +220,25 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column]) -> Iterator[Pr
     """Dates, and numbers of like names and scale, of which one is never before the other."""
     numbers = _numbers(looks, columns)
     dates = [look for look in numbers if columns[look.name].kind is Kind.DATE]
-    order = sorted(dates, key=lambda look: float(np.nanmedian(_values(look))))
+    order = sorted(dates, key=lambda look: float(np.nanmedian(look.values)))
     chain: list[Look] = []
     for later in order:
-        if all(_in_order(_values(earlier), _values(later)) == 1.0 for earlier in chain):
+        if all(_in_order(earlier.values, later.values) == 1.0 for earlier in chain):
             chain.append(later)
     if len(chain) > 1:
         yield from _chain(chain)
-    middles = {look.name: abs(float(np.nanmedian(_values(look)))) for look in numbers}
+    middles = {look.name: abs(float(np.nanmedian(look.values))) for look in numbers}
     for one, other in permutations([look for look in numbers if look not in dates], 2):
         near = 0.05 <= (middles[one.name] + 1e-9) / (middles[other.name] + 1e-9) <= 20.0
         alike = near and bool(set(words_of(one.name)) & set(words_of(other.name)))
-        if alike and (share := _in_order(_values(one), _values(other))):
-            yield from _order_text(one, other, share)
+        if alike and (share := _in_order(one.values, other.values)):
+            yield _order_text(one, other, share)
     for one, other in permutations(dates, 2):
-        if not (one in chain and other in chain) and (share := _in_order(_values(one), _values(other))):
-            yield from _order_text(one, other, share)
+        if not (one in chain and other in chain) and (share := _in_order(one.values, other.values)):
+            yield _order_text(one, other, share)
 
 
-def _in_order(first: Floats, second: Floats) -> float:
+def _in_order(first: FloatArray, second: FloatArray) -> float:
     """The share of rows in which the first is not after the second; 0 where that may be chance."""
     if (first[:_THIN] > second[:_THIN]).sum() > 3 + 2 * (1 - _NEARLY) * _THIN:
         return 0.0
@@ -260,29 +253,28 @@ def _in_order(first: Floats, second: Floats) -> float:
 
 def _chain(chain: Sequence[Look]) -> Iterator[Proposed]:
     """The dates in their order, as one chain where each that is there has one before it."""
-    before = ~np.isnan(_values(chain[0]))
+    before = ~np.isnan(chain[0].values)
     for later in chain[1:]:
-        there = ~np.isnan(_values(later))
+        there = ~np.isnan(later.values)
         if (there & ~before).any():
             for one, other in pairwise(chain):
-                yield from _order_text(one, other, 1.0)
+                yield _order_text(one, other, 1.0)
             return
         before |= there
     yield Proposed(" <= ".join(_name(look.name) for look in chain), 1.0, True)
 
 
-def _order_text(one: Look, other: Look, share: float) -> Iterator[Proposed]:
+def _order_text(one: Look, other: Look, share: float) -> Proposed:
     """The order of two columns, in the direction that has a value to begin at; else as a condition."""
-    first, second = ~np.isnan(_values(one)), ~np.isnan(_values(other))
+    first, second = ~np.isnan(one.values), ~np.isnan(other.values)
     begin, end = _name(one.name), _name(other.name)
     if not (second & ~first).any():
         text = f"{begin} <= {end}"
     elif not (first & ~second).any():
         text = f"{end} >= {begin}"
     else:
-        yield _condition(f"if {begin} is not null and {end} is not null then {begin} <= {end}", share)
-        return
-    yield Proposed(text, share, share == 1.0)
+        return _condition(f"if {begin} is not null and {end} is not null then {begin} <= {end}", share)
+    return Proposed(text, share, share == 1.0)
 
 
 # --- Conditions
@@ -290,16 +282,16 @@ def _order_text(one: Look, other: Look, share: float) -> Iterator[Proposed]:
 
 def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
     """Zeros that follow from zeros, and nulls that another column decides."""
-    zeros = {look.name: _values(look) == 0 for look in looks if look.numbers is not None and not look.date}
-    zeros = {name: zero for name, zero in zeros.items() if _ENOUGH // 2 <= zero.sum() <= len(zero) - _ENOUGH // 2}
-    for one, other in permutations(zeros, 2):
-        if other in masked and _implies(zeros[one], zeros[other]):
-            yield _condition(f"if {_name(one)} == 0 then {_name(other)} == 0")
+    zeros = {look.name: look.values == 0 for look in looks if look.numbers is not None and not look.date}
     nulls = {look.name: look.codes < 0 for look in looks}
-    nulls = {name: null for name, null in nulls.items() if _ENOUGH // 2 <= null.sum() <= len(null) - _ENOUGH // 2}
-    for one, other in permutations(nulls, 2):
-        if other in masked and _implies(nulls[one], nulls[other]):
-            yield _condition(f"if {_name(one)} is null then {_name(other)} is null")
+    zeros, nulls = (
+        {name: rows for name, rows in facts.items() if _ENOUGH // 2 <= rows.sum() <= len(rows) - _ENOUGH // 2}
+        for facts in (zeros, nulls)
+    )
+    for what, facts in (("== 0", zeros), ("is null", nulls)):
+        for one, other in permutations(facts, 2):
+            if other in masked and _implies(facts[one], facts[other]):
+                yield _condition(f"if {_name(one)} {what} then {_name(other)} {what}")
     for look in looks:
         if not columns[look.name].kind.coded or not 2 <= look.distinct <= 20:
             continue

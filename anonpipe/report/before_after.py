@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from anonpipe.files import write_atomic
-from anonpipe.report.content import Panel, Picture, Report, ShareLine, SurvivalPart
+from anonpipe.report.content import PairLine, Panel, Picture, Report, ShareLine, SurvivalPart
 from anonpipe.report.figures import closed
 
 _GREY, _BLUE = "0.75", "tab:blue"
@@ -48,11 +48,18 @@ def _figure(report: Report) -> Any:
     for axis, (name, found) in zip(axes, shares.items(), strict=False):
         axis.set_title(name)
         axis.set_yticks([])
-        _draw_column(axis, found, pictures.get(name))
+        picture = pictures.get(name)
+        if found:
+            _draw_categories(axis, found)
+        elif picture is not None and picture.edges:
+            _draw_numbers(axis, picture)
+        else:
+            why = picture.note if picture is not None else "no sample was measured"
+            axis.text(0.5, 0.5, why, ha="center", transform=axis.transAxes)
     for axis, (title, panels) in zip(axes[len(shares) :], curves, strict=False):
         axis.set_title(title)
         _draw_survival(axis, panels)
-    _draw_correlations(axes[count - 1], report)
+    _draw_correlations(axes[count - 1], report.compared.pairs if report.compared else ())
     for axis in axes[count:]:
         axis.set_axis_off()
     handles = [Patch(color=_GREY, label="original"), Patch(color=_BLUE, label="release")]
@@ -60,16 +67,6 @@ def _figure(report: Report) -> Any:
     sampled = f"numbers: a sample of {report.pictured:,} records, the outer bins open" if report.pictured else ""
     figure.suptitle(sampled, fontsize=9, ha="right", x=0.99)
     return figure
-
-
-def _draw_column(axis: Any, shares: list[ShareLine], picture: Picture | None) -> None:
-    if shares:
-        _draw_categories(axis, shares)
-    elif picture is not None and picture.edges:
-        _draw_numbers(axis, picture)
-    else:
-        why = picture.note if picture is not None else "no sample was measured"
-        axis.text(0.5, 0.5, why, ha="center", transform=axis.transAxes)
 
 
 def _draw_numbers(axis: Any, picture: Picture) -> None:
@@ -123,8 +120,7 @@ def _draw_survival(axis: Any, panels: Sequence[Panel]) -> None:
     axis.set_xlim(left=0)
 
 
-def _draw_correlations(axis: Any, report: Report) -> None:
-    pairs = report.compared.pairs if report.compared else ()
+def _draw_correlations(axis: Any, pairs: Sequence[PairLine]) -> None:
     axis.plot([-1, 1], [-1, 1], color="0.7", linewidth=1)
     axis.scatter([one.original for one in pairs], [one.released for one in pairs], s=12, color=_BLUE)
     axis.set(title="correlations", xlabel="original", ylabel="release")

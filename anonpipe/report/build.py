@@ -36,18 +36,8 @@ from anonpipe.report.content import (
     Treatment,
     Unchecked,
 )
-from anonpipe.types import FloatArray
+from anonpipe.verify import output_control
 from anonpipe.verify.check import Check
-from anonpipe.verify.output_control import (
-    RELEASED_SHARES,
-    disclosive,
-    fewest_records,
-    on_too_few,
-    released_check,
-    released_checks,
-    released_estimates,
-    released_measures,
-)
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import limit, line, name
 
@@ -127,20 +117,22 @@ def _measured(assessed: Assessment) -> dict[str, Any]:
 
 def external(facts: Facts) -> Report:
     """The external report: nothing of single persons, no original moment, no place of the input."""
-    if facts.job.repeat.growing:
-        facts = _of_series(facts)
-    assessed, k, least, series = facts.assessment, facts.job.k, facts.least, facts.job.repeat.growing
-    open_ones = (released_check(each.check, k, facts.rows, least) for each in assessed.not_checked)
+    k, least, series = facts.job.k, facts.least, facts.job.repeat.growing
+    if series:  # counts are rounded, and what holds the original against the release would tell what they were
+        assessed = replace(facts.assessment, utility=(), risk=())
+        facts = replace(facts, assessment=assessed, distributions={}, survival={})
+    assessed = facts.assessment
+    open_ones = (output_control.released_check(each.check, k, facts.rows, least) for each in assessed.not_checked)
     return Report(
         audience="external",
         columns=words.columns(facts.job, facts.columns, external=True),
         correlations=_correlations(facts.correlations, with_original=False),
-        utility=tuple(map(figure, released_measures(assessed.utility, k, least))),
-        risk=tuple(map(figure, released_measures(assessed.risk, k, least))),
+        utility=tuple(map(figure, output_control.released_measures(assessed.utility, k, least))),
+        risk=tuple(map(figure, output_control.released_measures(assessed.risk, k, least))),
         analyses=tuple(_released_analysis(one, least or k) for one in assessed.analyses),
         not_checked=(*_not_checked(open_ones), *_too_few(assessed, k, least)),
         files=_files(facts),
-        **_common(facts, "external", released_checks(facts.verdict, k, facts.rows, series, least)),
+        **_common(facts, "external", output_control.released_checks(facts.verdict, k, facts.rows, series, least)),
     )
 
 
@@ -179,12 +171,6 @@ def of_two_tables(
 
 def _lines(checks: Iterable[Check]) -> tuple[CheckLine, ...]:
     return tuple(CheckLine(**line(check).to_dict()) for check in checks)
-
-
-def _of_series(facts: Facts) -> Facts:
-    """Without what holds the original against the release: counts are rounded, and it would tell what they were."""
-    assessed = replace(facts.assessment, utility=(), risk=())
-    return replace(facts, assessment=assessed, distributions={}, survival={})
 
 
 _OVERLAPS = (
@@ -244,14 +230,15 @@ def _not_checked(checks: Iterable[Check]) -> tuple[Unchecked, ...]:
 
 def _too_few(assessed: Assessment, k: int, least: int | None) -> tuple[Unchecked, ...]:
     """What recipients read in place of figures on too few records."""
-    number = (
-        f"fewer than {fewest_records(k)}" if least is None else f"which may be of fewer than {fewest_records(k)} units"
-    )
+    fewest = output_control.fewest_records(k)
+    number = f"fewer than {fewest}" if least is None else f"which may be of fewer than {fewest} units"
     why, rows = f"measured on too few records, {number}", least or k
-    few = [one for one in assessed.measured if on_too_few(one.records, rows)]
-    figures = (one.title for one in few if not disclosive(one))
+    few = [one for one in assessed.measured if output_control.on_too_few(one.records, rows)]
+    figures = (one.title for one in few if not output_control.disclosive(one))
     analyses = (
-        f"analysis {one.comparison.analysis.name!r}" for one in assessed.analyses if on_too_few(one.records, rows)
+        f"analysis {one.comparison.analysis.name!r}"
+        for one in assessed.analyses
+        if output_control.on_too_few(one.records, rows)
     )
     return tuple(Unchecked(what=what, why=why) for what in (*figures, *analyses))
 
@@ -308,18 +295,17 @@ def _null_share(nulls: int | None, records: int | None) -> float | None:
 def _correlations(found: CorrelationMatrices | None, with_original: bool) -> Correlations | None:
     if found is None or len(found.names) < 2:
         return None
-    original = _matrix(found.original) if with_original else None
-    return Correlations(names=found.names, original=original, released=_matrix(found.released))
-
-
-def _matrix(values: FloatArray) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(tuple(round(v, 4) if math.isfinite(v) else None for v in row) for row in values.tolist())
+    original, released = (
+        tuple(tuple(round(v, 4) if math.isfinite(v) else None for v in row) for row in values.tolist())
+        for values in (found.original, found.released)
+    )
+    return Correlations(names=found.names, original=original if with_original else None, released=released)
 
 
 def figure(one: Measurement) -> MeasureLine:
     """A measure as a report has it."""
     content = {name: value for name, value in one.to_dict().items() if name in MeasureLine.model_fields}
-    return MeasureLine(**content, disclosive=disclosive(one))
+    return MeasureLine(**content, disclosive=output_control.disclosive(one))
 
 
 def analysis_part(one: AnalysisOutcome) -> AnalysisPart:
@@ -338,9 +324,9 @@ def _released_analysis(one: AnalysisOutcome, k: int) -> AnalysisPart:
     fit: ModelFit = one.comparison.released
     coefficients = tuple(
         Coefficient(name=words.coefficient(name), original=None, released=_interval(estimate))
-        for name, estimate in released_estimates(fit, k).items()
+        for name, estimate in output_control.released_estimates(fit, k).items()
     )
-    shares = () if on_too_few(one.records, k) else RELEASED_SHARES
+    shares = () if output_control.on_too_few(one.records, k) else output_control.RELEASED_SHARES
     return _part_of(one, None, fit.problem, coefficients, shares)
 
 

@@ -241,7 +241,14 @@ def _categories(
 def _pairs(measured: Measured, ones: Sequence[CompoundColumn]) -> list[PairLine]:
     """All pairs of different columns whose correlation is defined in both tables, the largest change first."""
     least = np.array([1e-12 * np.sum((one.weights * measured.view.sd) ** 2) for one in ones])
-    before, after = (_correlations(table, least) for table in measured.covariance(ones))
+
+    def correlations(covariance: FloatArray) -> FloatArray:
+        """NaN for variables whose variance is no more than rounding."""
+        variance = np.diag(covariance)
+        spread = np.sqrt(np.where(variance > least, variance, np.nan))
+        return np.asarray(covariance / np.outer(spread, spread))
+
+    before, after = map(correlations, measured.covariance(ones))
     first, second = np.triu_indices(len(ones), 1)
     owners = np.array([one.column for one in ones], dtype=object)
     kept = (owners[first] != owners[second]) & np.isfinite(before[first, second]) & np.isfinite(after[first, second])
@@ -251,11 +258,3 @@ def _pairs(measured: Measured, ones: Sequence[CompoundColumn]) -> list[PairLine]
         PairLine(first=ones[i].name, second=ones[j].name, original=float(before[i, j]), released=float(after[i, j]))
         for i, j in zip(first[order], second[order], strict=True)
     ]
-
-
-def _correlations(covariance: FloatArray, least: FloatArray) -> FloatArray:
-    """NaN for variables whose variance is no more than rounding."""
-    variance = np.diag(covariance)
-    spread = np.sqrt(np.where(variance > least, variance, np.nan))
-    found: FloatArray = covariance / np.outer(spread, spread)
-    return found

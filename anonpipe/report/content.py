@@ -25,7 +25,6 @@ Treatment = Literal[
     "synthetic", "unchanged", "end of an interval", "probability of a category", "as probabilities", "not released", ""
 ]
 
-
 Outcome = Literal["passed", "failed", "not checked", "no limit set"]
 
 

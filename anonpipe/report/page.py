@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 _MOST_PAIRS = 12
+_GIVE = "give the report.json that a run of this version wrote"
 
 _IN_WORDS = {
     "changed_significance": "coefficients whose significance changed",
@@ -52,20 +53,15 @@ def cell(report: Report, remedies: Sequence[str], head: pa.Table | None) -> str:
 
 def read_report(path: Path) -> Report:
     """Read `report.json`."""
-    content = None
     with contextlib.suppress(OSError):
-        content = path.read_bytes()
-    return parse_report(content, str(path))
+        return _parsed(path.read_bytes(), str(path))
+    raise InputError(f"{path} cannot be read; {_GIVE}")
 
 
-def parse_report(content: bytes | None, path: str) -> Report:
-    """The report in a `report.json`; None where it could not be read."""
-    problem = "cannot be read"
-    if content is not None:
-        with contextlib.suppress(ValidationError):
-            return Report.model_validate_json(content)
-        problem = f"is no report of the form {FORMAT}"
-    raise InputError(f"{path} {problem}; give the report.json that a run of this version wrote")
+def _parsed(content: bytes, path: str) -> Report:
+    with contextlib.suppress(ValidationError):
+        return Report.model_validate_json(content)
+    raise InputError(f"{path} is no report of the form {FORMAT}; {_GIVE}")
 
 
 def report_of_release(output: str, internal: str | None) -> Report:
@@ -75,7 +71,7 @@ def report_of_release(output: str, internal: str | None) -> Report:
     where = release.place(output, internal).steward
     file = f"{name}-report.json"
     with contextlib.suppress(OSError):
-        return parse_report(where.filesystem.cat_file(where.path(file)), where.url(file))
+        return _parsed(where.filesystem.cat_file(where.path(file)), where.url(file))
     raise InputError(f"the report of release {name} is not at {where.url(file)}; run again, or give the file itself")
 
 

@@ -37,9 +37,9 @@ def methods(job: Job) -> tuple[MethodLine, ...]:
 
 def _method(step: str, options: Any, registry: Any) -> MethodLine:
     record = registry.get(options.method)
-    texts = {"published": record.published, "reference": record.reference, "keeps": getattr(record, "keeps", "")}
-    form = getattr(options, "form", None) or getattr(options, "moments", None)
-    texts["keeps"] = _of_form(texts["keeps"], form) if form else texts["keeps"]
+    keeps, form = getattr(record, "keeps", ""), getattr(options, "form", None) or getattr(options, "moments", None)
+    keeps = _of_form(keeps, form) if form else keeps
+    texts = {"published": record.published, "reference": record.reference, "keeps": keeps}
     return MethodLine(step=step, name=options.method, options=_set_options(options), **texts)
 
 
@@ -113,10 +113,7 @@ def transforms(columns: Sequence[ColumnLine]) -> tuple[str, ...]:
 
 
 def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) -> tuple[ColumnLine, ...]:
-    """The columns of the files, in their order, and for the steward those of the input that are not in them.
-
-    Recipients do not see declared limits.
-    """
+    """The columns of the files, without declared limits for recipients; for the steward those of the input, too."""
     lines = [
         ColumnLine(
             name=name,

@@ -15,21 +15,10 @@ from anonpipe.columns import Column
 from anonpipe.encoding.rules import with_differences
 from anonpipe.errors import InputError
 from anonpipe.job.csv_format import DEFAULT_FORMAT, CsvFormat
+from anonpipe.source import _files
 from anonpipe.source._csv import open_csv, read_csv
 from anonpipe.source._detect import FoundFormat, find_format
-from anonpipe.source._files import (
-    FolderKeys,
-    Labels,
-    Source,
-    Unit,
-    check_rows,
-    check_types,
-    find_files,
-    hiding,
-    hiding_each,
-    with_keys,
-    without_values,
-)
+from anonpipe.source._files import Labels, Source, Unit, check_rows, check_types
 from anonpipe.source._format import fields as csv_fields
 from anonpipe.source._format import quoted, refuse_other
 from anonpipe.source._parquet import open_parquet, read_parquet
@@ -39,29 +28,16 @@ from anonpipe.source._workbook import open_workbook, read_workbook
 from anonpipe.storage.staging import scratch
 
 __all__ = [
-    "NO_CSV",
-    "FoundFormat",
-    "Labels",
-    "Query",
-    "Source",
-    "Unit",
-    "check_rows",
-    "check_types",
-    "csv_fields",
-    "find_query",
-    "found_format",
-    "open_source",
-    "opened",
-    "quoted",
-    "read_batches",
-]
+    "NO_CSV", "FoundFormat", "Labels", "Query", "Source", "Unit", "check_rows", "check_types", "csv_fields",
+    "find_query", "found_format", "open_source", "opened", "quoted", "read_batches",
+]  # fmt: skip
 
 NO_CSV = FoundFormat(DEFAULT_FORMAT)
 
 
 def open_source(url: str, columns: Mapping[str, Column] | None = None, form: CsvFormat = DEFAULT_FORMAT) -> Source:
     """Find the files of an input, check that they are one table, and cut them into units of work."""
-    return hiding(url, _opened, url, columns, form)
+    return _files.hiding(url, _opened, url, columns, form)
 
 
 @contextlib.contextmanager
@@ -78,8 +54,8 @@ def opened(
 
 
 def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> Source:
-    files = find_files(url)
-    keys = FolderKeys.of(url, {file.path: file.keys for file in files})
+    files = _files.find_files(url)
+    keys = _files.schema_of_keys(url, files)
     types, labels = dict[str, str](), dict[str, Labels]()
     if files[0].format != "csv":
         refuse_other(url, form)
@@ -99,24 +75,27 @@ def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> 
     rows = sum(unit.rows for unit in units)
     if not rows:
         raise InputError(f"{url} has no rows; give a table of at least k rows")
+    if twice := [name for name in keys.names if name in schema.names]:
+        raise InputError(f"{url}: column {twice[0]!r} stands in the files and in the names of their folders")
+    texts = {file.path: tuple(text for _, text in file.keys) for file in files}
     return Source(
-        units=tuple(keys.with_keys(units)),
-        schema=keys.added(url, schema),
+        units=tuple(replace(unit, keys=texts[unit.path]) for unit in units),
+        schema=pa.schema([*schema, *keys]),
         rows=rows,
         bytes=sum(file.bytes for file in files),
         paths=tuple(file.path for file in files),
         stamps=tuple(file.stamp for file in files),
         form=form if files[0].format == "csv" else DEFAULT_FORMAT,
         pandas_types=types,
-        keys=tuple(keys.schema.names),
+        keys=tuple(keys.names),
         labels=labels,
     )
 
 
 def found_format(url: str) -> FoundFormat:
     """How the CSV of an input is written; the default format for inputs that are none."""
-    files = [] if find_query(url) else hiding(url, find_files, url)
-    return hiding(url, find_format, files) if files and files[0].format == "csv" else NO_CSV
+    files = [] if find_query(url) else _files.hiding(url, _files.find_files, url)
+    return _files.hiding(url, find_format, files) if files and files[0].format == "csv" else NO_CSV
 
 
 def read_batches(
@@ -135,19 +114,19 @@ def read_batches(
     if unit.format == "parquet":
         batches = read_parquet(unit, own, rows)
     elif unit.format == "statistics":
-        batches = read_statistics(unit, source.schema, own, rows)
+        batches = read_statistics(unit, source.schema, own)
     elif unit.format == "workbook":
         batches = read_workbook(unit, source.schema, own, rows)
     else:
-        batches = read_csv(unit, source.schema, source.form, own, rows)
+        batches = read_csv(unit, source.schema, source.form, own)
     if source.keys:
         fields = pa.schema([source.schema.field(name) for name in source.keys])
-        batches = (with_keys(batch, names, fields, unit) for batch in hiding_each(batches))
+        batches = (_files.with_keys(batch, names, fields, unit) for batch in _files.hiding_each(batches))
     done = 0
     for batch in batches:
-        if batch.num_rows:
-            yield unit.first_row + done, batch
-            done += batch.num_rows
+        for begin in range(0, batch.num_rows, rows):
+            yield unit.first_row + done + begin, batch.slice(begin, rows)
+        done += batch.num_rows
     if done != unit.rows:
-        path = without_values(unit.path) if unit.keys else unit.path
+        path = _files.without_values(unit.path) if unit.keys else unit.path
         raise InputError(f"{path} changed while it was read; run again when nobody writes to it")

@@ -18,7 +18,7 @@ from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.values import is_date
 from anonpipe.errors import InputError
 from anonpipe.job.csv_format import DELIMITERS, CsvFormat, number_pattern
-from anonpipe.source._files import File, Unit, guarded, open_bytes
+from anonpipe.source._files import File, Unit, guarded, open_bytes, units_of
 from anonpipe.source._format import decoded, fits, own_types, pattern_of, reads, type_of, typed_batch
 
 _BLOCK_BYTES = 4 * 2**20
@@ -59,10 +59,7 @@ def open_csv(
         if failed is None:
             break
         types[failed] = pa.string()  # nothing was declared for it, and the first block misled
-    units: list[Unit] = []
-    for file, one in zip(files, passes, strict=True):
-        first_row = units[-1].first_row + units[-1].rows if units else 0
-        units.append(Unit(len(units), file.path, "csv", (), first_row, one.rows))
+    units = units_of("csv", [(one.path, (), one.rows) for one in passes])
     narrowed = {
         name: _narrowed(kind, [one.texts[name] for one in passes if name in one.texts]) for name, kind in types.items()
     }
@@ -126,16 +123,15 @@ def _inferred(path: str, form: CsvFormat) -> pa.Schema:
             opened = guarded(path, _UNREADABLE, _stream, file, form, _convert(form, {}), lambda _: "skip")
             batch = guarded(path, _UNREADABLE, next, opened, None) if own_types(form) else None
             schema: pa.Schema = guarded(path, _UNREADABLE, lambda: opened.schema)
-        except InputError as error:
-            problem = error
-        else:
-            return schema if batch is None else pa.schema([_own_type(batch.column(x.name), x, form) for x in schema])
-    raise InputError(_foreign_text(path, form)) if watched.foreign else problem
-
-
-def _own_type(values: pa.Array, field: pa.Field, form: CsvFormat) -> pa.Field:
-    """A column of texts with the type that the format reads them as."""
-    return field.with_type(type_of(form, values)) if pa.types.is_string(field.type) else field
+        except InputError:
+            if watched.foreign:
+                raise InputError(_foreign_text(path, form)) from None
+            raise
+    if batch is None:
+        return schema
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    own = {name: type_of(form, batch.column(name)) for name in texts}  # which the format reads as other types
+    return pa.schema([field.with_type(own.get(field.name, field.type)) for field in schema])
 
 
 def _check_header(path: str, names: Sequence[str], columns: Mapping[str, Column] | None) -> None:
@@ -155,11 +151,7 @@ def _like_a_row(path: str, form: CsvFormat, header: pa.Schema) -> bool:
     written = [(name, pattern) for name, kind in given if (pattern := _written(kind, form)) is not None]
     if written or not given:
         return bool(written) and all(re.search(pattern, name) for name, pattern in written)
-    with _plain_bytes(path) as source:
-        texts = _convert(form, dict.fromkeys(header.names, pa.string()))
-        file = pa.PythonFile(_Watched(decoded(source, form)), mode="r")
-        batches = guarded(path, _UNREADABLE, _stream, file, form, texts, lambda _: "skip")
-        batch = guarded(path, _UNREADABLE, next, batches, None)
+    batch = guarded(path, _UNREADABLE, next, text_batches(path, form, header.names), None)
     if batch is None or batch.num_rows < _FEW_ROWS:
         return False
     return all(pc.any(pc.equal(batch.column(name), name), min_count=0).as_py() for name, _ in given)
@@ -184,8 +176,8 @@ def _declared_type(inferred: pa.DataType, columns: Mapping[str, Column] | None, 
     known = not (pa.types.is_null(inferred) or pa.types.is_time(inferred) or pa.types.is_binary(inferred))
     if columns is None:
         return inferred if known else pa.string()
-    column = columns.get(name)
-    if column is not None and column.role is Role.DROPPED and known and not _maybe_codes(inferred, column):
+    column, no_codes = columns.get(name), pa.types.is_floating(inferred) or is_date(inferred)
+    if column is not None and column.role is Role.DROPPED and known and (no_codes or not column.kind.coded):
         return inferred  # as it would be if it were released: records are held against those of earlier releases
     if column is None or not column.role.released or column.kind.coded:
         return pa.string()
@@ -193,16 +185,6 @@ def _declared_type(inferred: pa.DataType, columns: Mapping[str, Column] | None, 
         return inferred if pa.types.is_timestamp(inferred) else pa.date32()
     whole = column.kind is Kind.INTEGER and not pa.types.is_floating(inferred)
     return pa.int64() if whole else pa.float64()
-
-
-def _maybe_codes(inferred: pa.DataType, column: Column) -> bool:
-    """Whether a dropped column may have been of codes: whole numbers or texts of a kind that has such."""
-    return column.kind.coded and not (pa.types.is_floating(inferred) or is_date(inferred))
-
-
-def _may_be_texts(columns: Mapping[str, Column] | None, name: str) -> bool:
-    """Whether nothing was declared of a column's values, so that the first block may have misled."""
-    return columns is None or (name in columns and columns[name].role is Role.DROPPED)
 
 
 def _narrowed(kind: pa.DataType, texts: Sequence[_Texts]) -> pa.DataType:
@@ -255,8 +237,11 @@ class _Pass:
                 f"{self.path}: the number of double quotes is odd, so that a quoted field does not end and would "
                 "swallow the lines after it; close the quote (a quote inside a quoted field is written twice)"
             )
-        if failed is not None and (not _may_be_texts(self.columns, failed) or pa.types.is_string(self.types[failed])):
-            raise InputError(self._misfit_text(failed))
+        if failed is not None:
+            # Where nothing was declared of a column's values, the first block may have misled
+            undeclared = self.columns is None or (failed in self.columns and self.columns[failed].role is Role.DROPPED)
+            if not undeclared or pa.types.is_string(self.types[failed]):
+                raise InputError(self._misfit_text(failed))
         return failed
 
     def _read(self, source: _Watched) -> str | None:
@@ -294,12 +279,11 @@ class _Pass:
         return "skip"
 
     def _ragged_text(self) -> str:
-        line = guarded(self.path, _UNREADABLE, _first_ragged_line, self.path, self.form, len(self.types))
+        fields = len(self.types)
+        line = guarded(self.path, _UNREADABLE, _first_ragged_line, self.path, self.form, fields)
         where = f", the first is line {line}" if line else ""
         many = "1 line has" if self.ragged == 1 else f"{self.ragged:,} lines have"
-        return (
-            f"{self.path}: {many} another number of fields than the header's {len(self.types)}{where}; correct the file"
-        )
+        return f"{self.path}: {many} another number of fields than the header's {fields}{where}; correct the file"
 
     def _misfit_text(self, name: str) -> str:
         kind = self.types[name]
@@ -396,15 +380,11 @@ def text_batches(path: str, form: CsvFormat, names: Sequence[str] | None = None)
         yield from _stream(file, form, convert, lambda _: "skip")
 
 
-def read_csv(
-    unit: Unit, schema: pa.Schema, form: CsvFormat, names: Sequence[str], rows: int
-) -> Iterator[pa.RecordBatch]:
-    """Batches of at most `rows` rows of a unit, of the named columns."""
+def read_csv(unit: Unit, schema: pa.Schema, form: CsvFormat, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Batches of a unit, of the named columns."""
     types = {name: schema.field(name).type for name in names}
     with _plain_bytes(unit.path) as source:
         text = decoded(source, form)
         batches = guarded(unit.path, _UNREADABLE, _stream, text, form, _convert(form, types, names))
         while (batch := guarded(unit.path, _UNREADABLE, next, batches, None)) is not None:
-            batch = guarded(unit.path, _UNREADABLE, typed_batch, form, batch, list(types.values()))
-            for begin in range(0, batch.num_rows, rows):
-                yield batch.slice(begin, rows)
+            yield guarded(unit.path, _UNREADABLE, typed_batch, form, batch, list(types.values()))

@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, product
 
@@ -91,26 +92,20 @@ def _encoding(paths: Sequence[str]) -> tuple[str | None, dict[str, str]]:
     """None for UTF-8, and for UTF-16 whose mark says so."""
     words: set[bytes] = set()
     valid = True
-    for at, block, decoder in _blocks(paths):
-        if at == 0 and block[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return None, {}
-        if at == 0 and (wide := _without_mark(block)):
-            return wide, {}
-        try:
-            valid = valid and decoder.decode(block) is not None
-        except UnicodeDecodeError:
-            valid = False
-        if len(words) < _MOST_WORDS:
-            words.update(islice(set(_WORD.findall(block)), _MOST_WORDS))
-    return (None, {}) if valid else _of_words(words)
-
-
-def _blocks(paths: Sequence[str]) -> Iterator[tuple[int, bytes, codecs.IncrementalDecoder]]:
-    """The blocks of all files, each with its number in its file and the decoder of this."""
     for path in paths:
         decoder = codecs.getincrementaldecoder("utf-8")()
         for at, block in enumerate(raw_blocks(path)):
-            yield at, block, decoder
+            if at == 0 and block[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                return None, {}
+            if at == 0 and (wide := _without_mark(block)):
+                return wide, {}
+            try:
+                valid = valid and decoder.decode(block) is not None
+            except UnicodeDecodeError:
+                valid = False
+            if len(words) < _MOST_WORDS:
+                words.update(islice(set(_WORD.findall(block)), _MOST_WORDS))
+    return (None, {}) if valid else _of_words(words)
 
 
 def _without_mark(block: bytes) -> str | None:
@@ -230,21 +225,16 @@ class _Column:
         self.marks = {each for each in self.marks if _all(texts, number_pattern(*each))}
         for mark, orders in self.dates.items():
             for order in tuple(orders):
-                patterns = [f"{order.format(mark)}{time}" for time in _TIMES]
-                if not _all(texts, "|".join(date_pattern(each) for each in patterns)):
+                patterns = {time: date_pattern(f"{order.format(mark)}{time}") for time in _TIMES}
+                if not _all(texts, "|".join(patterns.values())):
                     orders.discard(order)
-                else:
-                    self.times |= {
-                        time for time, each in zip(_TIMES, patterns, strict=True) if _any(texts, date_pattern(each))
-                    }
+                    continue
+                matched = {time: pc.match_substring_regex(texts, each) for time, each in patterns.items()}
+                self.times |= {time for time, each in matched.items() if pc.any(each).as_py()}
 
 
 def _all(texts: pa.Array, pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(texts, pattern)).as_py())
-
-
-def _any(texts: pa.Array, pattern: str) -> bool:
-    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
 def _columns(paths: Sequence[str], form: CsvFormat) -> list[_Column]:
@@ -258,20 +248,13 @@ def _columns(paths: Sequence[str], form: CsvFormat) -> list[_Column]:
 
 
 def _read_blocks(path: str, form: CsvFormat) -> Iterator[pa.RecordBatch]:
-    """Rows from the beginning and the end of each block, as far as they can be read."""
+    """Rows from the beginning and the end of each block, as far as they can be read: a run tells where they cannot."""
     blocks, half = text_batches(path, form), _SAMPLED // 2
-    while (batch := _next(path, blocks)) is not None:
-        yield batch.slice(0, half)
-        if batch.num_rows > half:
-            yield batch.slice(max(half, batch.num_rows - half))
-
-
-def _next(path: str, blocks: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """The next block; None where it cannot be read, which reading the whole file will tell."""
-    try:
-        return guarded(path, "is no readable CSV", next, blocks, None)
-    except InputError:
-        return None
+    with suppress(InputError):
+        while (batch := guarded(path, "is no readable CSV", next, blocks, None)) is not None:
+            yield batch.slice(0, half)
+            if batch.num_rows > half:
+                yield batch.slice(max(half, batch.num_rows - half))
 
 
 def _missing(columns: Sequence[_Column]) -> list[str] | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import unquote
 
@@ -35,6 +37,16 @@ class Unit:
     first_row: int
     rows: int
     keys: tuple[str | None, ...] = ()  # Texts of the columns that the file's folders name; see `Source.keys`
+
+
+def units_of(form: str, pieces: Iterable[tuple[str, tuple[int, ...], int]]) -> list[Unit]:
+    """Units of files in one format, each of a path, row groups and a number of rows, in the order of the rows."""
+    units: list[Unit] = []
+    first_row = 0
+    for path, row_groups, rows in pieces:
+        units.append(Unit(len(units), path, form, row_groups, first_row, rows))
+        first_row += rows
+    return units
 
 
 @dataclass(frozen=True)
@@ -108,62 +120,28 @@ def keys_below(base: str, path: str) -> Keys:
     return tuple((unquote(name), None if text in ("", _NULL) else unquote(text)) for name, text in found)
 
 
-def is_key(folder: str) -> bool:
-    """Whether the last folder of a path is one of a key."""
-    return _KEY.fullmatch(folder.rstrip("/").rsplit("/", 1)[-1]) is not None
-
-
-@dataclass(frozen=True)
-class FolderKeys:
-    """The columns that folders name: a field for each, and of each file their texts."""
-
-    schema: pa.Schema
-    texts: dict[str, tuple[str | None, ...]]
-
-    @classmethod
-    def of(cls, url: str, keys: dict[str, Keys]) -> FolderKeys:
-        """Of the keys of each file, by its path.
-
-        Whole numbers and ISO dates are such where all texts of a key are; a leading zero makes it a text, as in a CSV.
-        """
-        names = {tuple(name for name, _ in each) for each in keys.values()}
-        if len(names) > 1:
-            examples = " and ".join(sorted("/".join(each) or "no key" for each in names)[:2])
-            raise InputError(f"{url}: files lie in folders of different keys ({examples}); give folders of one table")
-        (ordered,) = names or {()}
-        if len(set(ordered)) < len(ordered):
-            raise InputError(f"{url}: a key stands twice in the folders of a file; rename the folders")
-        texts = {path: tuple(text for _, text in each) for path, each in keys.items()}
-        columns = zip(*texts.values(), strict=True)
-        fields = [pa.field(name, _type(set(column))) for name, column in zip(ordered, columns, strict=True)]
-        return cls(pa.schema(fields), texts)
-
-    def added(self, url: str, schema: pa.Schema) -> pa.Schema:
-        """The schema of the files with these columns at its end."""
-        if twice := [name for name in self.schema.names if name in schema.names]:
-            raise InputError(f"{url}: column {twice[0]!r} stands in the files and in the names of their folders")
-        return pa.schema([*schema, *self.schema])
-
-    def with_keys(self, units: Sequence[Unit]) -> list[Unit]:
-        """The units with the texts of their files."""
-        return [replace(unit, keys=self.texts[unit.path]) for unit in units]
+def schema_of_keys(url: str, files: Sequence[File]) -> pa.Schema:
+    """The columns that folders name; a leading zero makes whole numbers a text, as in a CSV."""
+    names = {tuple(name for name, _ in file.keys) for file in files}
+    if len(names) > 1:
+        examples = " and ".join(sorted("/".join(each) or "no key" for each in names)[:2])
+        raise InputError(f"{url}: files lie in folders of different keys ({examples}); give folders of one table")
+    (ordered,) = names
+    if len(set(ordered)) < len(ordered):
+        raise InputError(f"{url}: a key stands twice in the folders of a file; rename the folders")
+    columns = zip(*(file.keys for file in files), strict=True)
+    return pa.schema([(name, _type({text for _, text in each})) for name, each in zip(ordered, columns, strict=True)])
 
 
 def _type(texts: set[str | None]) -> pa.DataType:
-    known = {text for text in texts if text is not None}
-    if known and all(_WHOLE.fullmatch(text) for text in known):
+    known = [text for text in texts if text is not None]
+    if known and all(map(_WHOLE.fullmatch, known)):
         return pa.int64()
-    if known and all(_DATE.fullmatch(text) for text in known) and _are_dates(known):
-        return pa.date32()
+    if known and all(map(_DATE.fullmatch, known)):
+        with suppress(pa.ArrowInvalid):  # a day that is in no calendar
+            pa.array(known).cast(pa.date32())
+            return pa.date32()
     return pa.string()
-
-
-def _are_dates(texts: set[str]) -> bool:
-    try:
-        pa.array(sorted(texts)).cast(pa.date32())
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def with_keys(batch: pa.RecordBatch, names: Sequence[str], keys: pa.Schema, unit: Unit) -> pa.RecordBatch:
@@ -183,14 +161,13 @@ def hiding(url: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     try:
         return function(*args, **kwargs)
     except InputError as error:
-        problem = str(error)
-    raise InputError(without_values(problem, url))
+        raise InputError(without_values(str(error), url)) from None
 
 
-def hiding_each(batches: Iterator[T], url: str = "") -> Iterator[T]:
+def hiding_each(batches: Iterator[T]) -> Iterator[T]:
     """The same of what is read piece by piece."""
     end = object()
-    while (batch := hiding(url, next, batches, end)) is not end:
+    while (batch := hiding("", next, batches, end)) is not end:
         yield batch  # type: ignore[misc]
 
 
@@ -241,7 +218,6 @@ class File:
 
 def guarded(path: str, otherwise: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a library; whatever it raises becomes an InputError without the library's text, which may quote data."""
-    problem = f"{path}: {otherwise}"
     try:
         return function(*args, **kwargs)
     except AnonpipeError:
@@ -257,7 +233,7 @@ def guarded(path: str, otherwise: str, function: Callable[P, T], *args: P.args, 
             f"{path} needs a package that is not installed; install the one that fsspec names for this kind of URL"
         )
     except Exception:
-        pass
+        problem = f"{path}: {otherwise}"
     raise InputError(problem)
 
 
@@ -354,10 +330,10 @@ def _listed(filesystem: Any, inside: str) -> list[str] | None:
     """What a folder, with the folders of keys below it, or a glob holds; None for a single file."""
     if filesystem.isdir(inside):
         found = list(filesystem.ls(inside, detail=False))
-        below = [path for path in found if is_key(path) and filesystem.isdir(path)]
-        return [path for path in found if path not in below] + [
-            file for folder in below for file in filesystem.find(folder)
-        ]
+        named = [path for path in found if _KEY.fullmatch(path.rstrip("/").rsplit("/", 1)[-1])]
+        below = list(filter(filesystem.isdir, named))
+        files = [file for folder in below for file in filesystem.find(folder)]
+        return [path for path in found if path not in below] + files
     if _WILD & set(inside) and not filesystem.exists(inside):
         return list(filesystem.glob(inside))
     return None
@@ -444,30 +420,22 @@ _SMALL = 100_000  # Bytes below which there is no harm
 
 def _column_problems(name: str, column: Column, kind: pa.DataType) -> list[str]:
     if not is_supported(kind):
-        return [f"column {name!r} holds {_shown(kind)}, which cannot be released; give it role: dropped or convert it"]
+        what = "nested values" if pa.types.is_nested(kind) else kind  # without the names of its fields
+        return [f"column {name!r} holds {what}, which cannot be released; give it role: dropped or convert it"]
     remedy = _misfit(column.kind, plain_type(kind))
     if remedy:
         return [f"column {name!r} holds {plain_type(kind)}, and its kind {column.kind.value} {remedy}"]
-    found: list[str] = []
-    _note(found, check_order, name, column, kind)
+    checks: list[Callable[[], object]] = [lambda: check_order(name, column, kind)]
     if not column.staged_as_codes:
-        _note(found, check_grid, name, column, kind)
-    for declared in (column.levels, column.event):
-        if declared is not None:
-            _note(found, level_array, name, declared, kind)
+        checks.append(lambda: check_grid(name, column, kind))
+    checks += [partial(level_array, name, declared, kind) for declared in (column.levels, column.event) if declared]
+    found = []
+    for check in checks:
+        try:
+            check()
+        except InputError as error:
+            found.append(str(error))
     return found
-
-
-def _note(found: list[str], check: Callable[..., object], *arguments: object) -> None:
-    try:
-        check(*arguments)
-    except InputError as error:
-        found.append(str(error))
-
-
-def _shown(kind: pa.DataType) -> str:
-    """A type's name, without the names of its fields."""
-    return "nested values" if pa.types.is_nested(kind) else str(kind)
 
 
 def _misfit(kind: Kind, plain: pa.DataType) -> str | None:
@@ -475,13 +443,9 @@ def _misfit(kind: Kind, plain: pa.DataType) -> str | None:
     if kind.coded:
         return None
     if kind is Kind.DATE:
-        return (
-            None
-            if is_date(plain) or pa.types.is_string(plain)
-            else "needs dates; convert the column, or declare another kind"
-        )
+        fits = is_date(plain) or pa.types.is_string(plain)
+        return None if fits else "needs dates; convert the column, or declare another kind"
     if is_number(plain):
         return None
-    remedies = {"date": "declare kind: date", "bool": "declare kind: binary"}
-    what = "date" if is_date(plain) else "bool" if pa.types.is_boolean(plain) else "text"
-    return "needs numbers; " + remedies.get(what, "convert the column")
+    other = "declare kind: binary" if pa.types.is_boolean(plain) else "convert the column"
+    return f"needs numbers; {'declare kind: date' if is_date(plain) else other}"

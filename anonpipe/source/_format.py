@@ -64,13 +64,7 @@ def _dates(form: CsvFormat, kind: pa.DataType) -> list[str]:
 
 
 def typed(form: CsvFormat, texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Texts as values of a type.
-
-    Raises
-    ------
-    Misfit
-        A text is of another form, or of no day of the calendar.
-    """
+    """Texts as values of a type; a Misfit where one is of another form, or of no day of the calendar."""
     if pc.any(pc.invert(pc.match_substring_regex(texts, pattern_of(form, kind))), min_count=0).as_py():
         raise Misfit
     texts = pc.utf8_trim_whitespace(texts)
@@ -83,8 +77,7 @@ def typed(form: CsvFormat, texts: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return texts.cast(kind)
     except pa.ArrowInvalid:
-        pass
-    raise Misfit
+        raise Misfit from None
 
 
 def _as_iso(texts: pa.Array, pattern: str) -> pa.Array:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from anonpipe.encoding.values import nullable_types
 from anonpipe.errors import InputError
-from anonpipe.source._files import File, Unit, guarded, local_path, open_bytes
+from anonpipe.source._files import File, Unit, guarded, local_path, open_bytes, units_of
 
 UNIT_ROWS = 1_000_000
 _DAMAGED = "is no readable Parquet file: it is cut short, damaged or encrypted; copy or write it again"
@@ -22,28 +22,18 @@ def bare(schema: pa.Schema) -> pa.Schema:
 
 def open_parquet(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[str, str]]:
     """Units of consecutive row groups, of about a million rows at most, the schema of all files, and pandas' types."""
-    units: list[Unit] = []
-    schema: pa.Schema | None = None
-    types: dict[str, str] = {}
-    first_row = 0
+    pieces: list[tuple[str, tuple[int, ...], int]] = []
+    schemas: list[pa.Schema] = []
     for file in files:
         opened = _open(file.path)
-        found = bare(opened.schema_arrow)
-        pandas_types = nullable_types(opened.schema_arrow)
-        types = (
-            pandas_types
-            if schema is None
-            else {name: kind for name, kind in types.items() if pandas_types.get(name) == kind}
-        )
-        schema = found if schema is None else schema
-        check_same(files[0].path, schema, file.path, found)
-        for row_groups, rows in _runs([opened.metadata.row_group(at).num_rows for at in range(opened.num_row_groups)]):
-            units.append(Unit(len(units), file.path, "parquet", row_groups, first_row, rows))
-            first_row += rows
+        schemas.append(opened.schema_arrow)
+        check_same(files[0].path, bare(schemas[0]), file.path, bare(schemas[-1]))
+        runs = _runs([opened.metadata.row_group(at).num_rows for at in range(opened.num_row_groups)])
+        pieces += [(file.path, row_groups, rows) for row_groups, rows in runs]
         opened.close()
-    if schema is None:
-        raise ValueError("give at least one file")
-    return units, schema, types
+    types = [nullable_types(schema).items() for schema in schemas]
+    common = {name: kind for name, kind in types[0] if all((name, kind) in other for other in types)}
+    return units_of("parquet", pieces), bare(schemas[0]), common
 
 
 def _open(path: str) -> pq.ParquetFile:

@@ -104,35 +104,10 @@ def _refuse_password(url: str, database: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Database:
-    """The driver of a database and what it is given."""
-
-    driver: str
-    given: dict[str, str]
-
-    def connect(self) -> Any:
-        """A connection that may not write."""
-        driver: Any = import_module(f"adbc_driver_{self.driver}")
-        if self.driver == "duckdb":
-            manager: Any = import_module("adbc_driver_manager.dbapi")
-            return manager.connect(driver.driver_path(), entrypoint="duckdb_adbc_init", db_kwargs=self.given)
-        connection = import_module(f"adbc_driver_{self.driver}.dbapi").connect(**self.given)
-        if self.driver == "postgresql":
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION READ ONLY")
-        return connection
-
-    @property
-    def options(self) -> dict[str, str]:
-        """Of a statement; what SQLite's driver takes for a column's type is that of its first batch."""
-        return {"adbc.sqlite.query.batch_rows": str(_ROWS)} if self.driver == "sqlite" else {}
-
-
-def _database(query: Query, spill: Path) -> _Database:
-    """What opens it; DuckDB puts what does not fit into its memory there, and not beside its own file."""
+def _driver_of(query: Query, spill: Path) -> tuple[str, dict[str, str]]:
+    """The driver of the database and what it is given; DuckDB spills what does not fit into its memory there."""
     if query.database.startswith(_POSTGRES):
-        return _Database("postgresql", {"uri": query.database})
+        return "postgresql", {"uri": query.database}
     where = _OWN_FILE.sub("", query.database)
     path = None if "://" in where else local_path(where)
     if path is None:
@@ -140,37 +115,36 @@ def _database(query: Query, spill: Path) -> _Database:
     with open_bytes(path) as handle:
         begin: bytes = guarded(path, "cannot be read; check the file", handle.read, 16)
     if begin.startswith(b"SQLite format 3"):
-        return _Database("sqlite", {"uri": f"file:{quote(path)}?mode=ro"})
+        return "sqlite", {"uri": f"file:{quote(path)}?mode=ro"}
     if begin[8:12] == b"DUCK":
         limits = {"memory_limit": _DUCKDB_MEMORY, "temp_directory": str(spill)}
-        return _Database("duckdb", {"path": path, "access_mode": "READ_ONLY", **limits})
+        return "duckdb", {"path": path, "access_mode": "READ_ONLY", **limits}
     raise InputError(f"the file that {query.url} names as its database is none of DuckDB or SQLite; check the path")
 
 
-def _connected(query: Query, database: _Database) -> Any:
-    if any(find_spec(name) is None for name in ("adbc_driver_manager", f"adbc_driver_{database.driver}")):
-        raise InputError(f"{query.url} is asked by packages that are not installed: pip install 'anonpipe[sql]'")
-    return _telling(
-        f"the database that {query.url} names cannot be opened: check host, name, rights and password, and for a file "
-        "that no other program has it open for writing",
-        database.connect,
-    )
+def _connect(driver: str, given: dict[str, str]) -> Any:
+    """A connection that may not write."""
+    if driver == "duckdb":
+        path, manager = import_module("adbc_driver_duckdb").driver_path(), import_module("adbc_driver_manager.dbapi")
+        return manager.connect(path, entrypoint="duckdb_adbc_init", db_kwargs=given)
+    connection = import_module(f"adbc_driver_{driver}.dbapi").connect(**given)
+    if driver == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION READ ONLY")
+    return connection
 
 
 def _telling(problem: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a driver, whose own errors quote queries and values; of Postgres the number of the error is reported."""
-    code, full, large = "", False, False
     try:
         return function(*arguments)
     except Exception as error:
-        full, large = (found.search(str(error)) is not None for found in (_NO_ROOM, _NO_MEMORY))
-        if number := getattr(error, "sqlstate", None):
-            code = f" (SQLSTATE {number})"
-    if full:
+        text, number = str(error), getattr(error, "sqlstate", None)
+    if _NO_ROOM.search(text):
         raise OSError(errno.ENOSPC, "no room for the answer")
-    if large:
+    if _NO_MEMORY.search(text):
         raise InputError("the query needs more memory than it is given; sort and join less in it: no order is needed")
-    raise InputError(f"{problem}{code}")
+    raise InputError(problem + (f" (SQLSTATE {number})" if number else ""))
 
 
 def _copied(query: Query, path: Path) -> int:
@@ -183,13 +157,26 @@ def _copied(query: Query, path: Path) -> int:
         f"the answer to the query in {query.url} broke off: the connection was lost, or a value is not of its column's "
         "type, as in SQLite any may be; CAST the column in the query"
     )
-    database, size = _database(query, path.parent / "spill"), 0
-    with closing(_connected(query, database)) as connection, closing(connection.cursor()) as cursor:
-        cursor.adbc_statement.set_options(**database.options)
+    closed = (
+        f"the database that {query.url} names cannot be opened: check host, name, rights and password, and for a file "
+        "that no other program has it open for writing"
+    )
+    driver, given = _driver_of(query, path.parent / "spill")
+    if any(find_spec(name) is None for name in ("adbc_driver_manager", f"adbc_driver_{driver}")):
+        raise InputError(f"{query.url} is asked by packages that are not installed: pip install 'anonpipe[sql]'")
+    size = 0
+    with closing(_telling(closed, _connect, driver, given)) as connection, closing(connection.cursor()) as cursor:
+        if driver == "sqlite":  # which takes for a column's type that of its first batch
+            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_ROWS)})
         _telling(refused, cursor.execute, f"SELECT * FROM ({query.text}\n) AS asked")  # no statement but SELECT can
         reader = _telling(refused, cursor.fetch_record_batch)
-        _check_types(query.url, reader.schema)
-        with pq.ParquetWriter(path, _plain(reader.schema), compression="zstd", write_page_checksum=True) as writer:
+        for field in reader.schema:
+            if pa.types.is_interval(field.type) or pa.types.is_union(field.type) or pa.types.is_null(field.type):
+                what = f"column {field.name!r} of {query.url}"
+                raise InputError(f"{what} is of a type that no file keeps; CAST it in the query")
+        # Types of a database's own come as the text or the bytes that stands for them
+        plain = pa.schema([(field.name, getattr(field.type, "storage_type", field.type)) for field in reader.schema])
+        with pq.ParquetWriter(path, plain, compression="zstd", write_page_checksum=True) as writer:
             for rows in _gathered(broken, reader):
                 size += rows.nbytes
                 columns = [_values(column) for column in rows.columns]
@@ -209,17 +196,6 @@ def _gathered(broken: str, reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(batches)
 
 
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """The same without types of a database's own, which come as the text or the bytes that stands for them."""
-    return pa.schema([(field.name, getattr(field.type, "storage_type", field.type)) for field in schema])
-
-
 def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = getattr(column.type, "storage_type", None)
     return column if kind is None else pa.chunked_array([chunk.storage for chunk in column.chunks], kind)
-
-
-def _check_types(url: str, schema: pa.Schema) -> None:
-    for field in schema:
-        if pa.types.is_interval(field.type) or pa.types.is_union(field.type) or pa.types.is_null(field.type):
-            raise InputError(f"column {field.name!r} of {url} is of a type that no file keeps; CAST it in the query")

@@ -7,7 +7,6 @@ floating ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from anonpipe.errors import InputError
-from anonpipe.source._files import File, Labels, Unit, guarded, local_path
+from anonpipe.source._files import File, Labels, Unit, guarded, local_path, units_of
 from anonpipe.source._parquet import check_same
 
 _READERS = {
@@ -39,21 +38,12 @@ def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[
     Each file is read once as a whole: this counts the rows, and tells types and which columns have a label for each
     value.
     """
-    units: list[Unit] = []
-    schema: pa.Schema | None = None
-    first_row = 0
-    for file in files:
-        seen = _Seen()
-        for columns, labels in _pieces(file.path, None):
-            seen.add(columns, labels)
-        found = seen.schema()
-        schema = found if schema is None else schema
-        check_same(files[0].path, schema, file.path, found)
-        units.append(Unit(len(units), file.path, "statistics", (), first_row, seen.rows))
-        first_row += seen.rows
-    if schema is None:
-        raise ValueError("give at least one file")
-    return units, schema, _labels(files[0].path, schema)
+    first, scanned = files[0].path, {file.path: _scanned(file.path) for file in files}
+    schema = scanned[first][1]
+    for path, (_, found) in scanned.items():
+        check_same(first, schema, path, found)
+    units = units_of("statistics", [(path, (), rows) for path, (rows, _) in scanned.items()])
+    return units, schema, _labels(first, schema)
 
 
 def _labels(path: str, schema: pa.Schema) -> dict[str, Labels]:
@@ -68,41 +58,33 @@ def _labels(path: str, schema: pa.Schema) -> dict[str, Labels]:
     return described
 
 
-@dataclass
-class _Seen:
-    """What the pieces of a file have held so far."""
-
-    rows: int = 0
-    types: dict[str, pa.DataType] = field(default_factory=dict)
-    labels: dict[str, dict[Any, str]] = field(default_factory=dict)
-
-    def add(self, columns: Columns, labels: dict[str, dict[Any, str]]) -> None:
-        self.rows += len(next(iter(columns.values()), []))
-        if not self.types:
-            self.labels = {name: texts for name, texts in labels.items() if len(set(texts.values())) == len(texts)}
+def _scanned(path: str) -> tuple[int, pa.Schema]:
+    """Rows and columns of a file: texts where each value has a label of its own; what is all null is a number."""
+    rows = 0
+    types: dict[str, pa.DataType] = {}
+    labels: dict[str, dict[Any, str]] = {}
+    for columns, described in _pieces(path, None):
+        rows += len(next(iter(columns.values()), []))
+        if not types:
+            labels = {name: texts for name, texts in described.items() if len(set(texts.values())) == len(texts)}
         for name, values in columns.items():
             found = pa.array(values).type
-            if pa.types.is_null(self.types.setdefault(name, found)):
-                self.types[name] = found
-            if name in self.labels and any(each not in self.labels[name] for each in set(values) - {None}):
-                del self.labels[name]
-
-    def schema(self) -> pa.Schema:
-        """Texts where each value has a label of its own; what is all null is a number."""
-        types = {name: pa.float64() if pa.types.is_null(kind) else kind for name, kind in self.types.items()}
-        return pa.schema([(name, pa.string() if name in self.labels else kind) for name, kind in types.items()])
+            if pa.types.is_null(types.setdefault(name, found)):
+                types[name] = found
+            if name in labels and any(each not in labels[name] for each in set(values) - {None}):
+                del labels[name]
+    plain = {name: pa.float64() if pa.types.is_null(kind) else kind for name, kind in types.items()}
+    return rows, pa.schema([(name, pa.string() if name in labels else kind) for name, kind in plain.items()])
 
 
-def read_statistics(unit: Unit, schema: pa.Schema, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches of at most `rows` rows of a file, of the named columns."""
+def read_statistics(unit: Unit, schema: pa.Schema, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Batches of a file, of the named columns."""
     for columns, labels in _pieces(unit.path, names):
         arrays = [
             guarded(unit.path, _CHANGED, _array, columns[name], schema.field(name).type, labels.get(name, {}))
             for name in names
         ]
-        batch = pa.record_batch(arrays, names=list(names))
-        for begin in range(0, batch.num_rows, rows):
-            yield batch.slice(begin, rows)
+        yield pa.record_batch(arrays, names=list(names))
 
 
 _CHANGED = "changed while it was read; run again when nobody writes to it"
@@ -125,18 +107,14 @@ def _pieces(path: str, names: Sequence[str] | None) -> Iterator[tuple[Columns, d
     while True:
         given = {"usecols": wanted, "row_offset": done, "row_limit": size, "output_format": "dict"}
         found, described = guarded(path, _UNREADABLE, read, where, **given)
-        columns = {name: _without_blanks(found[name]) for name in wanted}
+        # These files have no other missing text than a blank one
+        columns = {name: [None if each == "" or each != each else each for each in found[name]] for name in wanted}
         rows = len(columns[wanted[0]]) if wanted else 0
         if rows or not done:
             yield columns, described.variable_value_labels
         done += rows
         if rows < size:
             return
-
-
-def _without_blanks(values: list[Any]) -> list[Any]:
-    """The same with null for blank texts; these files have no other missing text."""
-    return [None if value == "" or value != value else value for value in values]
 
 
 def _reader(path: str) -> Callable[..., Any]:

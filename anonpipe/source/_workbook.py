@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 
 from anonpipe.errors import InputError
-from anonpipe.source._files import File, Unit, guarded, open_bytes, split_sheet
+from anonpipe.source._files import File, Unit, guarded, open_bytes, split_sheet, units_of
 
 _UNREADABLE = "is no readable workbook: it is damaged or has a password; save it again as .xlsx"
 _OLD = "is of the format before Excel 2007, in which errors of formulas cannot be seen; save it as .xlsx"
@@ -39,25 +39,26 @@ def open_workbook(file: File) -> tuple[list[Unit], pa.Schema]:
     rows: Iterator[Row] = sheet.iter_rows()
     header = [str(name).strip() for name in next(rows, [])]
     problems = _header_problems(header, sheet.merged_cell_ranges or [], sheet.start or (0, 0))
-    kinds = [_Kinds() for _ in header]
+    kinds: list[Counter[str]] = [Counter() for _ in header]
     count = 0
     for row in rows:
         count += 1
         for kind, value in zip(kinds, row, strict=False):
-            kind.note(value)
-    problems += [
-        f"column {name!r} has dates in {kind.counts['date']:,} rows and other values in {kind.others:,}; make them "
-        "alike"
-        for name, kind in zip(header, kinds, strict=True)
-        if kind.counts["date"] and kind.others
-    ]
+            if value != _EMPTY:
+                kind[_kind(value)] += 1
+    for name, kind in zip(header, kinds, strict=True):
+        dates = kind["date"] + kind["time"]
+        if 0 < dates < kind.total():
+            others = f"{kind.total() - dates:,}"
+            problems.append(
+                f"column {name!r} has dates in {dates:,} rows and other values in {others}; make them alike"
+            )
     problems += _formula_errors(file.path, sheet.name)
     book.close()
     if problems:
         raise InputError(f"{file.path}: " + "\n".join(problems))
-    return [Unit(0, file.path, "workbook", (), 0, count)], pa.schema(
-        [(name, kind.type) for name, kind in zip(header, kinds, strict=True)]
-    )
+    schema = pa.schema([(name, _type(set(kind))) for name, kind in zip(header, kinds, strict=True)])
+    return units_of("workbook", [(file.path, (), count)]), schema
 
 
 def read_workbook(unit: Unit, schema: pa.Schema, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -106,43 +107,25 @@ def _letter(at: int) -> str:
     return (_letter(at // 26 - 1) if at >= 26 else "") + chr(ord("A") + at % 26)
 
 
-class _Kinds:
-    """What the cells of a column are, so far."""
+def _kind(value: Any) -> str:
+    """What a cell is; `time`: a date with a time of day."""
+    if isinstance(value, bool):
+        return "truth"
+    if isinstance(value, int | float):
+        return "whole" if float(value).is_integer() and abs(value) < _LARGEST_WHOLE else "number"
+    if isinstance(value, datetime.date):
+        return "time" if isinstance(value, datetime.datetime) and value.time() != datetime.time() else "date"
+    return "text"
 
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
 
-    def note(self, value: Any) -> None:
-        if value == _EMPTY:
-            return
-        if isinstance(value, bool):
-            kind = "truth"
-        elif isinstance(value, int | float):
-            kind = "whole" if float(value).is_integer() and abs(value) < _LARGEST_WHOLE else "number"
-        elif isinstance(value, datetime.date):
-            kind = "date"
-            if isinstance(value, datetime.datetime) and value.time() != datetime.time():
-                self.counts["time"] += 1
-        else:
-            kind = "text"
-        self.counts[kind] += 1
-
-    @property
-    def others(self) -> int:
-        """Cells that are no dates."""
-        return sum(self.counts[kind] for kind in ("truth", "whole", "number", "text"))
-
-    @property
-    def type(self) -> pa.DataType:
-        """The type of all cells: of numbers and texts together, text."""
-        known = {kind for kind in self.counts if kind != "time"}
-        if known == {"date"}:
-            return pa.timestamp("ms") if self.counts["time"] else pa.date32()
-        if known == {"truth"}:
-            return pa.bool_()
-        if known == {"whole"}:
-            return pa.int64()
-        return pa.float64() if known and known <= {"whole", "number"} else pa.string()
+def _type(kinds: set[str]) -> pa.DataType:
+    """The type of cells of these kinds: of numbers and texts together, text."""
+    if "time" in kinds and kinds <= {"date", "time"}:
+        return pa.timestamp("ms")
+    if "number" in kinds and kinds <= {"whole", "number"}:
+        return pa.float64()
+    types = {"date": pa.date32(), "truth": pa.bool_(), "whole": pa.int64(), "text": pa.string()}
+    return types[min(kinds)] if len(kinds) == 1 else pa.string()
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:

@@ -31,18 +31,14 @@ def to_bytes(value: Any) -> bytes:
     """
     arrays: Arrays = []
     content = _packed(value, arrays)
-    structure = json.dumps({"value": content, "arrays": [_form(array) for array in arrays]}).encode()
+    if odd := [array.dtype for array in arrays if array.dtype.hasobject or array.dtype.fields]:
+        raise TypeError(f"an array of {odd[0]} cannot be saved; give one of plain values")
+    forms = [[array.dtype.str, array.shape, _order(array)] for array in arrays]
+    structure = json.dumps({"value": content, "arrays": forms}).encode()
     head = np.frombuffer(np.array(len(structure), dtype=_LENGTH).tobytes() + structure, dtype=np.uint8)
     out = io.BytesIO()
     np.savez(out, **{_RECORD: _below_each_other([head, *arrays])})  # type: ignore[arg-type]
     return out.getvalue()
-
-
-def _form(array: npt.NDArray[Any]) -> list[Any]:
-    """Type, shape and order of an array."""
-    if array.dtype.hasobject or array.dtype.fields:
-        raise TypeError(f"an array of {array.dtype} cannot be saved; give one of plain values")
-    return [array.dtype.str, array.shape, _order(array)]
 
 
 def _order(array: npt.NDArray[Any]) -> Literal["F", "C"]:

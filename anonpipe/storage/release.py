@@ -40,6 +40,7 @@ from anonpipe.storage.versions import MANIFEST, POINTER, SIGNATURE, VERSIONS, Ou
 
 FAILED_RUN = "failed"  # Prefix of internal documents of a failed run; others begin with their version
 _BLOCK = 2**22
+_UNREADABLE = "the manifest of {url} cannot be read; the release is damaged: fetch it again"
 _NOT_ALL = "not all of {root} leads to the new release yet: {reason}; the next run sets it right"
 MAX_MANIFEST_BYTES = 2**28  # Of a hundred thousand files it has some 30 million
 
@@ -77,24 +78,19 @@ def check_writable(where: OutputPlace) -> None:
 
 def _probed(where: OutputPlace, what: str) -> set[str]:
     """The content of a folder, after a test that it can be written."""
-    missing = versions.missing_folders(where)
     try:
-        where.filesystem.makedirs(where.root, exist_ok=True)
-        present = versions.list_names(where)
-        probe = where.path(f".probe-{secrets.token_hex(8)}")
-        with where.filesystem.open(probe, "wb") as out:
-            out.write(b"")
-        with contextlib.suppress(FileNotFoundError):  # a publishing run has cleaned it up
-            where.filesystem.rm_file(probe)
+        with versions.made_folder(where):
+            present = versions.list_names(where)
+            probe = where.path(f".probe-{secrets.token_hex(8)}")
+            with where.filesystem.open(probe, "wb") as out:
+                out.write(b"")
+            with contextlib.suppress(FileNotFoundError):  # a publishing run has cleaned it up
+                where.filesystem.rm_file(probe)
     except OSError as error:
         raise OutputError(
             f"the {what} {where.url()} cannot be written: {why(error)}; choose another folder or correct its "
             "permissions"
         ) from None
-    finally:
-        for folder in missing:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
     return present
 
 
@@ -115,52 +111,42 @@ def publish(
     before_switch: Callable[[], None] = lambda: None,
     signer: Ed25519PrivateKey | None = None,
 ) -> Published:
-    """Copy verified files and their manifest into a new version, then switch the pointer."""
+    """Copy verified files and manifest into a new version and switch the pointer; from then on Ctrl-C is noted."""
+    documents, reason, moving = documents or {}, None, False
     with exclusive_lock(where), contextlib.ExitStack() as quiet:
-        name = version or versions.new_version(where)
-        return _publish(files, manifest, where, documents or {}, name, before_switch, signer, quiet)
-
-
-def _publish(
-    files: Sequence[Path],
-    manifest: dict[str, Any],
-    where: OutputPlace,
-    documents: Mapping[str, bytes],
-    version: str,
-    before_switch: Callable[[], None],
-    signer: Ed25519PrivateKey | None,
-    quiet: contextlib.ExitStack,
-) -> Published:
-    """Publish under the lock; from the switch on Ctrl-C is only noted."""
-    listed = {"version": version, **manifest, "documents": [_entry(*document) for document in documents.items()]}
-    if signer is not None:
-        listed["signed_by"] = fingerprint(signer.public_key())
-    reason, moving = None, False
-    try:
-        versions.note_pending(where, version)
-        _copy_version(files, listed, where, version, documents, signer)
-        before_switch()
-        quiet.enter_context(interrupts.held())
-        moving = True
-        versions.switch(where, version)
-    except OSError as error:
-        reason = why(error)
-    except BaseException:  # half a version is useless
-        _discard(where, version)
-        raise
-    if reason is not None and not (moving and _is_out(where, version, reason)):
-        _discard(where, version)
-        raise OutputError(
-            f"the release cannot be written to {where.url()}: {reason}; nothing was published; free space or correct "
-            "its permissions, then --resume"
-        )
-    with contextlib.suppress(OSError):  # of an earlier run, and no longer true
-        versions.forget_private(where, FAILED_RUN)
-        where.failures.filesystem.rm_file(where.failures.path(versions.FAILED))
-    with contextlib.suppress(OSError):  # the next run sees that a pointer leads to it
-        versions.clear_pending(where)
-    warnings = [] if reason is None else [_NOT_ALL.format(root=where.url(), reason=reason)]
-    return Published(where.url(VERSIONS, version), (*warnings, *late_interrupt_warning()))
+        version = version or versions.new_version(where)
+        entries = [
+            {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            for name, content in documents.items()
+        ]
+        listed = {"version": version, **manifest, "documents": entries}
+        if signer is not None:
+            listed["signed_by"] = fingerprint(signer.public_key())
+        try:
+            versions.note_pending(where, version)
+            _copy_version(files, listed, where, version, documents, signer)
+            before_switch()
+            quiet.enter_context(interrupts.held())
+            moving = True
+            versions.switch(where, version)
+        except OSError as error:
+            reason = why(error)
+        except BaseException:  # half a version is useless
+            _discard(where, version)
+            raise
+        if reason is not None and not (moving and _is_out(where, version, reason)):
+            _discard(where, version)
+            raise OutputError(
+                f"the release cannot be written to {where.url()}: {reason}; nothing was published; free space or "
+                "correct its permissions, then --resume"
+            )
+        with contextlib.suppress(OSError):  # of an earlier run, and no longer true
+            versions.forget_private(where, FAILED_RUN)
+            where.failures.filesystem.rm_file(where.failures.path(versions.FAILED))
+        with contextlib.suppress(OSError):  # the next run sees that a pointer leads to it
+            versions.clear_pending(where)
+        warnings = [] if reason is None else [_NOT_ALL.format(root=where.url(), reason=reason)]
+        return Published(where.url(VERSIONS, version), (*warnings, *late_interrupt_warning()))
 
 
 def _is_out(where: OutputPlace, version: str, reason: str) -> bool:
@@ -177,10 +163,6 @@ def _is_out(where: OutputPlace, version: str, reason: str) -> bool:
 def late_interrupt_warning() -> tuple[str, ...]:
     """The warning that Ctrl-C came after publication; nothing without one."""
     return ("Ctrl-C came when the release was out already",) if interrupts.asked_to_stop() else ()
-
-
-def _entry(name: str, content: bytes) -> dict[str, Any]:
-    return {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def keep_private(where: OutputPlace, run: str, documents: Mapping[str, bytes]) -> list[str]:
@@ -316,11 +298,7 @@ def _manifest_bytes(where: OutputPlace) -> bytes:
     try:
         return _read_small(where, MANIFEST)
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        raise _unreadable(where) from None
-
-
-def _unreadable(where: OutputPlace) -> InputError:
-    return InputError(f"the manifest of {where.url()} cannot be read; the release is damaged: fetch it again")
+        raise InputError(_UNREADABLE.format(url=where.url())) from None
 
 
 def _parsed(where: OutputPlace, written: bytes) -> dict[str, Any]:
@@ -328,12 +306,11 @@ def _parsed(where: OutputPlace, written: bytes) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(written)
         complete = isinstance(manifest["rows"], int) and isinstance(manifest["schema"], list)
         complete = complete and all({"name", "rows", "sha256"} <= set(entry) for entry in manifest["files"])
-        complete = complete and all({"name", "sha256"} <= set(entry) for entry in manifest.get("documents", []))
+        if complete and all({"name", "sha256"} <= set(entry) for entry in manifest.get("documents", [])):
+            return manifest
     except (ValueError, LookupError, TypeError, RecursionError):
-        complete = False
-    if complete:
-        return manifest
-    raise _unreadable(where)
+        pass
+    raise InputError(_UNREADABLE.format(url=where.url()))
 
 
 NOT_SIGNED = "is not by the key given: another key signed, or the manifest or its signature was changed"

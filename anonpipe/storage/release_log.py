@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.errors import AnonpipeError, InputError, OutputError
+from anonpipe.errors import AnonpipeError, InputError, OutputError, plural
 from anonpipe.files import why
 from anonpipe.rng import home_key, keyed, private_home
 from anonpipe.storage import release, versions
@@ -219,8 +219,7 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
         if not log.readable:
             warnings.append(f"the release log {what} cannot be read, so its releases are not compared")
         if log.foreign:
-            counted = "1 line" if log.foreign == 1 else f"{log.foreign} lines"
-            warnings.append(f"the release log {what} has {counted} that cannot be read")
+            warnings.append(f"the release log {what} has {plural(log.foreign, 'line')} that cannot be read")
     own = secret_mark(secret)
     releases = {str(line["version"]): line for line in (*home.lines, *in_output.lines) if line["secret"] == own}
     job, population = _job(secret, trace.job), _hex(secret, "population", trace.digest)
@@ -490,10 +489,7 @@ def _by_identifiers_alone(sure: Mapping[str, _Shared]) -> str:
 
 
 def _parts(equal: float, common: float, then: int, now: int) -> tuple[int, int, int, int]:
-    """Records that are equal, changed, added and gone; they add up to the rows of either table.
-
-    Two digits, as sketches are no more precise.
-    """
+    """Records that are equal, changed, added and gone, of two digits; they add up to the rows of either table."""
     least = min(then, now)
     apart = min(_two_digits(least - common), least)
     changed = min(_two_digits(common - equal), least - apart)

@@ -62,7 +62,10 @@ def write(root: Path, start: str | None, name: str, content: Content) -> None:
 def renamed(root: Path, start: str | None, name: str) -> Iterator[Path]:
     """A draft that is renamed to `name` at the end, if its start is current; a failure leaves nothing."""
     check_start(root, start)
-    _make_parents(root, PurePosixPath(name))
+    for parent in reversed(PurePosixPath(name).parents[:-1]):  # never the staging itself, which may have been removed
+        with contextlib.suppress(FileExistsError):
+            (root / parent).mkdir(mode=0o700)
+            sync_path(root / parent.parent)
 
     def place(draft: Path, path: Path) -> None:
         check_start(root, start)
@@ -70,14 +73,6 @@ def renamed(root: Path, start: str | None, name: str) -> Iterator[Path]:
 
     with drafted(root / name, place=place, sync=False) as draft:
         yield draft
-
-
-def _make_parents(root: Path, name: PurePosixPath) -> None:
-    """Make the parent folders, but never the staging itself, which may have been removed on purpose."""
-    for parent in reversed(name.parents[:-1]):
-        with contextlib.suppress(FileExistsError):
-            (root / parent).mkdir(mode=0o700)
-            sync_path(root / parent.parent)
 
 
 def check_start(root: Path, start: str | None) -> None:

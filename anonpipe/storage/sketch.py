@@ -159,7 +159,6 @@ def _log_laplace(total: int, share: float, powers: FloatArray) -> FloatArray:
 # many as the units that do, whatever else the tables hold. There is a row of buckets for each column among the records
 # of each combination of the columns that are released unchanged: recipients can subtract these distributions.
 
-MarkArray = npt.NDArray[np.uint64]
 SumArray = npt.NDArray[np.uint32]
 
 
@@ -172,7 +171,7 @@ def buckets_for(units: int) -> int:
 class UnitSums:
     """Sums of a table."""
 
-    marks: MarkArray  # A keyed number of each column in each combination, ascending, shape (n,)
+    marks: HashArray  # A keyed number of each column in each combination, ascending, shape (n,)
     columns: IntArray  # Position of its column among those counted, shape (n,)
     sums: SumArray  # Modulo 2^32, shape (n, buckets)
 
@@ -184,12 +183,9 @@ class UnitSums:
 
     @classmethod
     def of(
-        cls, marks: MarkArray, which: IntArray, column: int, places: MarkArray, numbers: MarkArray, buckets: int
+        cls, marks: HashArray, which: IntArray, column: int, places: HashArray, numbers: HashArray, buckets: int
     ) -> UnitSums:
-        """The sums of one column.
-
-        Shapes: marks (n,); which (n_rows,).
-        """
+        """The sums of one column; shapes: marks (n,), which, places and numbers (n_rows,)."""
         sums = np.zeros(len(marks) * buckets, dtype=np.uint64)
         at = which * buckets + (places & np.uint64(buckets - 1)).astype(np.int64)
         np.add.at(sums, at, numbers & np.uint64(0xFFFFFFFF))

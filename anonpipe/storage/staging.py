@@ -319,7 +319,8 @@ def create_staged_array(
     by_column: bool = False,
 ) -> StagedArray:
     """Make an empty staged array, or open the existing one with its content."""
-    chunk = _chunk_rows(max(region_rows, default=1), pieces)
+    wanted = max(1, max(region_rows, default=1) // max(1, pieces))
+    chunk = min(_CHUNK_ROWS_MAX, max(_CHUNK_ROWS_MIN, 1 << (wanted.bit_length() - 1)))
     padded = [-(-rows // chunk) * chunk for rows in region_rows]
     starts = tuple(int(start) for start in np.concatenate([[0], np.cumsum(padded[:-1])]))
     total = max(chunk, sum(padded))
@@ -333,11 +334,6 @@ def create_staged_array(
             compressors=[BloscCodec(cname="lz4", shuffle="shuffle")],
         )
     return StagedArray(staging, name, starts)
-
-
-def _chunk_rows(region_rows: int, pieces: int) -> int:
-    wanted = max(1, region_rows // max(1, pieces))
-    return int(min(_CHUNK_ROWS_MAX, max(_CHUNK_ROWS_MIN, 1 << (wanted.bit_length() - 1))))
 
 
 @contextlib.contextmanager
@@ -418,7 +414,9 @@ def purge(root: Path, dry_run: bool = False, days: float = 0.0, but: str | None 
     if not root.is_dir():
         return []
     gone = []
-    for folder in sorted(path for path in root.iterdir() if path.is_dir() and _is_staging(path)):
+    for folder in sorted(filter(Path.is_dir, root.iterdir())):
+        if not (_NAMED.fullmatch(folder.name) or _lock_path(folder).exists() or (folder / "run.json").exists()):
+            continue  # no run made it
         if _job_of(folder) == but or not _idle_for(folder, days) or (handle := _try_lock(folder)) is None:
             continue
         if not dry_run:
@@ -439,8 +437,3 @@ def _idle_for(folder: Path, days: float) -> bool:
     except OSError:
         return False
     return time.time() - newest >= days * 86_400
-
-
-def _is_staging(folder: Path) -> bool:
-    """Whether a run made this folder: by its name, its lock file, or its first file."""
-    return bool(_NAMED.fullmatch(folder.name)) or _lock_path(folder).exists() or (folder / "run.json").exists()

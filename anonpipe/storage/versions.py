@@ -56,9 +56,6 @@ PATIENCE = 600.0  # Seconds to wait for another run that publishes to the same o
 # On an object store: seconds between heartbeats, and without one until a run counts as dead
 BEAT, SILENCE = 10.0, 60.0
 
-# Errors that mean a missing file; other errors of a remote storage do not
-_ABSENT: dict[bool, type[OSError]] = {True: OSError, False: FileNotFoundError}
-
 # Locked outputs by URL: the owner of the lease, or None for a lock of the kernel
 _HELD: ContextVar[Mapping[str, str | None]] = ContextVar("outputs held here", default=MappingProxyType({}))
 
@@ -155,7 +152,8 @@ def pointers(where: OutputPlace) -> list[str]:
 
 def _named(where: OutputPlace, *parts: str) -> str | None:
     """The name that a file holds; None where it holds none."""
-    with contextlib.suppress(_ABSENT[where.local], UnicodeDecodeError):
+    # Errors that mean a missing file; other errors of a remote storage do not
+    with contextlib.suppress(OSError if where.local else FileNotFoundError, UnicodeDecodeError):
         name = where.filesystem.cat_file(where.path(*parts)).decode().strip()
         return name if is_plain_name(name) else None
     return None
@@ -167,10 +165,7 @@ def current_version(where: OutputPlace) -> str | None:
 
 
 def switch(where: OutputPlace, version: str) -> None:
-    """Move the pointers: each moves in one step (rename on a disk, one put on an object store).
-
-    On a disk all that needs space is made before the first moves.
-    """
+    """Move the pointers, each in one step (a rename or a put); on a disk all that needs space is made before."""
     refuse_lost_lease(where)
     if not where.local:
         where.filesystem.pipe_file(where.path(POINTER), version.encode())
@@ -251,10 +246,7 @@ def forget_private(where: OutputPlace, run: str) -> None:
 
 
 def _clean(where: OutputPlace) -> None:
-    """Clean up after a run that died while publishing or pruning; call it under the lock.
-
-    What cannot be deleted stays, as nothing depends on it.
-    """
+    """Clean up after a run that died, under the lock; what cannot be deleted stays, as nothing depends on it."""
     current = current_version(where)
     if current is not None and where.local and pointers(where) != [current, current]:
         with contextlib.suppress(OSError):
@@ -290,7 +282,7 @@ def exclusive_lock(where: OutputPlace, patience: float = PATIENCE) -> Iterator[N
         owners: dict[str, str | None] = {}
         try:
             for place in _places(where):
-                stack.enter_context(_folder(place))
+                stack.enter_context(made_folder(place))
                 owners[place.url()] = stack.enter_context(_locked(place, deadline))
             _clean(where)
         except OSError as error:
@@ -313,24 +305,17 @@ def _places(where: OutputPlace) -> list[OutputPlace]:
 
 
 @contextlib.contextmanager
-def _folder(where: OutputPlace) -> Iterator[None]:
-    """Make the output's folder; it is removed again if it stays empty."""
-    missing = missing_folders(where)
-    where.filesystem.makedirs(where.root, exist_ok=True)
+def made_folder(where: OutputPlace) -> Iterator[None]:
+    """Make the output's folder; what was missing is removed again if it stays empty, the innermost first."""
+    root = Path(where.root)
+    missing = [folder for folder in (root, *root.parents) if where.local and not folder.exists()]
     try:
+        where.filesystem.makedirs(where.root, exist_ok=True)
         yield
     finally:
         for folder in missing:
             with contextlib.suppress(OSError):
                 folder.rmdir()
-
-
-def missing_folders(where: OutputPlace) -> list[Path]:
-    """The missing folders of the output, the innermost first; none on an object store."""
-    if not where.local:
-        return []
-    root = Path(where.root)
-    return [folder for folder in (root, *root.parents) if not folder.exists()]
 
 
 @contextlib.contextmanager

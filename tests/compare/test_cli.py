@@ -47,7 +47,7 @@ def test_lines_of_progress_are_few(monkeypatch, capsys):
     """A second apart, but for the last; and none where there is nothing to be called by, as of a run."""
     clock = iter([0.0, 0.0, 0.2, 0.9, 1.1, 1.2, 1.3])
     monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    lines = display._Lines("trials")
+    lines = display.progress_lines("trials")
     for done in range(6):
         lines(Progress("compare", done, 5, 0))
     told = capsys.readouterr().err.splitlines()

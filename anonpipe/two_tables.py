@@ -1,4 +1,4 @@
-"""Utility, risk, the recipients' analyses and what else two tables tell, held against the limits of a job."""
+"""Any two tables compared: utility, risk, the recipients' analyses and what else they tell, by the limits of a job."""
 
 from __future__ import annotations
 
@@ -18,20 +18,11 @@ from anonpipe import engine
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.row_hash import added, counted, looked_up, row_numbers
-from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
+from anonpipe.encoding.scan import merge_scans, scan_batch
 from anonpipe.encoding.values import is_date, is_number, is_supported, plain, plain_type
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate import risk
+from anonpipe.evaluate import risk, utility
 from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.utility import (
-    Endpoint,
-    correlation_changes,
-    distributions,
-    fit_models,
-    survival_pictures,
-    typed_tables,
-    utility,
-)
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.measure import Measure
@@ -119,14 +110,14 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     notes = (*evaluation.notes(assessment, limits), _NOT_MEASURED)
     verdict = Verdict(checks, notes)
     warnings = (*_warnings(tables, job), *evaluation.warnings(assessment, limits))
-    pictured = typed_tables(*frames)
+    pictured = utility.typed_tables(*frames)
     bins = bins_for_steward(least)
     report = of_two_tables(
         verdict,
         assessment,
-        distributions(pictured, bins),
-        survival_pictures(pictured, endpoints, bins),
-        correlation_changes(pictured),
+        utility.distributions(pictured, bins),
+        utility.survival_pictures(pictured, endpoints, bins),
+        utility.correlation_changes(pictured),
         source=tables.original.url,
         output=tables.release.url,
         rows=rows[1],
@@ -144,20 +135,18 @@ _NOT_MEASURED = (
     "gates." + ", gates.".join(name for name in GATES if name not in MEASURED and name != "rows_under_k")
 )
 
-Both = tuple[FloatArray, ...]
-
 
 def _utility(
     tables: Tables,
     job: Job | None,
     frames: tuple[pd.DataFrame, pd.DataFrame, dict[str, Kind]],
-    endpoints: Sequence[Endpoint],
+    endpoints: Sequence[utility.Endpoint],
     paired: bool,
     least: int,
 ) -> Assessment:
     if job is not None and not job.measure.utility:
         return Assessment(not_checked=(NotChecked("unmeasured.utility", Reason.UTILITY_OFF),))
-    found = utility(
+    found = utility.utility(
         *frames,
         rng=generator(KEY, "utility"),
         least=least,
@@ -168,7 +157,7 @@ def _utility(
     return Assessment(utility=found)
 
 
-def _risk(tables: Tables, job: Job | None, both: Both, paired: bool, least: int) -> Assessment:
+def _risk(tables: Tables, job: Job | None, both: tuple[FloatArray, ...], paired: bool, least: int) -> Assessment:
     if job is not None and not job.measure.risk:
         return Assessment(not_checked=(NotChecked("unmeasured.risk", Reason.RISK_OFF),))
     if job is not None and job.unit_declared:
@@ -194,7 +183,8 @@ def _analyses(tables: Tables, job: Job | None) -> Assessment:
         typed(encoder, _sampled(tables, table, MODEL_ROWS), names) for table in (tables.original, tables.release)
     )
     found = []
-    for wanted, model in zip(job.analyses, fit_models(before, [each.analysis for each in job.analyses]), strict=True):
+    models = utility.fit_models(before, [each.analysis for each in job.analyses])
+    for wanted, model in zip(job.analyses, models, strict=True):
         if model.fit.problem is not None:
             raise JobError(f"analysis {wanted.name!r} cannot be fitted to the original ({model.fit.problem})")
         found.append(AnalysisOutcome(model.compare(after), wanted.declared, len(before), tables.original.rows))
@@ -501,7 +491,13 @@ def _tables(given: Sequence[Named], job: Job | None) -> Tables:
     scan = merge_scans(
         scan_batch(batch, columns, at, []) for each in given for at, batch in _batches(each, first, names, columns)
     )
-    _check_values(scan, columns)
+    for name, found in scan.columns.items():
+        if found.infinite:
+            raise InputError(f"column {name!r} holds {found.infinite:,} infinite values; replace them")
+        if found.outside and columns[name].kind is Kind.ORDINAL:
+            raise InputError(
+                f"column {name!r} holds {found.outside:,} values that are not among its levels; correct them in the job"
+            )
     masked = tuple(name for name in names if job is not None and known[name].role.synthesized)
     schema = pa.schema([(name, first.type(name)) for name in names])
     encoder = ColumnEncoder.fit(schema, columns, scan)
@@ -560,23 +556,13 @@ def _batches(
     """The columns in one order, codes in the type that the first table has."""
     for unit in table.source.units:
         for first, batch in read_batches(table.source, unit, names):
-            arrays = [_as_type(table.url, name, plain(batch.column(name)), like.type(name), columns) for name in names]
-            yield first, pa.record_batch(arrays, names=list(names))
-
-
-def _as_type(url: str, name: str, array: pa.Array, kind: pa.DataType, columns: Mapping[str, Column]) -> pa.Array:
-    if array.type == kind or not columns[name].kind.coded:
-        return array
-    with contextlib.suppress(pa.ArrowException):  # whose text quotes a value
-        return array.cast(kind)
-    raise InputError(f"column {name!r} of {url} holds codes that are no {kind}, as they are in the original")
-
-
-def _check_values(scan: Scan, columns: Mapping[str, Column]) -> None:
-    for name, found in scan.columns.items():
-        if found.infinite:
-            raise InputError(f"column {name!r} holds {found.infinite:,} infinite values; replace them")
-        if found.outside and columns[name].kind is Kind.ORDINAL:
-            raise InputError(
-                f"column {name!r} holds {found.outside:,} values that are not among its levels; correct them in the job"
-            )
+            arrays = {name: plain(batch.column(name)) for name in names}
+            for name in (name for name in names if columns[name].kind.coded):
+                try:
+                    arrays[name] = arrays[name].cast(like.type(name))
+                except pa.ArrowException:  # whose text quotes a value
+                    raise InputError(
+                        f"column {name!r} of {table.url} holds codes that are no {like.type(name)}, as they are in the "
+                        "original"
+                    ) from None
+            yield first, pa.record_batch(arrays)
