@@ -372,9 +372,8 @@ def _largest(*differences: npt.NDArray[Any]) -> int:
 def _moments_off(known: Tally, found: Tally, reach: FloatArray | float) -> Check:
     """Means, and squared deviations, in the scan's standard deviations; what rounding may be, is allowed.
 
-    A mean is rounded by parts of its size, which may be many standard
-    deviations of a column that is far from zero; one of a single value has
-    none, and is measured in ten times these parts.
+    A mean is rounded by parts of its size, which may be many standard deviations of a column that is far from zero; one
+    of a single value has none, and is measured in ten times these parts.
     """
     sd = np.sqrt(np.divide(known.m2, known.n, out=np.zeros_like(known.m2), where=known.n > 0))
     size = np.abs(known.mean) + sd

@@ -150,9 +150,8 @@ def _coarse(value: float) -> float:
 def released_estimates(fit: ModelFit, k: int) -> dict[str, Estimate]:
     """The coefficients of a fit to the release that recipients may see: those that they can compute themselves.
 
-    None where a function of the formula has learnt from the original: of
-    ``standardize(age)`` they are in its deviations, of ``bs(age, df=4)`` they
-    follow from its quantiles and extremes. Nor one that rests on fewer than k
+    None where a function of the formula has learnt from the original: of ``standardize(age)`` they are in its
+    deviations, of ``bs(age, df=4)`` they follow from its quantiles and extremes. Nor one that rests on fewer than k
     records. What the fitted design does not know is withheld.
     """
     if fit.learnt is not False:

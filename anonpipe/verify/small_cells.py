@@ -1,8 +1,7 @@
 """Two-way tables of categories: how many small cells a release has exactly as the original, and how many by chance.
 
-A cell of one person, released as one, tells who knows one of the two values
-the other. Another sample of the population with the same margins has such a
-count by chance, too: as a binomial draw of the smaller margin.
+A cell of one person, released as one, tells who knows one of the two values the other. Another sample of the population
+with the same margins has such a count by chance, too: as a binomial draw of the smaller margin.
 """
 
 from __future__ import annotations
