@@ -94,7 +94,7 @@ def test_as_the_single_measures():
     assert found["distinguishability"].low < 0.5 < found["distinguishability"].high
     paired = measured(old, new.sample(300, replace=True, random_state=0), paired=True)["loss.il1s"]
     again = new.sample(300, replace=True, random_state=0)
-    assert dict(paired.parts)["x"] == pytest.approx(il1s(old[["x"]], again[["x"]])[0])
+    assert dict(paired.parts)["x"] == pytest.approx(il1s(old[["x"]].to_numpy(), again[["x"]].to_numpy())[0])
 
 
 def test_a_copy_changes_nothing():
