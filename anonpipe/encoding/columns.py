@@ -178,7 +178,7 @@ def scan_codes(name: str, array: pa.Array, column: Column) -> tuple[ColumnScan, 
     codes = code_of(array, categories)
     counts = np.bincount(codes, minlength=len(categories) + 1)
     nulls = int(np.count_nonzero(~present(array)))
-    return _coded_scan(categories, counts[:-1], nulls, int(counts[-1]) - nulls), codes
+    return coded_scan(categories, counts[:-1], nulls, int(counts[-1]) - nulls), codes
 
 
 def code_of(array: pa.Array, categories: pa.Array) -> IntArray:
@@ -214,50 +214,44 @@ def _limit_categories(name: str, count: int) -> None:
         )
 
 
-def _coded_scan(categories: pa.Array, counts: IntArray, nulls: int, outside: int) -> ColumnScan:
+def coded_scan(categories: pa.Array, counts: IntArray, nulls: int, outside: int) -> ColumnScan:
+    """The scan of a column carried as codes, of which so many records have each."""
     inside = int(counts.sum())
     codes = np.arange(len(counts))
     mean = float((codes * counts).sum() / inside) if inside else 0.0
-    seen = np.flatnonzero(counts)
     return ColumnScan(
         rows=inside + nulls + outside,
         nulls=nulls,
         infinite=0,
         mean=mean,
         m2=float((np.square(codes - mean) * counts).sum()),
-        constant=len(seen) <= 1,
+        constant=bool(np.count_nonzero(counts) <= 1),
         outside=outside,
         categories=categories,
         counts=counts.astype(np.int64),
     )
 
 
+_ADDED = "rows", "nulls", "infinite", "outside", "inexact", "timed", "fractions"
+
+
 def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
     """The scan of two parts of a column together."""
     if a.counts is not None and b.counts is not None:
         return _merge_coded(name, a, b, a.counts, b.counts)
+    counts = {count: getattr(a, count) + getattr(b, count) for count in _ADDED}
     return with_moments(
         ColumnScan(
-            rows=a.rows + b.rows,
-            nulls=a.nulls + b.nulls,
-            infinite=a.infinite + b.infinite,
-            inexact=a.inexact + b.inexact,
-            timed=a.timed + b.timed,
-            fractions=a.fractions + b.fractions,
+            **counts,
             mean=0.0,
             m2=0.0,
             constant=a.constant and b.constant and (not a.values or not b.values or a.least == b.least),
-            outside=a.outside + b.outside,
             least=float(np.fmin(a.least, b.least)),
             most=float(np.fmax(a.most, b.most)),
-            sums=_added(a.sums, b.sums),
-            log_sums=_added(a.log_sums, b.log_sums),
+            sums=None if a.sums is None or b.sums is None else a.sums + b.sums,
+            log_sums=None if a.log_sums is None or b.log_sums is None else a.log_sums + b.log_sums,
         )
     )
-
-
-def _added(a: Sums | None, b: Sums | None) -> Sums | None:
-    return None if a is None or b is None else a + b
 
 
 def pooled(
@@ -281,22 +275,16 @@ def _summed(which: IntArray, size: int, values: FloatArray) -> FloatArray:
 
 
 def _merge_coded(name: str, a: ColumnScan, b: ColumnScan, in_a: IntArray, in_b: IntArray) -> ColumnScan:
-    nulls, outside = a.nulls + b.nulls, a.outside + b.outside
     categories: Any = a.categories
-    if categories.equals(b.categories):
-        return replace(_coded_scan(categories, in_a + in_b, nulls, outside), unused=_unused(a, b, categories))
-    categories = _ascending(pa.concat_arrays([categories, b.categories]).unique())
-    _limit_categories(name, len(categories))
+    if not categories.equals(b.categories):
+        categories = _ascending(pa.concat_arrays([categories, b.categories]).unique())
+        _limit_categories(name, len(categories))
     counts = np.zeros(len(categories), dtype=np.int64)
     counts[code_of(a.categories, categories)] += in_a
     counts[code_of(b.categories, categories)] += in_b
-    return replace(_coded_scan(categories, counts, nulls, outside), unused=_unused(a, b, categories))
-
-
-def _unused(a: ColumnScan, b: ColumnScan, categories: pa.Array) -> pa.Array | None:
-    """What neither of two parts has, of whose categories these are."""
-    parts = [each.unused for each in (a, b) if each.unused is not None]
-    return _absent(pa.concat_arrays(parts), categories) if parts else None
+    unused = [part.unused for part in (a, b) if part.unused is not None]
+    merged = coded_scan(categories, counts, a.nulls + b.nulls, a.outside + b.outside)
+    return replace(merged, unused=_absent(pa.concat_arrays(unused), categories) if unused else None)
 
 
 def feature_width(column: Column, scanned: ColumnScan) -> int:

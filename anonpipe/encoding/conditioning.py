@@ -58,9 +58,7 @@ class ConditioningEncoder:
 def _table(cells: ColumnEncoder, scan: Scan, position: int) -> FloatArray:
     """The numbers of each code of a column, nulls last if there are any."""
     name, kind = cells.names[position], cells.columns[position].kind
-    counts = np.zeros(cells.code_count(name))
-    counted = scan.code_counts(name)
-    counts[: len(counted)] = counted
+    counts = _counts(cells, scan, name)
     if kind.coded and kind is not Kind.ORDINAL:
         occupied = np.flatnonzero(counts)
         table = np.full((len(counts), max(0, len(occupied) - 1)), -1.0)
@@ -76,6 +74,14 @@ def _table(cells: ColumnEncoder, scan: Scan, position: int) -> FloatArray:
     table[:known, 0] = (values - mean) / (spread or 1.0)
     table[:, 1:] = np.where(np.arange(len(counts)) < known, -1.0, 1.0)[:, None]
     return table
+
+
+def _counts(cells: ColumnEncoder, scan: Scan, name: str) -> FloatArray:
+    """Records of each code of a column, nulls last if there are any; zeros where codes are left out."""
+    counts = np.zeros(cells.code_count(name))
+    counted = scan.code_counts(name)
+    counts[: len(counted)] = counted
+    return counts
 
 
 # --- The classes of records: codes of the columns with role sensitive, apart or as one compound -----------------------
@@ -118,9 +124,7 @@ def class_columns(encoder: ColumnEncoder, scan: Scan, names: Sequence[str]) -> t
     """The named columns with the shares of their classes."""
     found = []
     for name in names:
-        counts = np.zeros(encoder.code_count(name))
-        counted = scan.code_counts(name)
-        counts[: len(counted)] = counted
+        counts = _counts(encoder, scan, name)
         found.append(ClassColumn(name, encoder.names.index(name), counts / max(1.0, counts.sum())))
     return tuple(found)
 

@@ -62,7 +62,7 @@ def _words(array: pa.Array) -> HashArray:
     """A word for each plain value; the same for equal numbers of any type, and equal times in any unit."""
     kind = array.type
     if pa.types.is_string(kind):
-        return _text_words(array)
+        return np.asarray(hash_texts(*_text_buffers(array)))
     if is_date(kind):
         return date_counts(array).view(np.uint64) * np.uint64(_NANOSECONDS // units_per_day(kind))
     if pa.types.is_decimal(kind):
@@ -91,10 +91,6 @@ def number_words(values: FloatArray) -> HashArray:
     return words
 
 
-def _text_words(array: pa.Array) -> HashArray:
-    return np.asarray(hash_texts(*_text_buffers(array)))
-
-
 def numbered_text_words(array: pa.Array) -> HashArray:
     """A word for each text: of texts that end in digits, the number plus a word of what stands before it."""
     return np.asarray(hash_numbered_texts(*_text_buffers(array)))
@@ -109,34 +105,27 @@ def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     return ends.astype(np.int64), content
 
 
-def column_lanes(name: str, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
-    """Two numbers of each row's value in one column, shape (n_rows, 2): what it adds to `row_lanes`."""
+def lanes_of(names: Iterable[str], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
+    """Two numbers of each row's content in some columns, shape (n_rows, 2); neither their order nor types matter."""
     lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
-    _add(lanes, name, batch.column(name), columns[name])
+    for name in names:
+        array = batch.column(name)
+        words = value_words(as_dictionary(array) if columns[name].staged_as_codes else array)
+        add_column(lanes, *words, _seeds(name))
     return lanes
 
 
 def row_lanes(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
-    """Two numbers of each row's released content, shape (n_rows, 2); neither order of columns nor types matter."""
-    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
-    for name in batch.schema.names:
-        if name in columns and columns[name].role.released:
-            _add(lanes, name, batch.column(name), columns[name])
-    return lanes
-
-
-def _add(lanes: HashArray, name: str, array: pa.Array, column: Column) -> None:
-    """Add a column to the lanes of its rows, in place."""
-    add_column(lanes, *value_words(as_dictionary(array) if column.staged_as_codes else array), _seeds(name))
+    """`lanes_of` the released columns."""
+    return lanes_of(
+        [name for name in batch.schema.names if name in columns and columns[name].role.released], batch, columns
+    )
 
 
 def identifier_lanes(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
-    """Two numbers of each row's identifiers, shape (n_rows, 2)."""
-    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
-    for field_ in batch.schema:
-        if field_.name in columns and columns[field_.name].role.names_persons and is_supported(field_.type):
-            lanes += column_lanes(field_.name, batch, columns)
-    return lanes
+    """`lanes_of` the identifiers."""
+    known = [each for each in batch.schema if each.name in columns and columns[each.name].role.names_persons]
+    return lanes_of([each.name for each in known if is_supported(each.type)], batch, columns)
 
 
 def _seeds(name: str) -> HashArray:

@@ -58,8 +58,10 @@ class Ranks:
         at, equal, begin, width = self._places(values)
         share = 0.5 if rng is None else rng.random(len(values))
         shared = begin + np.where(width > 1.0, share, 0.5) * width
-        within = begin + np.clip((values - self._low(at)) / self._span(at), 0.0, 1.0) * width
-        ranks = np.where(equal, shared, np.where(values > self._low(at), np.maximum(within - 0.5, begin), begin))
+        low = np.append(self.low, np.inf)[at]
+        span = np.append(np.where(self.high > self.low, self.high - self.low, 1.0), 1.0)[at]
+        within = begin + np.clip((values - low) / span, 0.0, 1.0) * width
+        ranks = np.where(equal, shared, np.where(values > low, np.maximum(within - 0.5, begin), begin))
         ranks = np.clip(ranks, 0.5, max(self.rows - 0.5, 0.5)) / max(self.rows, 1.0)
         return np.where(np.isnan(values), np.nan, ranks)
 
@@ -101,12 +103,6 @@ class Ranks:
         rest = self.before[here + 1] - self.before[here] - self.at_low[here]
         begin = self.before[at] + np.where(inside & ~equal, self.at_low[here], 0.0)
         return at, equal, begin, np.where(equal, self.at_low[here], np.where(inside, rest, 0.0))
-
-    def _low(self, at: IntArray) -> FloatArray:
-        return np.append(self.low, np.inf)[at]
-
-    def _span(self, at: IntArray) -> FloatArray:
-        return np.append(np.where(self.high > self.low, self.high - self.low, 1.0), 1.0)[at]
 
 
 def _density(score: FloatArray) -> FloatArray:
@@ -186,20 +182,13 @@ class ScoredColumn:
         return np.asarray(self.classes[np.maximum(stratum, 0), code])
 
     def scores(
-        self, values: FloatArray, cells: FloatArray, stratum: IntArray, rng: np.random.Generator | None
+        self, values: FloatArray, cells: FloatArray, stratum: IntArray, rng: np.random.Generator | None = None
     ) -> FloatArray:
-        """Scores of values, some of them filled ones; without `rng` equal values have the mean of their scores."""
+        """Scores of values, some of them filled ones; without `rng` the mean of the scores of equal values is used."""
         which, out = self.classes_of(cells, stratum), np.empty(len(values))
         for at, inside in _each(which):
             ranks, given = self.ranks[at], values[inside]
             out[inside] = ranks.mean_scores(given) if rng is None else ranks.scores(given, rng)
-        return out
-
-    def mean_scores_of(self, cells: FloatArray, stratum: IntArray) -> FloatArray:
-        """What is left of the scores in the values themselves."""
-        which, out = self.classes_of(cells, stratum), np.empty(len(cells))
-        for at, inside in _each(which):
-            out[inside] = self.ranks[at].mean_scores(cells[inside, self.position])
         return out
 
     def mean_scores(self, positions: FloatArray, at: int) -> FloatArray:
@@ -281,7 +270,12 @@ class Scores:
     def count(self, released: FloatArray, without: Sequence[int] = ()) -> Counted:
         """Count released scores, cells of which some columns (`without`) hold values already."""
         stratum = self.strata.assign(released)
-        return Counted(tuple(_counted(each, released, stratum, each.position in without) for each in self.columns))
+        found = []
+        for each in self.columns:
+            there = ~np.isnan(released[:, each.position]) & (each.position not in without)
+            which = each.classes_of(released, stratum)
+            found.append(Radix.of(released[there, each.position], which[there]))
+        return Counted(tuple(found))
 
     def ties(
         self, original: FloatArray, released: FloatArray, without: Sequence[int] = ()
@@ -306,12 +300,6 @@ class Scores:
             if each.position not in without:
                 which = each.classes_of(released, stratum)
                 released[:, each.position] = each.released(released[:, each.position], which, found, rng)
-
-
-def _counted(column: ScoredColumn, released: FloatArray, stratum: IntArray, left_out: bool) -> Radix:
-    there = ~np.isnan(released[:, column.position]) & (not left_out)
-    which = column.classes_of(released, stratum)
-    return Radix.of(released[there, column.position], which[there])
 
 
 def _fitted(
@@ -342,7 +330,9 @@ def _fitted(
     if joined is None:
         raise InputError(f"column {name!r} has fewer than {minimum} values; give it role dropped, or {LOWER_K}")
     found, grid = found.moved(joined), cells.grid(position)
-    low, high = _signed(found, grid)
+    # 0 is a bound where no value is on its other side: an outermost run may reach beyond its values
+    low = max(grid.low, 0.0) if (found.smallest >= 0.0).all() else grid.low
+    high = min(grid.high, 0.0) if (found.largest <= 0.0).all() else grid.high
     each = [found.at(at) for at in range(int(joined.max()) + 1)]
     kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
     quantiles = tuple(
@@ -376,12 +366,6 @@ def _outliers(found: Sequence[Radix], released: Sequence[Quantiles], grid: Grid)
         below = least - np.maximum(one.largest, grid.low) > width
         outside += int(one.counts[above | below].sum())
     return outside
-
-
-def _signed(found: Radix, grid: Grid) -> tuple[float, float]:
-    """The bounds, and 0 as one where no value is on its other side: an outermost run may reach beyond its values."""
-    low = max(grid.low, 0.0) if (found.smallest >= 0.0).all() else grid.low
-    return low, min(grid.high, 0.0) if (found.largest <= 0.0).all() else grid.high
 
 
 def _status(cells: ColumnEncoder, position: int, counted: Sequence[str]) -> int | None:

@@ -15,7 +15,7 @@ import numpy as np
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.matching import ScoreMap, ValueScores
-from anonpipe.encoding.pair_tables import SmallCells
+from anonpipe.encoding.pair_tables import SmallCells, fit_margins
 from anonpipe.encoding.rounding import RoundedColumns, counted_blocks
 from anonpipe.errors import InputError
 from anonpipe.moments import Expected, Moments
@@ -35,7 +35,8 @@ def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
     """
     if totals.sum() != sizes.sum() or (totals < 0).any():
         raise ValueError("counts of categories and sizes of partitions do not add up to the same")
-    fitted = _fitted(mass, totals, sizes)
+    above_zero = np.maximum(mass, _SMALLEST * np.maximum(sizes, 1)[:, None]) * (totals > 0)
+    fitted = fit_margins(above_zero, sizes, totals, rounds=_ROUNDS, close=None)
     counts, left, carried = np.zeros(mass.shape, dtype=np.int64), totals.astype(np.int64), np.zeros(len(totals))
     for partition, size in enumerate(sizes):
         wanted = fitted[partition] + carried
@@ -43,16 +44,6 @@ def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
         left = left - counts[partition]
         carried = wanted - counts[partition]
     return counts
-
-
-def _fitted(mass: FloatArray, totals: IntArray, sizes: IntArray) -> FloatArray:
-    """The mass scaled by rows and columns until both sums are right, or nearly."""
-    fitted = np.maximum(mass, _SMALLEST * np.maximum(sizes, 1)[:, None]) * (totals > 0)
-    for _ in range(_ROUNDS):
-        fitted = fitted * np.divide(totals, fitted.sum(axis=0), out=np.zeros(len(totals)), where=totals > 0)
-        rows = fitted.sum(axis=1)
-        fitted = fitted * np.divide(sizes, rows, out=np.zeros(len(sizes)), where=rows > 0)[:, None]
-    return np.asarray(fitted)
 
 
 def _rounded(wanted: FloatArray, left: IntArray, size: int) -> IntArray:

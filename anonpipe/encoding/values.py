@@ -153,7 +153,8 @@ def units_per_day(kind: pa.DataType) -> int:
 
 def from_numbers(values: FloatArray, field: pa.Field, step: float | None) -> pa.Array:
     """Numbers as an array of the field's type."""
-    plain = _stored(field.type)
+    plain = plain_type(field.type)
+    plain = pa.date32() if pa.types.is_string(plain) else plain  # days
     missing = np.isnan(values) if field.nullable else np.zeros(len(values), dtype=bool)
     present = np.where(missing, 0.0, values)
     if is_date(plain):
@@ -165,12 +166,6 @@ def from_numbers(values: FloatArray, field: pa.Field, step: float | None) -> pa.
     else:
         array = pa.array(_integers(present, plain.to_pandas_dtype()), mask=missing)
     return encoded(array, field.type)
-
-
-def _stored(kind: pa.DataType) -> pa.DataType:
-    """The plain type by which numbers of a column become values: of texts these are days."""
-    found = plain_type(kind)
-    return pa.date32() if pa.types.is_string(found) else found
 
 
 def _integers(values: FloatArray, dtype: type[np.integer]) -> npt.NDArray[np.integer]:

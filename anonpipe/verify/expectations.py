@@ -140,7 +140,7 @@ class ReleaseView:
         if self.scores is None:
             return {}
         stratum = self.scores.strata.assign(cells)
-        return {each.position: each.mean_scores_of(cells, stratum) for each in self.scores.columns}
+        return {each.position: each.scores(cells[:, each.position], cells, stratum) for each in self.scores.columns}
 
 
 def _column(probabilities: FloatArray, code: int) -> FloatArray:
