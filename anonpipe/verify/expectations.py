@@ -120,12 +120,19 @@ class ReleaseView:
 
         Shapes: probabilities (n_rows, n_codes).
         """
-        probabilities, scored = probabilities or {}, self._scored(cells)
+        probabilities = probabilities or {}
+        scored: dict[int, FloatArray] = {}
+        if self.scores is not None:
+            stratum = self.scores.strata.assign(cells)
+            scored = {at: each.scores(cells[:, at], cells, stratum) for at, each in self.scores.by_position().items()}
         values = np.empty((len(cells), len(self.variables)))
         for at, variable in enumerate(self.variables):
             column = cells[:, variable.position]
             if variable.category is not None and variable.position in probabilities:
-                column = _column(probabilities[variable.position], variable.category)
+                of_codes = probabilities[variable.position]  # none of a code that does not occur
+                column = (
+                    of_codes[:, variable.category] if variable.category < of_codes.shape[1] else np.zeros(len(cells))
+                )
             elif variable.category is not None:
                 column = (column == variable.category).astype(np.float64)
             if variable.scored:
@@ -134,18 +141,6 @@ class ReleaseView:
                 column = np.log(np.where(column + variable.offset <= 0.0, variable.least, column) + variable.offset)
             values[:, at] = (column - variable.mean) / variable.sd
         return values
-
-    def _scored(self, cells: FloatArray) -> dict[int, FloatArray]:
-        """What the values of columns that are masked by scores say of these, by position."""
-        if self.scores is None:
-            return {}
-        stratum = self.scores.strata.assign(cells)
-        return {each.position: each.scores(cells[:, each.position], cells, stratum) for each in self.scores.columns}
-
-
-def _column(probabilities: FloatArray, code: int) -> FloatArray:
-    """The probability of a category; none of one that does not occur."""
-    return probabilities[:, code] if code < probabilities.shape[1] else np.zeros(len(probabilities))
 
 
 _MOST_CATEGORIES = 50  # Of a column whose categories are compared without being masked
@@ -183,14 +178,10 @@ def build_view(
             variance, own_unit = None if known is None else float(spread > 0.0), by_logarithm or column.scored
             number = Variable(name, position, None, centre, spread or 1.0, synthesized, own_unit=own_unit)
             variables.append(replace(number, known_variance=variance))
-        if name in counts and (_dummies(column) or len(counts[name]) <= _MOST_CATEGORIES):
+        dummies = synthesized and column.kind is not Kind.ORDINAL  # whose number is limited already
+        if name in counts and (dummies or len(counts[name]) <= _MOST_CATEGORIES):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
     return ReleaseView(tuple(variables), scores)
-
-
-def _dummies(column: Column) -> bool:
-    """Whether the column is coded in dummies, whose number is limited already."""
-    return column.role.synthesized and column.kind is not Kind.ORDINAL
 
 
 def _indicators(
@@ -337,19 +328,13 @@ class StagingCheck:
 
     def checks(self) -> list[Check]:
         """The lines of the verdict; both are mandatory."""
-        pairs = [(self.table, _merged(read)) for read in self.read]
+        whole = [merge_all(read) for read in self.read]
+        pairs = [(self.table, found) for found in whole]
         pairs += [pair for read in self.read for pair in zip(self.strata, read, strict=True)]
-        lost = max(_miscounted(known, found) for known, found in pairs)
-        lost = max([lost, *(_beyond_drop(self.before_drop, _merged(read)) for read in self.read)])
+        lost = [_miscounted(known, found) for known, found in pairs]
+        lost += [_beyond_drop(self.before_drop, found) for found in whole]
         moments = worst_of([_moments_off(known, found, self.reach) for known, found in pairs])
-        return [held("staging.counts", lost, 0), moments]
-
-
-def _merged(parts: Sequence[Tally]) -> Tally:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.merge(part)
-    return whole
+        return [held("staging.counts", max(lost), 0), moments]
 
 
 def _miscounted(known: Tally, found: Tally) -> int:

@@ -280,18 +280,15 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     inside = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
     chance = evidence.equal_by_chance + mean_limit(np.sqrt(np.array(evidence.chance_variance, dtype=float)), CHANCE)
     equal = max(0.0, evidence.unchanged_records - float(chance)) / max(1, evidence.rows_out)
-    columns = (column,) if column else ()
+    columns, least = (column,) if column else (), evidence.unit_rows or k
+    tables = merge_all(evidence.original), merge_all(evidence.released)
+    small_cells = SmallCellCounts.of(*tables, evidence.view, least)
     return [
         held("keys.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),
         held("values.handed_on", handed_on, 0, about=files, columns=columns),
-        held("cells.exact", _small_cells(evidence, k).excess, limits["exact_small_cells"], about=files),
+        held("cells.exact", small_cells.excess, limits["exact_small_cells"], about=files),
         held("records.unchanged", equal, limits["unchanged_record_rate"], about={**files, "inside": inside}),
     ]
-
-
-def _small_cells(evidence: Evidence, k: int) -> SmallCellCounts:
-    least = evidence.unit_rows or k
-    return SmallCellCounts.of(merge_all(evidence.original), merge_all(evidence.released), evidence.view, least)
 
 
 def _before_decoding(evidence: Evidence) -> list[Check]:
@@ -631,7 +628,7 @@ def _without_limit(compared: ComparedMoments) -> list[Check]:
         return []
     column = np.array([variable.position for variable in view.variables])
     others = np.outer(view.probability, ~view.own_unit) & (column[:, None] != column[None, :])
-    largest = _largest(compared.covariance_off[others])
+    largest = float(np.max(compared.covariance_off[others], initial=0.0))  # NaN, which fails, where one is missing
     columns = len({variable.column for variable in view.variables if variable.synthesized})
     given: dict[str, Any] = {"about": {"files": compared.evidence.files}, "records": compared.released.rows}
     return [held("covariance.probabilities", largest, None, compared=columns, **given)]
@@ -663,20 +660,6 @@ def _known_or(known: FloatArray, other: FloatArray) -> FloatArray:
     return np.where(np.isnan(known), other, known)
 
 
-def _largest(values: FloatArray) -> float:
-    """The largest entry; 0 for none, and NaN (which fails) where one is missing."""
-    return float(np.max(values)) if values.size else 0.0
-
-
-def _bound_in_words(bound: LossBound | None) -> str:
-    if bound is None:
-        return "averaged over several groupings"
-    how = "exact neighbours of every record"
-    if bound.sampled is not None:
-        how = f"exact neighbours of {bound.sampled} records, confidence {CONFIDENCE:.0%}"
-    return f"lower bound of any grouping with this k {bound.percent:.2f} % ({how})"
-
-
 def _classes_in_words(name: str, disclosure: ClassDisclosure) -> str:
     return (
         f"sensitive {name!r}: {100 * disclosure.homogeneous_share:.2f} % of the records are in groups with one value, "
@@ -691,18 +674,16 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
     notes = _of_groups_in_words(by) if isinstance(by, GroupEvidence) else _of_mask_in_words(by)
     if evidence.view.probability.any():
         names = dict.fromkeys(each.column for each in evidence.view.variables if each.probability)
-        notes = [
-            *notes,
+        notes.append(
             f"released as probabilities of categories: {', '.join(names)}. Shares are held against those of the "
             "original; covariances are reported, and held against no limit after decoding: a logit makes them smaller. "
-            "A reader who undoes it has the masked dummies, so that even 0.73 can be certainty where little was masked",
-        ]
+            "A reader who undoes it has the masked dummies, so that even 0.73 can be certainty where little was masked"
+        )
     if evidence.rows_held_out:
-        notes = [
-            *notes,
+        notes.append(
             f"{evidence.rows_held_out:,} of {evidence.rows_in:,} rows were held out (measure.hold_out) and are in no "
-            "release",
-        ]
+            "release"
+        )
     return (
         *notes,
         "limits on the written rows are, entry by entry, the method's own bias and what chance leads to once in "
@@ -714,9 +695,14 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
 def _of_groups_in_words(by: GroupEvidence) -> list[str]:
     whole = merge_all(by.grouped)
     loss = 100.0 * np.trace(whole.within) / max(np.trace(whole.total.scatter), np.finfo(float).tiny)
+    bound = "averaged over several groupings"
+    if by.bound is not None:
+        sampled = f" of {by.bound.sampled} records, confidence {CONFIDENCE:.0%}" if by.bound.sampled is not None else ""
+        how = f"exact neighbours{sampled or ' of every record'}"
+        bound = f"lower bound of any grouping with this k {by.bound.percent:.2f} % ({how})"
     notes = [
         f"group centroids keep {100 - loss:.2f} % of the variance of the features (z-scores and -1/+1 indicators); "
-        f"information loss of the grouping {loss:.2f} %, {_bound_in_words(by.bound)}",
+        f"information loss of the grouping {loss:.2f} %, {bound}",
         *(_classes_in_words(name, disclosure) for name, disclosure in by.classes.items()),
     ]
     shared = [scope for scope in by.scopes if by.scopes.count(scope) > 1]
