@@ -94,11 +94,7 @@ _KILLED = (
 
 @dataclass(frozen=True)
 class Task:
-    """One task: the staging of the run, stage and piece.
-
-    `token` is fresh for every started run, so that a long-lived worker does
-    not reuse what it remembers of an earlier run in the same folder.
-    """
+    """One task. Its `token` is of one run: a long-lived worker remembers nothing of another in the same folder."""
 
     staging: str
     token: str
@@ -152,22 +148,14 @@ def account(error: BaseException, what: str) -> Failure:
 
 
 def no_core_dumps() -> None:
-    """Forbid core dumps of this process and its children, as memory holds rows.
-
-    A limit of 1 byte, not of 0: Linux heeds it also where cores are piped
-    into a program, which a limit of 0 does not stop (core(5), core_pattern).
-    """
+    """Forbid core dumps, as memory holds rows; by 1 byte, which Linux heeds where they are piped (core(5))."""
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     if soft not in (0, 1) or hard == resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_CORE, (0 if hard == 0 else 1, hard))
 
 
 class _Guarded:
-    """A worker function whose failures carry no text of the data; picklable.
-
-    Given the versions of the driver, it does nothing in a process of others:
-    that is how workers are found that join a cluster later.
-    """
+    """A picklable worker function whose failures carry no data; in a process of other versions it does nothing."""
 
     def __init__(self, work: Work, versions: dict[str, str] | None = None) -> None:
         self.work, self.versions = work, versions
@@ -316,9 +304,8 @@ def _start_cluster(
 def _fork_server(preload: Sequence[str]) -> Iterator[bool]:
     """Whether a process runs that has loaded the modules, and of which workers are forked; it ends with the block.
 
-    A worker that is spawned loads them by itself, and again when it has died: 2 s of computing and 150 MiB each. There
-    is none elsewhere than on Linux, where a fork is not safe, and without a socket, for which the path of the folder of
-    temporary files may be too long. And a server that this program already has knows another environment.
+    A spawned worker loads them by itself: 2 s of computing and 150 MiB each. There is none elsewhere than on Linux, or
+    where the path of its socket is too long. A server that this program already has knows another environment.
     """
     import distributed.utils
 
@@ -541,9 +528,8 @@ def _quiet_logs() -> Iterator[None]:
 def _interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C until the end; threads and processes started in the block never receive it.
 
-    It is for the driver, which stops the workers: so the signal is blocked, which they inherit, also those started by
-    such a thread later on. Threads that were there before can still be handed it, and would have it raised in the midst
-    of the block: so the handler only remembers it.
+    It is for the driver, which stops the workers: the signal is blocked, which they inherit. Threads that were there
+    before can still be handed it, so that the handler only remembers it.
     """
     resource_tracker.ensure_running()  # started inside, it would unblock the signal
     main = threading.current_thread() is threading.main_thread()

@@ -275,10 +275,7 @@ def _numbers(scan: Scan, encoder: ColumnEncoder, inside: npt.NDArray[np.bool_] |
 
 
 def without_rounding(n: FloatArray, mean: FloatArray, m2: FloatArray) -> FloatArray:
-    """Squared deviations, those of columns of one value exactly zero: sums of such a column leave a rest of rounding.
-
-    Deviations under 1e-11 of the mean are rounding errors of sums, and no scale to measure others by.
-    """
+    """Squared deviations; exactly zero where they are under 1e-11 of the mean, as rounding of sums leaves a rest."""
     return np.where(m2 > n * np.square(_ROUNDING * mean), m2, 0.0)
 
 

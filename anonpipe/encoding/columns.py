@@ -190,10 +190,7 @@ def code_of(array: pa.Array, categories: pa.Array) -> IntArray:
 
 
 def unused_of(array: pa.DictionaryArray, categories: pa.Array) -> pa.Array | None:
-    """The values of a dictionary that are not among the categories that occur; None where there are none.
-
-    Of very many only the first: that there are some is what matters.
-    """
+    """The values of a dictionary, of very many the first, that no record has; None where there are none."""
     return None if len(array.dictionary) <= len(categories) else _absent(plain(array.dictionary), categories)
 
 
@@ -257,10 +254,7 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
 def pooled(
     which: IntArray, size: int, n: FloatArray, mean: FloatArray, m2: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Numbers, means and squared deviations of parts, merged by the place that `which` gives each.
-
-    Shapes: which (n_parts,); n, mean, m2 (n_parts,).
-    """
+    """Numbers, means and squared deviations of parts (n_parts,), merged by the place that `which` gives each."""
     total = _summed(which, size, n)
     centre = np.divide(_summed(which, size, n * mean), total, out=np.zeros_like(total), where=total > 0)
     return total, centre, _summed(which, size, m2 + n * np.square(mean - centre[which]))

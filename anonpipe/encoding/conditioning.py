@@ -23,9 +23,8 @@ from anonpipe.types import FloatArray, IntArray
 class ConditioningEncoder:
     """How unchanged columns become numbers; there is no way back, as they are released as they are.
 
-    A number or date is one z-score, an ordinal that of its position; nulls stand at the mean, with one more column of
-    -1 and +1. A category has dummies of -1 and +1, one fewer than categories (nulls are one): with a constant they say
-    all.
+    A number, date or ordinal is one z-score; nulls stand at the mean, with one more column of -1 and +1. A category
+    has dummies of -1 and +1, one fewer than categories (nulls are one).
     """
 
     positions: tuple[int, ...]  # Where the columns stand among the cells

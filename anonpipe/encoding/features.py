@@ -308,10 +308,7 @@ class FeatureEncoder:
     def distance_weights(
         self, response: str | None = None, response_weight: float | None = None, scale: Scale = "z_score"
     ) -> FloatArray:
-        """Multipliers of squared differences: each column of the table weighs as much as one number.
-
-        Shapes: returns (width,).
-        """
+        """Multipliers of squared differences, shape (width,): each column of the table weighs as much as one number."""
         weights = np.empty(self.width)
         blocks: list[NumberBlock | CategoryBlock] = [*self.numbers, *self.categories]
         if (response is None) != (response_weight is None):

@@ -55,10 +55,7 @@ class IntervalDecoder:
         return {field.name: name for field, name in zip(self.fields, names, strict=True)}
 
     def ends(self, low: FloatArray, high: FloatArray, released: FloatArray) -> FloatArray:
-        """The ends in the columns' units, NaN where the released middle is missing.
-
-        Shapes: low, high (n_rows, width); released (n_rows, n_cells).
-        """
+        """The ends in units, NaN where the middle is missing; low, high (n_rows, width), released (n_rows, n_cells)."""
         columns = []
         for block, step, origin in zip(self.blocks, self.steps, self.origins, strict=True):
             missing = np.isnan(released[:, block.position])

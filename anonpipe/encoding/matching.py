@@ -58,19 +58,13 @@ def decode_matched(
     """Decode features of synthetic records to cells that have a wanted covariance.
 
     Every record gets the categories that fit it best, each category its count. Then, column by column and round by
-    round, pairs of records are drawn and exchange their categories where the covariances come nearer to the wanted
-    ones. As there is an indicator a category, these are the table of every two categorical columns and the means of
-    every number by category.
+    round, pairs of records exchange their categories where the covariances come nearer to the wanted ones. With an
+    indicator a category, these are the tables of every two categorical columns and the means of numbers by category.
+    `mean_scores` replaces some channels in the covariances by mean scores of the values that a rank gets.
 
-    `mean_scores` replaces some channels in the covariances: mean scores of the values that a rank gets, by channel.
-
-    Shapes: features (n_rows, channels); cells (n_rows, n_cells); target (channels, channels).
-
-    Notes
-    -----
-    Time: up to 40 rounds of n/2 random pairs for each column that is exchanged, at the channels each; a round in which
-    fewer than one record of a thousand moves is the last. Then up to 40 rounds of chosen pairs for the columns of which
-    a correlation is still off by 0.01, numbers of scores last; they sort the records.
+    Shapes: features (n_rows, channels); cells (n_rows, n_cells); target (channels, channels). Time: up to 40 rounds of
+    n/2 random pairs for each column, the last being that in which under one record of a thousand moves. Then up to 40
+    rounds of chosen pairs for columns of which a correlation is still off by 0.01; they sort the records.
     """
     groups = Groups(np.arange(len(features)), np.array([0, len(features)]), False)
     spread = _spread(encoder, features)
@@ -289,12 +283,10 @@ def exchange(
     unit: FloatArray,
     source: IntArray,
 ) -> int:
-    """Exchange columns start..stop between the records of each pair where that brings the scatter nearer.
+    """Exchange columns start..stop of each pair where that brings the scatter nearer, in squares of the residual.
 
-    Nearer in the sum of squares of the residual, in units of the columns. An exchange keeps the values of each column,
-    hence means and variances.
-
-    Shapes: pairs (n_pairs, 2); residual (width, width); unit (width,); source (n,).
+    An exchange keeps the values of each column, hence means and variances. Shapes: pairs (n_pairs, 2); residual
+    (width, width); unit (width,); source (n,).
     """
     width, made = features.shape[1], 0
     for p in range(len(pairs)):
@@ -466,10 +458,7 @@ def _correlations(wanted: FloatArray, original: FloatArray) -> FloatArray:
 def transport(given: FloatArray, wanted: FloatArray) -> FloatArray:
     """The symmetric map that changes a covariance into another one and moves normal records least.
 
-    References
-    ----------
-    Olkin & Pukelsheim (1982), Linear Algebra and its Applications 48:257-263: A = S (S V S)^(-1/2) S is that of V to
-    S², in the form given^(-1/2) (given^(1/2) wanted given^(1/2))^(1/2) given^(-1/2).
+    Olkin & Pukelsheim (1982), Linear Algebra Appl. 48:257-263: A = S (S V S)^(-1/2) S is that of V to S².
     """
     values, vectors = np.linalg.eigh(given)
     there = values > 1e-9 * max(float(values[-1]), 0.0)

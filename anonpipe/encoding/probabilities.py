@@ -191,9 +191,8 @@ def _unmasked(block: CategoryBlock) -> FloatArray:
 def column_name(column: str, category: str | None) -> str:
     r"""The name of the column of a category: both names and an underscore between, as indicators are mostly called.
 
-    In the category all but letters, digits, `_` and `-` is written as in addresses of the web (%20 for a blank),
-    because dots, blanks, commas, brackets and line ends are refused, or mean something, in programs that read Parquet.
-    Different categories so have different names.
+    In the category all but letters, digits, `_` and `-` is escaped as in addresses of the web (%20 for a blank), as
+    programs that read Parquet refuse dots, commas or brackets. Different categories so have different names.
     """
     if category is None:
         return f"{column}_{NULL}"

@@ -427,10 +427,7 @@ def _capped(counts: IntArray, excess: FloatArray, width: float, fewer: int, shar
 def run_means(
     counts: IntArray, values: FloatArray, starts: IntArray, atom: BoolArray, fewer: int, share: float
 ) -> FloatArray:
-    """The mean of each run, its dominant extremes top- or bottom-coded, and the mean distance of its records from it.
-
-    Shapes: starts (n_pieces + 1,).
-    """
+    """Mean of each run, dominant extremes coded, and mean distance of its records from it; starts (n_pieces + 1,)."""
     out = np.zeros((atom.shape[0], 2))
     for piece in range(atom.shape[0]):
         if atom[piece]:

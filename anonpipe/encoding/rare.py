@@ -177,10 +177,7 @@ def _after(counts: Mapping[int, IntArray], changes: list[tuple[int, int, int]]) 
 
 
 def _left_out(counts: Mapping[int, IntArray], changes: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Records of small strata that are left out take the commonest code where no other has theirs: it is not released.
-
-    They are encoded with the others before they are left out.
-    """
+    """Left-out records, encoded with the others, take the commonest code where theirs occurs nowhere else."""
     if -1 not in counts:
         return []
     categories, nulls = _after({of: each for of, each in counts.items() if of >= 0}, changes)

@@ -39,18 +39,14 @@ class Rounding:
     def thinned(self, found: Radix, name: str, at: int) -> Radix:
         """Some values of a column and class without a twentieth at random, at least two multiples of the base.
 
-        Released numbers are those of a quantile function, whose means of k values would be exact: who joined would show
-        as a step of all that follow. So the function is of a sample. Without one record of twenty the mean of a class
-        moves by 0.23 of its own sampling error.
+        Of exact means of k values who joined would show as a step of all that follow. Without one record of twenty the
+        mean of a class moves by 0.23 of its own sampling error.
         """
         without = min(max(2 * self.base, found.total // 20), max(0, found.total - self.base))
         return found.thinned(without, generator(self.fresh, f"thinned {name}", at))
 
     def counts(self, counts: IntArray, name: str, cells: Sequence[str]) -> IntArray:
-        """Counts of all categories of a column, rounded; the commonest takes the rest, so that their sum stays.
-
-        Where there are too few records for that, all others are rounded down.
-        """
+        """Counts of a column rounded, the commonest taking the rest; all others go down where records are few."""
         rest = int(counts.argmax())
         made = np.array([self.count(int(each), name, cell) for each, cell in zip(counts, cells, strict=True)])
         if made.sum() - made[rest] > counts.sum():
@@ -81,10 +77,7 @@ class RoundedColumns:
         return self.rounding.counts(counts, self.blocks[at].name, self.cells[at])
 
     def put(self, cells: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """A copy of cells in which a few records, drawn at random, have other categories or nulls: counts are rounded.
-
-        Where a number is no longer null, its value means nothing: decoding gives it one.
-        """
+        """A copy of cells with rounded counts: a few random records have other categories, or are (no) nulls."""
         given = cells.copy()
         for at, block in enumerate(self.blocks):
             size = len(self.cells[at])

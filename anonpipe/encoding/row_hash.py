@@ -77,10 +77,7 @@ def _words(array: pa.Array) -> HashArray:
 
 
 def number_words(values: FloatArray) -> HashArray:
-    """A word for each float: the whole number itself, else the bits of the nearest single-precision float.
-
-    So a table that is written with other widths has the same words.
-    """
+    """A word for each float, whatever its width: the whole number, else the bits of the nearest single one."""
     with np.errstate(over="ignore"):
         single = values.astype(np.float32).astype(np.float64)
     found = np.where((values == np.rint(values)) | np.isinf(single), values, single)
@@ -167,12 +164,9 @@ def keyed_cells(cells: FloatArray, keys: Sequence[bytes]) -> HashArray:
 
 
 def exact_rows(cells: FloatArray, groups: IntArray | None = None) -> HashArray:
-    """A number of each row, equal where rows are to the last bit, and their groups if given; shape (n_rows,).
+    """A number of each row, shape (n_rows,), equal where rows are to the last bit, and their groups (n_rows,) if given.
 
-    Rows that differ have the same number with a probability of 1 in 2^64. Numbers of rows alone and of groups alone add
-    up to those of both.
-
-    Shapes: groups (n_rows,).
+    Others have the same with a probability of 1 in 2^64. Numbers of rows and of groups add up to those of both.
     """
     columns = {str(place): _bits(column) for place, column in enumerate(cells.T)}
     if groups is not None:
@@ -256,10 +250,7 @@ def hash_numbered_texts(offsets: IntArray, data: npt.NDArray[np.uint8]) -> HashA
 
 @njit(cache=True, nogil=True)
 def add_column(rows: HashArray, hashes: HashArray, valid: BoolArray, seeds: HashArray) -> None:
-    """Add one column to the rows' hashes, in place; the order of the columns does not matter.
-
-    Shapes: rows (n, lanes); hashes, valid (n,); seeds (lanes,).
-    """
+    """Add one column to rows (n, lanes), in place, in any order of columns; hashes, valid (n,), seeds (lanes,)."""
     for i in range(len(rows)):
         for lane in range(len(seeds)):
             if valid[i]:
@@ -356,12 +347,7 @@ _POSITIVE = np.uint64(2**63 - 1)
 
 
 def row_numbers(cells: FloatArray, groups: IntArray | None = None) -> IntArray:
-    """A number of each row, 0 or more: equal where rows are, and their groups if given; shape (n_rows,).
-
-    Rows that differ have the same number with a probability of 1 in 2^63.
-
-    Shapes: groups (n_rows,).
-    """
+    """A number of each row and group (n_rows,), 0 or more; the same for others with a probability of 1 in 2^63."""
     return np.asarray((exact_rows(cells, groups) & _POSITIVE).astype(np.int64))
 
 

@@ -204,10 +204,7 @@ class RuleBook:
     blocks: dict[str, tuple[int, int]] = field(default_factory=dict)  # Feature columns of each masked column
 
     def keep(self, cells: FloatArray, features: FloatArray, rng: np.random.Generator) -> Kept:
-        """Compute derived columns, bring them inside their bounds, and repair rows that break a condition.
-
-        Shapes: cells (n_rows, n_columns), features (n_rows, width).
-        """
+        """Derive columns inside their bounds, and repair rows that break a condition; features (n_rows, width)."""
         cells, repaired = cells.copy(), np.zeros(len(self.rules), dtype=np.int64)
         repaired += self.derive(cells)
         if self.repairable and (broken := self.broken(cells)).any():
@@ -420,10 +417,7 @@ class RuleBook:
 
 @dataclass(frozen=True, eq=False)
 class _Repair:
-    """Cells of some rows whose faults are repaired in place.
-
-    Methods take the number of a rule and rows that break it, and give the rows that they leave.
-    """
+    """Cells that are repaired in place. Methods take a rule and rows that break it, and give those they leave."""
 
     book: RuleBook
     cells: FloatArray  # Shape (n_rows, n_columns)

@@ -94,10 +94,7 @@ class Scan:
         return self.columns[name].code_counts
 
     def combination_counts(self, encoder: ColumnEncoder, names: Sequence[str]) -> IntArray:
-        """Records of each combination of codes of some counted columns, in mixed radix order.
-
-        Shapes: returns (product of the columns' numbers of codes,).
-        """
+        """Records of each combination of codes of counted columns, in mixed radix order, shape (n_combinations,)."""
         index, size = self._combination_places(encoder, names)
         counts = np.zeros(size, dtype=np.int64)
         np.add.at(counts, index, self.counted_rows)

@@ -51,10 +51,7 @@ class Ranks:
         return len(self.low) < 2 and bool((self.low == self.high).all())
 
     def positions(self, values: FloatArray, rng: np.random.Generator | None = None) -> FloatArray:
-        """Positions of some values, NaN for NaN; equal ones at random inside what they take up, or in its middle.
-
-        A value that was not counted stands between its neighbours.
-        """
+        """Positions of values, new ones between neighbours; equal ones at random in their range, or its middle."""
         at, equal, begin, width = self._places(values)
         share = 0.5 if rng is None else rng.random(len(values))
         shared = begin + np.where(width > 1.0, share, 0.5) * width
@@ -83,10 +80,7 @@ class Ranks:
         return mean
 
     def ties(self, scores: FloatArray) -> FloatArray:
-        """Scores of which those of one value, that several records have, are one number, beyond all scores.
-
-        Others are rounded, so that what was turned to and fro is the same.
-        """
+        """Scores, rounded as turning to and fro moves them; those of a value that several records have are one."""
         ranks = ndtr(scores) * self.rows
         at = np.clip(np.searchsorted(self.before, ranks, side="right") - 1, 0, max(len(self.at_low) - 1, 0))
         tied = (np.append(self.at_low, 0.0)[at] > 1.0) & (ranks < self.before[at] + np.append(self.at_low, 0.0)[at])
@@ -140,10 +134,9 @@ class ScoredColumn:
     def released_moments(self) -> tuple[float, float]:
         """Mean and standard deviation (n - 1 in its denominator) of what is released, whatever is drawn.
 
-        The n released scores of a class take the positions (i - 1/2) / n, each once, equal ones in random order. So
-        which record gets which value is drawn, and the values are not: neither mean nor variance of the column has a
-        sampling error. What remains are records that are to be alike and share the middle of their positions, and
-        pieces of more points than are looked at here.
+        The n released scores of a class take the positions (i - 1/2) / n, each once. Which record gets which value is
+        drawn, and the values are not. What remains are records that are to be alike and share the middle of their
+        positions, and pieces of more points than are looked at here.
         """
         values, records = map(np.concatenate, zip(*(each.at_ranks() for each in self.quantiles), strict=True))
         values, n = self.grid.round(values), max(1.0, float(records.sum()))
@@ -254,10 +247,9 @@ class Scores:
         thin: Thin | None = None,
         draws: Draws | None = None,
     ) -> Scores:
-        """The scores of a scanned table, survival times by event where the scan has counted them by status.
+        """The scores of a scanned table, survival times by event where they were counted by status.
 
-        `minimum` names the least number of values in messages, where that is not the job's k. With `thin` quantile
-        functions are of what that leaves of the values of each column and class; with `draws` their means are moved.
+        `minimum` names k in messages. Quantile functions are of what `thin` leaves; `draws` moves their means.
         """
         scored = [name for name in cells.names if name in scan.scored]
         found = [_fitted(name, cells, scan, strata, k, minimum or f"k={k}", thin, draws) for name in scored]
@@ -378,10 +370,7 @@ def _status(cells: ColumnEncoder, position: int, counted: Sequence[str]) -> int 
 
 
 def _joined(rows: FloatArray | IntArray, k: int) -> IntArray | None:
-    """The class of each stratum and status: those of fewer than k values join the other status, or the largest.
-
-    None where there are fewer than k values in all.
-    """
+    """The class of each stratum and status; few values join the other status, or the largest. None for few in all."""
     own = np.arange(len(rows))
     pairs = rows.reshape(-1, 2)
     few = (pairs < k).any(axis=1)

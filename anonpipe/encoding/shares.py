@@ -26,12 +26,10 @@ _SMALLEST = 1e-6
 
 
 def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
-    """Whole counts near a mass, with given totals of categories and given sizes of partitions.
+    """Whole counts near a mass (n_partitions, q), with given totals of categories (q,) and sizes of partitions.
 
     The mass is fitted to both margins by iterative proportions, which keep its odds ratios. It is rounded one partition
     after the other, and rounding errors are carried to the next.
-
-    Shapes: mass (n_partitions, q); totals (q,); sizes (n_partitions,); returns (n_partitions, q).
     """
     if totals.sum() != sizes.sum() or (totals < 0).any():
         raise ValueError("counts of categories and sizes of partitions do not add up to the same")

@@ -161,8 +161,7 @@ def _shifted(kind: str, shift: int) -> str:
 def comparable_sketches(sketches: Mapping[str, Sketch]) -> dict[str, Sketch]:
     """The sketches of a whole input that are evidence of its records.
 
-    Excerpts with a dropped column that numbers rows are none. Pairs with an identifier are needed where that numbers
-    rows.
+    Excerpts with a dropped column that numbers rows are none; pairs with an identifier only where it numbers rows.
     """
     subjects = {subject: json.loads(subject) for subject in sketches}
     row_numbers = {
@@ -224,10 +223,7 @@ def _value_lanes(words: HashArray, valid: BoolArray) -> HashArray:
 
 @njit(cache=True, nogil=True)
 def _excerpts(a: HashArray, b: HashArray, c: HashArray, there: BoolArray, border: np.uint64, out: HashArray) -> int:
-    """Numbers of the sums of three values, those up to a border, into `out`; returns how many.
-
-    Shapes: all but the border (n,).
-    """
+    """Numbers of the sums of three values, shape (n,), those up to a border, into `out`; returns how many."""
     count = 0
     for row in range(len(a)):
         number = mix(a[row] + b[row] + c[row])

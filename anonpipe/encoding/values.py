@@ -363,10 +363,7 @@ def _permitted(kind: pa.DataType) -> tuple[str, ...]:
 
 
 def with_nullable_types(schema: pa.Schema, types: Mapping[str, str]) -> pa.Schema:
-    """The schema of a release with what pandas needs to read these columns in their types; as it is without any.
-
-    Made from an empty table of that schema, so that no row, count or index can be in it.
-    """
+    """The schema of a release with what pandas needs for these types, made from a table without rows or index."""
     wanted = {field.name: types[field.name] for field in schema if types.get(field.name) in _permitted(field.type)}
     if not wanted:
         return schema

@@ -116,10 +116,7 @@ class ReleaseView:
         return np.array([variable.sd for variable in self.variables])
 
     def measure(self, cells: FloatArray, probabilities: Mapping[int, FloatArray] | None = None) -> FloatArray:
-        """The variables' values.
-
-        Shapes: probabilities (n_rows, n_codes).
-        """
+        """The variables' values; probabilities (n_rows, n_codes)."""
         probabilities = probabilities or {}
         scored: dict[int, FloatArray] = {}
         if self.scores is not None:
@@ -227,10 +224,9 @@ class Target:
 
     @property
     def limits(self) -> tuple[FloatArray, FloatArray]:
-        """How far chance may lead each mean, and each covariance, from what is expected; in the features' unit.
+        """How far chance may lead means and covariances from what is expected, in units of features; 0 where exact.
 
-        One of all entries of all tables is further off with probability
-        `CHANCE` at most, whatever the data; zeros for what is exact.
+        One of all entries of all tables is further off with probability `CHANCE` at most, whatever the data.
         """
         width = len(self.original.mean)
         if self.expected is None:
@@ -254,10 +250,7 @@ class Target:
 
     @property
     def drawn_with_keys(self) -> FloatArray:
-        """How many standard deviations, over that of an unchanged category, a covariance with one may move.
-
-        Shapes: returns (width,).
-        """
+        """How far a covariance with an unchanged category may move, over deviations of both, shape (width,)."""
         width = len(self.original.mean)
         if self.drawn is None or self.drawn.shape[1] == width:
             return np.zeros(width)
@@ -355,10 +348,9 @@ def _largest(*differences: npt.NDArray[Any]) -> int:
 
 
 def _moments_off(known: Tally, found: Tally, reach: FloatArray | float) -> Check:
-    """Means, and squared deviations, in the scan's standard deviations; what rounding may be, is allowed.
+    """Means and squared deviations in standard deviations of the scan, within what rounding may be.
 
-    A mean is rounded by parts of its size, which may be many standard deviations of a column that is far from zero; one
-    of a single value has none, and is measured in ten times these parts.
+    A mean is rounded by parts of its size. A column of one value is measured in ten times these parts.
     """
     sd = np.sqrt(np.divide(known.m2, known.n, out=np.zeros_like(known.m2), where=known.n > 0))
     size = np.abs(known.mean) + sd

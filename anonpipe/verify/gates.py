@@ -144,10 +144,7 @@ class Rounded:
     parts: int  # Of the stratum with most
 
     def share(self, rows: float, strata: int, categories: IntArray | int) -> FloatArray:
-        """How far rounding leads the category shares of columns with so many: five standard deviations.
-
-        The commonest takes what the others' roundings leave, each of the variance base^2 / 6.
-        """
+        """How far rounding leads shares: five deviations of the commonest, with base² / 6 for each other one."""
         others = np.maximum(np.asarray(categories, dtype=np.float64) - 1.0, 1.0)
         return np.asarray(5.0 * self.base * np.sqrt(others / 6.0 * self.parts * strata) / rows)
 
@@ -385,10 +382,7 @@ class ComparedMoments:
 
     @cached_property
     def allowance(self) -> tuple[FloatArray, FloatArray]:
-        """What method and ties may change of each variable's mean, and of each two variables' covariance.
-
-        A variable without a feature column has the largest allowance of the other variable's column.
-        """
+        """What method and ties may change of means and covariances; without a feature, as of the other column."""
         mean, covariance = self.target.allowance
         width = len(mean)
         at = np.array([width if column is None else column for column in self.evidence.feature_columns])
@@ -548,10 +542,7 @@ class ComparedMoments:
 
     @property
     def _joint(self) -> FloatArray:
-        """Variance of the records that have both of two categories, over that of independent ones; at least 1.
-
-        Shapes: returns (n_variables, n_variables), 1 for pairs of others.
-        """
+        """Variance of records in both of two categories over that of independent ones, at least 1."""
         view, share = self.view, self._share
         covariance = np.nan_to_num(self.covariance) * np.outer(view.sd, view.sd)
         ratio = joint_variance(share[:, None], share, covariance)
@@ -637,8 +628,7 @@ def _without_limit(compared: ComparedMoments) -> list[Check]:
 def joint_variance(share: FloatArray, other: FloatArray, covariance: FloatArray) -> FloatArray:
     """Variance of the count of records in both of two categories with given margins, over the number of records.
 
-    That of Fisher's noncentral hypergeometric law is nearly 1 / (1 / a + 1 / b + 1 / c + 1 / d) of the
-    four expected counts (Cornfield 1956).
+    That of Fisher's noncentral hypergeometric law, by the harmonic sum of the four expected counts (Cornfield 1956).
     """
     signs = ((1, share, other), (-1, share, 1 - other), (-1, 1 - share, other), (1, 1 - share, 1 - other))
     cells = (np.maximum(sign * covariance + one * two, 1e-300) for sign, one, two in signs)

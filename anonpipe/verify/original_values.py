@@ -94,10 +94,7 @@ class Chances:
 
 
 def _allowed(met: IntArray, expected: FloatArray, alarm: FloatArray) -> IntArray:
-    """The smallest count, if it is below `met`, that a Poisson count of such a mean is above with at most that chance.
-
-    By halving, from the upper tail: 1 less the chance cannot represent chances under 1e-16.
-    """
+    """Least count, if below `met`, that a Poisson count exceeds with that chance; by the tail, as it may be tiny."""
     low, high = np.full_like(met, -1), met.copy()
     while (high - low > 1).any():
         middle = (low + high) // 2
@@ -167,10 +164,7 @@ def means_lie_on(grid: float, released: FloatArray, relative: float = 0.0) -> bo
 
 
 def chances(rare: FloatArray, released: FloatArray, fineness: Fineness) -> Chances:
-    """What became of rare original values.
-
-    Shapes: rare (n,).
-    """
+    """What became of rare original values, shape (n,)."""
     chance, met = _chances(rare, released, fineness.width(rare, False), fineness.rounding(rare))
     coarse, among = fineness.on_grid(rare), fineness.on_grid(released)
     if coarse.any():  # draws may meet the grid, too, where a type has few digits
@@ -211,12 +205,10 @@ def _chances(
 
 
 def unchanged_records(original: FloatArray, released: FloatArray, order: IntArray, starts: IntArray, k: int) -> int:
-    """Released rows that equal, in every synthetic column, an original row of their group that is rare.
+    """Released rows that equal, in every synthetic column, any original row of their group that is rare.
 
-    Rare is what fewer than k rows of the partition share: a row that k persons have points to none of them. Which
-    member of the group it equals does not matter, because the order inside a group means nothing.
-
-    Shapes: original, released (n_rows, n_columns).
+    Rare is what fewer than k rows of the partition share: a row that k persons have points to none of them. Shapes:
+    original, released (n_rows, n_columns).
     """
     before, after = exact_rows(original), exact_rows(released)
     _, which, counts = np.unique(before, return_inverse=True, return_counts=True)
@@ -237,16 +229,10 @@ class ByChance(NamedTuple):
 def equal_by_chance(original: FloatArray, k: int) -> ByChance:
     """Of as many other records of the same population, how many are expected to equal an original row that is rare.
 
-    A record of a new sample equals one of those that occur r times with probability (r + 1) N(r + 1) / n, where N(r +
-    1) are the values that occur once more often: so as many as there are original rows of 2 to k alike. Of what another
-    sample has, the count itself varies, as a sum of independent records by no more than its mean; and so does the
-    estimate, a sum over values of the rows alike, of which the r alike vary by no more than r² N(r).
-
-    Shapes: original (n_rows, n_columns).
-
-    References
-    ----------
-    Good 1953, Biometrika 40:237-264, doi:10.1093/biomet/40.3-4.237, equation 7.
+    A record of a new sample equals one of those that occur r times with probability (r + 1) N(r + 1) / n, where
+    N(r + 1) are the values that occur once more often: so as many as there are original rows of 2 to k alike. The count
+    itself varies by no more than its mean, and the estimate by no more than r² N(r) of the r alike. Good 1953,
+    Biometrika 40:237-264, doi:10.1093/biomet/40.3-4.237, equation 7. Shape: original (n_rows, n_columns).
     """
     counts = np.unique(exact_rows(original), return_counts=True)[1]
     some = counts[(counts >= 2) & (counts <= k)]
@@ -254,10 +240,7 @@ def equal_by_chance(original: FloatArray, k: int) -> ByChance:
 
 
 def rows_without_spread(original: FloatArray, order: IntArray, starts: IntArray) -> int:
-    """Rows of groups whose rows are one and the same: masking a group in itself changes nothing of them.
-
-    Shapes: original (n_rows, n_columns).
-    """
+    """Rows of groups whose rows are all one: masking inside changes nothing of them; original (n_rows, n_columns)."""
     alike = np.ones(len(starts) - 1, dtype=np.bool_)
     for values in original.T:
         found = np.where(np.isnan(values), np.inf, values)[order]

@@ -41,11 +41,10 @@ def tellable(audience: Audience | None, records: int | None, columns: int | None
 def released_checks(
     verdict: Verdict, k: int, rows: int, series: bool = False, least: int | None = None
 ) -> tuple[Check, ...]:
-    """The checks as recipients may see them.
+    """The checks as recipients may see them, without keys that this version does not know.
 
     Numbers and shares of rows between 0 and k are withheld. So are figures that are not `tellable`, and the column in
-    which one is worst: with the released moment, a difference of that column's gives the original's. Checks that this
-    version does not know are left out.
+    which one is worst: with the released moment, a difference of that column's gives the original's.
     """
     released = (released_check(check, k, rows, least) for check in verdict.checks if check.kind is not None)
     return tuple(_of_series(check) for check in released) if series else tuple(released)

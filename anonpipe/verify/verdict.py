@@ -43,10 +43,7 @@ class Verdict:
 
     @property
     def unlimited(self) -> tuple[str, ...]:
-        """Gates on the five risks, and on the stratum's inference, of which the figure was held against no limit.
-
-        A limit of 1, which nothing can be beyond, is none.
-        """
+        """Gates on the five risks and stratum inference without a limit, or with one of 1, which nothing is beyond."""
         risks = [check for check in self.checks if check.key in _RISKS or check.key == "risk.stratum_inference"]
         free = [check for check in risks if check.outcome is Outcome.NO_LIMIT or (check.limit or 0.0) >= 1.0]
         return tuple(check.key.removeprefix("risk.") for check in free)

@@ -123,11 +123,7 @@ def limit(check: Check, short: bool = False) -> str:
 
 
 def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tuple[str, ...]:
-    """For each failed check that has a known remedy a line, with what to do; the same advice once.
-
-    `on` is what the job does already (`Job.in_force`). What does not agree with
-    its expectation, or was not measured, has none.
-    """
+    """What to do beyond `on` (`Job.in_force`) about each failed check with a known remedy; the same advice once."""
     found: dict[str, str] = {}
     for check in checks:
         if check.outcome is Outcome.FAILED and check.measured is not None and check.kind and check.kind.remedy:
@@ -138,10 +134,7 @@ def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tu
 
 
 def _of_wide_interval(check: Check) -> str:
-    """What a larger hold-out would do, where what was measured is within the limit and its interval alone is not.
-
-    The interval's width goes with the root of the persons, of whom the fewer are those held out.
-    """
+    """What a larger hold-out would do, where only the interval is beyond the limit: it makes that narrower."""
     gate = None if check.kind is None else check.kind.gate
     end, point, most, persons = check.measured, check.point, check.limit, check.records
     if gate is None or "hold_out" not in gate.needs or end is None or point is None or most is None or not persons:

@@ -24,10 +24,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 def ks_distance(old: FloatArray, new: FloatArray) -> float:
-    """Kolmogorov-Smirnov distance of finite numbers: the largest difference of the two distribution functions, 0 to 1.
-
-    Two-sample statistic of Smirnov (1948), Annals of Mathematical Statistics 19:279-281.
-    """
+    """Largest difference of two distribution functions, 0 to 1: Smirnov (1948), Ann. Math. Stat. 19:279-281."""
     from scipy import stats
 
     # A two-sided test takes twice as long as both one-sided ones, for a p-value that is not wanted.
@@ -36,10 +33,9 @@ def ks_distance(old: FloatArray, new: FloatArray) -> float:
 
 
 def wasserstein_distance(old: FloatArray, new: FloatArray) -> float:
-    """Wasserstein distance of order 1 in standard deviations of the original; NaN where that is constant.
+    """Area between the distribution functions (Wasserstein, order 1) in standard deviations; NaN for a constant.
 
-    It is the area between the two distribution functions, and how far values move on average to make one the other:
-    Vallender (1974), Theory of Probability and its Applications 18:784-786.
+    How far values move on average: Vallender (1974), Theory of Probability and its Applications 18:784-786.
     """
     from scipy import stats
 

@@ -157,9 +157,8 @@ class FittedModel:
 def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[FittedModel, ...]:
     """Fit the recipient's models to the original once, so that any number of releases can be compared with it.
 
-    A release is coded as the original is: with its levels, knots and scales. So equal names mean the same, and a level
-    that the release has lost is seen as such. A model that has no fit says why in its `ModelFit` and does not stop the
-    others. No error quotes values of the data.
+    A release is coded with the original's levels, knots and scales, so that equal names mean the same. A model without
+    a fit says why in its `ModelFit`. No error quotes values of the data.
 
     Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3,
     metrics. Karr, Kohnen, Oganian, Reiter and Sanil (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640
@@ -260,13 +259,10 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
 
     Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns).
 
-    The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum
-    from anywhere. Whole Newton steps, as statsmodels takes them, overshoot where few records carry a large hazard.
-    Where no maximum exists - some direction orders every event before all records that are still at risk, such as a
-    category without events - it grows towards a limit, and steps gain less and less while they move on as far. Only
-    that is reported as monotone, after the direction was checked against the order of the records.
-
-    A step costs O(rows * columns²) and twice the memory of the predictors; statsmodels takes event times one by one.
+    The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum;
+    whole steps, as statsmodels takes them, overshoot where few records carry a large hazard. Where no maximum exists,
+    as for a category without events, steps gain less and less while they move on as far. That is reported as monotone
+    once the direction was checked against the order of the records. A step costs O(rows * columns²).
 
     Cox (1972), J. R. Stat. Soc. B 34:187-220. Efron (1977), J. Am. Stat. Assoc. 72:557-565,
     doi:10.1080/01621459.1977.10480613 (ties). Bryson and Johnson (1981), Technometrics 23:381-383,

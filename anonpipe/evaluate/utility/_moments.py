@@ -81,8 +81,7 @@ def centred(table: FloatArray) -> FloatArray:
 def moments(table: FloatArray, order: int) -> FloatArray:
     """Raw moments of every choice of `order` columns with repetition, in lexicographic order.
 
-    They are entries of one matrix product, that of the products of half of the columns with those of the other half,
-    summed over pieces of the rows.
+    They are entries of one matrix product, that of the products of half of the columns with those of the other half.
     """
     n, width = table.shape
     half = order // 2

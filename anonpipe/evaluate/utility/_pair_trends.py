@@ -18,10 +18,7 @@ from anonpipe.types import FloatArray
 
 
 def pairwise_correlations(table: FloatArray) -> FloatArray:
-    """Correlation of every pair of columns over the records in which neither is null, shape (width, width).
-
-    NaN where fewer than two records are left, or a column is constant in them. Shape of `table`: (n_rows, width).
-    """
+    """Correlations over records with both values, shape (width, width); NaN for fewer than two, or a constant."""
     import pandas as pd
 
     columns = pd.DataFrame(table)
@@ -146,20 +143,12 @@ _SMALLEST = 1e-9
 
 
 def il1s(old: FloatArray, new: FloatArray) -> FloatArray:
-    """Mean distance of a released value from the one that it replaces, in √2 standard deviations, by column.
+    """Mean distance of a released value from the one that it replaces, in √2 standard deviations, by column (width,).
 
-    NaN for columns that are constant in the original, or have no record with a value on both sides. Shapes: (n_rows,
-    width) twice, NaN for nulls; result (width,).
-
-    Notes
-    -----
-    Of one name, three figures are in use: the mean over all cells, published as IL1s, which is here; their sum, which
-    sdcMicro's ``dUtility(method = "IL1s")`` gives in its later versions, that is records times columns times this; and
-    its "IL1", of relative differences, which has no value where the original is zero. √2 s is the spread of a
-    difference of two values that have nothing to do with each other: 2 / √π / √2 = 0.80 is that of a shuffled normal
-    column.
-
-    Templ & Meindl (2008), LNCS 5262:113-126; sdcMicro, dUtility.
+    NaN for columns that are constant in the original, or have no record with a value on both sides. √2 s is the spread
+    of a difference of two unrelated values: a shuffled normal column has 2 / √π / √2 = 0.80. The mean over cells was
+    published as IL1s; sdcMicro's ``dUtility(method = "IL1s")`` gives their sum, its "IL1" relative differences.
+    Templ & Meindl (2008), LNCS 5262:113-126; sdcMicro, dUtility. Shapes: (n_rows, width), NaN for nulls.
     """
     distances = np.full(old.shape[1], np.nan)
     for place, (before, after) in enumerate(zip(old.T, new.T, strict=True)):

@@ -217,10 +217,7 @@ def _by_category(
 
 @dataclass(frozen=True, eq=False)
 class CorrelationMatrices:
-    """Correlations of numbers and dates in both tables; NaN for constant columns.
-
-    They are moments of the original: not for recipients.
-    """
+    """Correlations of both tables, NaN for constants: moments of the original, not for recipients."""
 
     names: tuple[str, ...]
     original: FloatArray

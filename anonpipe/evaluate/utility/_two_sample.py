@@ -166,10 +166,7 @@ def _numbers_of(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> 
 
 
 def design(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> FloatArray:
-    """The constant, then the products of the numbers of each term's columns, in z-scores; 0 where constant.
-
-    A term is a main effect or an interaction: the columns that it multiplies.
-    """
+    """The constant, then of each term the products of its columns, in z-scores; 0 where constant."""
     out = np.empty((len(coded[0]), 1 + _numbers_of(terms, coded)), order="F")
     out[:, 0] = 1.0
     at = 1
@@ -210,25 +207,14 @@ def propensity(
     `terms` are main effects and interactions of columns, `categories` those of which none has powers. There are fewer
     columns of the regression than records. Shapes: (n_rows, width) and (n_released, width), finite.
 
-    Notes
-    -----
-    *Equation 11* takes 1/2 off the fitted probability, for tables of equal size. In general it is the share c of
-    released records, with which it was first published.
+    Equation 11 takes 1/2 off the fitted probability, for tables of equal size; in general it is the share c of released
+    records, with which it was first published. Without powers a column that differs in its spread only is not noticed.
 
-    *Interactions.* Without powers a column that differs in its spread or skewness only is not noticed. A release with
-    exact means and covariances has a value of 0 up to products of two.
+    The likelihood has no penalty, and no maximum where records are distinguished without error; fitted probabilities
+    still converge, and so does U_p. Dependent columns are left out, which changes no probability.
 
-    *Separation.* The likelihood is maximised without a penalty. Where records are distinguished without error it has no
-    maximum, but fitted probabilities still converge, and so does U_p; the iteration ends when they have, and
-    `separated` is set. Dependent columns are left out, which changes no probability; so scale and origin of a column do
-    not matter as long as the main effects of an interaction are terms too.
-
-    *The ratio.* With p̂ from a regression of the right size, N·U_p of two independent samples is χ² / 4 with rank - 1
-    degrees of freedom if c = 1/2. A release made from the original itself differs from it by its own sampling error
-    only, which is half of that variance: hence `expected`. A release that copies records, or keeps moments exactly, may
-    well stay below 1.
-
-    Memory: the records of both tables times the columns of the regression, three times.
+    Of two independent samples N·U_p is χ² / 4 with rank - 1 degrees of freedom if c = 1/2. A release made from the
+    original differs from it by its own sampling error only, half of that variance: hence `expected`.
     """
     total, share = len(old) + len(new), len(new) / (len(old) + len(new))
     columns = design(terms, _column_codes(np.concatenate([old, new]), categories))
@@ -264,14 +250,9 @@ def tree_propensity(old: FloatArray, new: FloatArray, *, rng: np.random.Generato
     A tree has at most 100 leaves, the most useful splits first, of 20 records or more. Codes of categories will do: two
     splits take out any one. Shapes: (n_rows, width) and (n_released, width), finite.
 
-    Notes
-    -----
-    A tree finds what a logistic regression with interactions does not: gaps, repeated values and cut-off tails. It also
-    finds structure in noise, the more the larger it is, and no formula says how much; so its size is limited, and its
-    ratio is to the same tree on permuted labels. Values repeated k times, as by centroids, are easily found.
-
-    Value and expectation are of the records that the tree was grown on, in both cases, as published. The expectation
-    holds for two independent samples: a release made from these very records may have a ratio below 1, a copy 0.
+    A tree finds gaps, repeated values and cut-off tails, and structure in noise; no formula says how much, so that its
+    ratio is to the same tree on permuted labels, both judged on the records that they were grown on, as published. The
+    expectation holds for two independent samples: a release made from these very records may have a ratio below 1.
     """
     from sklearn.tree import DecisionTreeClassifier
 
@@ -319,15 +300,8 @@ def discriminator(
 
     `categories` are places of the columns that are codes from 0 to 249. With `paired`, row i of the release replaces
     row i of the original, and both are in the same half: apart, a value that the release keeps would be learned as the
-    original's and judged as the release's, and a copy would come out below chance. DeLong's interval takes the judged
-    records as independent. Shapes: (n_rows, width) and (n_released, width), 20 rows or more each, finite.
-
-    Notes
-    -----
-    Below 0.5 is chance, or a value that is unique in either table.
-
-    The measure is of the release and of this classifier: a better one may find more. Rounding, repeated records and
-    values that cannot be are found at once, though most analyses do not mind them.
+    original's and judged as the release's. DeLong's interval takes the judged records as independent. Below 0.5 is
+    chance, or a value that is unique in either table. Shapes: (n_rows, width), (n_released, width), 20 rows or more.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
