@@ -369,14 +369,6 @@ def cut_runs(counts: IntArray, values: FloatArray, atom: BoolArray, least: int) 
 
 
 @nb.njit(cache=True, nogil=True)
-def _number(counts: IntArray) -> int:
-    records = 0
-    for count in counts:
-        records += count
-    return records
-
-
-@nb.njit(cache=True, nogil=True)
 def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> int:
     """How many of the first values are of records, fewer than `fewer`, that stand apart and make up the total.
 
@@ -407,7 +399,7 @@ def _capped(counts: IntArray, excess: FloatArray, width: float, fewer: int, shar
     second. Those apart count as one that is not.
     """
     apart = _apart(counts, excess, width, fewer, share)
-    total, records = dot(counts, excess), _number(counts)
+    total, records = dot(counts, excess), counts.sum()
     before, number = 0.0, 0
     for at in range(counts.shape[0]):
         for one in range(min(counts[at], 3)):  # what three share is as safe as it will be
@@ -435,9 +427,7 @@ def run_means(
         begin, end = starts[piece], starts[piece + 1]
         c, v = counts[begin:end], values[begin:end]
         first, last = begin == 0, end == values.shape[0]  # without a neighbour, the distance of an end is unknown
-        coded = np.empty(end - begin)
-        for at in range(end - begin):
-            coded[at] = v[at] - v[0]
+        coded = v - v[0]
         # Values from `upper` on are compared with a point below, those before `lower` with one above; less v[0], as all
         upper, lower, width, most, few = 0, end - begin, 0.0, fewer, fewer
         below, above = 0.0, 0.0
@@ -445,57 +435,30 @@ def run_means(
             # From the middle: an extreme at the other end would make all others look as far out as the first
             upper, lower = _median(c), _median(c) + 1
             below = above = coded[upper]
-            most, few = min(fewer, (_number(c[upper:]) + 1) // 2), min(fewer, (_number(c[:lower]) + 1) // 2)
+            most, few = min(fewer, (c[upper:].sum() + 1) // 2), min(fewer, (c[:lower].sum() + 1) // 2)
         if not first:
             below, width = values[begin - 1] - v[0], values[begin - 1] - values[starts[piece - 1]]
         if last or not first:
-            excess = _above(coded[upper:], below)
-            _hold(coded, -np.inf, below + _capped(c[upper:][::-1].copy(), excess, width, most, share))
+            excess = np.maximum(coded[upper:][::-1] - below, 0.0)  # the largest first
+            coded = np.minimum(coded, below + _capped(c[upper:][::-1].copy(), excess, width, most, share))
         if not last:
             above, width = values[end] - v[0], values[starts[piece + 2] - 1] - values[end]
         if first or not last:
-            excess = _below(coded[:lower], above)
-            _hold(coded, above - _capped(c[:lower], excess, width, few, share), np.inf)
-        records = _number(c)
+            excess = np.maximum(above - coded[:lower], 0.0)
+            coded = np.maximum(coded, above - _capped(c[:lower], excess, width, few, share))
+        records = c.sum()
         mean = dot(c, coded) / records
         out[piece, 0] = v[0] + mean
-        for at in range(end - begin):
-            coded[at] = abs(coded[at] - mean)
-        out[piece, 1] = dot(c, coded) / records
+        out[piece, 1] = dot(c, np.abs(coded - mean)) / records
     return out
 
 
 @nb.njit(cache=True, nogil=True)
 def _median(counts: IntArray) -> int:
     """The first value up to which there are half of the records."""
-    wanted, at = (_number(counts) + 1) // 2, 0
+    wanted, at = (counts.sum() + 1) // 2, 0
     reached = counts[0]
     while reached < wanted:
         at += 1
         reached += counts[at]
     return at
-
-
-@nb.njit(cache=True, nogil=True)
-def _above(values: FloatArray, border: float) -> FloatArray:
-    """By how much ascending values exceed the border, the largest first."""
-    out, last = np.empty(values.shape[0]), values.shape[0] - 1
-    for at in range(values.shape[0]):
-        out[at] = max(values[last - at] - border, 0.0)
-    return out
-
-
-@nb.njit(cache=True, nogil=True)
-def _below(values: FloatArray, border: float) -> FloatArray:
-    """By how much ascending values fall short of the border, the smallest first."""
-    out = np.empty(values.shape[0])
-    for at in range(values.shape[0]):
-        out[at] = max(border - values[at], 0.0)
-    return out
-
-
-@nb.njit(cache=True, nogil=True)
-def _hold(values: FloatArray, low: float, high: float) -> None:
-    """Hold values inside bounds, in place."""
-    for at in range(values.shape[0]):
-        values[at] = max(min(values[at], high), low)

@@ -62,7 +62,7 @@ def _words(array: pa.Array) -> HashArray:
     """A word for each plain value; the same for equal numbers of any type, and equal times in any unit."""
     kind = array.type
     if pa.types.is_string(kind):
-        return np.asarray(hash_texts(*_text_buffers(array)))
+        return text_words(array)
     if is_date(kind):
         return date_counts(array).view(np.uint64) * np.uint64(_NANOSECONDS // units_per_day(kind))
     if pa.types.is_decimal(kind):
@@ -88,18 +88,13 @@ def number_words(values: FloatArray) -> HashArray:
     return words
 
 
-def numbered_text_words(array: pa.Array) -> HashArray:
-    """A word for each text: of texts that end in digits, the number plus a word of what stands before it."""
-    return np.asarray(hash_numbered_texts(*_text_buffers(array)))
-
-
-def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Offsets (n + 1,) and bytes of texts."""
+def text_words(array: pa.Array, digits: int = 0) -> HashArray:
+    """A word for each text; with `digits` so many last ones count as a number that is added to a word of the rest."""
     _, offsets, data = array.buffers()
     begin = array.offset
     ends = np.frombuffer(offsets, dtype=np.int32)[begin : begin + len(array) + 1] if len(array) else np.zeros(1)
     content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
-    return ends.astype(np.int64), content
+    return np.asarray(hash_texts(ends.astype(np.int64), content, digits))
 
 
 def lanes_of(names: Iterable[str], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
@@ -220,24 +215,12 @@ def mix(state: np.uint64) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def hash_texts(offsets: IntArray, data: npt.NDArray[np.uint8]) -> HashArray:
-    """A 64-bit hash of each text, FNV-1a with a final mixing; offsets (n + 1,), returns (n,)."""
-    out = np.empty(len(offsets) - 1, dtype=np.uint64)
-    for i in range(len(out)):
-        state = _FNV_START
-        for at in range(offsets[i], offsets[i + 1]):
-            state = (state ^ np.uint64(data[at])) * _FNV_PRIME
-        out[i] = mix(state)
-    return out
-
-
-@njit(cache=True, nogil=True)
-def hash_numbered_texts(offsets: IntArray, data: npt.NDArray[np.uint8]) -> HashArray:
-    """Up to 15 last digits of each text as a number, plus a hash of the rest; offsets (n + 1,), returns (n,)."""
+def hash_texts(offsets: IntArray, data: npt.NDArray[np.uint8], digits: int) -> HashArray:
+    """Up to so many last digits of each text as a number, plus FNV-1a of the rest, mixed; offsets (n + 1,)."""
     out = np.empty(len(offsets) - 1, dtype=np.uint64)
     for i in range(len(out)):
         rest, number, unit = offsets[i + 1], np.uint64(0), np.uint64(1)
-        while rest > max(offsets[i], offsets[i + 1] - 15) and 48 <= data[rest - 1] <= 57:
+        while rest > max(offsets[i], offsets[i + 1] - digits) and 48 <= data[rest - 1] <= 57:
             rest -= 1
             number += np.uint64(data[rest] - 48) * unit
             unit *= np.uint64(10)

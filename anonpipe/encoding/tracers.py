@@ -27,7 +27,7 @@ from anonpipe.encoding.row_hash import (
     keyed_rows,
     lanes_of,
     mix,
-    numbered_text_words,
+    text_words,
     value_words,
 )
 from anonpipe.encoding.values import is_supported, plain, positions, present
@@ -201,7 +201,7 @@ def comparable_words(array: pa.Array) -> tuple[HashArray, BoolArray]:
 
 def _text_words(texts: pa.Array) -> HashArray:
     texts = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    words = numbered_text_words(texts).copy()
+    words = text_words(texts, digits=15).copy()
     for pattern, standard in ((_NUMBER, "0"), (_DATE, "1970-01-01")):
         matching = pc.fill_null(pc.match_substring_regex(texts, pattern), False)
         chosen = matching.to_numpy(zero_copy_only=False)

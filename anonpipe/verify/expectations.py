@@ -423,16 +423,6 @@ class KeptGroups:
     mean_off: float
     covariance_off: float
 
-    @property
-    def groups(self) -> int:
-        """How many there are."""
-        return len(self.sizes)
-
-    @property
-    def smallest(self) -> int:
-        """Records of the smallest."""
-        return min(self.sizes)
-
     @classmethod
     def of(cls, strata: Sequence[Sequence[RecordsAndDraws]]) -> KeptGroups:
         """Merge what the partitions of each stratum counted, in their order."""
@@ -456,14 +446,11 @@ class KeptGroups:
             float(np.max([each.covariance_off for each in found])),
         )
 
-    def smallest_held(self, k: int) -> Check:
-        """The size of the smallest group against k."""
-        return held("group.smallest", self.smallest, k, about={"groups": self.groups})
-
-    def moments_held(self, columns: int) -> list[Check]:
-        """What is promised of every group, its features being made of so many columns."""
+    def checks(self, k: int, columns: int) -> list[Check]:
+        """The smallest group against k, and what is promised of every group, its features being of so many columns."""
         whole: dict[str, Any] = {"records": sum(self.sizes), "compared": columns}
         return [
+            held("group.smallest", min(self.sizes), k, about={"groups": len(self.sizes)}),
             held("expectation.mean.group", self.mean_off, EXACT, **whole),
             held("expectation.covariance.group", self.covariance_off, EXACT, **whole),
         ]

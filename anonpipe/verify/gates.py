@@ -246,10 +246,7 @@ def _sizes(evidence: Evidence, k: int) -> list[Check]:
             return [held("group.smallest", by.smallest_units, k, unit="units", about=about), *whole]
         return [held("group.smallest", by.smallest_group, k)]
     if by.groups is not None:
-        return [
-            by.groups.smallest_held(evidence.unit_rows or k),
-            *by.groups.moments_held(len(set(evidence.feature_names) - {""})),
-        ]
+        return by.groups.checks(evidence.unit_rows or k, len(set(evidence.feature_names) - {""}))
     return [] if by.fewest_alike is None else [held("alike.fewest", by.fewest_alike, k)]
 
 
@@ -717,8 +714,8 @@ def _of_mask_in_words(by: MaskEvidence) -> list[str]:
         ]
     elif by.groups is not None:
         notes = [
-            f"{by.method} formed {by.groups.groups} groups across partitions, the smallest of {by.groups.smallest:,} "
-            "records; that is not k-anonymity of the release"
+            f"{by.method} formed {len(by.groups.sizes)} groups across partitions, the smallest of "
+            f"{min(by.groups.sizes):,} records; that is not k-anonymity of the release"
         ]
     else:
         notes = [

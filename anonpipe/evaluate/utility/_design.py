@@ -7,9 +7,10 @@ model of a recipient knows nothing of the job, and codes each table by the level
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -196,7 +197,8 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> FormulaCoding:
     except JobError:
         raise
     except Exception:  # patsy quotes values, and functions of the formula may raise anything
-        culprit = _failing(part, codes) or analysis.formula
+        evaluated = partial(patsy_module().incr_dbuilder, data_iter_maker=lambda: iter([part]), eval_env=environment())
+        culprit = _failing((code, partial(evaluated, f"0 + {code}")) for code in codes) or analysis.formula
     if sides is None:
         raise JobError(
             f"analysis {analysis.name!r}: {culprit} cannot be evaluated; give numbers or categories, and to "
@@ -224,7 +226,9 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
                 coding.sides, used, NA_action="drop", return_type="dataframe"
             )
     except Exception:
-        culprit = _failing_term(used, coding.sides)
+        made = partial(patsy_module().build_design_matrices, data=used, NA_action="drop")
+        terms = [(str(name), side.subset([name])) for side in coding.sides for name in side.term_names]
+        culprit = _failing((name, partial(made, [side])) for name, side in terms)
     if matrices is None:
         raise recoded(culprit or analysis.formula)
     left, right = matrices
@@ -251,24 +255,13 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _failing(part: pd.DataFrame, codes: Iterable[str]) -> str | None:
-    """The first part of the formula that cannot be evaluated by itself."""
-    for code in codes:
+def _failing(attempts: Iterable[tuple[str, Callable[[], Any]]]) -> str | None:
+    """The first of several pieces that cannot be evaluated by itself."""
+    for name, attempt in attempts:
         try:
-            patsy_module().incr_dbuilder(f"0 + {code}", lambda: iter([part]), eval_env=environment())
+            attempt()
         except Exception:
-            return code
-    return None
-
-
-def _failing_term(part: pd.DataFrame, sides: Iterable[Any]) -> str | None:
-    """The first term that cannot be coded by itself as the original is."""
-    for side in sides:
-        for name in side.term_names:
-            try:
-                patsy_module().build_design_matrices([side.subset([name])], part, NA_action="drop")
-            except Exception:
-                return str(name)
+            return name
     return None
 
 
