@@ -86,7 +86,7 @@ _LACKING = (
 )
 _LOST = "the Dask scheduler has lost the tasks of this run; see to it, then go on with --resume"
 _KILLED = (
-    "stage {task.stage}, partition {task.index}: its worker died three times, most likely out of memory (or, on a "
+    "{task.place}: its worker died three times, most likely out of memory (or, on a "
     "cluster of yours, without the packages of this process); lower partition.rows or give run.memory_per_worker more, "
     "then run again with --resume"
 )
@@ -100,6 +100,11 @@ class Task:
     token: str
     stage: str
     index: int
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"stage {self.stage}, partition {self.index}"
 
 
 @dataclass(frozen=True)
@@ -128,11 +133,6 @@ _TIMEOUTS = Timeouts()
 Work = Callable[[Task], TaskResult]
 OnDone = Callable[[TaskResult], None]
 Executor = Callable[[Work, Sequence[Task], OnDone], None]
-
-
-def describe(error: BaseException, task: Task) -> Failure:
-    """The description of an error of a task."""
-    return account(error, f"stage {task.stage}, partition {task.index}")
 
 
 def account(error: BaseException, what: str) -> Failure:
@@ -167,9 +167,9 @@ class _Guarded:
         try:
             return self.work(task)
         except _FINAL as error:
-            return describe(error, task)
+            return account(error, task.place)
         except Exception as error:
-            failure = describe(error, task)
+            failure = account(error, task.place)
         raise EngineError(failure.message)
 
 
@@ -354,10 +354,9 @@ def _enough(memory: str) -> int:
 
 @contextlib.contextmanager
 def remote_cluster(address: str, retries: int = 2, timeouts: Timeouts = _TIMEOUTS) -> Iterator[Executor]:
-    """An executor on the cluster at `address` (its TLS files come from Dask's configuration).
+    """An executor on the cluster at `address`, by the TLS files of Dask's configuration.
 
-    Workers that a scheduler must fetch from a queue need longer than the
-    limit: set `anonpipe.worker-wait` (seconds) in Dask's configuration.
+    Set `anonpipe.worker-wait` (seconds) there where the scheduler fetches workers from a queue.
     """
     import dask
     from distributed import Client
@@ -398,7 +397,9 @@ def _dask_executor(client: Any, retries: int, timeouts: Timeouts, versions: dict
         if not tasks:
             return
         interrupts.safe_point()
-        guarded, keys = _Guarded(work, versions), [_opaque(task) for task in tasks]
+        guarded, run_of = _Guarded(work, versions), f"{tasks[0].staging}|{tasks[0].token}"
+        digest = hashlib.sha256(run_of.encode()).hexdigest()[:12]
+        keys = [f"{task.stage}-{digest}-{task.index}" for task in tasks]  # for logs and dashboards, without paths
         futures = client.map(guarded, tasks, key=keys, retries=retries, pure=False)
         try:
             failure = _collect(client, dict(zip(futures, tasks, strict=True)), on_done, timeouts)
@@ -413,10 +414,7 @@ def _dask_executor(client: Any, retries: int, timeouts: Timeouts, versions: dict
 
 
 def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, timeouts: Timeouts) -> Failure | None:
-    """Wait for all futures, in the order in which they finish; the first failure ends it.
-
-    Nothing here waits for long: that is where Ctrl-C is heard, and where it is noticed that nobody works any more.
-    """
+    """Wait for all futures as they finish, never long, so that Ctrl-C is heard; the first failure ends it."""
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
 
@@ -443,7 +441,7 @@ def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, timeouts: Tim
         except FutureCancelledError:
             return Failure(_LOST, "EngineError")
         except Exception as error:
-            return describe(error, task)
+            return account(error, task.place)
         if isinstance(outcome, Failure):
             return outcome
         left -= 1
@@ -493,12 +491,6 @@ class _Heartbeats:
         except Exception:  # no answer in time, or no connection
             return None
         return {address: worker["last_seen"] for address, worker in identity["workers"].items()}
-
-
-def _opaque(task: Task) -> str:
-    """A key for logs and dashboards: stage and number, without paths."""
-    digest = hashlib.sha256(f"{task.staging}|{task.token}".encode()).hexdigest()[:12]
-    return f"{task.stage}-{digest}-{task.index}"
 
 
 @contextlib.contextmanager

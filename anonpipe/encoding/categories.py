@@ -1,9 +1,8 @@
 """Synthetic dummy columns as categories again.
 
-Lasko & Vinterbo 2010 (DOI 10.1109/TKDE.2009.88), section III: dummies are -1 and +1, an inverse logit and a
-normalisation make them a distribution over the categories, from which the most probable one is taken or one is drawn.
-Both distort shares badly: drawing turns an unmasked 5 % into 29 %, and the most probable category of means of five
-turns it into next to nothing. The calibrated ways keep the counts instead, or of probabilities their means.
+Lasko & Vinterbo 2010 (DOI 10.1109/TKDE.2009.88), section III: an inverse logit and a normalisation of dummies of -1 and
++1 make a distribution, from which the most probable category is taken or one is drawn. Both distort shares badly:
+drawing turns an unmasked 5 % into 29 %. The calibrated ways keep the counts instead, or of probabilities their means.
 """
 
 from __future__ import annotations
@@ -28,11 +27,6 @@ def probabilities(features: FloatArray) -> FloatArray:
     weights = np.exp(logarithms - logarithms.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     return np.asarray(weights)
-
-
-def most_probable(chances: FloatArray) -> IntArray:
-    """The category of highest probability of each record, the first of equals, shape (n,)."""
-    return np.asarray(chances.argmax(axis=1), dtype=np.int64)
 
 
 def sampled(chances: FloatArray, rng: np.random.Generator) -> IntArray:

@@ -106,6 +106,8 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
     low, high = column.numeric_bounds
     outside = 0 if low is None else int((values < low).sum())
     outside += 0 if high is None else int((values > high).sum())
+    stamps = plain(array).drop_null() if pa.types.is_timestamp(plain_type(array.type)) else None
+    timed = 0 if stamps is None else np.count_nonzero(date_counts(stamps) % units_per_day(stamps.type))
     return with_moments(
         ColumnScan(
             rows=len(everything),
@@ -120,7 +122,7 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
             sums=Sums.of(values),
             log_sums=None if column.offset is None else Sums.of(logarithms(values, column)),
             inexact=_inexact(array),
-            timed=_timed(array),
+            timed=int(timed),
             fractions=int(np.count_nonzero(values % 1.0)) if column.kind is Kind.INTEGER else 0,
         )
     )
@@ -135,14 +137,6 @@ def _inexact(array: pa.Array) -> int:
     size = np.where(whole < 0, ~size + np.uint64(1), size)
     large = size[size >= 2**53]
     return int(np.count_nonzero(large // (large & (~large + np.uint64(1))) >= 2**53))
-
-
-def _timed(array: pa.Array) -> int:
-    """Points in time that are no midnight."""
-    if not pa.types.is_timestamp(plain_type(array.type)):
-        return 0
-    array = plain(array).drop_null()
-    return int(np.count_nonzero(date_counts(array) % units_per_day(array.type)))
 
 
 def numbers_by(array: pa.Array, which: IntArray, size: int) -> Numbers:
@@ -189,12 +183,8 @@ def code_of(array: pa.Array, categories: pa.Array) -> IntArray:
     return np.asarray(of_values[positions(array.indices, len(of_values) - 1)])
 
 
-def unused_of(array: pa.DictionaryArray, categories: pa.Array) -> pa.Array | None:
-    """The values of a dictionary, of very many the first, that no record has; None where there are none."""
-    return None if len(array.dictionary) <= len(categories) else _absent(plain(array.dictionary), categories)
-
-
-def _absent(values: pa.Array, categories: pa.Array) -> pa.Array | None:
+def absent(values: pa.Array, categories: pa.Array) -> pa.Array | None:
+    """Values that are not among the categories, of very many the first; None where there are none."""
     found = values.filter(pc.invert(pc.is_in(values, value_set=categories))).drop_null().unique()[:MOST_CATEGORIES]
     return found if len(found) else None
 
@@ -278,7 +268,7 @@ def _merge_coded(name: str, a: ColumnScan, b: ColumnScan, in_a: IntArray, in_b: 
     counts[code_of(b.categories, categories)] += in_b
     unused = [part.unused for part in (a, b) if part.unused is not None]
     merged = coded_scan(categories, counts, a.nulls + b.nulls, a.outside + b.outside)
-    return replace(merged, unused=_absent(pa.concat_arrays(unused), categories) if unused else None)
+    return replace(merged, unused=absent(pa.concat_arrays(unused), categories) if unused else None)
 
 
 def feature_width(column: Column, scanned: ColumnScan) -> int:
@@ -311,8 +301,11 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, values: FloatArray) -> Sums:
-        """Of finite values, at most 1e150 in size."""
-        squares, rest = _squared(values)
+        """Of finite values, at most 1e150 in size; what rounding left out of squares is added (Dekker 1971)."""
+        squares, carried = values * values, _SPLIT * values
+        high = carried - (carried - values)
+        low = values - high
+        rest = ((high * high - squares) + 2.0 * high * low) + low * low
         return cls(exact_sum(values), exact_sum(squares) + exact_sum(rest))
 
     def __add__(self, other: object) -> Sums:
@@ -326,15 +319,6 @@ class Sums(NamedTuple):
             return 0.0, 0.0
         deviations = self.squares * count * 2**_UNIT - self.total**2
         return self.total / (count * 2**_UNIT), max(0, deviations) / (count * 4**_UNIT)
-
-
-def _squared(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The square of each value, and what rounding left out of it (Veltkamp 1968, Dekker 1971)."""
-    squares = values * values
-    carried = _SPLIT * values
-    high = carried - (carried - values)
-    low = values - high
-    return squares, ((high * high - squares) + 2.0 * high * low) + low * low
 
 
 def exact_sum(values: FloatArray) -> int:
@@ -363,13 +347,8 @@ _OF_UNITS = 1_000
 
 
 def most_for(k: int, several: bool) -> int:
-    """How many numbers are kept from either end of each place; twice of what `most_kept` says, and one more."""
+    """How many numbers are kept from either end of each place; twice of `Outermost.looked_at`, and one more."""
     return _OF_UNITS if several else 2 * max(k, 3) + 1
-
-
-def most_kept(most: int) -> int:
-    """How many outermost records can be looked at, with as many beside them."""
-    return (most - 1) // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,6 +368,11 @@ class Outermost:
     def of(cls, values: FloatArray, places: IntArray, size: int, most: int) -> Outermost:
         """Of numbers at places 0 to size - 1."""
         return cls(most, np.bincount(places, minlength=size), places, values + 0.0)._thinned()
+
+    @property
+    def looked_at(self) -> int:
+        """How many outermost records can be looked at, with as many beside them."""
+        return (self.most - 1) // 2
 
     def merge(self, other: Outermost) -> Outermost:
         """Both together; their places are the same."""

@@ -143,17 +143,15 @@ def compound_of(encoder: ColumnEncoder, scan: Scan, columns: tuple[ClassColumn, 
 
 
 # --- Whether rows repeat in most columns: a sign of several rows a person where no identifier says so -----------------
-# Exactly: of n sampled rows (`MOST_ROWS` at most), the columns with two or more values are taken, of those that have
-# the same order (a date, and the same date as fraction of a year) the first alone: w of them; and of each the share p
-# of pairs of rows that agree in it. Two rows are a *pair* where they agree in more than w/2 columns that are not null,
-# and the sum of -log2(p) over these is 2·log2(n) + 2 or more: were the columns independent, n rows would have such a
-# pair by chance once in eight tables. A survey of few categories cannot reach that sum, however often its rows repeat.
-# Not all pairs are looked at, only neighbours in `ORDERS` sorted orders, by columns in a keyed random order each.
+# Of n sampled rows (`MOST_ROWS` at most), the columns with two or more values are taken, of those that have the same
+# order the first alone: w of them; and of each the share p of pairs of rows that agree in it. Two rows are a *pair*
+# where they agree in more than w/2 columns that are not null, and the sum of -log2(p) over these is 2·log2(n) + 2 or
+# more: were the columns independent, n rows would have such a pair by chance once in eight tables. Not all pairs are
+# looked at, only neighbours in `ORDERS` sorted orders, by columns in a keyed random order each.
 #
-# What several rows of a person share is always the same: the columns that do not change. Rows that are near for other
-# reasons (answers that follow one attitude, dates that follow from each other) agree in other columns each time. So
-# pairs count only where more than w/2 columns agree in `ALWAYS` of all pairs. Then `REPEATED` of the rows must have
-# one, less in a sample of a larger table, where fewer of a person's rows meet, but never fewer than `FEWEST` rows.
+# What several rows of a person share is always the same: the columns that do not change. So pairs count only where more
+# than w/2 columns agree in `ALWAYS` of all pairs. Then `REPEATED` of the rows must have one, less in a sample of a
+# larger table, where fewer of a person's rows meet, but never fewer than `FEWEST` rows.
 
 MOST_ROWS = 20_000
 ORDERS = 12

@@ -14,7 +14,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.columns import Kind
-from anonpipe.encoding.categories import calibrated, calibrated_groups, most_probable, probabilities, sampled
+from anonpipe.encoding.categories import calibrated, calibrated_groups, probabilities, sampled
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import feature_width
 from anonpipe.encoding.scan import Scan
@@ -116,10 +116,7 @@ class NumberBlock:
     def encode(
         self, cells: FloatArray, filled: FloatArray, out: FloatArray, stratum: IntArray, rng: np.random.Generator | None
     ) -> None:
-        """Write the block's features; what is missing even in `filled` stands at the mean.
-
-        Scores are those of the records' stratum; without `rng` equal values have the mean of theirs.
-        """
+        """Write the block's features; what is missing in `filled` is the mean; without `rng` ties have one score."""
         values = filled[:, self.position]
         if self.scored is not None:
             scaled = self.scored.scores(values, cells, stratum, rng)
@@ -229,7 +226,7 @@ class CategoryBlock:
             chosen = groups.calibrate(dummies, self._index(cells))
         else:
             chances = probabilities(dummies[groups.first] if groups.identical else dummies)
-            chosen = most_probable(chances) if how == "most_probable" else sampled(chances, rng)
+            chosen = chances.argmax(axis=1) if how == "most_probable" else sampled(chances, rng)
             chosen = groups.spread(chosen) if groups.identical else chosen
         return self.codes[chosen].astype(np.float64)
 

@@ -1,9 +1,9 @@
 """Two-way tables of masked categories, whose small cells are drawn before records get categories of such tables.
 
-Covariances of indicators are the cells of two-way tables. Where masked records get categories that have the original's
-covariances, a cell of one person comes out as one. So cells of fewer than k records are drawn as another sample would
-have them (Poisson, about their count), or rounded at random where a register grows (`anonpipe.encoding.rounding`), and
-the table is fitted to its margins again. Cells that are empty stay empty.
+Covariances of indicators are the cells of two-way tables: where masked records have the original's, a cell of one
+person comes out as one. So cells of fewer than k records are drawn as another sample would have them (Poisson), or
+rounded at random where a register grows (`anonpipe.encoding.rounding`), and the table is fitted to its margins again.
+Cells that are empty stay empty.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Categories released as probabilities: in place of a column, one column of numbers for each of its categories.
 
 Lasko & Vinterbo 2010, section III: the distribution over the categories that the masked dummies stand for may itself be
-released, as "a type of local generalization". As they describe it, it is too even: unmasked dummies of -1 and +1 make a
-category of 5 % one of 29 %. Here it is calibrated, so that its mean is the share of the category, and rounded.
+released. As they describe it, it is too even: unmasked dummies of -1 and +1 make a category of 5 % one of 29 %. Here it
+is calibrated, so that its mean is the share of the category, and rounded.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Local suppression: no stratum releases a synthetic category, or its null, that fewer than k of its records hold.
 
-A category that one person of a stratum has is that person, whatever else of the record is synthetic: methods keep the
-counts of categories inside strata, and which stratum a record belongs to is released. In each stratum the records of
-all categories under k, together with those whose value is missing, are released as missing if they are at least k; if
-they are fewer, or if the column may not hold nulls, they join its commonest category. Numbers that are missing in fewer
-than k records are released as numbers of their groups.
+A category that one person of a stratum has is that person: methods keep the counts of categories inside strata. In each
+stratum the records of all categories under k, together with those whose value is missing, are released as missing if
+they are at least k; if they are fewer, or if the column may not hold nulls, they join its commonest category. Numbers
+that are missing in fewer than k records are released as numbers of their groups.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from anonpipe.columns import Column, Kind
-from anonpipe.encoding.columns import ColumnScan, Outermost, Sums, coded_scan, logarithms, most_kept, with_moments
+from anonpipe.encoding.columns import ColumnScan, Outermost, Sums, coded_scan, logarithms, with_moments
 from anonpipe.encoding.quantiles import DOMINANCE, FEWEST
 from anonpipe.encoding.scan import Scan
 from anonpipe.errors import KEEP_EXTREMES, InputError
@@ -89,9 +88,10 @@ def suppress_rare(
             continue
         counts = _counts_inside(scan, name, strata)
         inside = _units_inside(scan, name, strata)
-        found = [
-            change for of in sorted(counts) for change in _changes(of, counts[of], k, nullable[name], inside.get(of))
-        ]
+        found: list[tuple[int, int, int]] = []
+        for of in sorted(of for of in counts if of >= 0):  # records that are left out need nothing
+            codes = released_codes(counts[of][:-1], int(counts[of][-1]), k, nullable[name], inside.get(of))
+            found += [(of, code, target) for code, target in enumerate(codes) if code != target and counts[of][code]]
         every = found + _left_out(counts, found)
         if every:
             held, nulls = _after(counts, every)
@@ -143,14 +143,6 @@ def _stratum_of(codes: IntArray, strata: Strata) -> IntArray:
     for column, count in zip(codes.T[:-1], strata.sizes, strict=True):
         combination = combination * count + column
     return np.asarray(strata.stratum, dtype=np.int64)[combination]
-
-
-def _changes(of: int, counts: IntArray, k: int, nullable: bool, units: UnitSets | None) -> list[tuple[int, int, int]]:
-    """What is released as another code in one stratum; records that are left out need nothing."""
-    if of < 0:
-        return []
-    codes = released_codes(counts[:-1], int(counts[-1]), k, nullable, units)
-    return [(of, code, target) for code, target in enumerate(codes) if code != target and counts[code]]
 
 
 def _suppressed(name: str, moved: int, gone: int, k: int, nullable: bool, *, stratified: bool) -> str:
@@ -216,10 +208,10 @@ def code_extremes(
     least = max(least, FEWEST)
     extremes, changed, by_combination = Extremes(), dict(scan.columns), dict(scan.by_combination)
     for name, found in scan.outermost.items():
-        if least > most_kept(found.most):
+        if least > found.looked_at:
             raise InputError(
                 f"column {name!r}: {least:,} rows are needed to be of k units for certain, and of columns on a scale "
-                f"of their own the {most_kept(found.most):,} outermost are looked at, to see whether few dominate; "
+                f"of their own the {found.looked_at:,} outermost are looked at, to see whether few dominate; "
                 "make fewer rows of the units with most, or give the column transform: normal_scores, or "
                 f"{KEEP_EXTREMES}"
             )

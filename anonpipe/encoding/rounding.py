@@ -1,10 +1,10 @@
 """Counts of categories rounded at random to multiples of a base, always the same way.
 
 Random rounding to a base (Fellegi 1975, "Controlled random rounding", Survey Methodology 1) is unbiased; drawn again at
-every release it is averaged away, and two equal counts would differ. So the draw follows from a key, as in the cell-key
-method of the Australian Bureau of Statistics (Fraser & Wooton 2005; Thompson, Broadfoot & Elazar 2013): here from the
-secret, the category and the multiple that the count has passed. A rounded count then never falls when the count rises,
-one person more changes it with a chance of one over the base, and in all releases a count has one answer.
+every release it is averaged away. So the draw follows from a key, as in the cell-key method of the Australian Bureau of
+Statistics (Fraser & Wooton 2005; Thompson, Broadfoot & Elazar 2013): here from the secret, the category and the
+multiple that the count has passed. A rounded count then never falls when the count rises, one person more changes it
+with a chance of one over the base, and in all releases a count has one answer.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ class Rounding:
     def thinned(self, found: Radix, name: str, at: int) -> Radix:
         """Some values of a column and class without a twentieth at random, at least two multiples of the base.
 
-        Of exact means of k values who joined would show as a step of all that follow. Without one record of twenty the
-        mean of a class moves by 0.23 of its own sampling error.
+        Of exact means who joined would show. A class's mean moves by 0.23 of its own sampling error.
         """
         without = min(max(2 * self.base, found.total // 20), max(0, found.total - self.base))
         return found.thinned(without, generator(self.fresh, f"thinned {name}", at))
@@ -80,12 +79,16 @@ class RoundedColumns:
         """A copy of cells with rounded counts: a few random records have other categories, or are (no) nulls."""
         given = cells.copy()
         for at, block in enumerate(self.blocks):
-            size = len(self.cells[at])
-            codes = _codes(block, given[:, block.position], size)
+            column, size = given[:, block.position], len(self.cells[at])
+            missing, of_number = np.isnan(column), isinstance(block, NumberBlock)
+            codes = np.where(missing, size - 1, np.nan_to_num(column)).astype(np.int64)
+            if isinstance(block, NumberBlock) and not block.ordinal:
+                codes = missing.astype(np.int64)  # whether it is there
             counts = np.bincount(codes, minlength=size)
             lacking = self.counts(at, counts) - counts
             moved = _moved(codes, lacking, rng)
-            given[moved, block.position] = _values(block, np.repeat(np.arange(size), np.maximum(lacking, 0)), size)
+            new = np.repeat(np.arange(size), np.maximum(lacking, 0))
+            given[moved, block.position] = np.where(of_number & (new == size - 1), np.nan, new)
         return given
 
 
@@ -102,19 +105,3 @@ def _moved(codes: IntArray, lacking: IntArray, rng: np.random.Generator) -> IntA
     place = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
     most = np.repeat(np.maximum(-lacking, 0)[: len(starts) - 1], np.diff(starts))
     return rng.permutation(shuffled[order[place < most]])
-
-
-def _codes(block: NumberBlock | CategoryBlock, column: FloatArray, size: int) -> IntArray:
-    """Codes of a column as cells hold them, nulls last; of a number whether it is there."""
-    missing = np.isnan(column)
-    if isinstance(block, NumberBlock) and not block.ordinal:
-        return missing.astype(np.int64)
-    return np.where(missing, size - 1, np.nan_to_num(column)).astype(np.int64)
-
-
-def _values(block: NumberBlock | CategoryBlock, codes: IntArray, size: int) -> FloatArray:
-    """Such codes as cells hold them; null is a code like any other but of numbers and ordinals."""
-    found = codes.astype(np.float64)
-    if isinstance(block, NumberBlock):
-        found[codes == size - 1] = np.nan
-    return found

@@ -1,17 +1,13 @@
 """Hashes of values and of rows: the one place that says when two values, or two rows, are the same.
 
-Two senses of the same:
-
 - *In any width.* `value_words` gives a 64-bit word of each value of an Arrow column: equal for equal numbers of any
   type (to the seven digits that single precision has), equal times in any unit, equal texts in any encoding. On it rest
-  `row_lanes`, two sums over a row's columns (numbers of the columns' names beside their values', so that no order of
-  columns matters), and all that follows from them: whether an input changed (`fingerprint`), which records a table
-  holds (`population`), and keyed numbers of its rows (`keyed_rows`), from which sampling, order and sketches come.
+  `row_lanes`, two sums over a row's columns, whatever their order, and all that follows from them: whether an input
+  changed (`fingerprint`), which records a table holds (`population`), and keyed numbers of its rows (`keyed_rows`).
 - *To the last bit.* `exact_rows` and `exact_sums` are of cells as they lie in the staging.
 
 Words and lanes are not keyed, and tell of the values: they stay in memory. What is kept in a file is a sum over many
-rows, or keyed. Identifiers, of which two in 10^8 must not have one digest, have 128 bits from a keyed hash of texts
-(`anonpipe.encoding.identifiers`).
+rows, or keyed. Identifiers, of which two in 10^8 must not have one digest, have 128 bits (`encoding.identifiers`).
 """
 
 from __future__ import annotations

@@ -126,7 +126,9 @@ class RuleCounts:
         pairs = {}
         for at, rule in enumerate(rules):
             if rule.kind in ("lookup", "pairs"):
-                pairs[at] = _counted(batch, rule)
+                arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
+                ones = pa.array(np.ones(batch.num_rows, dtype=np.int64))
+                pairs[at] = _added([pa.record_batch([*arrays, ones], names=["term", "target", "rows"])])
                 continue
             broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
             if rule.kind == "condition":
@@ -167,12 +169,6 @@ class RuleCounts:
         counted = pa.table([self.pairs[at].column(0), self.pairs[at].column(2)], names=["term", "rows"])
         most = counted.group_by("term").aggregate([("rows", "max")]).column("rows_max")
         return int(sum(counted.column("rows").to_pylist()) - sum(most.to_pylist()))
-
-
-def _counted(batch: pa.RecordBatch, rule: Rule) -> pa.RecordBatch:
-    arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
-    ones = pa.array(np.ones(batch.num_rows, dtype=np.int64))
-    return _added([pa.record_batch([*arrays, ones], names=["term", "target", "rows"])])
 
 
 def _added(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -312,7 +308,10 @@ class RuleBook:
             again = False
             for at, rule in self._derived:
                 if rule.kind == "lookup":
-                    self._look_up(at, rule, cells)
+                    found = self._lookups[at][self._codes(rule, self.written(cells))[0]].astype(np.float64)
+                    if self.columns[rule.target].kind is Kind.ORDINAL:
+                        found[found == len(self.cells.categories[rule.target])] = np.nan
+                    cells[:, self.positions[rule.target]] = found
                     continue
                 inside = self._put(rule, cells)
                 again |= bool(inside.any())
@@ -320,13 +319,6 @@ class RuleBook:
             if not again:
                 break
         return np.asarray(moved.sum(axis=1))
-
-    def _look_up(self, at: int, rule: Rule, cells: FloatArray) -> None:
-        term, _ = self._codes(rule, self.written(cells))
-        found = self._lookups[at][term].astype(np.float64)
-        if self.columns[rule.target].kind is Kind.ORDINAL:
-            found[found == len(self.cells.categories[rule.target])] = np.nan
-        cells[:, self.positions[rule.target]] = found
 
     def _put(self, rule: Rule, cells: FloatArray) -> BoolArray:
         """Compute the target of a rule in place, its operands changed where it would leave its bounds; which rows."""
@@ -341,7 +333,11 @@ class RuleBook:
             rows = np.flatnonzero(excess)
             if not len(rows):
                 break
-            self._lower(cells, rows, name, excess[rows] / times)
+            place, by = self.positions[name], excess[rows] / times
+            own = self.cells.grid(place)
+            if own.step:
+                by = np.sign(by) * np.ceil(np.abs(by) / own.step - _SINGLE) * own.step
+            cells[rows, place] = own.round(own.round(cells[rows, place]) - by)
             moved[rows] = True
             batch = self.written(cells)
             value = value_of(rule, batch)
@@ -355,13 +351,6 @@ class RuleBook:
             cells[:, self.positions[rule.gap]] = rule.sign * (value - base)
         cells[:, position] = value
         return moved
-
-    def _lower(self, cells: FloatArray, rows: IntArray, name: str, by: FloatArray) -> None:
-        position = self.positions[name]
-        grid = self.cells.grid(position)
-        if grid.step:
-            by = np.sign(by) * np.ceil(np.abs(by) / grid.step - _SINGLE) * grid.step
-        cells[rows, position] = grid.round(grid.round(cells[rows, position]) - by)
 
     # Conditions and pairs
 

@@ -188,14 +188,6 @@ class ScoredColumn:
         """Mean scores of the values at some positions (0 to 1) of a class."""
         return self.ranks[at].mean_scores(self.grid.round(self.quantiles[at].at(positions)))
 
-    def put_ties(self, original: FloatArray, released: FloatArray, stratum: IntArray) -> None:
-        """Put `Ranks.ties` in the place of values, and of released scores."""
-        which = self.classes_of(original, stratum)
-        for at, inside in _each(which):
-            ranks, values, scores = self.ranks[at], original[inside, self.position], released[inside, self.position]
-            original[inside, self.position] = ranks.ties(ranks.scores(values))
-            released[inside, self.position] = ranks.ties(scores)
-
     def released(
         self, scores: FloatArray, which: IntArray, found: Radix, rng: np.random.Generator | None
     ) -> FloatArray:
@@ -280,7 +272,10 @@ class Scores:
         stratum, original, released = self.strata.assign(original), original.copy(), released.copy()
         for each in self.columns:
             if each.position not in without:
-                each.put_ties(original, released, stratum)
+                for at, inside in _each(each.classes_of(original, stratum)):
+                    ranks, cells = each.ranks[at], (inside, each.position)
+                    original[cells] = ranks.ties(ranks.scores(original[cells]))
+                    released[cells] = ranks.ties(released[cells])
         return original, released
 
     def put_values(
@@ -310,8 +305,11 @@ def _fitted(
     for at, size in zip(strata.positions, strata.sizes, strict=True):
         index = index * size + codes[cells.names[at]]
     stratum = np.asarray(strata.stratum, dtype=np.int64)[index]
-    status = _status(cells, position, scan.scored_by)
-    happened = np.zeros(1, dtype=np.int64)
+    status, happened = None, np.zeros(1, dtype=np.int64)
+    if cells.columns[position].role is Role.SURVIVAL_TIME:  # ranked by the status, if the scan has counted by that
+        roles = enumerate(zip(cells.names, cells.columns, strict=True))
+        known = (at for at, (each, column) in roles if column.role is Role.SURVIVAL_STATUS and each in codes)
+        status = next(known, None)
     if status is not None:
         happened = cells.event_codes(status).astype(np.int64)
     code = np.zeros(len(index), dtype=np.int64) if status is None else codes[cells.names[status]]
@@ -358,15 +356,6 @@ def _outliers(found: Sequence[Radix], released: Sequence[Quantiles], grid: Grid)
         below = least - np.maximum(one.largest, grid.low) > width
         outside += int(one.counts[above | below].sum())
     return outside
-
-
-def _status(cells: ColumnEncoder, position: int, counted: Sequence[str]) -> int | None:
-    """Where the status of a survival time stands; None for other columns, and where there is none, or not counted."""
-    if cells.columns[position].role is not Role.SURVIVAL_TIME:
-        return None
-    roles = zip(cells.names, cells.columns, strict=True)
-    status = [name for name, each in roles if each.role is Role.SURVIVAL_STATUS and name in counted]
-    return cells.names.index(status[0]) if status else None
 
 
 def _joined(rows: FloatArray | IntArray, k: int) -> IntArray | None:

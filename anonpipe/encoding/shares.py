@@ -48,14 +48,10 @@ def _rounded(wanted: FloatArray, left: IntArray, size: int) -> IntArray:
     """Whole numbers near `wanted`, none above what is left, of sum `size`; the largest remainders are rounded up."""
     counts = np.minimum(np.floor(np.maximum(wanted, 0.0)).astype(np.int64), left)
     while (missing := size - int(counts.sum())) != 0:
-        if missing > 0:
-            able = counts < left
-            first = np.argsort(np.where(able, counts - wanted, np.inf), kind="stable")[: min(missing, int(able.sum()))]
-            counts[first] += 1
-        else:
-            able = counts > 0
-            first = np.argsort(np.where(able, wanted - counts, np.inf), kind="stable")[: min(-missing, int(able.sum()))]
-            counts[first] -= 1
+        step = 1 if missing > 0 else -1
+        able = counts < left if missing > 0 else counts > 0
+        order = np.argsort(np.where(able, step * (counts - wanted), np.inf), kind="stable")
+        counts[order[: min(abs(missing), int(able.sum()))]] += step
     return counts
 
 

@@ -3,8 +3,8 @@
 Records and identifiers are compared by their values alone. Contents stay equal if columns are renamed or reordered, if
 numbers or dates are stored as text, and if the case of texts changes; excerpts of them also if columns join or leave.
 
-Identifiers that number rows (1, 2, 3, …; A001, A002, …) agree in any two tables. So identifiers are also counted with a
-number added: where as many of these agree, the identifier is no evidence. Its pairs with values of the row can be.
+Identifiers that number rows (1, 2, …; A001, …) agree in any two tables. So they are also counted with a number added:
+where as many of these agree, the identifier is no evidence. Its pairs with values of the row can be.
 """
 
 from __future__ import annotations

@@ -158,7 +158,9 @@ def from_numbers(values: FloatArray, field: pa.Field, step: float | None) -> pa.
     missing = np.isnan(values) if field.nullable else np.zeros(len(values), dtype=bool)
     present = np.where(missing, 0.0, values)
     if is_date(plain):
-        array = _dates(present, plain, step or 1.0, missing)
+        days = step or 1.0
+        counts = _integers(present / days, np.int64) * round(days * units_per_day(plain))
+        array = pa.array(counts.astype(np.int32) if pa.types.is_date32(plain) else counts, mask=missing).view(plain)
     elif pa.types.is_floating(plain):
         array = pa.array(present.astype(plain.to_pandas_dtype()), mask=missing)
     elif pa.types.is_decimal(plain):
@@ -174,13 +176,6 @@ def _integers(values: FloatArray, dtype: type[np.integer]) -> npt.NDArray[np.int
     if top > limits.max:  # 2^63 and 2^64 are no numbers of the type: take the next float below
         top = np.nextafter(top, 0.0)
     return np.asarray(np.clip(np.rint(values), float(limits.min), top).astype(dtype))
-
-
-def _dates(values: FloatArray, kind: pa.DataType, step: float, missing: BoolArray) -> pa.Array:
-    counts = _integers(values / step, np.int64) * round(step * units_per_day(kind))
-    if pa.types.is_date32(kind):
-        counts = counts.astype(np.int32)
-    return pa.array(counts, mask=missing).view(kind)
 
 
 def _decimals(values: FloatArray, kind: pa.DataType, missing: BoolArray) -> pa.Array:

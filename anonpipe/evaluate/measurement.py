@@ -101,7 +101,7 @@ class Figure:
         **others: Any,
     ) -> Measurement:
         """The figure of a release: `of` is `records`, `note` the figure's own by default; others as `Measurement`."""
-        words = {name: getattr(self, name) for name in ("title", "unit", "better", "source", "audience")}
+        words = {name: getattr(self, name) for name in ("title", "unit", "better", "source")}
         return Measurement(
             name=self.key,
             value=value,
@@ -112,6 +112,7 @@ class Figure:
             baseline=baseline,
             baseline_is="" if baseline is None else self.baseline_is,
             note=self.note if note is None else note,
+            audience=self.audience,
             **words,
             **others,
         )

@@ -1,13 +1,9 @@
-"""What is compared, and what is expected of it.
-
-The variables on which original and release are compared, the moments that a
-method promises, what the staging must hold, and groups that span partitions.
-"""
+"""What is compared, and what is expected: variables, promised moments, the staging, groups across partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -59,15 +55,6 @@ class Variable:
     def on_other_scale(self) -> bool:
         """Whether it is a column that is masked by its logarithm or scores, on that scale."""
         return self.offset is not None or self.scored
-
-    @property
-    def name(self) -> str:
-        """The column, and for an indicator the category's number (never its value)."""
-        if self.offset is not None:
-            return f"log {self.column}"
-        if self.scored:
-            return f"score of {self.column}"
-        return self.column if self.category is None else f"{self.column}[{self.category}]"
 
 
 @dataclass(frozen=True)
@@ -173,8 +160,10 @@ def build_view(
             known = None if position in restored else released.get(position)
             centre, spread = (mean[name], sd[name]) if known is None else known
             variance, own_unit = None if known is None else float(spread > 0.0), by_logarithm or column.scored
-            number = Variable(name, position, None, centre, spread or 1.0, synthesized, own_unit=own_unit)
-            variables.append(replace(number, known_variance=variance))
+            own = centre, spread or 1.0
+            variables.append(
+                Variable(name, position, None, *own, synthesized, own_unit=own_unit, known_variance=variance)
+            )
         dummies = synthesized and column.kind is not Kind.ORDINAL  # whose number is limited already
         if name in counts and (dummies or len(counts[name]) <= _MOST_CATEGORIES):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))

@@ -388,16 +388,11 @@ class ComparedMoments:
         padded[:width, width] = padded[width, :width] = covariance.max(axis=0, initial=0.0)
         known_mean, known = self._known
         rounded_mean, rounded = self._rounded
-        covariances = padded[np.ix_(at, at)] + known + rounded + self._drawn_with_keys(at)
+        # What small cells of masked and unchanged categories, as they were drawn, take of covariances
+        masked, view, sd = np.append(self.target.drawn_with_keys, 0.0)[at], self.view, self.scale * self.view.sd
+        drawn = np.outer(masked, np.where(view.indicator & ~view.synthesized, 1.0 / np.where(sd > 0, sd, 1.0), 0.0))
+        covariances = padded[np.ix_(at, at)] + known + rounded + drawn + drawn.T
         return np.append(mean, 0.0)[at] + known_mean + rounded_mean, covariances
-
-    def _drawn_with_keys(self, at: IntArray) -> FloatArray:
-        """What small cells of masked and unchanged categories, as they were drawn, take of covariances."""
-        masked, view = np.append(self.target.drawn_with_keys, 0.0)[at], self.view
-        sd = self.scale * view.sd
-        unchanged = np.where(view.indicator & ~view.synthesized, 1.0 / np.where(sd > 0, sd, 1.0), 0.0)
-        both = np.outer(masked, unchanged)
-        return np.asarray(both + both.T)
 
     @property
     def _table(self) -> tuple[float, int]:
@@ -501,12 +496,10 @@ class ComparedMoments:
         records not all covariances can be met. With n records of the pair among N, in standard deviations:
 
         - A category at random moves a covariance by 1 / sqrt(n), and that of two categories by the error of a count
-          with given margins (noncentral hypergeometric), whose tail is that of few records. Exchanges remove all but
-          `PLACED` of it where they have the choice: m records of a category (or out of it, if these are fewer) have
-          about m choices for its w covariances, and w / (w + m) is left. Positions of an ordinal are exchanged for
-          their own covariances alone: all of it is left of its categories.
-        - Of a score its value has only the range (`_known`): the association of scores inside ranges with the other
-          column is lost, a sum of n draws of variance 1 - kept².
+          with given margins (noncentral hypergeometric). Exchanges remove all but `PLACED` of it where they have the
+          choice: m records of a category (or out of it) have about m choices for its w covariances, and w / (w + m) is
+          left. Positions of an ordinal are exchanged for their own covariances alone: all is left of its categories.
+        - Of a score its value has only the range (`_known`): a sum of n draws of variance 1 - kept² is lost.
         - A correlation of n draws and that of their normal scores differ by `RANKED` / n.
         - With nulls the pair is counted on n of N records, before and after: on both sides the covariance of a random
           subset has the variance (1 + r²)(1 / n - 1 / N).
@@ -647,15 +640,6 @@ def _known_or(known: FloatArray, other: FloatArray) -> FloatArray:
     return np.where(np.isnan(known), other, known)
 
 
-def _classes_in_words(name: str, disclosure: ClassDisclosure) -> str:
-    return (
-        f"sensitive {name!r}: {100 * disclosure.homogeneous_share:.2f} % of the records are in groups with one value, "
-        f"chi-square {disclosure.chi_square:.3g}, mean Jensen-Shannon divergence {disclosure.mean_divergence:.3g}, "
-        f"fewest values in a group {disclosure.smallest_distinct}, largest distance from the table's shares "
-        f"{disclosure.largest_total_variation:.3g}"
-    )
-
-
 def _notes(evidence: Evidence) -> tuple[str, ...]:
     by = evidence.by
     notes = _of_groups_in_words(by) if isinstance(by, GroupEvidence) else _of_mask_in_words(by)
@@ -690,7 +674,13 @@ def _of_groups_in_words(by: GroupEvidence) -> list[str]:
     notes = [
         f"group centroids keep {100 - loss:.2f} % of the variance of the features (z-scores and -1/+1 indicators); "
         f"information loss of the grouping {loss:.2f} %, {bound}",
-        *(_classes_in_words(name, disclosure) for name, disclosure in by.classes.items()),
+        *(
+            f"sensitive {name!r}: {100 * one.homogeneous_share:.2f} % of the records are in groups with one value, "
+            f"chi-square {one.chi_square:.3g}, mean Jensen-Shannon divergence {one.mean_divergence:.3g}, fewest values "
+            f"in a group {one.smallest_distinct}, largest distance from the table's shares "
+            f"{one.largest_total_variation:.3g}"
+            for name, one in by.classes.items()
+        ),
     ]
     shared = [scope for scope in by.scopes if by.scopes.count(scope) > 1]
     if by.guarantee.scope != "table" and shared:

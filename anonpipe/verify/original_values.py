@@ -1,26 +1,22 @@
 """Values of single persons that a release reproduces, as opposed to those that it meets by chance.
 
-A masked column may release a number that is also an original one: on whole years nearly every age. So each original
-value that fewer than k records hold is given its chance: were the released values drawn without a look at the
-originals, the grid point x would be met with about the local density of distinct released values around x times the
-width of a grid point. The density is that of the `NEIGHBOURS` nearest distinct released values other than x. Where
-those are all about equally far, x stands apart and nothing else is released between: half a value there (Jeffreys'
-estimate of a rate of which nothing was seen), not five. The grid is the declared step, the type's, or the coarsest
-round one that `ON_GRID` of the distinct original values lie on (only what lies on it too can meet them); without any it
-is as fine as rounding errors, and no coincidence is explained. Of a column without a step, released values are on a
-coarser grid of the originals because they are rounded, or means of several (then others are on a fraction of that grid,
-see `means_lie_on`), or because they are originals: if most values are neither, a chance is at most `UNEXPLAINED`. A
-person far off has a chance near 0, a value among many has one near 1: nothing is learnt where nearly every grid point
-is released.
+On whole years nearly every age is an original value and a released one. So each original value that fewer than k
+records hold is given its chance: were the released values drawn without a look at the originals, the grid point x would
+be met with about the local density of distinct released values around x times the width of a grid point. The density is
+that of the `NEIGHBOURS` nearest distinct released values other than x. Where those are all about equally far, x stands
+apart: half a value there (Jeffreys' estimate of a rate of which nothing was seen), not five. The grid is the declared
+step, the type's, or the coarsest round one that `ON_GRID` of the distinct original values lie on (only what lies on it
+too can meet them); without any it is as fine as rounding errors, and no coincidence is explained. Of a column without a
+step, released values are on a coarser grid of the originals because they are rounded, or means of several (then others
+are on a fraction of that grid, see `means_lie_on`), or because they are originals: if most values are neither, a chance
+is at most `UNEXPLAINED`. A person far off has a chance near 0, a value among many has one near 1.
 
 Values are then taken in the order of their chances, the least first. There is something beyond chance if m are met up
 to any point of this order, and m or more have a probability below a / (m (m + 1)) by the Poisson law with `LEEWAY`
 times the sum of chances up to twice as large: released values that lie evenly, as means of neighbours by rank do, are
 less dense around one of themselves than around a value that falls between them. Summed over all m that is a, so no
-correction for the many points that are looked at is left to make; a is `FALSE_ALARM` over the number of columns. One
-value alone is thus enough if the chances up to its own sum to less than a / 2 / `LEEWAY`: one in 75,000 with five
-columns. A single value among many is no more than a coincidence, nor is anything learnt of whole years, nearly all of
-which are released.
+correction for the many points is left to make; a is `FALSE_ALARM` over the number of columns. One value alone is enough
+if the chances up to its own sum to less than a / 2 / `LEEWAY`: one in 75,000 with five columns.
 """
 
 from __future__ import annotations
@@ -150,8 +146,8 @@ def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float, relativ
 def means_lie_on(grid: float, released: FloatArray, relative: float = 0.0) -> bool:
     """Whether rounding or averaging explains released values on a grid of the originals.
 
-    Rounded values all lie on it; of means of m values one in m does, and the others on 1/m of it. Draws, rotated and
-    noisy values lie on neither: where most values are such, those on the grid are originals.
+    Of means of m values one in m lies on it, and the others on 1/m of it. Draws, rotated and noisy values lie on
+    neither: where most values are such, those on the grid are originals.
     """
     digits = relative * float(np.median(np.abs(released))) if len(released) else 0.0
     most = int(min(MOST_AVERAGED, np.sqrt(0.4 * grid / digits))) if digits else MOST_AVERAGED

@@ -7,7 +7,7 @@ model of a recipient knows nothing of the job, and codes each table by the level
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -158,10 +158,19 @@ class Design:
     # Whether a function of the formula keeps what it has seen of the table that was coded first, such as means
     learnt: bool = True
 
+    def take(self, places: Sequence[int]) -> Design:
+        """Some of the predictors."""
+        names, terms = (tuple(each[place] for place in places) for each in (self.names, self.terms))
+        return replace(self, predictors=self.predictors[:, places], names=names, terms=terms)
+
     @property
     def behind(self) -> dict[str, int]:
         """Of each coefficient the records that tell its predictor from a constant; all of them of a constant."""
-        return {name: _apart(values) for name, values in zip(self.names, self.predictors.T, strict=True)}
+        found = {}
+        for name, values in zip(self.names, self.predictors.T, strict=True):
+            others = len(values) - int(np.unique(values, return_counts=True)[1].max(initial=0))
+            found[name] = others or len(values)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +253,13 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
         left_out=len(part) - len(kept),
         learnt=coding.learnt,
     )
-    return _finite(_without_intercept(design) if analysis.model == "cox" else design)
+    if analysis.model == "cox":
+        design = design.take([place for place, name in enumerate(design.names) if name != INTERCEPT])
+    bad = ~np.isfinite(design.predictors).all(axis=0)
+    if bad.any() or not np.isfinite(design.response).all():
+        where = design.terms[int(np.argmax(bad))] if bad.any() else "the response"
+        raise NoFitError(f"{where} has values that are not finite; leave such records out by a subset")
+    return design
 
 
 @contextmanager
@@ -311,27 +326,3 @@ def _response(analysis: Analysis, values: FloatArray) -> FloatArray:
             "as in I(months > 12)"
         )
     return response
-
-
-def _without_intercept(design: Design) -> Design:
-    kept = [place for place, name in enumerate(design.names) if name != INTERCEPT]
-    return replace(
-        design,
-        predictors=design.predictors[:, kept],
-        names=tuple(design.names[place] for place in kept),
-        terms=tuple(design.terms[place] for place in kept),
-    )
-
-
-def _apart(values: FloatArray) -> int:
-    """Records without the commonest value; all of a constant."""
-    commonest = int(np.unique(values, return_counts=True)[1].max(initial=0))
-    return len(values) - commonest or len(values)
-
-
-def _finite(design: Design) -> Design:
-    bad = ~np.isfinite(design.predictors).all(axis=0)
-    if bad.any() or not np.isfinite(design.response).all():
-        where = design.terms[int(np.argmax(bad))] if bad.any() else "the response"
-        raise NoFitError(f"{where} has values that are not finite; leave such records out by a subset")
-    return design

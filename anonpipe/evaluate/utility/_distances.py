@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
@@ -14,7 +13,6 @@ from anonpipe.evaluate.utility._measure import (
     LOST,
     NO_MIX,
     NO_NUMBERS,
-    Term,
     UtilityMeasure,
     column_terms,
     mean_of_terms,
@@ -223,10 +221,19 @@ _TAILS = (_MASS, replace(_MASS, key="tails.excess", title=_REACH, unit="sd"))
 def _subgroups_and_tails(tables: TypedTables) -> list[Measurement]:
     """Means of numbers inside categories, and the mass and reach of the tails."""
     enough = max(tables.least, 2)
-    pairs = list(_mixed(tables, enough))
+    old, new = tables.number_arrays()
+    pairs = []  # every category with every number, and how the means of the number changed inside the category
+    for category in tables.categories if tables.numbers else ():
+        changes = subgroup_changes((category.old, old), (category.new, new), enough)
+        pairs += [(category, number, change) for number, change in zip(tables.numbers, changes, strict=True)]
     measurements = []
     for at, figure in enumerate((_GROUPS_SD, _GROUPS_ERRORS)):
-        terms = [_subgroup_term(f"{number.name} in {category.name}", both[at]) for category, number, both in pairs]
+        terms = []
+        for category, number, both in pairs:  # means over the categories that both sides have
+            defined = both[at][~np.isnan(both[at])]
+            finite = defined[np.isfinite(defined)]
+            mean = float(finite.mean()) if len(finite) else LOST if len(defined) else float("nan")
+            terms.append((f"{number.name} in {category.name}", mean))
         note = f"Over the categories of {enough} or more records of the original, equally weighted."
         if figure is _GROUPS_ERRORS:
             note += " Grows with the number of records measured."
@@ -240,23 +247,6 @@ def _subgroups_and_tails(tables: TypedTables) -> list[Measurement]:
         terms = [(f"{name}, {side}", float(changes[place, at])) for name, (place, side), changes in ends]
         measurements.append(mean_of_terms(figure, terms, tables.rows))
     return measurements
-
-
-def _mixed(tables: TypedTables, least: int) -> Iterator[tuple[BothColumns, BothColumns, tuple[FloatArray, FloatArray]]]:
-    """Every category with every number, and how the means of the number changed inside the category."""
-    old, new = tables.number_arrays()
-    for category in tables.categories if tables.numbers else ():
-        changes = subgroup_changes((category.old, old), (category.new, new), least)
-        yield from ((category, number, change) for number, change in zip(tables.numbers, changes, strict=True))
-
-
-def _subgroup_term(name: str, changes: FloatArray) -> Term:
-    """Mean over the categories that both sides have; lost if the release has none of those of the original."""
-    defined = changes[~np.isnan(changes)]
-    if len(defined) == 0:
-        return name, float("nan")
-    finite = defined[np.isfinite(defined)]
-    return name, float(finite.mean()) if len(finite) else LOST
 
 
 SUBGROUPS = UtilityMeasure(

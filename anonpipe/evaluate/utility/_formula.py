@@ -104,15 +104,13 @@ def _check_terms(tree: Any) -> None:
 
 def columns_in(tree: ast.expr) -> set[str]:
     """Columns that a permitted tree names."""
-    if isinstance(tree, ast.Name):
-        return {tree.id}
-    if isinstance(tree, ast.Call):
-        name = _called(tree)
-        if name == "Q":
-            return {_text_of(tree.args[0])}
-        arguments = tree.args[:1] if name == "C" else tree.args
-        return set[str]().union(*map(columns_in, arguments))
-    return set[str]().union(*(columns_in(child) for child in ast.iter_child_nodes(tree) if isinstance(child, ast.expr)))
+    match tree:
+        case ast.Name(id=name) | ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=name)]):
+            return {str(name)}
+        case ast.Call(func=ast.Name(id="C"), args=[column, *_]):
+            return columns_in(column)
+    children = tree.args if isinstance(tree, ast.Call) else ast.iter_child_nodes(tree)
+    return set[str]().union(*(columns_in(child) for child in children if isinstance(child, ast.expr)))
 
 
 def _columns_calculated(tree: ast.expr) -> set[str]:
@@ -240,7 +238,8 @@ def _check_call(node: ast.Call, rules: _Grammar, depth: int) -> None:
     if name not in rules.functions or None in keywords:
         raise _refuse(node if name in rules.functions else node.func, rules)
     if name == "Q":
-        if len(node.args) != 1 or keywords or not _is_text(node.args[0]) or _text_of(node.args[0]).startswith("__"):
+        name_of = node.args[0] if len(node.args) == 1 and not keywords else None
+        if not isinstance(name_of, ast.Constant) or not _is_text(name_of) or str(name_of.value).startswith("__"):
             raise _refuse(node, rules, "takes the name of one column, as in Q('tumour size')")
         return
     if name == "te":
@@ -317,10 +316,6 @@ def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def _text_of(node: ast.expr) -> str:
-    return str(node.value) if isinstance(node, ast.Constant) else ""
-
-
 def _count_terms(node: Any, most: int) -> int:
     """No fewer than the terms that a node multiplies out to; where more than `most`, any number above it."""
     if not node.args:
@@ -370,7 +365,10 @@ def _value(node: ast.expr, part: pd.DataFrame) -> Any:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[inner]):
             return getattr(np, name)(_value(inner, part))
         case ast.UnaryOp(op=sign, operand=inner):
-            return _signed(sign, _value(inner, part))
+            value = _value(inner, part)
+            if isinstance(sign, (ast.Not, ast.Invert)):
+                return ~_truth(value)
+            return -value if isinstance(sign, ast.USub) else +value
         case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() as joint, right=right):
             return _joined([left, right], isinstance(joint, ast.BitAnd), part)
         case ast.BoolOp(op=joint, values=values):
@@ -382,12 +380,6 @@ def _value(node: ast.expr, part: pd.DataFrame) -> Any:
             pairs = zip(sides[:-1], signs, sides[1:], strict=True)
             return reduce(operator.and_, (_truth(_compared(*pair)) for pair in pairs))
     raise TypeError(type(node).__name__)
-
-
-def _signed(sign: ast.unaryop, value: Any) -> Any:
-    if isinstance(sign, (ast.Not, ast.Invert)):
-        return ~_truth(value)
-    return -value if isinstance(sign, ast.USub) else +value
 
 
 def _joined(parts: list[ast.expr], both: bool, part: pd.DataFrame) -> BoolArray:
@@ -415,13 +407,11 @@ def _truth(value: Any) -> BoolArray:
 
 
 # --- What a recipient's analysis is, and the names in it --------------------------------------------------------------
-# Formulas are patsy's. Its maintainers only keep it working, and send all who can go to formulaic, so formulaic 1.2.2
-# was tried on all that is allowed here. It gives the same columns, those of released tables with the original's
-# knots and scales too, and wide interactions of categories fifteen times faster. But it has no `te`, divides by n - 1
-# in `scale`, orders terms and names coefficients differently, so that figures of two releases would not be comparable -
-# and it evaluates code in functions of a module, with all of Python's built-in functions at hand, where patsy has an
-# object whose evaluation can be replaced (`_sealed`). Formulas come from anybody: that second wall stays. statsmodels
-# needs patsy as well.
+# Formulas are patsy's, which statsmodels needs as well. Its maintainers send all who can to formulaic: 1.2.2 was
+# tried on all that is allowed here. It gives the same columns, and wide interactions fifteen times faster. But it has
+# no `te`, divides by n - 1 in `scale`, and names coefficients differently, so that figures of two releases would not be
+# comparable. And it evaluates code with all of Python's built-in functions at hand, where patsy has an object whose
+# evaluation can be replaced (`_sealed`). Formulas come from anybody: that second wall stays.
 
 Model = Literal["linear", "logistic", "cox"]
 
@@ -577,10 +567,6 @@ def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = 
     named = set[str]().union(*(columns_in(read_factor(code)) for code in factors_of(analysis)))
     for what, text in _conditions_of(analysis) if conditions else ():
         named |= columns_in(condition_of(analysis, what, text))
-    return _known(analysis, named, columns)
-
-
-def _known(analysis: Analysis, named: set[str], columns: Sequence[str]) -> tuple[str, ...]:
     if unknown := sorted(name for name in named if name not in columns):
         raise JobError(
             f"analysis {analysis.name!r} names {', '.join(unknown)}, which the table does not have; "

@@ -27,8 +27,7 @@ _SIGNIFICANT = 0.05  # p below which a coefficient is significant; intervals are
 class Estimate:
     """A coefficient: its value, the ends of its 95 % interval, and p of the test that it is 0.
 
-    Intervals are of Student's distribution for linear models, and of the normal one (Wald) for logistic and Cox models,
-    whose values are logarithms of odds and hazard ratios.
+    Intervals are Student's for linear models, and normal (Wald) for logistic and Cox models, of logarithms of ratios.
     """
 
     value: float
@@ -168,14 +167,21 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
     names = [analysis.name for analysis in models]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise JobError(f"several analyses are called {', '.join(twice)}; give each a name of its own")
-    return tuple(_fit_original(original, analysis) for analysis in models)
+    fitted = []
+    for analysis in models:
+        try:
+            coding = learn(original, analysis)
+        except NoFitError as error:
+            fitted.append(FittedModel(analysis, ModelFit(0, 0, {}, str(error)), None))
+        else:
+            fitted.append(FittedModel(analysis, _fit(coding, original, "original"), coding))
+    return tuple(fitted)
 
 
 def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
-    """How many of the coefficients of several models changed, each coefficient counting the same.
+    """How many of the coefficients of several models changed, each coefficient but intercepts counting the same.
 
-    Gal et al. count coefficients outside of the interval over all coefficients in their list of measures, and over
-    significant ones in their requirements; the first is done here. Intercepts do not count here; they do not say.
+    Gal et al. count those outside of the interval over all coefficients, as here, or over significant ones.
     """
     changes = [change for comparison in comparisons for change in comparison.coefficients if change.name != INTERCEPT]
     significant = [change for change in changes if change.original.significant]
@@ -192,14 +198,6 @@ def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
         mean("overlap", changes),
         lost=sum(change.released is None for change in changes),
     )
-
-
-def _fit_original(original: pd.DataFrame, analysis: Analysis) -> FittedModel:
-    try:
-        coding = learn(original, analysis)
-    except NoFitError as error:
-        return FittedModel(analysis, ModelFit(0, 0, {}, str(error)), None)
-    return FittedModel(analysis, _fit(coding, original, "original"), coding)
 
 
 def _fit(coding: FormulaCoding, frame: pd.DataFrame, table: str) -> ModelFit:
@@ -278,8 +276,14 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
         gain = float(gradient @ step) / 2
         if gain < _REACHED:
             return _finished(risks, values, step, taken)
-        values, here, grown = _onward(risks, values, step, here)
-        if not grown:
+        shorter = step
+        for _ in range(_MOST_HALVINGS):
+            there = risks.likelihood(values + shorter)
+            if there >= here:  # false of NaN, too
+                values, here = values + shorter, there
+                break
+            shorter = shorter / 2
+        else:
             return CoxFit(values, _inverse(information), here, taken, None, gain < np.sqrt(_REACHED))
     monotone = step if risks.orders(step) else None
     return CoxFit(values, _inverse(risks.derivatives(values)[1]), here, _MOST_STEPS, monotone, False)
@@ -370,16 +374,6 @@ def _binned(places: IntArray, weights: FloatArray, n_places: int) -> FloatArray:
     return np.bincount(places, weights, minlength=n_places).astype(np.float64, copy=False)
 
 
-def _onward(risks: _Risks, values: FloatArray, step: FloatArray, here: float) -> tuple[FloatArray, float, bool]:
-    """The step, or the first half of it, or of that, which does not lose."""
-    for _ in range(_MOST_HALVINGS):
-        there = risks.likelihood(values + step)
-        if there >= here:  # false of NaN, too
-            return values + step, there, True
-        step = step / 2
-    return values, here, False
-
-
 def _finished(risks: _Risks, values: FloatArray, step: FloatArray, taken: int) -> CoxFit:
     """The last step, unless it leads on for ever."""
     monotone = None
@@ -440,7 +434,11 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
         if np.isfinite(errors[basis.determined]).all():
             degrees = float(fitted.df_resid) if model == "linear" else np.inf
             return Solution(coefficients, errors, degrees)
-    raise NoFitError(_apart(_growing(values, basis, design.terms)))
+    growing: list[str] = []  # Predictors of which a logistic model has coefficients on their way to infinity
+    if values is not None and np.isfinite(values).all():
+        coefficients = basis.turned_back(values, np.zeros((basis.rank, basis.rank)))[0]
+        growing = _named(np.abs(np.nan_to_num(coefficients * basis.sizes)) > _LARGE, design.terms)
+    raise NoFitError(_apart(growing))
 
 
 @dataclass(frozen=True, eq=False)
@@ -521,14 +519,6 @@ def _fitted(model: Model, response: FloatArray, columns: FloatArray) -> tuple[An
                 fitted = logit(response, columns).fit(method="newton", maxiter=_MOST_STEPS, disp=False)
     failures = ("ConvergenceWarning", "PerfectSeparationWarning", "HessianInversionWarning")
     return fitted, not any(item.category.__name__ in failures for item in warned)
-
-
-def _growing(values: FloatArray | None, basis: _Basis, terms: Sequence[str]) -> list[str]:
-    """Which predictors of a logistic model have coefficients on their way to infinity."""
-    if values is None or not np.isfinite(values).all():
-        return []
-    coefficients = basis.turned_back(values, np.zeros((basis.rank, basis.rank)))[0]
-    return _named(np.abs(np.nan_to_num(coefficients * basis.sizes)) > _LARGE, terms)
 
 
 def _named(chosen: npt.NDArray[np.bool_], terms: Sequence[str]) -> list[str]:

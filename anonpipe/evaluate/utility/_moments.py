@@ -180,17 +180,15 @@ _MEANS, _SUMS, _MEDIANS, _ABIM, _ABISD = (
 def _basic_statistics(tables: TypedTables) -> list[Measurement]:
     """Means, sums and medians of every number; ABIM and ABISD of Li & Sarkar.
 
-    Nulls are left out of means, medians and deviations. A sum counts them as nothing, and is taken per record of its
-    table, so that tables of different lengths compare: it notices values lost to nulls, and the mean does not.
-
-    Gal et al. (2014): "basic statistics (average, sum, median) should not differ significantly".
+    Nulls are left out of means, medians and deviations. A sum counts them as nothing, and is per record of its table,
+    so that tables of different lengths compare: it notices values lost to nulls, and the mean does not.
     """
     changes: dict[Figure, Callable[[FloatArray, FloatArray], float]] = {
         _MEANS: partial(_shift, np.mean),
         _SUMS: lambda old, new: _relative_shift(old, old.sum() / tables.rows, new.sum() / tables.released),
         _MEDIANS: partial(_shift, np.median),
         _ABIM: lambda old, new: _relative_shift(old, old.mean(), new.mean()),
-        _ABISD: _relative_spread,
+        _ABISD: lambda old, new: 100.0 * _shift(_spread, old, new),
     }
     return [
         # two values, as a deviation needs them
@@ -199,7 +197,7 @@ def _basic_statistics(tables: TypedTables) -> list[Measurement]:
     ]
 
 
-def _shift(statistic: Callable[[FloatArray], np.floating], old: FloatArray, new: FloatArray) -> float:
+def _shift(statistic: Callable[[FloatArray], np.floating | float], old: FloatArray, new: FloatArray) -> float:
     """Change in standard deviations of the original; NaN where it is constant."""
     spread = _spread(old)
     return abs(float(statistic(new)) - float(statistic(old))) / spread if spread > 0 else float("nan")
@@ -210,12 +208,6 @@ def _relative_shift(old: FloatArray, before: np.floating, after: np.floating) ->
     mean = float(old.mean())
     near_zero = mean == 0 or abs(mean) < LEAST * _spread(old)
     return float("nan") if near_zero else 100.0 * float(abs(after - before) / abs(before))
-
-
-def _relative_spread(old: FloatArray, new: FloatArray) -> float:
-    """Change of the standard deviation in per cent; NaN where the original is constant."""
-    spread = _spread(old)
-    return 100.0 * abs(_spread(new) - spread) / spread if spread > 0 else float("nan")
 
 
 def _spread(values: FloatArray) -> float:

@@ -95,7 +95,7 @@ _CONTINGENCY = Figure(
 def _pair_trends(tables: TypedTables) -> list[Measurement]:
     """Changes of correlations (Pearson's, Spearman's), correlation ratios and contingency tables; ABICO."""
     names = [column.name for column in tables.numbers]
-    sides = tables.number_arrays() if names else (np.empty((0, 0)),) * 2
+    sides = tables.number_arrays()
     plain = [pairwise_correlations(side) for side in sides]
     by_rank = [pairwise_correlations(ranked(side)) for side in sides]
     mixed = []
@@ -163,9 +163,8 @@ def eigenvalue_change(original: FloatArray, released: FloatArray) -> float:
     """Sum of the relative changes of the eigenvalues of the correlation matrix, in descending order: Σ |e' - e| / e.
 
     Columns that are constant in either table, or have a pair without a correlation, are left out, as are eigenvalues
-    below 1e-9; NaN where no column is left. Each table is standardised by its own means and deviations, as sdcMicro
-    does (``dUtility(method = "eigen")``; Templ & Meindl 2008, LNCS 5262:113-126). The figure sees neither location nor
-    scale, nor a rotation that keeps the eigenvalues. It grows with the number of columns.
+    below 1e-9; NaN where no column is left. As sdcMicro does (``dUtility(method = "eigen")``; Templ & Meindl 2008,
+    LNCS 5262:113-126). The figure sees neither location nor scale, and grows with the number of columns.
     """
     matrices = [pairwise_correlations(table) for table in (original, released)]
     usable = ~(np.isnan(np.diag(matrices[0])) | np.isnan(np.diag(matrices[1])))

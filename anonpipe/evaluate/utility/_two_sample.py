@@ -36,9 +36,7 @@ class Auc:
 def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
     """Area under the ROC curve of finite scores, with a 95 % interval that is symmetric on the logit scale.
 
-    The variance is DeLong's. Where it is 0 (scores without overlap, or all equal) the interval is extended by 3 / n of
-    the smaller group, the rule of three.
-
+    The variance is DeLong's; where it is 0 the interval is extended by 3 / n of the smaller group, the rule of three.
     DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44:837-845; by ranks as in Sun & Xu (2014), IEEE Signal
     Processing Letters 21:1389-1393.
     """
@@ -98,7 +96,13 @@ def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
     chances = expit(predictor)
     loss = _loss(predictor, sign)
     for _ in range(_MOST_PASSES):
-        move = basis @ _newton(basis, ones - chances, chances * expit(-predictor))
+        gradient = basis.T @ (ones - chances)
+        curvature = basis.T @ (basis * (chances * expit(-predictor))[:, None])
+        try:
+            step = cho_solve(cho_factor(curvature, check_finite=False), gradient, check_finite=False)
+        except np.linalg.LinAlgError:
+            step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
+        move = basis @ step
         new = expit(predictor + move)
         if np.abs(new - chances).max() <= _SETTLED:
             return LogisticFit(new, basis.shape[1], bool(np.abs(move).max() > _GROWING))
@@ -125,17 +129,6 @@ def _basis(design: FloatArray) -> FloatArray:
     orthonormal, triangle, _ = qr(used, mode="economic", pivoting=True, check_finite=False)
     rank = int((np.abs(np.diag(triangle)) > _RANK).sum())
     return np.asarray(np.ascontiguousarray(orthonormal[:, :rank]) * np.sqrt(len(design)))
-
-
-def _newton(basis: FloatArray, missed: FloatArray, weights: FloatArray) -> FloatArray:
-    """Newton's step in the coefficients of the basis, shape (rank,)."""
-    gradient = basis.T @ missed
-    curvature = basis.T @ (basis * weights[:, None])
-    try:
-        step = cho_solve(cho_factor(curvature, check_finite=False), gradient, check_finite=False)
-    except np.linalg.LinAlgError:
-        step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
-    return np.asarray(step, dtype=np.float64)
 
 
 # --- Main effects and interactions of the columns of two tables, as the columns of one regression ---------------------
@@ -256,7 +249,9 @@ def tree_propensity(old: FloatArray, new: FloatArray, *, rng: np.random.Generato
     """
     from sklearn.tree import DecisionTreeClassifier
 
-    both = _places(np.concatenate([old, new]))
+    # Places among the different values of a column: the same splits, and no precision lost to float32
+    both = np.column_stack([np.unique(column, return_inverse=True)[1] for column in np.concatenate([old, new]).T])
+    both = both.astype(np.float32)
     ones = np.arange(len(both)) >= len(old)
     share = len(new) / len(both)
 
@@ -277,14 +272,6 @@ def tree_propensity(old: FloatArray, new: FloatArray, *, rng: np.random.Generato
     reach = float(stdtrit(_PERMUTATIONS - 1, 0.975)) * float(chance.std(ddof=1)) / np.sqrt(_PERMUTATIONS)
     high = value / (expected - reach) if expected > reach else float("inf")
     return TreePropensity(value, expected, value / expected, value / (expected + reach), high, leaves)
-
-
-def _places(table: FloatArray) -> npt.NDArray[np.float32]:
-    """Each value's place among the different ones of its column: the same splits, and no precision lost to float32."""
-    places = np.empty(table.shape, dtype=np.float32)
-    for column in range(table.shape[1]):
-        places[:, column] = np.unique(table[:, column], return_inverse=True)[1]
-    return places
 
 
 # --- How well a boosted forest, trained on some records, tells the others of the release from those of the original ---
