@@ -354,10 +354,7 @@ def _enough(memory: str) -> int:
 
 @contextlib.contextmanager
 def remote_cluster(address: str, retries: int = 2, timeouts: Timeouts = _TIMEOUTS) -> Iterator[Executor]:
-    """An executor on the cluster at `address`, by the TLS files of Dask's configuration.
-
-    Set `anonpipe.worker-wait` (seconds) there where the scheduler fetches workers from a queue.
-    """
+    """An executor on a cluster, by Dask's TLS files; a queue of workers may need Dask's `anonpipe.worker-wait` (s)."""
     import dask
     from distributed import Client
 

@@ -258,9 +258,11 @@ class FeatureEncoder:
                     mean, sd, grid = 0.0, 1.0, Grid(None, -np.inf, np.inf)
                 elif column.offset is not None:
                     mean, sd = scanned.log_mean, scanned.log_sd or 1.0
-                null_share, ordinal = scanned.nulls / max(1, scanned.rows), column.kind is Kind.ORDINAL
-                scale = mean, sd, null_share, column.weight, grid, ordinal, column.offset, by_scores.get(position)
-                numbers.append(NumberBlock(name, position, start, stop, *scale))
+                block = NumberBlock(
+                    name, position, start, stop, mean, sd, scanned.nulls / max(1, scanned.rows), column.weight, grid,
+                    column.kind is Kind.ORDINAL, column.offset, by_scores.get(position),
+                )  # fmt: skip
+                numbers.append(block)
             else:
                 counts = scanned.code_counts[scanned.occupied]
                 shares = counts / max(1, counts.sum())

@@ -60,8 +60,7 @@ class Repeats:
 def digests(name: str, array: pa.Array, key: bytes) -> tuple[Digests, int]:
     """Each distinct value of an array by its keyed digest, and the number of nulls.
 
-    Numbers and dates are turned one to one, so that no two have one digest; texts and bytes by two keyed 64-bit hashes:
-    among 10^8 different values two agree with a probability of 1.5e-23.
+    Numbers and dates are turned one to one; texts and bytes by 128 bits, of which two in 10^8 agree by 1.5e-23.
     """
     high, low, there = keyed_values(name, array, key)
     entries = np.zeros(len(high), dtype=_ENTRY)

@@ -39,7 +39,7 @@ class Rounding:
     def thinned(self, found: Radix, name: str, at: int) -> Radix:
         """Some values of a column and class without a twentieth at random, at least two multiples of the base.
 
-        Of exact means who joined would show. A class's mean moves by 0.23 of its own sampling error.
+        Exact means would show who joined. Without one record of twenty a mean moves by 0.23 of its sampling error.
         """
         without = min(max(2 * self.base, found.total // 20), max(0, found.total - self.base))
         return found.thinned(without, generator(self.fresh, f"thinned {name}", at))
@@ -76,7 +76,7 @@ class RoundedColumns:
         return self.rounding.counts(counts, self.blocks[at].name, self.cells[at])
 
     def put(self, cells: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """A copy of cells with rounded counts: a few random records have other categories, or are (no) nulls."""
+        """A copy of cells whose counts are rounded by a few random records; values of former nulls mean nothing."""
         given = cells.copy()
         for at, block in enumerate(self.blocks):
             column, size = given[:, block.position], len(self.cells[at])

@@ -51,7 +51,7 @@ class Ranks:
         return len(self.low) < 2 and bool((self.low == self.high).all())
 
     def positions(self, values: FloatArray, rng: np.random.Generator | None = None) -> FloatArray:
-        """Positions of values, new ones between neighbours; equal ones at random in their range, or its middle."""
+        """Positions of values, new ones between neighbours, NaN for NaN; equal ones at random, or in their middle."""
         at, equal, begin, width = self._places(values)
         share = 0.5 if rng is None else rng.random(len(values))
         shared = begin + np.where(width > 1.0, share, 0.5) * width
@@ -80,7 +80,7 @@ class Ranks:
         return mean
 
     def ties(self, scores: FloatArray) -> FloatArray:
-        """Scores, rounded as turning to and fro moves them; those of a value that several records have are one."""
+        """Rounded scores; those of one value that several records have are one number beyond all scores."""
         ranks = ndtr(scores) * self.rows
         at = np.clip(np.searchsorted(self.before, ranks, side="right") - 1, 0, max(len(self.at_low) - 1, 0))
         tied = (np.append(self.at_low, 0.0)[at] > 1.0) & (ranks < self.before[at] + np.append(self.at_low, 0.0)[at])

@@ -207,8 +207,8 @@ def _text_words(texts: pa.Array) -> HashArray:
         chosen = matching.to_numpy(zero_copy_only=False)
         if chosen.any():
             found = pc.if_else(matching, texts, standard)
-            days = pattern == _DATE
-            values = pc.strptime(found, "%Y-%m-%d", "s", error_is_null=True) if days else found.cast(pa.float64())
+            number = pattern == _NUMBER
+            values = found.cast(pa.float64()) if number else pc.strptime(found, "%Y-%m-%d", "s", error_is_null=True)
             words[chosen] = value_words(values)[0][chosen]
     return words
 

@@ -135,8 +135,7 @@ def spread(values: FloatArray) -> float:
 def middle_spread(values: FloatArray) -> float:
     """Robust standard deviation: scaled interquartile range, on which extreme values have no influence.
 
-    Where the quartiles are one value, by the range that leaves out an eighth on both sides, then less; by the standard
-    deviation where all but a sixteenth are one.
+    Where the quartiles are one value, by wider ranges; by the standard deviation where all but a sixteenth are one.
     """
     defined = values[~np.isnan(values)]
     unit = _unit(defined)

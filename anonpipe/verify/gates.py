@@ -144,7 +144,7 @@ class Rounded:
     parts: int  # Of the stratum with most
 
     def share(self, rows: float, strata: int, categories: IntArray | int) -> FloatArray:
-        """How far rounding leads shares: five deviations of the commonest, with base² / 6 for each other one."""
+        """Five deviations of the commonest category's share, which takes the others' roundings (base² / 6 each)."""
         others = np.maximum(np.asarray(categories, dtype=np.float64) - 1.0, 1.0)
         return np.asarray(5.0 * self.base * np.sqrt(others / 6.0 * self.parts * strata) / rows)
 
@@ -379,7 +379,7 @@ class ComparedMoments:
 
     @cached_property
     def allowance(self) -> tuple[FloatArray, FloatArray]:
-        """What method and ties may change of means and covariances; without a feature, as of the other column."""
+        """What method and ties may change of means and covariances; without a feature, the most of the other's."""
         mean, covariance = self.target.allowance
         width = len(mean)
         at = np.array([width if column is None else column for column in self.evidence.feature_columns])

@@ -94,8 +94,7 @@ class Followed:
 def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Times of events, ascending, and the share that survives each: the product-limit of Kaplan & Meier (1958).
 
-    S(t) is the product over t_i <= t of 1 - d_i / n_i: d_i events among n_i at risk. A record without the event is
-    censored, and was at risk up to and at that time.
+    S(t) is the product over t_i <= t of 1 - d_i / n_i: d_i events among n_i at risk, who are there up to their times.
     """
     t, happened = np.asarray(times, dtype=np.float64), np.asarray(events, dtype=np.bool_)
     if t.ndim != 1 or t.shape != happened.shape or not len(t) or not np.isfinite(t).all():
