@@ -86,7 +86,7 @@ _LACKING = (
 )
 _LOST = "the Dask scheduler has lost the tasks of this run; see to it, then go on with --resume"
 _KILLED = (
-    "stage {task.stage}, partition {task.index}: its worker died three times, most likely out of memory (or, on a "
+    "{task.place}: its worker died three times, most likely out of memory (or, on a "
     "cluster of yours, without the packages of this process); lower partition.rows or give run.memory_per_worker more, "
     "then run again with --resume"
 )
@@ -94,16 +94,17 @@ _KILLED = (
 
 @dataclass(frozen=True)
 class Task:
-    """One task: the staging of the run, stage and piece.
-
-    `token` is fresh for every started run, so that a long-lived worker does
-    not reuse what it remembers of an earlier run in the same folder.
-    """
+    """One task. Its `token` is of one run: a long-lived worker remembers nothing of another in the same folder."""
 
     staging: str
     token: str
     stage: str
     index: int
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"stage {self.stage}, partition {self.index}"
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,6 @@ OnDone = Callable[[TaskResult], None]
 Executor = Callable[[Work, Sequence[Task], OnDone], None]
 
 
-def describe(error: BaseException, task: Task) -> Failure:
-    """The description of an error of a task."""
-    return account(error, f"stage {task.stage}, partition {task.index}")
-
-
 def account(error: BaseException, what: str) -> Failure:
     """Describe an error without data: own messages, errors of the disk, else type and place."""
     if isinstance(error, AnonpipeError):
@@ -152,22 +148,14 @@ def account(error: BaseException, what: str) -> Failure:
 
 
 def no_core_dumps() -> None:
-    """Forbid core dumps of this process and its children, as memory holds rows.
-
-    A limit of 1 byte, not of 0: Linux heeds it also where cores are piped
-    into a program, which a limit of 0 does not stop (core(5), core_pattern).
-    """
+    """Forbid core dumps, as memory holds rows; by 1 byte, which Linux heeds where they are piped (core(5))."""
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     if soft not in (0, 1) or hard == resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_CORE, (0 if hard == 0 else 1, hard))
 
 
 class _Guarded:
-    """A worker function whose failures carry no text of the data; picklable.
-
-    Given the versions of the driver, it does nothing in a process of others:
-    that is how workers are found that join a cluster later.
-    """
+    """A picklable worker function whose failures carry no data; in a process of other versions it does nothing."""
 
     def __init__(self, work: Work, versions: dict[str, str] | None = None) -> None:
         self.work, self.versions = work, versions
@@ -179,9 +167,9 @@ class _Guarded:
         try:
             return self.work(task)
         except _FINAL as error:
-            return describe(error, task)
+            return account(error, task.place)
         except Exception as error:
-            failure = describe(error, task)
+            failure = account(error, task.place)
         raise EngineError(failure.message)
 
 
@@ -316,9 +304,8 @@ def _start_cluster(
 def _fork_server(preload: Sequence[str]) -> Iterator[bool]:
     """Whether a process runs that has loaded the modules, and of which workers are forked; it ends with the block.
 
-    A worker that is spawned loads them by itself, and again when it has died: 2 s of computing and 150 MiB each. There
-    is none elsewhere than on Linux, where a fork is not safe, and without a socket, for which the path of the folder of
-    temporary files may be too long. And a server that this program already has knows another environment.
+    A spawned worker loads them by itself: 2 s of computing and 150 MiB each. There is none elsewhere than on Linux, or
+    where the path of its socket is too long. A server that this program already has knows another environment.
     """
     import distributed.utils
 
@@ -367,11 +354,7 @@ def _enough(memory: str) -> int:
 
 @contextlib.contextmanager
 def remote_cluster(address: str, retries: int = 2, timeouts: Timeouts = _TIMEOUTS) -> Iterator[Executor]:
-    """An executor on the cluster at `address` (its TLS files come from Dask's configuration).
-
-    Workers that a scheduler must fetch from a queue need longer than the
-    limit: set `anonpipe.worker-wait` (seconds) in Dask's configuration.
-    """
+    """An executor on a cluster, by Dask's TLS files; a queue of workers may need Dask's `anonpipe.worker-wait` (s)."""
     import dask
     from distributed import Client
 
@@ -411,7 +394,9 @@ def _dask_executor(client: Any, retries: int, timeouts: Timeouts, versions: dict
         if not tasks:
             return
         interrupts.safe_point()
-        guarded, keys = _Guarded(work, versions), [_opaque(task) for task in tasks]
+        guarded, run_of = _Guarded(work, versions), f"{tasks[0].staging}|{tasks[0].token}"
+        digest = hashlib.sha256(run_of.encode()).hexdigest()[:12]
+        keys = [f"{task.stage}-{digest}-{task.index}" for task in tasks]  # for logs and dashboards, without paths
         futures = client.map(guarded, tasks, key=keys, retries=retries, pure=False)
         try:
             failure = _collect(client, dict(zip(futures, tasks, strict=True)), on_done, timeouts)
@@ -426,10 +411,7 @@ def _dask_executor(client: Any, retries: int, timeouts: Timeouts, versions: dict
 
 
 def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, timeouts: Timeouts) -> Failure | None:
-    """Wait for all futures, in the order in which they finish; the first failure ends it.
-
-    Nothing here waits for long: that is where Ctrl-C is heard, and where it is noticed that nobody works any more.
-    """
+    """Wait for all futures as they finish, never long, so that Ctrl-C is heard; the first failure ends it."""
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
 
@@ -456,7 +438,7 @@ def _collect(client: Any, tasks: dict[Any, Task], on_done: OnDone, timeouts: Tim
         except FutureCancelledError:
             return Failure(_LOST, "EngineError")
         except Exception as error:
-            return describe(error, task)
+            return account(error, task.place)
         if isinstance(outcome, Failure):
             return outcome
         left -= 1
@@ -508,12 +490,6 @@ class _Heartbeats:
         return {address: worker["last_seen"] for address, worker in identity["workers"].items()}
 
 
-def _opaque(task: Task) -> str:
-    """A key for logs and dashboards: stage and number, without paths."""
-    digest = hashlib.sha256(f"{task.staging}|{task.token}".encode()).hexdigest()[:12]
-    return f"{task.stage}-{digest}-{task.index}"
-
-
 @contextlib.contextmanager
 def _private_umask() -> Iterator[None]:
     before = os.umask(0o077)
@@ -541,9 +517,8 @@ def _quiet_logs() -> Iterator[None]:
 def _interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C until the end; threads and processes started in the block never receive it.
 
-    It is for the driver, which stops the workers: so the signal is blocked, which they inherit, also those started by
-    such a thread later on. Threads that were there before can still be handed it, and would have it raised in the midst
-    of the block: so the handler only remembers it.
+    It is for the driver, which stops the workers: the signal is blocked, which they inherit. Threads that were there
+    before can still be handed it, so that the handler only remembers it.
     """
     resource_tracker.ensure_running()  # started inside, it would unblock the signal
     main = threading.current_thread() is threading.main_thread()

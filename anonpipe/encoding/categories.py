@@ -1,9 +1,8 @@
 """Synthetic dummy columns as categories again.
 
-Lasko & Vinterbo 2010 (DOI 10.1109/TKDE.2009.88), section III: dummies are -1 and +1, an inverse logit and a
-normalisation make them a distribution over the categories, from which the most probable one is taken or one is drawn.
-Both distort shares badly: drawing turns an unmasked 5 % into 29 %, and the most probable category of means of five
-turns it into next to nothing. The calibrated ways keep the counts instead, or of probabilities their means.
+Lasko & Vinterbo 2010 (DOI 10.1109/TKDE.2009.88), section III: an inverse logit and a normalisation of dummies of -1 and
++1 make a distribution, from which the most probable category is taken or one is drawn. Both distort shares badly:
+drawing turns an unmasked 5 % into 29 %. The calibrated ways keep the counts instead, or of probabilities their means.
 """
 
 from __future__ import annotations
@@ -30,11 +29,6 @@ def probabilities(features: FloatArray) -> FloatArray:
     return np.asarray(weights)
 
 
-def most_probable(chances: FloatArray) -> IntArray:
-    """The category of highest probability of each record, the first of equals, shape (n,)."""
-    return np.asarray(chances.argmax(axis=1), dtype=np.int64)
-
-
 def sampled(chances: FloatArray, rng: np.random.Generator) -> IntArray:
     """A category drawn from each record's distribution, shape (n,)."""
     edges = np.cumsum(chances, axis=1)[:, :-1]
@@ -42,12 +36,10 @@ def sampled(chances: FloatArray, rng: np.random.Generator) -> IntArray:
 
 
 def calibrated(scores: FloatArray, order: IntArray, starts: IntArray, targets: IntArray) -> IntArray:
-    """Categories such that each group has exactly the wanted count of each.
+    """Categories such that each group has exactly the wanted count of each; scores (n, q), targets (n_groups, q).
 
     From the rarest category of all to the commonest, each takes in every group the wanted number of records that fit it
     best among those left; ties go to the earlier record.
-
-    Shapes: scores (n, q); targets (n_groups, q); returns (n,).
     """
     if (targets < 0).any() or (targets.sum(axis=1) != np.diff(starts)).any():
         raise ValueError("the targets of every group are counts that add up to its size")
@@ -57,12 +49,10 @@ def calibrated(scores: FloatArray, order: IntArray, starts: IntArray, targets: I
 
 
 def calibrated_groups(chances: FloatArray, sizes: IntArray, totals: IntArray) -> IntArray:
-    """One category for all records of a group, with counts over all groups as near as possible to the wanted.
+    """One category for all records of a group, shape (n_groups,), with total counts as near as possible to the wanted.
 
     From the rarest category to the commonest, each takes whole groups in falling order of probability, as many as bring
-    its count of records nearest to its total (of two equally near, the fewer). The commonest takes the rest.
-
-    Shapes: chances (n_groups, q); sizes (n_groups,); totals (q,); returns (n_groups,).
+    its count of records nearest to its total. The commonest takes the rest. Shapes: chances (n_groups, q), totals (q,).
     """
     sequence = np.argsort(totals, kind="stable")
     chosen = np.full(len(sizes), sequence[-1], dtype=np.int64)
@@ -79,13 +69,10 @@ def calibrated_groups(chances: FloatArray, sizes: IntArray, totals: IntArray) ->
 def calibrated_probabilities(
     chances: FloatArray, shares: FloatArray, sizes: IntArray | FloatArray | None = None
 ) -> FloatArray:
-    """Distributions whose means over the records are the wanted shares.
+    """Distributions whose means over the records are the wanted shares; chances (n, q), shares (q,), sizes (n,).
 
     Every category gets a factor, the same for all records, and the distributions are normalised again: of two
-    categories the logits of all records are shifted by one number. Factors are found by fitting means and sums in turn
-    (iterative proportional fitting).
-
-    Shapes: chances (n, q); shares (q,); sizes (n,); returns (n, q).
+    categories the logits of all records are shifted by one number. Factors are found by fitting means and sums in turn.
     """
     weights = np.ones(len(chances)) if sizes is None else sizes.astype(np.float64)
     weights /= weights.sum()
@@ -123,10 +110,7 @@ _SORT_FROM = 64
 def assign_by_counts(
     scores: FloatArray, order: IntArray, starts: IntArray, targets: IntArray, sequence: IntArray
 ) -> IntArray:
-    """Give exactly `targets[g, c]` records of group g the category c.
-
-    Shapes: scores (n, q); targets (n_groups, q); returns (n,).
-    """
+    """Give exactly targets[g, c] records of group g the category c; scores (n, q), targets (n_groups, q)."""
     chosen = np.empty(len(scores), dtype=np.int64)
     free = np.empty(largest_group(starts), dtype=np.int64)
     for group in range(len(starts) - 1):

@@ -225,7 +225,12 @@ def expected_tallies(
     stratum, recoded = placed(scan, encoder, strata, by)
 
     def codes_in(inside: BoolArray) -> dict[int, IntArray]:
-        return {encoder.names.index(name): _codes(scan, encoder, recoded, name, inside) for name in counted}
+        found = {}
+        for name in counted:
+            codes, size = recoded[inside, scan.counted_by.index(name)], len(encoder.categories[name]) + 1
+            records = np.bincount(codes, weights=scan.counted_rows[inside], minlength=size)
+            found[encoder.names.index(name)] = records.astype(np.int64)
+        return found
 
     inside = [stratum == at for at in range(len(strata.rows))]
     parts = [
@@ -275,15 +280,5 @@ def _numbers(scan: Scan, encoder: ColumnEncoder, inside: npt.NDArray[np.bool_] |
 
 
 def without_rounding(n: FloatArray, mean: FloatArray, m2: FloatArray) -> FloatArray:
-    """Squared deviations, those of columns of one value exactly zero: sums of such a column leave a rest of rounding.
-
-    Deviations under 1e-11 of the mean are rounding errors of sums, and no scale to measure others by.
-    """
+    """Squared deviations; exactly zero where they are under 1e-11 of the mean, as rounding of sums leaves a rest."""
     return np.where(m2 > n * np.square(_ROUNDING * mean), m2, 0.0)
-
-
-def _codes(scan: Scan, encoder: ColumnEncoder, recoded: IntArray, name: str, inside: npt.NDArray[np.bool_]) -> IntArray:
-    """Records of each code of a counted column, nulls last, in some combinations."""
-    codes = recoded[inside, scan.counted_by.index(name)]
-    size = len(encoder.categories[name]) + 1
-    return np.bincount(codes, weights=scan.counted_rows[inside], minlength=size).astype(np.int64)

@@ -106,6 +106,8 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
     low, high = column.numeric_bounds
     outside = 0 if low is None else int((values < low).sum())
     outside += 0 if high is None else int((values > high).sum())
+    stamps = plain(array).drop_null() if pa.types.is_timestamp(plain_type(array.type)) else None
+    timed = 0 if stamps is None else np.count_nonzero(date_counts(stamps) % units_per_day(stamps.type))
     return with_moments(
         ColumnScan(
             rows=len(everything),
@@ -120,7 +122,7 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
             sums=Sums.of(values),
             log_sums=None if column.offset is None else Sums.of(logarithms(values, column)),
             inexact=_inexact(array),
-            timed=_timed(array),
+            timed=int(timed),
             fractions=int(np.count_nonzero(values % 1.0)) if column.kind is Kind.INTEGER else 0,
         )
     )
@@ -135,14 +137,6 @@ def _inexact(array: pa.Array) -> int:
     size = np.where(whole < 0, ~size + np.uint64(1), size)
     large = size[size >= 2**53]
     return int(np.count_nonzero(large // (large & (~large + np.uint64(1))) >= 2**53))
-
-
-def _timed(array: pa.Array) -> int:
-    """Points in time that are no midnight."""
-    if not pa.types.is_timestamp(plain_type(array.type)):
-        return 0
-    array = plain(array).drop_null()
-    return int(np.count_nonzero(date_counts(array) % units_per_day(array.type)))
 
 
 def numbers_by(array: pa.Array, which: IntArray, size: int) -> Numbers:
@@ -178,7 +172,7 @@ def scan_codes(name: str, array: pa.Array, column: Column) -> tuple[ColumnScan, 
     codes = code_of(array, categories)
     counts = np.bincount(codes, minlength=len(categories) + 1)
     nulls = int(np.count_nonzero(~present(array)))
-    return _coded_scan(categories, counts[:-1], nulls, int(counts[-1]) - nulls), codes
+    return coded_scan(categories, counts[:-1], nulls, int(counts[-1]) - nulls), codes
 
 
 def code_of(array: pa.Array, categories: pa.Array) -> IntArray:
@@ -189,15 +183,8 @@ def code_of(array: pa.Array, categories: pa.Array) -> IntArray:
     return np.asarray(of_values[positions(array.indices, len(of_values) - 1)])
 
 
-def unused_of(array: pa.DictionaryArray, categories: pa.Array) -> pa.Array | None:
-    """The values of a dictionary that are not among the categories that occur; None where there are none.
-
-    Of very many only the first: that there are some is what matters.
-    """
-    return None if len(array.dictionary) <= len(categories) else _absent(plain(array.dictionary), categories)
-
-
-def _absent(values: pa.Array, categories: pa.Array) -> pa.Array | None:
+def absent(values: pa.Array, categories: pa.Array) -> pa.Array | None:
+    """Values that are not among the categories, of very many the first; None where there are none."""
     found = values.filter(pc.invert(pc.is_in(values, value_set=categories))).drop_null().unique()[:MOST_CATEGORIES]
     return found if len(found) else None
 
@@ -214,59 +201,50 @@ def _limit_categories(name: str, count: int) -> None:
         )
 
 
-def _coded_scan(categories: pa.Array, counts: IntArray, nulls: int, outside: int) -> ColumnScan:
+def coded_scan(categories: pa.Array, counts: IntArray, nulls: int, outside: int) -> ColumnScan:
+    """The scan of a column carried as codes, of which so many records have each."""
     inside = int(counts.sum())
     codes = np.arange(len(counts))
     mean = float((codes * counts).sum() / inside) if inside else 0.0
-    seen = np.flatnonzero(counts)
     return ColumnScan(
         rows=inside + nulls + outside,
         nulls=nulls,
         infinite=0,
         mean=mean,
         m2=float((np.square(codes - mean) * counts).sum()),
-        constant=len(seen) <= 1,
+        constant=bool(np.count_nonzero(counts) <= 1),
         outside=outside,
         categories=categories,
         counts=counts.astype(np.int64),
     )
 
 
+_ADDED = "rows", "nulls", "infinite", "outside", "inexact", "timed", "fractions"
+
+
 def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
     """The scan of two parts of a column together."""
     if a.counts is not None and b.counts is not None:
         return _merge_coded(name, a, b, a.counts, b.counts)
+    counts = {count: getattr(a, count) + getattr(b, count) for count in _ADDED}
     return with_moments(
         ColumnScan(
-            rows=a.rows + b.rows,
-            nulls=a.nulls + b.nulls,
-            infinite=a.infinite + b.infinite,
-            inexact=a.inexact + b.inexact,
-            timed=a.timed + b.timed,
-            fractions=a.fractions + b.fractions,
+            **counts,
             mean=0.0,
             m2=0.0,
             constant=a.constant and b.constant and (not a.values or not b.values or a.least == b.least),
-            outside=a.outside + b.outside,
             least=float(np.fmin(a.least, b.least)),
             most=float(np.fmax(a.most, b.most)),
-            sums=_added(a.sums, b.sums),
-            log_sums=_added(a.log_sums, b.log_sums),
+            sums=None if a.sums is None or b.sums is None else a.sums + b.sums,
+            log_sums=None if a.log_sums is None or b.log_sums is None else a.log_sums + b.log_sums,
         )
     )
-
-
-def _added(a: Sums | None, b: Sums | None) -> Sums | None:
-    return None if a is None or b is None else a + b
 
 
 def pooled(
     which: IntArray, size: int, n: FloatArray, mean: FloatArray, m2: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Numbers, means and squared deviations of parts, merged by the place that `which` gives each.
-
-    Shapes: which (n_parts,); n, mean, m2 (n_parts,).
-    """
+    """Numbers, means and squared deviations of parts (n_parts,), merged by the place that `which` gives each."""
     total = _summed(which, size, n)
     centre = np.divide(_summed(which, size, n * mean), total, out=np.zeros_like(total), where=total > 0)
     return total, centre, _summed(which, size, m2 + n * np.square(mean - centre[which]))
@@ -281,22 +259,16 @@ def _summed(which: IntArray, size: int, values: FloatArray) -> FloatArray:
 
 
 def _merge_coded(name: str, a: ColumnScan, b: ColumnScan, in_a: IntArray, in_b: IntArray) -> ColumnScan:
-    nulls, outside = a.nulls + b.nulls, a.outside + b.outside
     categories: Any = a.categories
-    if categories.equals(b.categories):
-        return replace(_coded_scan(categories, in_a + in_b, nulls, outside), unused=_unused(a, b, categories))
-    categories = _ascending(pa.concat_arrays([categories, b.categories]).unique())
-    _limit_categories(name, len(categories))
+    if not categories.equals(b.categories):
+        categories = _ascending(pa.concat_arrays([categories, b.categories]).unique())
+        _limit_categories(name, len(categories))
     counts = np.zeros(len(categories), dtype=np.int64)
     counts[code_of(a.categories, categories)] += in_a
     counts[code_of(b.categories, categories)] += in_b
-    return replace(_coded_scan(categories, counts, nulls, outside), unused=_unused(a, b, categories))
-
-
-def _unused(a: ColumnScan, b: ColumnScan, categories: pa.Array) -> pa.Array | None:
-    """What neither of two parts has, of whose categories these are."""
-    parts = [each.unused for each in (a, b) if each.unused is not None]
-    return _absent(pa.concat_arrays(parts), categories) if parts else None
+    unused = [part.unused for part in (a, b) if part.unused is not None]
+    merged = coded_scan(categories, counts, a.nulls + b.nulls, a.outside + b.outside)
+    return replace(merged, unused=absent(pa.concat_arrays(unused), categories) if unused else None)
 
 
 def feature_width(column: Column, scanned: ColumnScan) -> int:
@@ -329,8 +301,11 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, values: FloatArray) -> Sums:
-        """Of finite values, at most 1e150 in size."""
-        squares, rest = _squared(values)
+        """Of finite values, at most 1e150 in size; what rounding left out of squares is added (Dekker 1971)."""
+        squares, carried = values * values, _SPLIT * values
+        high = carried - (carried - values)
+        low = values - high
+        rest = ((high * high - squares) + 2.0 * high * low) + low * low
         return cls(exact_sum(values), exact_sum(squares) + exact_sum(rest))
 
     def __add__(self, other: object) -> Sums:
@@ -344,15 +319,6 @@ class Sums(NamedTuple):
             return 0.0, 0.0
         deviations = self.squares * count * 2**_UNIT - self.total**2
         return self.total / (count * 2**_UNIT), max(0, deviations) / (count * 4**_UNIT)
-
-
-def _squared(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The square of each value, and what rounding left out of it (Veltkamp 1968, Dekker 1971)."""
-    squares = values * values
-    carried = _SPLIT * values
-    high = carried - (carried - values)
-    low = values - high
-    return squares, ((high * high - squares) + 2.0 * high * low) + low * low
 
 
 def exact_sum(values: FloatArray) -> int:
@@ -381,13 +347,8 @@ _OF_UNITS = 1_000
 
 
 def most_for(k: int, several: bool) -> int:
-    """How many numbers are kept from either end of each place; twice of what `most_kept` says, and one more."""
+    """How many numbers are kept from either end of each place; twice of `Outermost.looked_at`, and one more."""
     return _OF_UNITS if several else 2 * max(k, 3) + 1
-
-
-def most_kept(most: int) -> int:
-    """How many outermost records can be looked at, with as many beside them."""
-    return (most - 1) // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,6 +368,11 @@ class Outermost:
     def of(cls, values: FloatArray, places: IntArray, size: int, most: int) -> Outermost:
         """Of numbers at places 0 to size - 1."""
         return cls(most, np.bincount(places, minlength=size), places, values + 0.0)._thinned()
+
+    @property
+    def looked_at(self) -> int:
+        """How many outermost records can be looked at, with as many beside them."""
+        return (self.most - 1) // 2
 
     def merge(self, other: Outermost) -> Outermost:
         """Both together; their places are the same."""

@@ -23,9 +23,8 @@ from anonpipe.types import FloatArray, IntArray
 class ConditioningEncoder:
     """How unchanged columns become numbers; there is no way back, as they are released as they are.
 
-    A number or date is one z-score, an ordinal that of its position; nulls stand at the mean, with one more column of
-    -1 and +1. A category has dummies of -1 and +1, one fewer than categories (nulls are one): with a constant they say
-    all.
+    A number, date or ordinal is one z-score; nulls stand at the mean, with one more column of -1 and +1. A category
+    has dummies of -1 and +1, one fewer than categories (nulls are one).
     """
 
     positions: tuple[int, ...]  # Where the columns stand among the cells
@@ -58,9 +57,7 @@ class ConditioningEncoder:
 def _table(cells: ColumnEncoder, scan: Scan, position: int) -> FloatArray:
     """The numbers of each code of a column, nulls last if there are any."""
     name, kind = cells.names[position], cells.columns[position].kind
-    counts = np.zeros(cells.code_count(name))
-    counted = scan.code_counts(name)
-    counts[: len(counted)] = counted
+    counts = _counts(cells, scan, name)
     if kind.coded and kind is not Kind.ORDINAL:
         occupied = np.flatnonzero(counts)
         table = np.full((len(counts), max(0, len(occupied) - 1)), -1.0)
@@ -76,6 +73,14 @@ def _table(cells: ColumnEncoder, scan: Scan, position: int) -> FloatArray:
     table[:known, 0] = (values - mean) / (spread or 1.0)
     table[:, 1:] = np.where(np.arange(len(counts)) < known, -1.0, 1.0)[:, None]
     return table
+
+
+def _counts(cells: ColumnEncoder, scan: Scan, name: str) -> FloatArray:
+    """Records of each code of a column, nulls last if there are any; zeros where codes are left out."""
+    counts = np.zeros(cells.code_count(name))
+    counted = scan.code_counts(name)
+    counts[: len(counted)] = counted
+    return counts
 
 
 # --- The classes of records: codes of the columns with role sensitive, apart or as one compound -----------------------
@@ -118,9 +123,7 @@ def class_columns(encoder: ColumnEncoder, scan: Scan, names: Sequence[str]) -> t
     """The named columns with the shares of their classes."""
     found = []
     for name in names:
-        counts = np.zeros(encoder.code_count(name))
-        counted = scan.code_counts(name)
-        counts[: len(counted)] = counted
+        counts = _counts(encoder, scan, name)
         found.append(ClassColumn(name, encoder.names.index(name), counts / max(1.0, counts.sum())))
     return tuple(found)
 
@@ -140,17 +143,15 @@ def compound_of(encoder: ColumnEncoder, scan: Scan, columns: tuple[ClassColumn, 
 
 
 # --- Whether rows repeat in most columns: a sign of several rows a person where no identifier says so -----------------
-# Exactly: of n sampled rows (`MOST_ROWS` at most), the columns with two or more values are taken, of those that have
-# the same order (a date, and the same date as fraction of a year) the first alone: w of them; and of each the share p
-# of pairs of rows that agree in it. Two rows are a *pair* where they agree in more than w/2 columns that are not null,
-# and the sum of -log2(p) over these is 2·log2(n) + 2 or more: were the columns independent, n rows would have such a
-# pair by chance once in eight tables. A survey of few categories cannot reach that sum, however often its rows repeat.
-# Not all pairs are looked at, only neighbours in `ORDERS` sorted orders, by columns in a keyed random order each.
+# Of n sampled rows (`MOST_ROWS` at most), the columns with two or more values are taken, of those that have the same
+# order the first alone: w of them; and of each the share p of pairs of rows that agree in it. Two rows are a *pair*
+# where they agree in more than w/2 columns that are not null, and the sum of -log2(p) over these is 2·log2(n) + 2 or
+# more: were the columns independent, n rows would have such a pair by chance once in eight tables. Not all pairs are
+# looked at, only neighbours in `ORDERS` sorted orders, by columns in a keyed random order each.
 #
-# What several rows of a person share is always the same: the columns that do not change. Rows that are near for other
-# reasons (answers that follow one attitude, dates that follow from each other) agree in other columns each time. So
-# pairs count only where more than w/2 columns agree in `ALWAYS` of all pairs. Then `REPEATED` of the rows must have
-# one, less in a sample of a larger table, where fewer of a person's rows meet, but never fewer than `FEWEST` rows.
+# What several rows of a person share is always the same: the columns that do not change. So pairs count only where more
+# than w/2 columns agree in `ALWAYS` of all pairs. Then `REPEATED` of the rows must have one, less in a sample of a
+# larger table, where fewer of a person's rows meet, but never fewer than `FEWEST` rows.
 
 MOST_ROWS = 20_000
 ORDERS = 12

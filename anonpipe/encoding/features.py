@@ -7,17 +7,16 @@ category like any other: one column a category, but a single one for two categor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numba as nb
 import numpy as np
 
-from anonpipe.columns import Column, Kind
-from anonpipe.encoding.categories import calibrated, calibrated_groups, most_probable, probabilities, sampled
+from anonpipe.columns import Kind
+from anonpipe.encoding.categories import calibrated, calibrated_groups, probabilities, sampled
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.columns import ColumnScan, feature_width
+from anonpipe.encoding.columns import feature_width
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.scores import ScoredColumn, Scores
 from anonpipe.encoding.values import Grid
@@ -78,14 +77,6 @@ def histogram_codes(column: FloatArray, groups: Groups, rng: np.random.Generator
     return np.where(drawn < 0, np.nan, drawn)
 
 
-@dataclass(frozen=True, eq=False)
-class Given:
-    """What columns that are carried by normal scores are encoded by."""
-
-    stratum: IntArray  # Of each record, shape (n_rows,)
-    rng: np.random.Generator | None  # Splits ties; None to put them in the middle
-
-
 @dataclass(frozen=True)
 class NumberBlock:
     """A column carried as one z-score, and an indicator of its nulls if it holds any."""
@@ -110,12 +101,6 @@ class NumberBlock:
     # and the grid has no limits.
     scored: ScoredColumn | None = None
 
-    def _scaled(self, values: FloatArray) -> FloatArray:
-        """Values on the scale that is masked: themselves, or logarithms (of what is below the bound, the bound's)."""
-        if self.offset is None:
-            return values
-        return np.asarray(np.log(np.maximum(values, self.grid.low) + self.offset))
-
     @property
     def on_other_scale(self) -> bool:
         """Whether the column is masked on another scale than its own: by logarithms or scores."""
@@ -128,12 +113,17 @@ class NumberBlock:
             return self.grid.low, self.grid.high
         return float(np.log(self.grid.low + self.offset)), float(np.log(self.grid.high + self.offset))
 
-    def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray, given: Given) -> None:
-        """Write the block's features; what is missing even in `filled` stands at the mean."""
-        if self.scored is None:
-            scaled = (self._scaled(filled[:, self.position]) - self.mean) / self.sd
+    def encode(
+        self, cells: FloatArray, filled: FloatArray, out: FloatArray, stratum: IntArray, rng: np.random.Generator | None
+    ) -> None:
+        """Write the block's features; what is missing in `filled` is the mean; without `rng` ties have one score."""
+        values = filled[:, self.position]
+        if self.scored is not None:
+            scaled = self.scored.scores(values, cells, stratum, rng)
+        elif self.offset is not None:  # logarithms; of what is below the bound, the bound's
+            scaled = (np.log(np.maximum(values, self.grid.low) + self.offset) - self.mean) / self.sd
         else:
-            scaled = self.scored.scores(filled[:, self.position], cells, given.stratum, given.rng)
+            scaled = (values - self.mean) / self.sd
         out[:, self.start] = np.where(np.isnan(scaled), 0.0, scaled)
         if self.stop - self.start == 2:
             out[:, self.start + 1] = np.where(np.isnan(cells[:, self.position]), 1.0, -1.0)
@@ -195,8 +185,8 @@ class CategoryBlock:
     codes: IntArray  # The codes that occur, one a category, shape (q,)
     shares: FloatArray  # Share of each of them
 
-    def encode(self, cells: FloatArray, filled: FloatArray, out: FloatArray, given: Given) -> None:
-        """Write the block's features; categories need no filling, `filled` is not looked at."""
+    def encode(self, cells: FloatArray, out: FloatArray) -> None:
+        """Write the block's features."""
         at = self._index(cells)
         if self.stop - self.start == 1:
             out[:, self.start] = np.where(at == 1, 1.0, -1.0)
@@ -236,7 +226,7 @@ class CategoryBlock:
             chosen = groups.calibrate(dummies, self._index(cells))
         else:
             chances = probabilities(dummies[groups.first] if groups.identical else dummies)
-            chosen = most_probable(chances) if how == "most_probable" else sampled(chances, rng)
+            chosen = chances.argmax(axis=1) if how == "most_probable" else sampled(chances, rng)
             chosen = groups.spread(chosen) if groups.identical else chosen
         return self.codes[chosen].astype(np.float64)
 
@@ -256,15 +246,23 @@ class FeatureEncoder:
         """The encoder of a scanned input, some columns of which may be carried by normal scores."""
         numbers: list[NumberBlock] = []
         categories: list[CategoryBlock] = []
-        start = 0
+        start, by_scores = 0, {} if scores is None else scores.by_position()
         for position, (name, column) in enumerate(zip(cells.names, cells.columns, strict=True)):
             if not column.role.encoded:
                 continue
             scanned = scan.columns[name]
             stop = start + feature_width(column, scanned)
             if name not in cells.categories or column.kind is Kind.ORDINAL:
-                block = _number_block(name, position, start, stop, column, scanned, cells.grid(position))
-                numbers.append(_by_scores(block, scores))
+                mean, sd, grid = scanned.mean, scanned.sd or 1.0, cells.grid(position)
+                if position in by_scores:
+                    mean, sd, grid = 0.0, 1.0, Grid(None, -np.inf, np.inf)
+                elif column.offset is not None:
+                    mean, sd = scanned.log_mean, scanned.log_sd or 1.0
+                block = NumberBlock(
+                    name, position, start, stop, mean, sd, scanned.nulls / max(1, scanned.rows), column.weight, grid,
+                    column.kind is Kind.ORDINAL, column.offset, by_scores.get(position),
+                )  # fmt: skip
+                numbers.append(block)
             else:
                 counts = scanned.code_counts[scanned.occupied]
                 shares = counts / max(1, counts.sum())
@@ -300,19 +298,18 @@ class FeatureEncoder:
         """Features of cells, finite, C order; returns (n_rows, width)."""
         features = np.empty((len(cells), self.width))
         stratum = np.zeros(len(cells), dtype=np.int64) if self.scores is None else self.scores.strata.assign(cells)
-        for block in self._blocks():
-            block.encode(cells, cells if filled is None else filled, features, Given(stratum, rng))
+        for number in self.numbers:
+            number.encode(cells, cells if filled is None else filled, features, stratum, rng)
+        for block in self.categories:
+            block.encode(cells, features)
         return features
 
     def distance_weights(
         self, response: str | None = None, response_weight: float | None = None, scale: Scale = "z_score"
     ) -> FloatArray:
-        """Multipliers of squared differences: each column of the table weighs as much as one number.
-
-        Shapes: returns (width,).
-        """
+        """Multipliers of squared differences, shape (width,): each column of the table weighs as much as one number."""
         weights = np.empty(self.width)
-        blocks = list(self._blocks())
+        blocks: list[NumberBlock | CategoryBlock] = [*self.numbers, *self.categories]
         if (response is None) != (response_weight is None):
             raise ValueError("give response and response_weight together")
         if response is not None and response not in [block.name for block in blocks]:
@@ -346,30 +343,6 @@ class FeatureEncoder:
         for block in self.categories:
             released[:, block.position] = block.decode(features, cells, groups, rng, categories)
         return released
-
-    def _blocks(self) -> Iterator[NumberBlock | CategoryBlock]:
-        yield from self.numbers
-        yield from self.categories
-
-
-def _by_scores(block: NumberBlock, scores: Scores | None) -> NumberBlock:
-    """The block of a column that may be carried by normal scores."""
-    scored = None if scores is None else scores.by_position().get(block.position)
-    if scored is None:
-        return block
-    return replace(block, mean=0.0, sd=1.0, grid=Grid(None, -np.inf, np.inf), scored=scored)
-
-
-def _number_block(
-    name: str, position: int, start: int, stop: int, column: Column, scanned: ColumnScan, grid: Grid
-) -> NumberBlock:
-    null_share = scanned.nulls / max(1, scanned.rows)
-    by_logarithm = column.offset is not None
-    mean, sd = (scanned.log_mean, scanned.log_sd) if by_logarithm else (scanned.mean, scanned.sd)
-    return NumberBlock(
-        name, position, start, stop, mean, sd or 1.0, null_share, column.weight, grid,
-        column.kind is Kind.ORDINAL, column.offset,
-    )  # fmt: skip
 
 
 # --- Values held inside bounds without moving the sums of their groups ------------------------------------------------

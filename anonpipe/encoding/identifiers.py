@@ -60,8 +60,7 @@ class Repeats:
 def digests(name: str, array: pa.Array, key: bytes) -> tuple[Digests, int]:
     """Each distinct value of an array by its keyed digest, and the number of nulls.
 
-    Numbers and dates are turned one to one, so that no two have one digest; texts and bytes by two keyed 64-bit hashes:
-    among 10^8 different values two agree with a probability of 1.5e-23.
+    Numbers and dates are turned one to one; texts and bytes by 128 bits, of which two in 10^8 agree by 1.5e-23.
     """
     high, low, there = keyed_values(name, array, key)
     entries = np.zeros(len(high), dtype=_ENTRY)
@@ -229,7 +228,7 @@ def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str, unit: 
     if problems:
         raise InputError("\n".join(problems))
     found = [
-        f"column {one.name!r} (which names persons) has {_rows(one.nulls)} without a value, which count as rows of "
+        f"column {one.name!r} (which names persons) has {rows_of(one.nulls)} without a value, which count as rows of "
         "different persons"
         for one in nameless
     ]
@@ -241,8 +240,8 @@ def check_repeats(counted: Sequence[Repeats], k: int, rows_per_unit: str, unit: 
 def _not_a_unit(one: Repeats, k: int) -> str:
     if one.nulls:
         return (
-            f"{_counts(one)}, and {_rows(one.nulls)} without a value, whose units cannot be counted; fill the column, "
-            "leave these rows out, or say rows_per_unit: many (k counts rows)"
+            f"{_counts(one)}, and {rows_of(one.nulls)} without a value, whose units cannot be counted; fill the "
+            "column, leave these rows out, or say rows_per_unit: many (k counts rows)"
         )
     return f"{_counts(one)}; k={k} counts units, and there are fewer; add units, or {LOWER_K}"
 
@@ -268,12 +267,13 @@ def _refused(one: Repeats, k: int, columns: int) -> str:
 
 def _counts(one: Repeats) -> str:
     return (
-        f"column {one.name!r} (which names persons) repeats: {_rows(one.rows - one.nulls)} with a value hold "
-        f"{one.distinct:,} distinct identifiers, and one of them has {_rows(one.most)}"
+        f"column {one.name!r} (which names persons) repeats: {rows_of(one.rows - one.nulls)} with a value hold "
+        f"{one.distinct:,} distinct identifiers, and one of them has {rows_of(one.most)}"
     )
 
 
-def _rows(count: int) -> str:
+def rows_of(count: int) -> str:
+    """A number of rows."""
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
@@ -383,10 +383,7 @@ def unit_line(unit: UnitColumn, k: int) -> str:
 
 
 def unit_numbers(name: str, array: pa.Array, key: bytes) -> Units:
-    """A keyed number of 53 bits for the unit of each row, which a float holds; 0 where there is no value.
-
-    Of 10^7 units two have one number in one table of 180. They then count as one, which asks for more of others.
-    """
+    """A keyed number of 53 bits for the unit of each row; 0 without a value. Two of 10^7 agree in one table of 180."""
     high, _, there = keyed_values(name, array, key, ("high",))
     numbers = np.zeros(len(array), dtype=np.uint64)
     numbers[there] = high >> _SHIFT

@@ -39,7 +39,10 @@ class IntervalDecoder:
         origin = tuple(float(origins.get(block.name, 0.0)) for block in blocks)
         fields = []
         for block, *widened in zip(blocks, step, origin, strict=True):
-            kind = _end_type(plain_type(cells.schema.field(block.position).type), widened)
+            kind = plain_type(cells.schema.field(block.position).type)
+            if not is_date(kind) and not pa.types.is_string(kind):
+                whole = pa.types.is_integer(kind) and all(float(number).is_integer() for number in widened)
+                kind = pa.int64() if whole else pa.float64()
             fields += [pa.field(block.name + suffix, kind) for suffix in SUFFIXES]
         if taken := [field.name for field in fields if field.name in cells.names]:
             raise JobError(
@@ -55,10 +58,7 @@ class IntervalDecoder:
         return {field.name: name for field, name in zip(self.fields, names, strict=True)}
 
     def ends(self, low: FloatArray, high: FloatArray, released: FloatArray) -> FloatArray:
-        """The ends in the columns' units, NaN where the released middle is missing.
-
-        Shapes: low, high (n_rows, width); released (n_rows, n_cells).
-        """
+        """The ends in units, NaN where the middle is missing; low, high (n_rows, width), released (n_rows, n_cells)."""
         columns = []
         for block, step, origin in zip(self.blocks, self.steps, self.origins, strict=True):
             missing = np.isnan(released[:, block.position])
@@ -72,10 +72,3 @@ class IntervalDecoder:
         """The columns of the release."""
         step = [width or block.grid.step for block, width in zip(self.blocks, self.steps, strict=True)]
         return [from_numbers(ends[:, at], field, step[at // 2]) for at, field in enumerate(self.fields)]
-
-
-def _end_type(plain: pa.DataType, widened: list[float]) -> pa.DataType:
-    if is_date(plain) or pa.types.is_string(plain):
-        return plain
-    whole = pa.types.is_integer(plain) and all(float(number).is_integer() for number in widened)
-    return pa.int64() if whole else pa.float64()

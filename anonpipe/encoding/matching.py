@@ -1,11 +1,10 @@
 """Masked features decoded to values that have the covariance of the features.
 
-Decoding loses covariance. A category is the place where a continuous score passes a threshold, and two columns that are
-cut so are less correlated than their scores: -0.55 becomes -0.24 where categories are rare. Numbers that leave their
-bounds are moved inside, and vary less. Where records are synthetic both can be corrected: numbers are spread about
-their mean until those inside the bounds have the wanted variance, and categories, positions of ordinals and nulls are
-exchanged between records until they have the wanted covariances. Where one follows from the other (a
-child is under 16), few exchanges of random records still help, and records are chosen by what they would gain.
+Decoding loses covariance: two columns that are cut to categories are less correlated than their scores (-0.55 becomes
+-0.24 where categories are rare), and numbers that are moved inside their bounds vary less. Where records are synthetic
+both can be corrected: numbers are spread about their mean until those inside the bounds have the wanted variance, and
+categories, positions of ordinals and nulls are exchanged between records until they have the wanted covariances. Where
+one follows from the other (a child is under 16), records are chosen by what they would gain.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Literal
 import numba as nb
 import numpy as np
 
-from anonpipe.encoding.features import FeatureEncoder, Groups, NumberBlock, variance_inside
+from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, Groups, NumberBlock, variance_inside
 from anonpipe.encoding.scores import ScoredColumn, Scores
 from anonpipe.methods.masking import DrawnSample
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -58,24 +57,28 @@ def decode_matched(
     """Decode features of synthetic records to cells that have a wanted covariance.
 
     Every record gets the categories that fit it best, each category its count. Then, column by column and round by
-    round, pairs of records are drawn and exchange their categories where the covariances come nearer to the wanted
-    ones. As there is an indicator a category, these are the table of every two categorical columns and the means of
-    every number by category.
+    round, pairs of records exchange their categories where the covariances come nearer to the wanted ones. With an
+    indicator a category, these are the tables of every two categorical columns and the means of numbers by category.
+    `mean_scores` replaces some channels in the covariances by mean scores of the values that a rank gets.
 
-    `mean_scores` replaces some channels in the covariances: mean scores of the values that a rank gets, by channel.
-
-    Shapes: features (n_rows, channels); cells (n_rows, n_cells); target (channels, channels).
-
-    Notes
-    -----
-    Time: up to 40 rounds of n/2 random pairs for each column that is exchanged, at the channels each; a round in which
-    fewer than one record of a thousand moves is the last. Then up to 40 rounds of chosen pairs for the columns of which
-    a correlation is still off by 0.01, numbers of scores last; they sort the records.
+    Shapes: features (n_rows, channels); cells (n_rows, n_cells); target (channels, channels). Time: up to 40 rounds of
+    n/2 random pairs for each column, the last being that in which under one record of a thousand moves. Then up to 40
+    rounds of chosen pairs for columns of which a correlation is still off by 0.01; they sort the records.
     """
     groups = Groups(np.arange(len(features)), np.array([0, len(features)]), False)
-    spread = _spread(encoder, features)
+    spread = np.ascontiguousarray(features[:, : encoder.width]).copy()
+    for number in encoder.numbers:  # so that they have their variance once they are inside their bounds
+        if not number.ordinal:
+            spread[:, number.start] = _widened(number, spread[:, number.start].copy())
     released = encoder.decode(spread, cells, groups.order, groups.starts, rng=rng, categories="calibrated")
-    values, nulls = _numbers(encoder, spread, released, groups)
+    # Values and nulls of each column of numbers, by position; a null has the value that it would have otherwise
+    values, nulls = {}, {}
+    for number in encoder.numbers:
+        if not number.ordinal:
+            at, unused = number.position, np.random.default_rng(0)  # calibrated decoding draws nothing
+            nulls[at] = np.isnan(released[:, at])
+            whole = np.zeros(released.shape) if nulls[at].any() else released
+            values[at] = number.decode(spread, whole, groups, unused, "calibrated")
     decoded = _decoded(encoder, features, released, values)
     for channel, column in mean_scores.items():
         decoded[:, channel] = column
@@ -91,15 +94,6 @@ def decode_matched(
     return released
 
 
-def _spread(encoder: FeatureEncoder, features: FloatArray) -> FloatArray:
-    """The points to decode, numbers spread so that they have their variance when they are inside their bounds."""
-    made = np.ascontiguousarray(features[:, : encoder.width]).copy()
-    for block in encoder.numbers:
-        if not block.ordinal:
-            made[:, block.start] = _widened(block, made[:, block.start].copy())
-    return made
-
-
 def _widened(block: NumberBlock, column: FloatArray) -> FloatArray:
     """A feature column about its mean, as wide as it must be to have its variance inside the bounds."""
     low, high = ((bound - block.mean) / block.sd for bound in block.bounds)
@@ -113,19 +107,6 @@ def _widened(block: NumberBlock, column: FloatArray) -> FloatArray:
         enough = variance_inside(centre + middle * (ordered - centre), low, high) >= wanted
         narrow, wide = (narrow, middle) if enough else (middle, wide)
     return np.asarray(centre + narrow * (column - centre))
-
-
-def _numbers(
-    encoder: FeatureEncoder, features: FloatArray, released: FloatArray, groups: Groups
-) -> tuple[dict[int, FloatArray], dict[int, BoolArray]]:
-    """Values and nulls of each column of numbers, by position; a null has the value that it would have otherwise."""
-    values, nulls, rng = {}, {}, np.random.default_rng(0)  # calibrated decoding draws nothing
-    for block in encoder.numbers:
-        if not block.ordinal:
-            nulls[block.position] = np.isnan(released[:, block.position])
-            whole = released if not nulls[block.position].any() else np.zeros(released.shape)
-            values[block.position] = block.decode(features, whole, groups, rng, "calibrated")
-    return values, nulls
 
 
 def _decoded(
@@ -151,15 +132,17 @@ def _exchanged(
     scored: Collection[int],
 ) -> list[tuple[_Exchangeable, IntArray]]:
     """What was exchanged, with the record that each record took its values from; changes `decoded`."""
-    n, unit = len(decoded), _one_over(np.sqrt(np.clip(np.diag(target), 0.0, None)))
+    n, deviations = len(decoded), np.sqrt(np.clip(np.diag(target), 0.0, None))
+    unit = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 1e-9)
     default = [(item, np.arange(n)) for item in _exchangeable(encoder, numbers_too)]
     values = [(_value(number), np.arange(n)) for number in encoder.numbers if number.start in scored]
-    residual = np.ascontiguousarray((n - 1) * target - _scatter(decoded))
+    centred = decoded - decoded.mean(axis=0)
+    residual = np.ascontiguousarray((n - 1) * target - centred.T @ centred)
     between = _of_different_columns(encoder, len(target)) * np.outer(unit, unit) / max(1, n - 1)
 
     def errors(items: list[tuple[_Exchangeable, IntArray]]) -> FloatArray:
         columns = sorted({column for item, _ in items for column in range(item.start, item.stop)})
-        return np.abs((residual * between)[columns])
+        return np.asarray(np.abs((residual * between)[columns]))
 
     least = np.inf
     for _ in range(_ROUNDS if n > 1 else 0):
@@ -194,8 +177,7 @@ def _chosen(
 ) -> IntArray:
     """Pairs of a random half of the records that gain most by an exchange of some columns, shape (n_pairs, 2).
 
-    To first order records r and s gain (x_r - x_s)(w_s - w_r), where x is what they exchange and w the sum of their
-    other columns, each times its residual with x.
+    Records r and s gain about (x_r - x_s)(w_s - w_r): x is exchanged, w sums others, each times its residual with x.
     """
     inside = slice(item.start, item.stop)
     weight = residual[inside] * np.outer(np.square(unit[inside]), np.square(unit))
@@ -256,23 +238,12 @@ def _exchangeable(encoder: FeatureEncoder, numbers_too: bool) -> list[_Exchangea
     return [item for item in found if item.stop > item.start]
 
 
-def _scatter(features: FloatArray) -> FloatArray:
-    centred = features - features.mean(axis=0)
-    return np.asarray(centred.T @ centred)
-
-
-def _one_over(values: FloatArray) -> FloatArray:
-    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 1e-9)
-
-
 def _of_different_columns(encoder: FeatureEncoder, channels: int) -> BoolArray:
     """Pairs of feature columns that belong to different columns of the table."""
     owner = np.arange(channels)
-    for number in encoder.numbers:
-        if number.ordinal:
-            owner[number.start : number.stop] = number.start
-    for category in encoder.categories:
-        owner[category.start : category.stop] = category.start
+    blocks: list[NumberBlock | CategoryBlock] = [number for number in encoder.numbers if number.ordinal]
+    for block in blocks + list(encoder.categories):
+        owner[block.start : block.stop] = block.start
     return np.asarray(owner[:, None] != owner[None, :])
 
 
@@ -289,12 +260,10 @@ def exchange(
     unit: FloatArray,
     source: IntArray,
 ) -> int:
-    """Exchange columns start..stop between the records of each pair where that brings the scatter nearer.
+    """Exchange columns start..stop of each pair where that brings the scatter nearer, in squares of the residual.
 
-    Nearer in the sum of squares of the residual, in units of the columns. An exchange keeps the values of each column,
-    hence means and variances.
-
-    Shapes: pairs (n_pairs, 2); residual (width, width); unit (width,); source (n,).
+    An exchange keeps the values of each column, hence means and variances. Shapes: pairs (n_pairs, 2); residual
+    (width, width); unit (width,); source (n,).
     """
     width, made = features.shape[1], 0
     for p in range(len(pairs)):
@@ -466,10 +435,7 @@ def _correlations(wanted: FloatArray, original: FloatArray) -> FloatArray:
 def transport(given: FloatArray, wanted: FloatArray) -> FloatArray:
     """The symmetric map that changes a covariance into another one and moves normal records least.
 
-    References
-    ----------
-    Olkin & Pukelsheim (1982), Linear Algebra and its Applications 48:257-263: A = S (S V S)^(-1/2) S is that of V to
-    S², in the form given^(-1/2) (given^(1/2) wanted given^(1/2))^(1/2) given^(-1/2).
+    Olkin & Pukelsheim (1982), Linear Algebra Appl. 48:257-263: A = S (S V S)^(-1/2) S is that of V to S².
     """
     values, vectors = np.linalg.eigh(given)
     there = values > 1e-9 * max(float(values[-1]), 0.0)

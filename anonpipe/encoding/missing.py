@@ -25,10 +25,9 @@ def fill_missing(
 ) -> FloatArray:
     """Fill each missing number with a value of its group, or of groups near it (hot deck).
 
-    Donors are the group's values, where it has k or more: fewer persons would stand for all of the group, and one alone
-    would be released as he is by whatever keeps the group's moments. Else the nearest groups' values are donors too,
-    until there are k. Donors are taken in turn, from a random one on, so that none is used twice before all are used
-    once. Of a column with fewer than k values in the table nothing is filled.
+    Donors are the group's values, where it has k or more, else those of the nearest groups too: one alone would be
+    released as he is by whatever keeps the group's moments. Donors are taken in turn, from a random one on. Of a column
+    with fewer than k values in the table nothing is filled.
     """
     filled = cells.copy()
     given = cells[:, list(numeric_columns)]
@@ -49,10 +48,7 @@ def _filled(
 
 
 def _line(cells: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
-    """The groups in an order in which those of like means stand side by side: recursive principal splits.
-
-    What is missing counts as the mean.
-    """
+    """The groups in an order in which like means are neighbours, by principal splits; missing values count as means."""
     known = ~np.isnan(cells)
     counts = np.maximum(known.sum(axis=0), 1)
     centred = np.where(known, cells, 0.0)
@@ -65,19 +61,13 @@ def _line(cells: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
 def fill_predicted(
     cells: FloatArray, columns: Mapping[int, Sequence[int]], features: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Fill each missing number with a value of a record of which about the same is predicted.
+    """Fill each missing number with a value of a record of which about the same is predicted; features (n_rows, width).
 
-    The column is regressed on all others; records are put in the order of what the regression predicts, and in runs of
-    20 those with a value are donors to those without (predictive mean matching), or those of the next run where none
-    has one. So what the column has to do with the others stays, which donors from anywhere in the table would dilute by
-    the share of missing values.
-
-    Columns are filled one after the other, from those that are known of a record or were filled before: values that
-    are missing together keep their joint distribution. Sets of known columns that few records have count as none.
-
-    Shapes: features (n_rows, width).
-
-    Little (1988), doi:10.1080/07350015.1988.10509663.
+    The column is regressed on all others. In runs of 20 records of like predictions, those with a value are donors to
+    those without (predictive mean matching, Little 1988, doi:10.1080/07350015.1988.10509663), or those of the next run.
+    So what the column has to do with the others stays. Columns are filled one after the other, from those that are
+    known of a record or were filled before: values that are missing together keep their joint distribution. Sets of
+    known columns that few records have count as none.
     """
     filled, made = cells.copy(), features.copy()
     incomplete = [position for position in columns if 0 < np.isnan(cells[:, position]).sum() < len(cells)]

@@ -1,9 +1,9 @@
 """Two-way tables of masked categories, whose small cells are drawn before records get categories of such tables.
 
-Covariances of indicators are the cells of two-way tables. Where masked records get categories that have the original's
-covariances, a cell of one person comes out as one. So cells of fewer than k records are drawn as another sample would
-have them (Poisson, about their count), or rounded at random where a register grows (`anonpipe.encoding.rounding`), and
-the table is fitted to its margins again. Cells that are empty stay empty.
+Covariances of indicators are the cells of two-way tables: where masked records have the original's, a cell of one
+person comes out as one. So cells of fewer than k records are drawn as another sample would have them (Poisson), or
+rounded at random where a register grows (`anonpipe.encoding.rounding`), and the table is fitted to its margins again.
+Cells that are empty stay empty.
 """
 
 from __future__ import annotations
@@ -96,7 +96,10 @@ class SmallCells:
         for one, other, table in self._tables(moments):
             small = (table > 0) & (table < self.k)
             if small.any():
-                change = fit_margins(self._drawn(one, other, table, small, rng), table) - table
+                change = (
+                    fit_margins(self._drawn(one, other, table, small, rng), table.sum(axis=1), table.sum(axis=0))
+                    - table
+                )
                 change = change[: len(one.levels), : len(other.levels)]
                 changes[one.start : one.stop, other.start : other.stop] = change
                 changes[other.start : other.stop, one.start : one.stop] = change.T
@@ -127,18 +130,19 @@ class SmallCells:
         return drawn
 
 
-def fit_margins(mass: FloatArray, table: IntArray) -> FloatArray:
-    """The mass with the margins of a table, by iterative proportional fitting (Deming & Stephan 1940).
+def fit_margins(
+    mass: FloatArray, rows: IntArray, columns: IntArray, rounds: int = _ROUNDS, close: float | None = _FITTED
+) -> FloatArray:
+    """The mass with these sums of rows and columns, by iterative proportional fitting (Deming & Stephan 1940).
 
-    Shapes: both (n_rows, n_columns).
+    It ends once rows are `close` to their sums, if that is given, or after all rounds. Shapes: (n_rows, n_columns).
     """
-    rows, columns = table.sum(axis=1), table.sum(axis=0)
     fitted = mass.copy()
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         sums = fitted.sum(axis=0)
         fitted *= np.divide(columns, sums, out=np.zeros(len(sums)), where=sums > 0)
         sums = fitted.sum(axis=1)
-        if np.abs(sums - rows).max() <= _FITTED:
+        if close is not None and np.abs(sums - rows).max() <= close:
             break
         fitted *= np.divide(rows, sums, out=np.zeros(len(sums)), where=sums > 0)[:, None]
     return fitted

@@ -1,8 +1,8 @@
 """Categories released as probabilities: in place of a column, one column of numbers for each of its categories.
 
 Lasko & Vinterbo 2010, section III: the distribution over the categories that the masked dummies stand for may itself be
-released, as "a type of local generalization". As they describe it, it is too even: unmasked dummies of -1 and +1 make a
-category of 5 % one of 29 %. Here it is calibrated, so that its mean is the share of the category, and rounded.
+released. As they describe it, it is too even: unmasked dummies of -1 and +1 make a category of 5 % one of 29 %. Here it
+is calibrated, so that its mean is the share of the category, and rounded.
 """
 
 from __future__ import annotations
@@ -191,9 +191,8 @@ def _unmasked(block: CategoryBlock) -> FloatArray:
 def column_name(column: str, category: str | None) -> str:
     r"""The name of the column of a category: both names and an underscore between, as indicators are mostly called.
 
-    In the category all but letters, digits, `_` and `-` is written as in addresses of the web (%20 for a blank),
-    because dots, blanks, commas, brackets and line ends are refused, or mean something, in programs that read Parquet.
-    Different categories so have different names.
+    In the category all but letters, digits, `_` and `-` is escaped as in addresses of the web (%20 for a blank), as
+    programs that read Parquet refuse dots, commas or brackets. Different categories so have different names.
     """
     if category is None:
         return f"{column}_{NULL}"

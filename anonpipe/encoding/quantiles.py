@@ -8,9 +8,7 @@ distinct numbers each has a bin of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from functools import reduce
 
 import numba as nb
 import numpy as np
@@ -42,13 +40,11 @@ def values_of(keys: Keys) -> FloatArray:
 class Radix:
     """How many numbers there are in each bin at each place (a stratum, say); bins ascend inside ascending places.
 
-    Level and bins are a function of the numbers alone, as a set with repetitions: the level is the least at which there
-    are `MOST_BINS` bins or fewer. Proof: let d(L) be the number of bins that all numbers make at level L. It falls as L
-    grows, and bins of a coarser level are made of whole bins of a finer one. No part makes more bins than the whole, so
-    that no part's level is above that of the whole, and the whole's bins can be put together from those of parts, at
-    any level from the highest of the parts' levels on. Below this one the whole makes as many bins as that part or
-    more, too many: the least level that is looked for from there on is the least of all. What a bin holds (a count,
-    extremes, records at the lower, a sum modulo 2^64) is added or compared without rounding, in any order.
+    Level and bins are a function of the numbers alone: the level is the least at which there are `MOST_BINS` bins or
+    fewer. Proof: bins of a coarser level are made of whole bins of a finer one, and no part makes more bins than the
+    whole. So no part's level is above that of the whole, whose bins can be put together from those of parts; below the
+    highest of the parts' levels the whole makes too many bins. What a bin holds (a count, extremes, records at the
+    lower, a sum modulo 2^64) is added or compared without rounding, in any order.
     """
 
     level: int  # Low bits of the keys that are not looked at; 63 at the most
@@ -71,11 +67,6 @@ class Radix:
             keys, at = keys[order], np.asarray(places, dtype=np.int64)[order]
         ones = np.ones(len(keys), dtype=np.int64)
         return _bins(cls(0, at, ones, keys, keys, ones, keys), most)
-
-    @classmethod
-    def merged(cls, parts: Iterable[Radix], most: int = MOST_BINS) -> Radix:
-        """The histogram of all parts together; of none, that of no number."""
-        return reduce(lambda whole, part: whole.merge(part, most), parts, cls.of(np.empty(0)))
 
     def merge(self, other: Radix, most: int = MOST_BINS) -> Radix:
         """The histogram of both together."""
@@ -241,9 +232,12 @@ class Quantiles:
         edges = np.append(0, np.cumsum(np.add.reduceat(counts, starts[:-1])))
         if rng is not None:
             centres += _moves(centres, is_atom, distance, np.diff(edges), (low, high), rng)
-        halves = _halves(centres, is_atom, low, high)
+        # Half the distance to the nearer neighbour, inside the bounds; 0 for atoms, and where there is no neighbour
+        gaps, inner = np.diff(centres) / 2.0, np.minimum(centres - low, high - centres)
+        nearer = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
+        halves = np.where(is_atom, 0.0, np.maximum(np.minimum(nearer, inner), 0.0))
         if len(centres) == 1:  # a uniform distribution whose records are as far from their mean
-            halves = np.maximum(np.minimum(2.0 * distance, np.minimum(centres - low, high - centres)), 0.0)
+            halves = np.maximum(np.minimum(2.0 * distance, inner), 0.0)
         coded = float((np.diff(edges) * centres).sum() - (counts * inside).sum()) / int(edges[-1])
         clipped = float((counts * (inside - values)).sum()) / int(edges[-1])
         return cls(edges, centres, halves, coded, clipped, 0.0 if stepped else BEND)
@@ -298,14 +292,6 @@ def _atoms(found: Radix, k: int) -> tuple[IntArray, FloatArray, BoolArray]:
     return counts, values, atom
 
 
-def _halves(centres: FloatArray, atom: BoolArray, low: float, high: float) -> FloatArray:
-    """Half the distance to the nearer neighbour, inside the bounds; 0 for atoms, and where there is no neighbour."""
-    gaps = np.diff(centres) / 2.0
-    nearer = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
-    inside = np.minimum(np.minimum(nearer, centres - low), high - centres)
-    return np.where(atom, 0.0, np.maximum(inside, 0.0))
-
-
 def _moves(
     centres: FloatArray,
     atom: BoolArray,
@@ -316,9 +302,8 @@ def _moves(
 ) -> FloatArray:
     """How far each mean is moved: uniformly, about half the standard error that the mean of such a run has.
 
-    Exact means disclose who is in a run: an intruder who knows many of the values finds the only neighbours that add up
-    to each mean, and with all but one of them the last. A move is at most a quarter of the distance to a neighbour, so
-    means stay in order.
+    With exact means an intruder who knows all but one of the values of a run has the last. A move is at most a quarter
+    of the distance to a neighbour, so means stay in order.
     """
     gaps = np.diff(centres)
     room = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
@@ -369,14 +354,6 @@ def cut_runs(counts: IntArray, values: FloatArray, atom: BoolArray, least: int) 
 
 
 @nb.njit(cache=True, nogil=True)
-def _number(counts: IntArray) -> int:
-    records = 0
-    for count in counts:
-        records += count
-    return records
-
-
-@nb.njit(cache=True, nogil=True)
 def _apart(counts: IntArray, excess: FloatArray, width: float, fewer: int, share: float) -> int:
     """How many of the first values are of records, fewer than `fewer`, that stand apart and make up the total.
 
@@ -407,7 +384,7 @@ def _capped(counts: IntArray, excess: FloatArray, width: float, fewer: int, shar
     second. Those apart count as one that is not.
     """
     apart = _apart(counts, excess, width, fewer, share)
-    total, records = dot(counts, excess), _number(counts)
+    total, records = dot(counts, excess), counts.sum()
     before, number = 0.0, 0
     for at in range(counts.shape[0]):
         for one in range(min(counts[at], 3)):  # what three share is as safe as it will be
@@ -427,10 +404,7 @@ def _capped(counts: IntArray, excess: FloatArray, width: float, fewer: int, shar
 def run_means(
     counts: IntArray, values: FloatArray, starts: IntArray, atom: BoolArray, fewer: int, share: float
 ) -> FloatArray:
-    """The mean of each run, its dominant extremes top- or bottom-coded, and the mean distance of its records from it.
-
-    Shapes: starts (n_pieces + 1,).
-    """
+    """Mean of each run, dominant extremes coded, and mean distance of its records from it; starts (n_pieces + 1,)."""
     out = np.zeros((atom.shape[0], 2))
     for piece in range(atom.shape[0]):
         if atom[piece]:
@@ -438,9 +412,7 @@ def run_means(
         begin, end = starts[piece], starts[piece + 1]
         c, v = counts[begin:end], values[begin:end]
         first, last = begin == 0, end == values.shape[0]  # without a neighbour, the distance of an end is unknown
-        coded = np.empty(end - begin)
-        for at in range(end - begin):
-            coded[at] = v[at] - v[0]
+        coded = v - v[0]
         # Values from `upper` on are compared with a point below, those before `lower` with one above; less v[0], as all
         upper, lower, width, most, few = 0, end - begin, 0.0, fewer, fewer
         below, above = 0.0, 0.0
@@ -448,57 +420,30 @@ def run_means(
             # From the middle: an extreme at the other end would make all others look as far out as the first
             upper, lower = _median(c), _median(c) + 1
             below = above = coded[upper]
-            most, few = min(fewer, (_number(c[upper:]) + 1) // 2), min(fewer, (_number(c[:lower]) + 1) // 2)
+            most, few = min(fewer, (c[upper:].sum() + 1) // 2), min(fewer, (c[:lower].sum() + 1) // 2)
         if not first:
             below, width = values[begin - 1] - v[0], values[begin - 1] - values[starts[piece - 1]]
         if last or not first:
-            excess = _above(coded[upper:], below)
-            _hold(coded, -np.inf, below + _capped(c[upper:][::-1].copy(), excess, width, most, share))
+            excess = np.maximum(coded[upper:][::-1] - below, 0.0)  # the largest first
+            coded = np.minimum(coded, below + _capped(c[upper:][::-1].copy(), excess, width, most, share))
         if not last:
             above, width = values[end] - v[0], values[starts[piece + 2] - 1] - values[end]
         if first or not last:
-            excess = _below(coded[:lower], above)
-            _hold(coded, above - _capped(c[:lower], excess, width, few, share), np.inf)
-        records = _number(c)
+            excess = np.maximum(above - coded[:lower], 0.0)
+            coded = np.maximum(coded, above - _capped(c[:lower], excess, width, few, share))
+        records = c.sum()
         mean = dot(c, coded) / records
         out[piece, 0] = v[0] + mean
-        for at in range(end - begin):
-            coded[at] = abs(coded[at] - mean)
-        out[piece, 1] = dot(c, coded) / records
+        out[piece, 1] = dot(c, np.abs(coded - mean)) / records
     return out
 
 
 @nb.njit(cache=True, nogil=True)
 def _median(counts: IntArray) -> int:
     """The first value up to which there are half of the records."""
-    wanted, at = (_number(counts) + 1) // 2, 0
+    wanted, at = (counts.sum() + 1) // 2, 0
     reached = counts[0]
     while reached < wanted:
         at += 1
         reached += counts[at]
     return at
-
-
-@nb.njit(cache=True, nogil=True)
-def _above(values: FloatArray, border: float) -> FloatArray:
-    """By how much ascending values exceed the border, the largest first."""
-    out, last = np.empty(values.shape[0]), values.shape[0] - 1
-    for at in range(values.shape[0]):
-        out[at] = max(values[last - at] - border, 0.0)
-    return out
-
-
-@nb.njit(cache=True, nogil=True)
-def _below(values: FloatArray, border: float) -> FloatArray:
-    """By how much ascending values fall short of the border, the smallest first."""
-    out = np.empty(values.shape[0])
-    for at in range(values.shape[0]):
-        out[at] = max(border - values[at], 0.0)
-    return out
-
-
-@nb.njit(cache=True, nogil=True)
-def _hold(values: FloatArray, low: float, high: float) -> None:
-    """Hold values inside bounds, in place."""
-    for at in range(values.shape[0]):
-        values[at] = max(min(values[at], high), low)

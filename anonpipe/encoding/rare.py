@@ -1,10 +1,9 @@
 """Local suppression: no stratum releases a synthetic category, or its null, that fewer than k of its records hold.
 
-A category that one person of a stratum has is that person, whatever else of the record is synthetic: methods keep the
-counts of categories inside strata, and which stratum a record belongs to is released. In each stratum the records of
-all categories under k, together with those whose value is missing, are released as missing if they are at least k; if
-they are fewer, or if the column may not hold nulls, they join its commonest category. Numbers that are missing in fewer
-than k records are released as numbers of their groups.
+A category that one person of a stratum has is that person: methods keep the counts of categories inside strata. In each
+stratum the records of all categories under k, together with those whose value is missing, are released as missing if
+they are at least k; if they are fewer, or if the column may not hold nulls, they join its commonest category. Numbers
+that are missing in fewer than k records are released as numbers of their groups.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from anonpipe.columns import Column, Kind
-from anonpipe.encoding.columns import ColumnScan, Outermost, Sums, logarithms, most_kept, with_moments
+from anonpipe.encoding.columns import ColumnScan, Outermost, Sums, coded_scan, logarithms, with_moments
 from anonpipe.encoding.quantiles import DOMINANCE, FEWEST
 from anonpipe.encoding.scan import Scan
 from anonpipe.errors import KEEP_EXTREMES, InputError
@@ -78,36 +77,37 @@ def suppress_rare(
         if not columns[name].role.synthesized:
             continue
         if scanned.counts is None:
-            if scanned.nulls > 0 and _held_by(scan.null_units.get(name), scanned.nulls) < k:
+            units = scan.null_units.get(name)
+            without = scanned.nulls if units is None else int(units.counts(1)[0])
+            if scanned.nulls > 0 and without < k:
                 changed[name] = replace(scanned, nulls=0, rows=scanned.rows - scanned.nulls)
-                warnings.append(_filled(name, scanned.nulls, k))
+                warnings.append(
+                    f"column {name!r}: {scanned.nulls} missing values, of fewer than k={k}, are released as numbers of "
+                    "their groups"
+                )
             continue
         counts = _counts_inside(scan, name, strata)
-        units = _units_inside(scan, name, strata)
-        found = [
-            change for of in sorted(counts) for change in _changes(of, counts[of], k, nullable[name], units.get(of))
-        ]
+        inside = _units_inside(scan, name, strata)
+        found: list[tuple[int, int, int]] = []
+        for of in sorted(of for of in counts if of >= 0):  # records that are left out need nothing
+            codes = released_codes(counts[of][:-1], int(counts[of][-1]), k, nullable[name], inside.get(of))
+            found += [(of, code, target) for code, target in enumerate(codes) if code != target and counts[of][code]]
         every = found + _left_out(counts, found)
         if every:
-            changed[name] = _with_counts(scanned, *_after(counts, every), columns[name])
+            held, nulls = _after(counts, every)
+            changed[name] = replace(coded_scan(scanned.categories, held, nulls, scanned.outside), unused=scanned.unused)
             targets[name] = every
-            before[name] = np.sum([held for of, held in counts.items() if of >= 0], axis=0).tolist()
+            before[name] = np.sum([codes for of, codes in counts.items() if of >= 0], axis=0).tolist()
         if found:
             moved = sum(int(counts[of][code]) for of, code, _ in found)
             if moved > largest:
                 largest, largest_in = moved, name
             gone = sum(int(counts[of][code]) for of, code, target in found if target == _missing(scan, name))
-            warning = _suppressed(name, moved, gone, k, nullable[name], stratified=bool(scan.strata_by))
-            warnings.append(warning)
+            warnings.append(_suppressed(name, moved, gone, k, nullable[name], stratified=bool(scan.strata_by)))
     ordinal = tuple(name for name in targets if columns[name].kind is Kind.ORDINAL)
     missing = {name: _missing(scan, name) for name in targets}
     suppression = Suppression(targets, missing, ordinal, largest / max(1, scan.rows), before, largest_in)
     return replace(scan, columns=changed), suppression, warnings
-
-
-def _held_by(units: UnitSets | None, rows: int) -> int:
-    """What k counts of some rows at one place."""
-    return rows if units is None else int(units.counts(1)[0])
 
 
 def _missing(scan: Scan, name: str) -> int:
@@ -145,18 +145,6 @@ def _stratum_of(codes: IntArray, strata: Strata) -> IntArray:
     return np.asarray(strata.stratum, dtype=np.int64)[combination]
 
 
-def _changes(of: int, counts: IntArray, k: int, nullable: bool, units: UnitSets | None) -> list[tuple[int, int, int]]:
-    """What is released as another code in one stratum; records that are left out need nothing."""
-    if of < 0:
-        return []
-    codes = released_codes(counts[:-1], int(counts[-1]), k, nullable, units)
-    return [(of, code, target) for code, target in enumerate(codes) if code != target and counts[code]]
-
-
-def _filled(name: str, nulls: int, k: int) -> str:
-    return f"column {name!r}: {nulls} missing values, of fewer than k={k}, are released as numbers of their groups"
-
-
 def _suppressed(name: str, moved: int, gone: int, k: int, nullable: bool, *, stratified: bool) -> str:
     """What becomes of records that are rare, of which so many are released as missing."""
     where = " of a stratum" if stratified else ""
@@ -181,25 +169,12 @@ def _after(counts: Mapping[int, IntArray], changes: list[tuple[int, int, int]]) 
 
 
 def _left_out(counts: Mapping[int, IntArray], changes: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Records of small strata that are left out take the commonest code where no other has theirs: it is not released.
-
-    They are encoded with the others before they are left out.
-    """
+    """Left-out records, encoded with the others, take the commonest code where theirs occurs nowhere else."""
     if -1 not in counts:
         return []
     categories, nulls = _after({of: each for of, each in counts.items() if of >= 0}, changes)
     kept = np.append(categories, nulls)
     return [(-1, int(code), int(np.argmax(kept))) for code in np.flatnonzero((counts[-1] > 0) & (kept == 0))]
-
-
-def _with_counts(scanned: ColumnScan, counts: IntArray, nulls: int, column: Column) -> ColumnScan:
-    changed = replace(scanned, counts=counts, nulls=nulls)
-    if column.kind is not Kind.ORDINAL:
-        return changed
-    codes, total = np.arange(len(counts)), max(1, int(counts.sum()))
-    mean = float((codes * counts).sum() / total)
-    spread = float((np.square(codes - mean) * counts).sum())
-    return replace(changed, mean=mean, m2=spread, constant=int(np.count_nonzero(counts)) <= 1)
 
 
 # --- Extremes of columns that are masked on their own scale, or as logarithms: few that dominate are coded -----------
@@ -233,10 +208,10 @@ def code_extremes(
     least = max(least, FEWEST)
     extremes, changed, by_combination = Extremes(), dict(scan.columns), dict(scan.by_combination)
     for name, found in scan.outermost.items():
-        if least > most_kept(found.most):
+        if least > found.looked_at:
             raise InputError(
                 f"column {name!r}: {least:,} rows are needed to be of k units for certain, and of columns on a scale "
-                f"of their own the {most_kept(found.most):,} outermost are looked at, to see whether few dominate; "
+                f"of their own the {found.looked_at:,} outermost are looked at, to see whether few dominate; "
                 "make fewer rows of the units with most, or give the column transform: normal_scores, or "
                 f"{KEEP_EXTREMES}"
             )
@@ -262,14 +237,11 @@ def _limits(found: Outermost, column: Column, strata: int, least: int) -> list[t
     for at in range(strata):
         values = found.at(at)
         scales = [values] if column.offset is None else [values, logarithms(values, column)]
-        below, above = (max(drawn_to(each, int(found.counts[at]), least) for each in ends) for ends in _ends(scales))
+        # From either end, descending; of logarithms that are averaged values count, too
+        ends = [-each for each in scales], [each[::-1] for each in scales]
+        below, above = (max(drawn_to(each, int(found.counts[at]), least) for each in end) for end in ends)
         limits.append((values[below] if below else -np.inf, values[-1 - above] if above else np.inf))
     return limits
-
-
-def _ends(scales: Sequence[FloatArray]) -> tuple[list[FloatArray], list[FloatArray]]:
-    """On each scale the numbers from either end, descending: of logarithms that are averaged values count, too."""
-    return [-each for each in scales], [each[::-1] for each in scales]
 
 
 def drawn_to(values: FloatArray, records: int, least: int) -> int:

@@ -1,10 +1,10 @@
 """Counts of categories rounded at random to multiples of a base, always the same way.
 
 Random rounding to a base (Fellegi 1975, "Controlled random rounding", Survey Methodology 1) is unbiased; drawn again at
-every release it is averaged away, and two equal counts would differ. So the draw follows from a key, as in the cell-key
-method of the Australian Bureau of Statistics (Fraser & Wooton 2005; Thompson, Broadfoot & Elazar 2013): here from the
-secret, the category and the multiple that the count has passed. A rounded count then never falls when the count rises,
-one person more changes it with a chance of one over the base, and in all releases a count has one answer.
+every release it is averaged away. So the draw follows from a key, as in the cell-key method of the Australian Bureau of
+Statistics (Fraser & Wooton 2005; Thompson, Broadfoot & Elazar 2013): here from the secret, the category and the
+multiple that the count has passed. A rounded count then never falls when the count rises, one person more changes it
+with a chance of one over the base, and in all releases a count has one answer.
 """
 
 from __future__ import annotations
@@ -39,18 +39,13 @@ class Rounding:
     def thinned(self, found: Radix, name: str, at: int) -> Radix:
         """Some values of a column and class without a twentieth at random, at least two multiples of the base.
 
-        Released numbers are those of a quantile function, whose means of k values would be exact: who joined would show
-        as a step of all that follow. So the function is of a sample. Without one record of twenty the mean of a class
-        moves by 0.23 of its own sampling error.
+        Exact means would show who joined. Without one record of twenty a mean moves by 0.23 of its sampling error.
         """
         without = min(max(2 * self.base, found.total // 20), max(0, found.total - self.base))
         return found.thinned(without, generator(self.fresh, f"thinned {name}", at))
 
     def counts(self, counts: IntArray, name: str, cells: Sequence[str]) -> IntArray:
-        """Counts of all categories of a column, rounded; the commonest takes the rest, so that their sum stays.
-
-        Where there are too few records for that, all others are rounded down.
-        """
+        """Counts of a column rounded, the commonest taking the rest; all others go down where records are few."""
         rest = int(counts.argmax())
         made = np.array([self.count(int(each), name, cell) for each, cell in zip(counts, cells, strict=True)])
         if made.sum() - made[rest] > counts.sum():
@@ -81,18 +76,19 @@ class RoundedColumns:
         return self.rounding.counts(counts, self.blocks[at].name, self.cells[at])
 
     def put(self, cells: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """A copy of cells in which a few records, drawn at random, have other categories or nulls: counts are rounded.
-
-        Where a number is no longer null, its value means nothing: decoding gives it one.
-        """
+        """A copy of cells whose counts are rounded by a few random records; values of former nulls mean nothing."""
         given = cells.copy()
         for at, block in enumerate(self.blocks):
-            size = len(self.cells[at])
-            codes = _codes(block, given[:, block.position], size)
+            column, size = given[:, block.position], len(self.cells[at])
+            missing, of_number = np.isnan(column), isinstance(block, NumberBlock)
+            codes = np.where(missing, size - 1, np.nan_to_num(column)).astype(np.int64)
+            if isinstance(block, NumberBlock) and not block.ordinal:
+                codes = missing.astype(np.int64)  # whether it is there
             counts = np.bincount(codes, minlength=size)
             lacking = self.counts(at, counts) - counts
             moved = _moved(codes, lacking, rng)
-            given[moved, block.position] = _values(block, np.repeat(np.arange(size), np.maximum(lacking, 0)), size)
+            new = np.repeat(np.arange(size), np.maximum(lacking, 0))
+            given[moved, block.position] = np.where(of_number & (new == size - 1), np.nan, new)
         return given
 
 
@@ -109,19 +105,3 @@ def _moved(codes: IntArray, lacking: IntArray, rng: np.random.Generator) -> IntA
     place = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
     most = np.repeat(np.maximum(-lacking, 0)[: len(starts) - 1], np.diff(starts))
     return rng.permutation(shuffled[order[place < most]])
-
-
-def _codes(block: NumberBlock | CategoryBlock, column: FloatArray, size: int) -> IntArray:
-    """Codes of a column as cells hold them, nulls last; of a number whether it is there."""
-    missing = np.isnan(column)
-    if isinstance(block, NumberBlock) and not block.ordinal:
-        return missing.astype(np.int64)
-    return np.where(missing, size - 1, np.nan_to_num(column)).astype(np.int64)
-
-
-def _values(block: NumberBlock | CategoryBlock, codes: IntArray, size: int) -> FloatArray:
-    """Such codes as cells hold them; null is a code like any other but of numbers and ordinals."""
-    found = codes.astype(np.float64)
-    if isinstance(block, NumberBlock):
-        found[codes == size - 1] = np.nan
-    return found

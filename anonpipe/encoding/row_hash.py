@@ -1,17 +1,13 @@
 """Hashes of values and of rows: the one place that says when two values, or two rows, are the same.
 
-Two senses of the same:
-
 - *In any width.* `value_words` gives a 64-bit word of each value of an Arrow column: equal for equal numbers of any
   type (to the seven digits that single precision has), equal times in any unit, equal texts in any encoding. On it rest
-  `row_lanes`, two sums over a row's columns (numbers of the columns' names beside their values', so that no order of
-  columns matters), and all that follows from them: whether an input changed (`fingerprint`), which records a table
-  holds (`population`), and keyed numbers of its rows (`keyed_rows`), from which sampling, order and sketches come.
+  `row_lanes`, two sums over a row's columns, whatever their order, and all that follows from them: whether an input
+  changed (`fingerprint`), which records a table holds (`population`), and keyed numbers of its rows (`keyed_rows`).
 - *To the last bit.* `exact_rows` and `exact_sums` are of cells as they lie in the staging.
 
 Words and lanes are not keyed, and tell of the values: they stay in memory. What is kept in a file is a sum over many
-rows, or keyed. Identifiers, of which two in 10^8 must not have one digest, have 128 bits from a keyed hash of texts
-(`anonpipe.encoding.identifiers`).
+rows, or keyed. Identifiers, of which two in 10^8 must not have one digest, have 128 bits (`encoding.identifiers`).
 """
 
 from __future__ import annotations
@@ -62,7 +58,7 @@ def _words(array: pa.Array) -> HashArray:
     """A word for each plain value; the same for equal numbers of any type, and equal times in any unit."""
     kind = array.type
     if pa.types.is_string(kind):
-        return _text_words(array)
+        return text_words(array)
     if is_date(kind):
         return date_counts(array).view(np.uint64) * np.uint64(_NANOSECONDS // units_per_day(kind))
     if pa.types.is_decimal(kind):
@@ -77,10 +73,7 @@ def _words(array: pa.Array) -> HashArray:
 
 
 def number_words(values: FloatArray) -> HashArray:
-    """A word for each float: the whole number itself, else the bits of the nearest single-precision float.
-
-    So a table that is written with other widths has the same words.
-    """
+    """A word for each float, whatever its width: the whole number, else the bits of the nearest single one."""
     with np.errstate(over="ignore"):
         single = values.astype(np.float32).astype(np.float64)
     found = np.where((values == np.rint(values)) | np.isinf(single), values, single)
@@ -91,52 +84,36 @@ def number_words(values: FloatArray) -> HashArray:
     return words
 
 
-def _text_words(array: pa.Array) -> HashArray:
-    return np.asarray(hash_texts(*_text_buffers(array)))
-
-
-def numbered_text_words(array: pa.Array) -> HashArray:
-    """A word for each text: of texts that end in digits, the number plus a word of what stands before it."""
-    return np.asarray(hash_numbered_texts(*_text_buffers(array)))
-
-
-def _text_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Offsets (n + 1,) and bytes of texts."""
+def text_words(array: pa.Array, digits: int = 0) -> HashArray:
+    """A word for each text; with `digits` so many last ones count as a number that is added to a word of the rest."""
     _, offsets, data = array.buffers()
     begin = array.offset
     ends = np.frombuffer(offsets, dtype=np.int32)[begin : begin + len(array) + 1] if len(array) else np.zeros(1)
     content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
-    return ends.astype(np.int64), content
+    return np.asarray(hash_texts(ends.astype(np.int64), content, digits))
 
 
-def column_lanes(name: str, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
-    """Two numbers of each row's value in one column, shape (n_rows, 2): what it adds to `row_lanes`."""
+def lanes_of(names: Iterable[str], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
+    """Two numbers of each row's content in some columns, shape (n_rows, 2); neither their order nor types matter."""
     lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
-    _add(lanes, name, batch.column(name), columns[name])
+    for name in names:
+        array = batch.column(name)
+        words = value_words(as_dictionary(array) if columns[name].staged_as_codes else array)
+        add_column(lanes, *words, _seeds(name))
     return lanes
 
 
 def row_lanes(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
-    """Two numbers of each row's released content, shape (n_rows, 2); neither order of columns nor types matter."""
-    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
-    for name in batch.schema.names:
-        if name in columns and columns[name].role.released:
-            _add(lanes, name, batch.column(name), columns[name])
-    return lanes
-
-
-def _add(lanes: HashArray, name: str, array: pa.Array, column: Column) -> None:
-    """Add a column to the lanes of its rows, in place."""
-    add_column(lanes, *value_words(as_dictionary(array) if column.staged_as_codes else array), _seeds(name))
+    """`lanes_of` the released columns."""
+    return lanes_of(
+        [name for name in batch.schema.names if name in columns and columns[name].role.released], batch, columns
+    )
 
 
 def identifier_lanes(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
-    """Two numbers of each row's identifiers, shape (n_rows, 2)."""
-    lanes = np.zeros((batch.num_rows, 2), dtype=np.uint64)
-    for field_ in batch.schema:
-        if field_.name in columns and columns[field_.name].role.names_persons and is_supported(field_.type):
-            lanes += column_lanes(field_.name, batch, columns)
-    return lanes
+    """`lanes_of` the identifiers."""
+    known = [each for each in batch.schema if each.name in columns and columns[each.name].role.names_persons]
+    return lanes_of([each.name for each in known if is_supported(each.type)], batch, columns)
 
 
 def _seeds(name: str) -> HashArray:
@@ -178,12 +155,9 @@ def keyed_cells(cells: FloatArray, keys: Sequence[bytes]) -> HashArray:
 
 
 def exact_rows(cells: FloatArray, groups: IntArray | None = None) -> HashArray:
-    """A number of each row, equal where rows are to the last bit, and their groups if given; shape (n_rows,).
+    """A number of each row, shape (n_rows,), equal where rows are to the last bit, and their groups (n_rows,) if given.
 
-    Rows that differ have the same number with a probability of 1 in 2^64. Numbers of rows alone and of groups alone add
-    up to those of both.
-
-    Shapes: groups (n_rows,).
+    Others have the same with a probability of 1 in 2^64. Numbers of rows and of groups add up to those of both.
     """
     columns = {str(place): _bits(column) for place, column in enumerate(cells.T)}
     if groups is not None:
@@ -237,24 +211,12 @@ def mix(state: np.uint64) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def hash_texts(offsets: IntArray, data: npt.NDArray[np.uint8]) -> HashArray:
-    """A 64-bit hash of each text, FNV-1a with a final mixing; offsets (n + 1,), returns (n,)."""
-    out = np.empty(len(offsets) - 1, dtype=np.uint64)
-    for i in range(len(out)):
-        state = _FNV_START
-        for at in range(offsets[i], offsets[i + 1]):
-            state = (state ^ np.uint64(data[at])) * _FNV_PRIME
-        out[i] = mix(state)
-    return out
-
-
-@njit(cache=True, nogil=True)
-def hash_numbered_texts(offsets: IntArray, data: npt.NDArray[np.uint8]) -> HashArray:
-    """Up to 15 last digits of each text as a number, plus a hash of the rest; offsets (n + 1,), returns (n,)."""
+def hash_texts(offsets: IntArray, data: npt.NDArray[np.uint8], digits: int) -> HashArray:
+    """Up to so many last digits of each text as a number, plus FNV-1a of the rest, mixed; offsets (n + 1,)."""
     out = np.empty(len(offsets) - 1, dtype=np.uint64)
     for i in range(len(out)):
         rest, number, unit = offsets[i + 1], np.uint64(0), np.uint64(1)
-        while rest > max(offsets[i], offsets[i + 1] - 15) and 48 <= data[rest - 1] <= 57:
+        while rest > max(offsets[i], offsets[i + 1] - digits) and 48 <= data[rest - 1] <= 57:
             rest -= 1
             number += np.uint64(data[rest] - 48) * unit
             unit *= np.uint64(10)
@@ -267,10 +229,7 @@ def hash_numbered_texts(offsets: IntArray, data: npt.NDArray[np.uint8]) -> HashA
 
 @njit(cache=True, nogil=True)
 def add_column(rows: HashArray, hashes: HashArray, valid: BoolArray, seeds: HashArray) -> None:
-    """Add one column to the rows' hashes, in place; the order of the columns does not matter.
-
-    Shapes: rows (n, lanes); hashes, valid (n,); seeds (lanes,).
-    """
+    """Add one column to rows (n, lanes), in place, in any order of columns; hashes, valid (n,), seeds (lanes,)."""
     for i in range(len(rows)):
         for lane in range(len(seeds)):
             if valid[i]:
@@ -367,12 +326,7 @@ _POSITIVE = np.uint64(2**63 - 1)
 
 
 def row_numbers(cells: FloatArray, groups: IntArray | None = None) -> IntArray:
-    """A number of each row, 0 or more: equal where rows are, and their groups if given; shape (n_rows,).
-
-    Rows that differ have the same number with a probability of 1 in 2^63.
-
-    Shapes: groups (n_rows,).
-    """
+    """A number of each row and group (n_rows,), 0 or more; the same for others with a probability of 1 in 2^63."""
     return np.asarray((exact_rows(cells, groups) & _POSITIVE).astype(np.int64))
 
 

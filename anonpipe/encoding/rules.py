@@ -68,6 +68,11 @@ def is_broken(rule: Rule, batch: pa.RecordBatch, columns: Mapping[str, Column]) 
     single = any(pa.types.is_float32(batch.schema.field(name).type) for name in rule.names)
     allowed = (_SINGLE if single else _RELATIVE) * (sum(terms) + abs(rule.constant) + np.abs(target))
     allowed = allowed + (columns[rule.target].resolution or 0.0) / 2
+    return differ(value, target, allowed)
+
+
+def differ(value: FloatArray, target: FloatArray, allowed: FloatArray) -> BoolArray:
+    """In which rows a column is not what a rule computes, missing where an operand is, shape (n_rows,)."""
     missing = np.isnan(value) | np.isnan(target)
     return np.where(missing, np.isnan(value) != np.isnan(target), np.abs(value - target) > allowed)
 
@@ -108,13 +113,11 @@ class RuleCounts:
     """What some rows say of the rules of a job; counts add up over pieces of a table."""
 
     broken: IntArray  # Rows that break each rule; of a lookup and of pairs not known yet, shape (n_rules,)
-    without_operand: (
-        IntArray  # Rows of each order with a target and none of the columns that it begins at, shape (n_rules,)
-    )
+    # Rows of each order with a target and none of the columns that it begins at, shape (n_rules,)
+    without_operand: IntArray
     met: IntArray  # Rows that meet what a condition begins with, shape (n_rules,)
-    pairs: dict[
-        int, pa.RecordBatch
-    ]  # Of each lookup and each rule of pairs the combinations that occur, and their rows
+    # Of each lookup and each rule of pairs the combinations that occur, and their rows
+    pairs: dict[int, pa.RecordBatch]
 
     @classmethod
     def of(cls, rules: Sequence[Rule], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> RuleCounts:
@@ -123,7 +126,9 @@ class RuleCounts:
         pairs = {}
         for at, rule in enumerate(rules):
             if rule.kind in ("lookup", "pairs"):
-                pairs[at] = _counted(batch, rule)
+                arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
+                ones = pa.array(np.ones(batch.num_rows, dtype=np.int64))
+                pairs[at] = _added([pa.record_batch([*arrays, ones], names=["term", "target", "rows"])])
                 continue
             broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
             if rule.kind == "condition":
@@ -166,12 +171,6 @@ class RuleCounts:
         return int(sum(counted.column("rows").to_pylist()) - sum(most.to_pylist()))
 
 
-def _counted(batch: pa.RecordBatch, rule: Rule) -> pa.RecordBatch:
-    arrays = [plain(batch.column(name)) for name in (rule.terms[0][0], rule.target)]
-    ones = pa.array(np.ones(batch.num_rows, dtype=np.int64))
-    return _added([pa.record_batch([*arrays, ones], names=["term", "target", "rows"])])
-
-
 def _added(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     summed = pa.Table.from_batches(parts).group_by(["term", "target"], use_threads=False).aggregate([("rows", "sum")])
     arrays = [summed.column(name).combine_chunks() for name in ("term", "target", "rows_sum")]
@@ -182,9 +181,9 @@ def _added(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 # --- Released rows: derived columns, and repairs
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Kept:
-    """Released cells that meet the rules, as far as they can, and how many rows were changed for it."""
+    """Released cells that meet the rules, as far as they can."""
 
     cells: FloatArray  # Shape (n_rows, n_columns)
     repaired: IntArray  # Rows that broke each rule, or left bounds by it, before, shape (n_rules,)
@@ -201,29 +200,28 @@ class RuleBook:
     blocks: dict[str, tuple[int, int]] = field(default_factory=dict)  # Feature columns of each masked column
 
     def keep(self, cells: FloatArray, features: FloatArray, rng: np.random.Generator) -> Kept:
-        """Compute derived columns, bring them inside their bounds, and repair rows that break a condition.
-
-        Shapes: cells (n_rows, n_columns), features (n_rows, width).
-        """
+        """Derive columns inside their bounds, and repair rows that break a condition; features (n_rows, width)."""
         cells, repaired = cells.copy(), np.zeros(len(self.rules), dtype=np.int64)
-        repaired += self._derive(cells)
-        if self._repairable and (broken := self._broken(cells)).any():
+        repaired += self.derive(cells)
+        if self.repairable and (broken := self.broken(cells)).any():
             repaired += broken.sum(axis=1)
-            self._repair(cells, features, rng)
-            self._derive(cells)
+            _Repair(self, cells, features, rng).run()
+            self.derive(cells)
         return Kept(cells, repaired)
 
     def count_broken(self, batch: pa.RecordBatch) -> IntArray:
         """Rows of a released batch that break each rule, shape (n_rules,)."""
-        broken = [np.count_nonzero(self._breaks(at, rule, batch)) for at, rule in enumerate(self.rules)]
+        broken = [np.count_nonzero(self.breaks(at, rule, batch)) for at, rule in enumerate(self.rules)]
         return np.array(broken, dtype=np.int64)
 
     @cached_property
-    def _positions(self) -> dict[str, int]:
+    def positions(self) -> dict[str, int]:
+        """Where each column stands among the cells."""
         return {name: at for at, name in enumerate(self.cells.names)}
 
     @cached_property
-    def _columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, Column]:
+        """What the job says of each column."""
         return dict(zip(self.cells.names, self.cells.columns, strict=True))
 
     @cached_property
@@ -240,9 +238,9 @@ class RuleBook:
             has_nulls=tuple(self.cells.has_nulls[place] for place in at),
         )
 
-    def _written(self, cells: FloatArray) -> pa.RecordBatch:
+    def written(self, cells: FloatArray) -> pa.RecordBatch:
         """The columns that rules name, as they are written."""
-        return self._named.from_cells(cells[:, [self._positions[name] for name in self._named.names]])
+        return self._named.from_cells(cells[:, [self.positions[name] for name in self._named.names]])
 
     # Lookups and pairs, by codes; a missing value has the code after the last
 
@@ -295,23 +293,25 @@ class RuleBook:
     @cached_property
     def _derived(self) -> list[tuple[int, Rule]]:
         """Rules that derive a column, each after those that derive its operands."""
-        left, found, done = [(at, rule) for at, rule in enumerate(self.rules) if rule.derives], [], set[str]()
+        left, found = [(at, rule) for at, rule in enumerate(self.rules) if rule.derives], []
         while left:
             waiting = {rule.target for _, rule in left}
             ready = [(at, rule) for at, rule in left if not waiting & {name for name, _ in rule.terms}]
             found += ready
-            done |= {rule.target for _, rule in ready}
-            left = [(at, rule) for at, rule in left if rule.target not in done]
+            left = [each for each in left if each not in ready]
         return found
 
-    def _derive(self, cells: FloatArray) -> IntArray:
+    def derive(self, cells: FloatArray) -> IntArray:
         """Compute derived columns in place; returns the rows of each rule that were brought inside bounds."""
         moved = np.zeros((len(self.rules), len(cells)), dtype=np.bool_)
         for _ in range(_PASSES):
             again = False
             for at, rule in self._derived:
                 if rule.kind == "lookup":
-                    self._look_up(at, rule, cells)
+                    found = self._lookups[at][self._codes(rule, self.written(cells))[0]].astype(np.float64)
+                    if self.columns[rule.target].kind is Kind.ORDINAL:
+                        found[found == len(self.cells.categories[rule.target])] = np.nan
+                    cells[:, self.positions[rule.target]] = found
                     continue
                 inside = self._put(rule, cells)
                 again |= bool(inside.any())
@@ -320,27 +320,26 @@ class RuleBook:
                 break
         return np.asarray(moved.sum(axis=1))
 
-    def _look_up(self, at: int, rule: Rule, cells: FloatArray) -> None:
-        term, _ = self._codes(rule, self._written(cells))
-        found = self._lookups[at][term].astype(np.float64)
-        if self._columns[rule.target].kind is Kind.ORDINAL:
-            found[found == len(self.cells.categories[rule.target])] = np.nan
-        cells[:, self._positions[rule.target]] = found
-
     def _put(self, rule: Rule, cells: FloatArray) -> BoolArray:
         """Compute the target of a rule in place, its operands changed where it would leave its bounds; which rows."""
-        position = self._positions[rule.target]
+        position = self.positions[rule.target]
         grid = self.cells.grid(position)
-        batch = self._written(cells)
-        value = value_of(rule, batch)
-        excess, moved = _excess(value, grid.low, grid.high), np.zeros(len(cells), dtype=np.bool_)
-        for name, times in self._adjustable(rule):
+        batch = self.written(cells)
+        value, moved = value_of(rule, batch), np.zeros(len(cells), dtype=np.bool_)
+        excess = _excess(value, grid.low, grid.high)
+        # Masked operands, and by what the target changes with each; of an order the difference first
+        terms = [(name, times) for name, times in rule.terms if self.columns[name].role is Role.MASKED and times]
+        for name, times in [(rule.gap, float(rule.sign)), *terms] if rule.gap else terms:
             rows = np.flatnonzero(excess)
             if not len(rows):
                 break
-            self._lower(cells, rows, name, excess[rows] / times)
+            place, by = self.positions[name], excess[rows] / times
+            own = self.cells.grid(place)
+            if own.step:
+                by = np.sign(by) * np.ceil(np.abs(by) / own.step - _SINGLE) * own.step
+            cells[rows, place] = own.round(own.round(cells[rows, place]) - by)
             moved[rows] = True
-            batch = self._written(cells)
+            batch = self.written(cells)
             value = value_of(rule, batch)
             excess = _excess(value, grid.low, grid.high)
         value = grid.round(value)
@@ -349,130 +348,50 @@ class RuleBook:
             with np.errstate(invalid="ignore"):
                 short = rule.sign * (value - base) < 0
             value = np.where(short, value + rule.sign * (grid.step or 0.0), value)
-            cells[:, self._positions[rule.gap]] = rule.sign * (value - base)
+            cells[:, self.positions[rule.gap]] = rule.sign * (value - base)
         cells[:, position] = value
         return moved
-
-    def _adjustable(self, rule: Rule) -> list[tuple[str, float]]:
-        """Masked operands, and by what the target changes with each; of an order the difference first."""
-        gap = [(rule.gap, float(rule.sign))] if rule.gap else []
-        return gap + [(name, times) for name, times in rule.terms if self._columns[name].role is Role.MASKED and times]
-
-    def _lower(self, cells: FloatArray, rows: IntArray, name: str, by: FloatArray) -> None:
-        position = self._positions[name]
-        grid = self.cells.grid(position)
-        if grid.step:
-            by = np.sign(by) * np.ceil(np.abs(by) / grid.step - _SINGLE) * grid.step
-        cells[rows, position] = grid.round(grid.round(cells[rows, position]) - by)
 
     # Conditions and pairs
 
     @cached_property
-    def _repairable(self) -> list[tuple[int, Rule]]:
+    def repairable(self) -> list[tuple[int, Rule]]:
+        """Conditions and rules of pairs, each with its number."""
         return [(at, rule) for at, rule in enumerate(self.rules) if not rule.derives]
 
-    def _broken(self, cells: FloatArray) -> BoolArray:
+    def broken(self, cells: FloatArray) -> BoolArray:
         """Which rows break each condition and rule of pairs, shape (n_rules, n_rows)."""
-        broken, batch = np.zeros((len(self.rules), len(cells)), dtype=np.bool_), self._written(cells)
-        for at, rule in self._repairable:
-            broken[at] = self._breaks(at, rule, batch)
+        broken, batch = np.zeros((len(self.rules), len(cells)), dtype=np.bool_), self.written(cells)
+        for at, rule in self.repairable:
+            broken[at] = self.breaks(at, rule, batch)
         return broken
 
-    def _breaks(self, at: int, rule: Rule, batch: pa.RecordBatch) -> BoolArray:
+    def breaks(self, at: int, rule: Rule, batch: pa.RecordBatch) -> BoolArray:
         """Which rows of a batch break a rule, shape (n_rows,)."""
         pairs = rule.kind in ("lookup", "pairs")
-        return self._is_unknown_pair(at, self._codes(rule, batch)) if pairs else is_broken(rule, batch, self._columns)
+        return self._is_unknown_pair(at, self._codes(rule, batch)) if pairs else is_broken(rule, batch, self.columns)
 
-    def _roots(self, name: str) -> list[str]:
+    @cached_property
+    def _deriving(self) -> dict[str, Rule]:
+        """Of each derived column its rule."""
+        return {rule.target: rule for rule in self.rules if rule.derives}
+
+    def roots(self, name: str) -> list[str]:
         """The masked columns that decide a column: of a derived one the difference, or the operands."""
-        by = next((each for each in self.rules if each.derives and each.target == name), None)
+        by = self._deriving.get(name)
         if by is None:
-            return [name] if self._columns[name].role is Role.MASKED else []
-        return [by.gap] if by.gap else [root for term, _ in by.terms for root in self._roots(term)]
+            return [name] if self.columns[name].role is Role.MASKED else []
+        return [by.gap] if by.gap else [root for term, _ in by.terms for root in self.roots(term)]
 
-    def _targets(self, rule: Rule) -> list[str]:
-        """The masked columns that a repair changes."""
-        if rule.kind == "pairs":
-            return self._roots(rule.target) or self._roots(rule.terms[0][0])
-        found = [root for test in rule.then for root in self._roots(test.column)]
-        found = found or [root for test in rule.then if test.other for root in self._roots(test.other)]
-        return list(dict.fromkeys(found))
-
-    def _behind(self, name: str) -> list[str]:
+    def behind(self, name: str) -> list[str]:
         """All masked columns that a column depends on."""
-        by = next((each for each in self.rules if each.derives and each.target == name), None)
-        terms = [] if by is None else [root for term, _ in by.terms for root in self._behind(term)]
-        return [*self._roots(name), *terms]
+        by = self._deriving.get(name)
+        terms = [] if by is None else [root for term, _ in by.terms for root in self.behind(term)]
+        return [*self.roots(name), *terms]
 
-    def _repair(self, cells: FloatArray, features: FloatArray, rng: np.random.Generator) -> None:
-        """Exchange values between rows, else set what the condition demands, else take those of a row without fault."""
-        for _ in range(_PASSES):
-            for at, rule in self._repairable:
-                at_fault = np.flatnonzero(self._breaks(at, rule, self._written(cells)))
-                for way in (self._exchange, self._set, self._take):
-                    if len(at_fault):
-                        at_fault = way(at, rule, cells, at_fault, features, rng)
-            if not self._broken(cells).any():
-                return
-        roots = dict.fromkeys(
-            root for _, rule in self._repairable for name in rule.names for root in self._behind(name)
-        )
-        self._copy(cells, np.flatnonzero(self._broken(cells).any(axis=0)), None, list(roots), features, rng)
-
-    def _exchange(
-        self, at: int, rule: Rule, cells: FloatArray, rows: IntArray, features: FloatArray, rng: np.random.Generator
-    ) -> IntArray:
-        """Exchange targets with those of similar rows, where fewer rules are broken then; returns the rows left."""
-        names, free = self._targets(rule), np.ones(len(cells), dtype=np.bool_)
-        places = [self._positions[name] for name in names]
-        at_fault = self._broken(cells).any(axis=0)
-        if rule.kind == "condition":
-            batch = self._written(cells)
-            free = ~_all(rule.when, batch, self._columns) & _all(rule.then, batch, self._columns)
-        for attempt in range(_TRIES if names else 0):
-            chosen, partner = rows, free.copy()
-            if attempt == 0:  # with rows that have a fault too, of which one exchange repairs two
-                partner &= at_fault
-                chosen = rng.permutation(rows)[: -(-len(rows) // 2)] if rule.kind == "pairs" else rows
-            partner[chosen] = False
-            chosen, partners = self._match(chosen, np.flatnonzero(partner), features, names, rng, once=True)
-            own, other = chosen[partners >= 0], partners[partners >= 0]
-            mine, theirs = cells[own], cells[other]
-            mine[:, places], theirs[:, places] = theirs[:, places].copy(), mine[:, places].copy()
-            self._derive(mine)
-            self._derive(theirs)
-            faults = self._faults(cells[own]) + self._faults(cells[other])
-            better = (self._faults(mine) + self._faults(theirs) < faults) & ~self._broken(mine)[at]
-            cells[own[better]], cells[other[better]] = mine[better], theirs[better]
-            free[other[better]] = False
-            rows = rows[self._broken(cells[rows])[at]]
-            if not len(rows):
-                break
-        return rows
-
-    def _faults(self, cells: FloatArray) -> IntArray:
-        return np.asarray(self._broken(cells).sum(axis=0))
-
-    def _set(
-        self, at: int, rule: Rule, cells: FloatArray, rows: IntArray, features: FloatArray, rng: np.random.Generator
-    ) -> IntArray:
-        """Set the only value that a condition allows; returns the rows where it allows several."""
-        changed = cells[rows]
-        for test in rule.then:
-            value, position = self._only(test), self._positions[test.column]
-            if value is None or self._columns[test.column].role is not Role.MASKED:
-                return rows
-            changed[:, position] = value
-        if rule.kind == "pairs":
-            return rows
-        self._derive(changed)
-        better = ~self._broken(changed)[at]
-        cells[rows[better]] = changed[better]
-        return np.asarray(rows[~better])
-
-    def _only(self, test: Comparison) -> float | None:
+    def only(self, test: Comparison) -> float | None:
         """The cell of the only value that meets a test; None where there are several."""
-        position, column = self._positions[test.column], self._columns[test.column]
+        position, column = self.positions[test.column], self.columns[test.column]
         if test.operator == "null" and self.cells.schema.field(position).nullable:
             coded = test.column in self.cells.categories and column.kind is not Kind.ORDINAL
             return float(len(self.cells.categories[test.column])) if coded else np.nan
@@ -484,36 +403,106 @@ class RuleBook:
         code = int(code_of(levels, self.cells.categories[test.column])[0])
         return float(code) if code < len(self.cells.categories[test.column]) else None
 
-    def _take(
-        self, at: int, rule: Rule, cells: FloatArray, rows: IntArray, features: FloatArray, rng: np.random.Generator
-    ) -> IntArray:
-        """Take the targets from a similar row that meets the rule."""
-        donors = np.ones(len(cells), dtype=np.bool_)
-        if rule.kind == "condition":
-            donors = _all(rule.when, self._written(cells), self._columns)
-        return self._copy(cells, rows, donors, self._targets(rule), features, rng)
 
-    def _copy(
-        self,
-        cells: FloatArray,
-        rows: IntArray,
-        donors: BoolArray | None,
-        names: list[str],
-        features: FloatArray,
-        rng: np.random.Generator,
-    ) -> IntArray:
-        """Copy columns from similar rows without fault, where that leaves fewer faults; returns the rest."""
-        places = [self._positions[name] for name in names]
+@dataclass(frozen=True, eq=False)
+class _Repair:
+    """Cells that are repaired in place. Methods take a rule and rows that break it, and give those they leave."""
+
+    book: RuleBook
+    cells: FloatArray  # Shape (n_rows, n_columns)
+    features: FloatArray  # Shape (n_rows, width)
+    rng: np.random.Generator
+
+    def run(self) -> None:
+        """Exchange values between rows, else set what the condition demands, else take those of a row without fault."""
+        book, cells = self.book, self.cells
+        for _ in range(_PASSES):
+            for at, rule in book.repairable:
+                at_fault = np.flatnonzero(book.breaks(at, rule, book.written(cells)))
+                for way in (self._exchange, self._set, self._take):
+                    if len(at_fault):
+                        at_fault = way(at, rule, at_fault)
+            if not book.broken(cells).any():
+                return
+        roots = dict.fromkeys(root for _, rule in book.repairable for name in rule.names for root in book.behind(name))
+        every = np.ones(len(cells), dtype=np.bool_)
+        self._copy(np.flatnonzero(book.broken(cells).any(axis=0)), every, list(roots))
+
+    def _targets(self, rule: Rule) -> list[str]:
+        """The masked columns that a repair changes."""
+        roots = self.book.roots
+        if rule.kind == "pairs":
+            return roots(rule.target) or roots(rule.terms[0][0])
+        found = [root for test in rule.then for root in roots(test.column)]
+        found = found or [root for test in rule.then if test.other for root in roots(test.other)]
+        return list(dict.fromkeys(found))
+
+    def _faults(self, cells: FloatArray) -> IntArray:
+        return np.asarray(self.book.broken(cells).sum(axis=0))
+
+    def _exchange(self, at: int, rule: Rule, rows: IntArray) -> IntArray:
+        """Exchange targets with those of similar rows, where fewer rules are broken then."""
+        book, cells = self.book, self.cells
+        names, free = self._targets(rule), np.ones(len(cells), dtype=np.bool_)
+        places = [book.positions[name] for name in names]
+        at_fault = book.broken(cells).any(axis=0)
+        if rule.kind == "condition":
+            batch = book.written(cells)
+            free = ~_all(rule.when, batch, book.columns) & _all(rule.then, batch, book.columns)
+        for attempt in range(_TRIES if names else 0):
+            chosen, partner = rows, free.copy()
+            if attempt == 0:  # with rows that have a fault too, of which one exchange repairs two
+                partner &= at_fault
+                chosen = self.rng.permutation(rows)[: -(-len(rows) // 2)] if rule.kind == "pairs" else rows
+            partner[chosen] = False
+            chosen, partners = self._match(chosen, np.flatnonzero(partner), names, once=True)
+            own, other = chosen[partners >= 0], partners[partners >= 0]
+            mine, theirs = cells[own], cells[other]
+            mine[:, places], theirs[:, places] = theirs[:, places].copy(), mine[:, places].copy()
+            book.derive(mine)
+            book.derive(theirs)
+            faults = self._faults(cells[own]) + self._faults(cells[other])
+            better = (self._faults(mine) + self._faults(theirs) < faults) & ~book.broken(mine)[at]
+            cells[own[better]], cells[other[better]] = mine[better], theirs[better]
+            free[other[better]] = False
+            rows = rows[book.broken(cells[rows])[at]]
+            if not len(rows):
+                break
+        return rows
+
+    def _set(self, at: int, rule: Rule, rows: IntArray) -> IntArray:
+        """Set the only value that a condition allows; rows where it allows several are left."""
+        if rule.kind == "pairs":
+            return rows
+        changed = self.cells[rows]
+        for test in rule.then:
+            value = self.book.only(test)
+            if value is None or self.book.columns[test.column].role is not Role.MASKED:
+                return rows
+            changed[:, self.book.positions[test.column]] = value
+        self.book.derive(changed)
+        better = ~self.book.broken(changed)[at]
+        self.cells[rows[better]] = changed[better]
+        return np.asarray(rows[~better])
+
+    def _take(self, at: int, rule: Rule, rows: IntArray) -> IntArray:
+        """Take the targets from a similar row that meets the rule."""
+        donors = np.ones(len(self.cells), dtype=np.bool_)
+        if rule.kind == "condition":
+            donors = _all(rule.when, self.book.written(self.cells), self.book.columns)
+        return self._copy(rows, donors, self._targets(rule))
+
+    def _copy(self, rows: IntArray, donors: BoolArray, names: list[str]) -> IntArray:
+        """Copy columns from similar donors without fault, where that leaves fewer faults."""
+        cells, places = self.cells, [self.book.positions[name] for name in names]
         for _ in range(_TRIES if names else 0):
-            whole = ~self._broken(cells).any(axis=0)
-            rows, partners = self._match(
-                rows, np.flatnonzero(whole if donors is None else whole & donors), features, names, rng
-            )
+            whole = ~self.book.broken(cells).any(axis=0)
+            rows, partners = self._match(rows, np.flatnonzero(whole & donors), names)
             paired = partners >= 0
             own = rows[paired]
             changed = cells[own]
             changed[:, places] = cells[partners[paired]][:, places]
-            self._derive(changed)
+            self.book.derive(changed)
             better = self._faults(changed) < self._faults(cells[own])
             cells[own[better]] = changed[better]
             rows = np.sort(np.concatenate([rows[~paired], own[~better]]))
@@ -522,34 +511,29 @@ class RuleBook:
         return rows
 
     def _match(
-        self,
-        rows: IntArray,
-        candidates: IntArray,
-        features: FloatArray,
-        names: Sequence[str],
-        rng: np.random.Generator,
-        once: bool = False,
+        self, rows: IntArray, candidates: IntArray, names: Sequence[str], once: bool = False
     ) -> tuple[IntArray, IntArray]:
         """The rows in random order, and for each a similar candidate in all but some columns; -1 where none is left."""
-        rows, candidates = rng.permutation(rows), rng.permutation(candidates)
+        rows, candidates = self.rng.permutation(rows), self.rng.permutation(candidates)
         partners = np.full(len(rows), -1, dtype=np.int64)
-        used = np.ones(features.shape[1], dtype=np.bool_)
+        used = np.ones(self.features.shape[1], dtype=np.bool_)
         for name in names:
-            used[slice(*self.blocks.get(name, (0, 0)))] = False
+            used[slice(*self.book.blocks.get(name, (0, 0)))] = False
         at = 0
         for begin in range(0, len(rows), _ROWS):
             part = rows[begin : begin + _ROWS]
             if not once and len(candidates):
-                at = int(rng.integers(len(candidates)))
+                at = int(self.rng.integers(len(candidates)))
                 chosen = candidates[(at + np.arange(min(_CANDIDATES, len(candidates)))) % len(candidates)]
-                near = cdist(features[part][:, used], features[chosen][:, used]).argmin(axis=1)
+                near = cdist(self.features[part][:, used], self.features[chosen][:, used]).argmin(axis=1)
                 partners[begin : begin + len(part)] = chosen[near]
                 continue
             share = max(len(part), min(_CANDIDATES, (len(candidates) - at) // max(1, -(-(len(rows) - begin) // _ROWS))))
             chosen = candidates[at : at + share]
             at += len(chosen)
             if len(chosen):
-                own, other = linear_sum_assignment(cdist(features[part][:, used], features[chosen][:, used]))
+                distances = cdist(self.features[part][:, used], self.features[chosen][:, used])
+                own, other = linear_sum_assignment(distances)
                 partners[begin + own] = chosen[other]
         return rows, partners
 

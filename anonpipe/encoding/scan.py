@@ -1,7 +1,4 @@
-"""One pass over the input: counts, moments, categories and a fingerprint, all mergeable.
-
-A scan of a batch, of a unit or of the whole input has one form; merging the parts in their order gives the whole.
-"""
+"""One pass over the input: counts, moments, categories and a fingerprint, mergeable in their order."""
 
 from __future__ import annotations
 
@@ -24,6 +21,7 @@ from anonpipe.encoding.columns import (
     Numbers,
     Outermost,
     Sums,
+    absent,
     code_of,
     feature_width,
     merge_columns,
@@ -32,11 +30,11 @@ from anonpipe.encoding.columns import (
     pooled,
     scan_codes,
     scan_numbers,
-    unused_of,
 )
+from anonpipe.encoding.identifiers import rows_of as _rows
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.row_hash import add_fingerprints, fingerprint, population, row_lanes
-from anonpipe.encoding.values import as_dictionary, level_array, numbers, of_days
+from anonpipe.encoding.values import as_dictionary, level_array, numbers, of_days, plain
 from anonpipe.errors import LOWER_K, InputError
 from anonpipe.partition.strata import Units, UnitSets
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -94,10 +92,7 @@ class Scan:
         return self.columns[name].code_counts
 
     def combination_counts(self, encoder: ColumnEncoder, names: Sequence[str]) -> IntArray:
-        """Records of each combination of codes of some counted columns, in mixed radix order.
-
-        Shapes: returns (product of the columns' numbers of codes,).
-        """
+        """Records of each combination of codes of counted columns, in mixed radix order, shape (n_combinations,)."""
         index, size = self._combination_places(encoder, names)
         counts = np.zeros(size, dtype=np.int64)
         np.add.at(counts, index, self.counted_rows)
@@ -128,8 +123,7 @@ class Scan:
     def digest(self) -> str:
         """SHA-256 over the records: their content, which are held out, and the columns' names.
 
-        Neither the order of rows and columns, nor the file layout, the encoding (dictionaries, large or view strings)
-        or the width of numbers change it.
+        Neither order of rows and columns, nor file layout, encoding or width of numbers change it.
         """
         text = json.dumps([list(self.population), sorted(self.columns)])
         return hashlib.sha256(text.encode()).hexdigest()
@@ -154,25 +148,30 @@ def scan_batch(
     scans: dict[str, ColumnScan] = {}
     codes: dict[str, IntArray] = {}
     arrays: dict[str, pa.Array] = {}
-    for name in _released(batch, columns):
+    for name in batch.schema.names:
+        if name not in columns or not columns[name].role.released:
+            continue
         array = as_dictionary(batch.column(name)) if columns[name].staged_as_codes else batch.column(name)
         if kept is not None:
             array = array.filter(pa.array(kept))
         if columns[name].staged_as_codes:
             scans[name], codes[name] = scan_codes(name, array, columns[name])
             if columns[name].levels is None and pa.types.is_dictionary(batch.schema.field(name).type):
-                scans[name] = replace(scans[name], unused=unused_of(array, scans[name].categories))
+                categories = scans[name].categories
+                if len(array.dictionary) > len(categories or ()):
+                    scans[name] = replace(scans[name], unused=absent(plain(array.dictionary), categories))
         else:
             arrays[name] = _known_days(name, array)
             scans[name] = scan_numbers(arrays[name], columns[name])
     combinations, counts, which = _inside(counted_by, codes)
     moments = {name: numbers_by(array, which, len(counts)) for name, array in arrays.items() if len(counts)}
     most = most_for(k, units is not None)
-    outermost = {
-        name: _outermost(array, which if counted_by else None, max(1, len(counts)), most)
-        for name, array in arrays.items()
-        if k and columns[name].codes_extremes
-    }
+    outermost: dict[str, Outermost] = {}
+    for name, array in arrays.items():
+        if k and columns[name].codes_extremes:
+            values, there = _finite(array)
+            places = which[there] if counted_by else np.zeros(len(values), dtype=np.int64)
+            outermost[name] = Outermost.of(values, places, max(1, len(counts)), most)
     rows = batch.num_rows if kept is None else int(np.count_nonzero(kept))
     within = {
         name: _inside([*strata_by, name], codes)
@@ -202,13 +201,6 @@ def _known_days(name: str, array: pa.Array) -> pa.Array:
             "(or of days that no month has); correct the input, or, of dates with times, cut them to the day"
         )
     return days
-
-
-def _outermost(array: pa.Array, which: IntArray | None, size: int, most: int) -> Outermost:
-    """The outermost finite numbers of a column at each place."""
-    values, there = _finite(array)
-    at = np.zeros(len(values), dtype=np.int64) if which is None else which[there]
-    return Outermost.of(values, at, size, most)
 
 
 def _finite(array: pa.Array) -> tuple[FloatArray, BoolArray]:
@@ -264,10 +256,6 @@ def _inside(names: Sequence[str], codes: Mapping[str, IntArray]) -> tuple[IntArr
     return _count_combinations(np.stack([codes[name] for name in names], axis=1))
 
 
-def _released(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[str]:
-    return [name for name in batch.schema.names if name in columns and columns[name].role.released]
-
-
 def _count_combinations(codes: IntArray, rows: IntArray | int = 1) -> tuple[IntArray, IntArray, IntArray]:
     """The combinations that occur, in ascending order, the sum of `rows` over each, and where each row's stands."""
     if not codes.size:
@@ -317,16 +305,12 @@ def _merge(a: Scan, b: Scan) -> Scan:
     everybody, by = add_fingerprints(a.population, b.population), (a.counted_by, combinations, counts, numbers)
     scored = a.scored_by, *_merge_scored(a, b, columns)
     size, in_a = max(1, len(counts)), len(a.counted_codes)
-    outermost = {
-        name: _at_merged(each, which[:in_a], size).merge(_at_merged(b.outermost[name], which[in_a:], size))
-        for name, each in a.outermost.items()
-    }
+    outermost = {}
+    for name, each in a.outermost.items():
+        parts = (each, which[:in_a]), (b.outermost[name], which[in_a:])
+        one, two = (part.moved(places, size) if len(places) else part for part, places in parts)
+        outermost[name] = one.merge(two)
     return Scan(a.rows + b.rows, total, everybody, columns, *by, a.strata_by, inside, *scored, outermost, **by_unit)
-
-
-def _at_merged(part: Outermost, which: IntArray, size: int) -> Outermost:
-    """At the places of the merged combinations, where there are any."""
-    return part.moved(which, size) if len(which) else part
 
 
 def _merge_units(a: UnitSets | None, b: UnitSets | None, in_a: int, which: IntArray) -> UnitSets | None:
@@ -494,10 +478,6 @@ def _all_happened(name: str, column: Column, scanned: ColumnScan) -> bool:
     present = scanned.categories.filter(pa.array(scanned.counts > 0))
     events = level_array(name, column.event, present.type)
     return len(present) > 1 and bool((code_of(present, events) < len(events)).all())
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def _categories(count: int) -> str:

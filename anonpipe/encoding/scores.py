@@ -51,15 +51,14 @@ class Ranks:
         return len(self.low) < 2 and bool((self.low == self.high).all())
 
     def positions(self, values: FloatArray, rng: np.random.Generator | None = None) -> FloatArray:
-        """Positions of some values, NaN for NaN; equal ones at random inside what they take up, or in its middle.
-
-        A value that was not counted stands between its neighbours.
-        """
+        """Positions of values, new ones between neighbours, NaN for NaN; equal ones at random, or in their middle."""
         at, equal, begin, width = self._places(values)
         share = 0.5 if rng is None else rng.random(len(values))
         shared = begin + np.where(width > 1.0, share, 0.5) * width
-        within = begin + np.clip((values - self._low(at)) / self._span(at), 0.0, 1.0) * width
-        ranks = np.where(equal, shared, np.where(values > self._low(at), np.maximum(within - 0.5, begin), begin))
+        low = np.append(self.low, np.inf)[at]
+        span = np.append(np.where(self.high > self.low, self.high - self.low, 1.0), 1.0)[at]
+        within = begin + np.clip((values - low) / span, 0.0, 1.0) * width
+        ranks = np.where(equal, shared, np.where(values > low, np.maximum(within - 0.5, begin), begin))
         ranks = np.clip(ranks, 0.5, max(self.rows - 0.5, 0.5)) / max(self.rows, 1.0)
         return np.where(np.isnan(values), np.nan, ranks)
 
@@ -81,10 +80,7 @@ class Ranks:
         return mean
 
     def ties(self, scores: FloatArray) -> FloatArray:
-        """Scores of which those of one value, that several records have, are one number, beyond all scores.
-
-        Others are rounded, so that what was turned to and fro is the same.
-        """
+        """Rounded scores; those of one value that several records have are one number beyond all scores."""
         ranks = ndtr(scores) * self.rows
         at = np.clip(np.searchsorted(self.before, ranks, side="right") - 1, 0, max(len(self.at_low) - 1, 0))
         tied = (np.append(self.at_low, 0.0)[at] > 1.0) & (ranks < self.before[at] + np.append(self.at_low, 0.0)[at])
@@ -101,12 +97,6 @@ class Ranks:
         rest = self.before[here + 1] - self.before[here] - self.at_low[here]
         begin = self.before[at] + np.where(inside & ~equal, self.at_low[here], 0.0)
         return at, equal, begin, np.where(equal, self.at_low[here], np.where(inside, rest, 0.0))
-
-    def _low(self, at: IntArray) -> FloatArray:
-        return np.append(self.low, np.inf)[at]
-
-    def _span(self, at: IntArray) -> FloatArray:
-        return np.append(np.where(self.high > self.low, self.high - self.low, 1.0), 1.0)[at]
 
 
 def _density(score: FloatArray) -> FloatArray:
@@ -144,10 +134,9 @@ class ScoredColumn:
     def released_moments(self) -> tuple[float, float]:
         """Mean and standard deviation (n - 1 in its denominator) of what is released, whatever is drawn.
 
-        The n released scores of a class take the positions (i - 1/2) / n, each once, equal ones in random order. So
-        which record gets which value is drawn, and the values are not: neither mean nor variance of the column has a
-        sampling error. What remains are records that are to be alike and share the middle of their positions, and
-        pieces of more points than are looked at here.
+        The n released scores of a class take the positions (i - 1/2) / n, each once. Which record gets which value is
+        drawn, and the values are not. What remains are records that are to be alike and share the middle of their
+        positions, and pieces of more points than are looked at here.
         """
         values, records = map(np.concatenate, zip(*(each.at_ranks() for each in self.quantiles), strict=True))
         values, n = self.grid.round(values), max(1.0, float(records.sum()))
@@ -186,33 +175,18 @@ class ScoredColumn:
         return np.asarray(self.classes[np.maximum(stratum, 0), code])
 
     def scores(
-        self, values: FloatArray, cells: FloatArray, stratum: IntArray, rng: np.random.Generator | None
+        self, values: FloatArray, cells: FloatArray, stratum: IntArray, rng: np.random.Generator | None = None
     ) -> FloatArray:
-        """Scores of values, some of them filled ones; without `rng` equal values have the mean of their scores."""
+        """Scores of values, some of them filled ones; without `rng` the mean of the scores of equal values is used."""
         which, out = self.classes_of(cells, stratum), np.empty(len(values))
         for at, inside in _each(which):
             ranks, given = self.ranks[at], values[inside]
             out[inside] = ranks.mean_scores(given) if rng is None else ranks.scores(given, rng)
         return out
 
-    def mean_scores_of(self, cells: FloatArray, stratum: IntArray) -> FloatArray:
-        """What is left of the scores in the values themselves."""
-        which, out = self.classes_of(cells, stratum), np.empty(len(cells))
-        for at, inside in _each(which):
-            out[inside] = self.ranks[at].mean_scores(cells[inside, self.position])
-        return out
-
     def mean_scores(self, positions: FloatArray, at: int) -> FloatArray:
         """Mean scores of the values at some positions (0 to 1) of a class."""
         return self.ranks[at].mean_scores(self.grid.round(self.quantiles[at].at(positions)))
-
-    def put_ties(self, original: FloatArray, released: FloatArray, stratum: IntArray) -> None:
-        """Put `Ranks.ties` in the place of values, and of released scores."""
-        which = self.classes_of(original, stratum)
-        for at, inside in _each(which):
-            ranks, values, scores = self.ranks[at], original[inside, self.position], released[inside, self.position]
-            original[inside, self.position] = ranks.ties(ranks.scores(values))
-            released[inside, self.position] = ranks.ties(scores)
 
     def released(
         self, scores: FloatArray, which: IntArray, found: Radix, rng: np.random.Generator | None
@@ -265,10 +239,9 @@ class Scores:
         thin: Thin | None = None,
         draws: Draws | None = None,
     ) -> Scores:
-        """The scores of a scanned table, survival times by event where the scan has counted them by status.
+        """The scores of a scanned table, survival times by event where they were counted by status.
 
-        `minimum` names the least number of values in messages, where that is not the job's k. With `thin` quantile
-        functions are of what that leaves of the values of each column and class; with `draws` their means are moved.
+        `minimum` names k in messages. Quantile functions are of what `thin` leaves; `draws` moves their means.
         """
         scored = [name for name in cells.names if name in scan.scored]
         found = [_fitted(name, cells, scan, strata, k, minimum or f"k={k}", thin, draws) for name in scored]
@@ -281,7 +254,12 @@ class Scores:
     def count(self, released: FloatArray, without: Sequence[int] = ()) -> Counted:
         """Count released scores, cells of which some columns (`without`) hold values already."""
         stratum = self.strata.assign(released)
-        return Counted(tuple(_counted(each, released, stratum, each.position in without) for each in self.columns))
+        found = []
+        for each in self.columns:
+            there = ~np.isnan(released[:, each.position]) & (each.position not in without)
+            which = each.classes_of(released, stratum)
+            found.append(Radix.of(released[there, each.position], which[there]))
+        return Counted(tuple(found))
 
     def ties(
         self, original: FloatArray, released: FloatArray, without: Sequence[int] = ()
@@ -294,7 +272,10 @@ class Scores:
         stratum, original, released = self.strata.assign(original), original.copy(), released.copy()
         for each in self.columns:
             if each.position not in without:
-                each.put_ties(original, released, stratum)
+                for at, inside in _each(each.classes_of(original, stratum)):
+                    ranks, cells = each.ranks[at], (inside, each.position)
+                    original[cells] = ranks.ties(ranks.scores(original[cells]))
+                    released[cells] = ranks.ties(released[cells])
         return original, released
 
     def put_values(
@@ -306,12 +287,6 @@ class Scores:
             if each.position not in without:
                 which = each.classes_of(released, stratum)
                 released[:, each.position] = each.released(released[:, each.position], which, found, rng)
-
-
-def _counted(column: ScoredColumn, released: FloatArray, stratum: IntArray, left_out: bool) -> Radix:
-    there = ~np.isnan(released[:, column.position]) & (not left_out)
-    which = column.classes_of(released, stratum)
-    return Radix.of(released[there, column.position], which[there])
 
 
 def _fitted(
@@ -330,8 +305,11 @@ def _fitted(
     for at, size in zip(strata.positions, strata.sizes, strict=True):
         index = index * size + codes[cells.names[at]]
     stratum = np.asarray(strata.stratum, dtype=np.int64)[index]
-    status = _status(cells, position, scan.scored_by)
-    happened = np.zeros(1, dtype=np.int64)
+    status, happened = None, np.zeros(1, dtype=np.int64)
+    if cells.columns[position].role is Role.SURVIVAL_TIME:  # ranked by the status, if the scan has counted by that
+        roles = enumerate(zip(cells.names, cells.columns, strict=True))
+        known = (at for at, (each, column) in roles if column.role is Role.SURVIVAL_STATUS and each in codes)
+        status = next(known, None)
     if status is not None:
         happened = cells.event_codes(status).astype(np.int64)
     code = np.zeros(len(index), dtype=np.int64) if status is None else codes[cells.names[status]]
@@ -342,7 +320,9 @@ def _fitted(
     if joined is None:
         raise InputError(f"column {name!r} has fewer than {minimum} values; give it role dropped, or {LOWER_K}")
     found, grid = found.moved(joined), cells.grid(position)
-    low, high = _signed(found, grid)
+    # 0 is a bound where no value is on its other side: an outermost run may reach beyond its values
+    low = max(grid.low, 0.0) if (found.smallest >= 0.0).all() else grid.low
+    high = min(grid.high, 0.0) if (found.largest <= 0.0).all() else grid.high
     each = [found.at(at) for at in range(int(joined.max()) + 1)]
     kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
     quantiles = tuple(
@@ -378,26 +358,8 @@ def _outliers(found: Sequence[Radix], released: Sequence[Quantiles], grid: Grid)
     return outside
 
 
-def _signed(found: Radix, grid: Grid) -> tuple[float, float]:
-    """The bounds, and 0 as one where no value is on its other side: an outermost run may reach beyond its values."""
-    low = max(grid.low, 0.0) if (found.smallest >= 0.0).all() else grid.low
-    return low, min(grid.high, 0.0) if (found.largest <= 0.0).all() else grid.high
-
-
-def _status(cells: ColumnEncoder, position: int, counted: Sequence[str]) -> int | None:
-    """Where the status of a survival time stands; None for other columns, and where there is none, or not counted."""
-    if cells.columns[position].role is not Role.SURVIVAL_TIME:
-        return None
-    roles = zip(cells.names, cells.columns, strict=True)
-    status = [name for name, each in roles if each.role is Role.SURVIVAL_STATUS and name in counted]
-    return cells.names.index(status[0]) if status else None
-
-
 def _joined(rows: FloatArray | IntArray, k: int) -> IntArray | None:
-    """The class of each stratum and status: those of fewer than k values join the other status, or the largest.
-
-    None where there are fewer than k values in all.
-    """
+    """The class of each stratum and status; few values join the other status, or the largest. None for few in all."""
     own = np.arange(len(rows))
     pairs = rows.reshape(-1, 2)
     few = (pairs < k).any(axis=1)

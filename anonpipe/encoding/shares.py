@@ -15,7 +15,7 @@ import numpy as np
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.matching import ScoreMap, ValueScores
-from anonpipe.encoding.pair_tables import SmallCells
+from anonpipe.encoding.pair_tables import SmallCells, fit_margins
 from anonpipe.encoding.rounding import RoundedColumns, counted_blocks
 from anonpipe.errors import InputError
 from anonpipe.moments import Expected, Moments
@@ -26,16 +26,15 @@ _SMALLEST = 1e-6
 
 
 def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
-    """Whole counts near a mass, with given totals of categories and given sizes of partitions.
+    """Whole counts near a mass (n_partitions, q), with given totals of categories (q,) and sizes of partitions.
 
     The mass is fitted to both margins by iterative proportions, which keep its odds ratios. It is rounded one partition
     after the other, and rounding errors are carried to the next.
-
-    Shapes: mass (n_partitions, q); totals (q,); sizes (n_partitions,); returns (n_partitions, q).
     """
     if totals.sum() != sizes.sum() or (totals < 0).any():
         raise ValueError("counts of categories and sizes of partitions do not add up to the same")
-    fitted = _fitted(mass, totals, sizes)
+    above_zero = np.maximum(mass, _SMALLEST * np.maximum(sizes, 1)[:, None]) * (totals > 0)
+    fitted = fit_margins(above_zero, sizes, totals, rounds=_ROUNDS, close=None)
     counts, left, carried = np.zeros(mass.shape, dtype=np.int64), totals.astype(np.int64), np.zeros(len(totals))
     for partition, size in enumerate(sizes):
         wanted = fitted[partition] + carried
@@ -45,28 +44,14 @@ def share_out(mass: FloatArray, totals: IntArray, sizes: IntArray) -> IntArray:
     return counts
 
 
-def _fitted(mass: FloatArray, totals: IntArray, sizes: IntArray) -> FloatArray:
-    """The mass scaled by rows and columns until both sums are right, or nearly."""
-    fitted = np.maximum(mass, _SMALLEST * np.maximum(sizes, 1)[:, None]) * (totals > 0)
-    for _ in range(_ROUNDS):
-        fitted = fitted * np.divide(totals, fitted.sum(axis=0), out=np.zeros(len(totals)), where=totals > 0)
-        rows = fitted.sum(axis=1)
-        fitted = fitted * np.divide(sizes, rows, out=np.zeros(len(sizes)), where=rows > 0)[:, None]
-    return np.asarray(fitted)
-
-
 def _rounded(wanted: FloatArray, left: IntArray, size: int) -> IntArray:
     """Whole numbers near `wanted`, none above what is left, of sum `size`; the largest remainders are rounded up."""
     counts = np.minimum(np.floor(np.maximum(wanted, 0.0)).astype(np.int64), left)
     while (missing := size - int(counts.sum())) != 0:
-        if missing > 0:
-            able = counts < left
-            first = np.argsort(np.where(able, counts - wanted, np.inf), kind="stable")[: min(missing, int(able.sum()))]
-            counts[first] += 1
-        else:
-            able = counts > 0
-            first = np.argsort(np.where(able, wanted - counts, np.inf), kind="stable")[: min(-missing, int(able.sum()))]
-            counts[first] -= 1
+        step = 1 if missing > 0 else -1
+        able = counts < left if missing > 0 else counts > 0
+        order = np.argsort(np.where(able, step * (counts - wanted), np.inf), kind="stable")
+        counts[order[: min(abs(missing), int(able.sum()))]] += step
     return counts
 
 

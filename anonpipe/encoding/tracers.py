@@ -3,8 +3,8 @@
 Records and identifiers are compared by their values alone. Contents stay equal if columns are renamed or reordered, if
 numbers or dates are stored as text, and if the case of texts changes; excerpts of them also if columns join or leave.
 
-Identifiers that number rows (1, 2, 3, …; A001, A002, …) agree in any two tables. So identifiers are also counted with a
-number added: where as many of these agree, the identifier is no evidence. Its pairs with values of the row can be.
+Identifiers that number rows (1, 2, …; A001, …) agree in any two tables. So they are also counted with a number added:
+where as many of these agree, the identifier is no evidence. Its pairs with values of the row can be.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from anonpipe.columns import Column, Kind
 from anonpipe.encoding.row_hash import (
     add_column,
     add_fingerprints,
-    column_lanes,
     fingerprint,
     keyed_rows,
+    lanes_of,
     mix,
-    number_words,
-    numbered_text_words,
+    text_words,
     value_words,
 )
 from anonpipe.encoding.values import is_supported, plain, positions, present
@@ -87,11 +86,14 @@ class Tracer:
         words: dict[str, tuple[HashArray, BoolArray]] = {}
         numbers: dict[str, tuple[HashArray, BoolArray]] = {}
         for name in self.names:
-            role, of_column = self.columns[name].role, column_lanes(name, batch, self.columns)
+            role, of_column = self.columns[name].role, lanes_of([name], batch, self.columns)
             column = comparable_words(batch.column(name))
             values = _value_lanes(*column)
             if not role.released:
-                self._count_numbers("identifier" if role.names_persons else "dropped", name, *column)
+                kind = "identifier" if role.names_persons else "dropped"
+                for shift in (0, *SHIFTS):
+                    shifted = _value_lanes(column[0] + np.uint64(shift), column[1])[column[1]]
+                    self._count(_subject(_shifted(kind, shift), [name]), shifted, MOST_OF_RECORDS)
             if role.names_persons:
                 identifiers += of_column
                 numbers[name] = column
@@ -113,12 +115,6 @@ class Tracer:
         for part in (lanes, identifiers):
             self.fingerprint = add_fingerprints(self.fingerprint, fingerprint(part, first_row))
         return lanes
-
-    def _count_numbers(self, kind: str, name: str, words: HashArray, valid: BoolArray) -> None:
-        """Count the values of a column, and these with numbers added."""
-        for shift in (0, *SHIFTS):
-            values = _value_lanes(words + np.uint64(shift), valid)[valid]
-            self._count(_subject(_shifted(kind, shift), [name]), values, MOST_OF_RECORDS)
 
     def _count_excerpts(
         self, columns: Mapping[str, tuple[HashArray, BoolArray]], identifiers: Mapping[str, tuple[HashArray, BoolArray]]
@@ -165,8 +161,7 @@ def _shifted(kind: str, shift: int) -> str:
 def comparable_sketches(sketches: Mapping[str, Sketch]) -> dict[str, Sketch]:
     """The sketches of a whole input that are evidence of its records.
 
-    Excerpts with a dropped column that numbers rows are none. Pairs with an identifier are needed where that numbers
-    rows.
+    Excerpts with a dropped column that numbers rows are none; pairs with an identifier only where it numbers rows.
     """
     subjects = {subject: json.loads(subject) for subject in sketches}
     row_numbers = {
@@ -206,21 +201,16 @@ def comparable_words(array: pa.Array) -> tuple[HashArray, BoolArray]:
 
 def _text_words(texts: pa.Array) -> HashArray:
     texts = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    words = numbered_text_words(texts).copy()
-    for pattern, standard, to_words in ((_NUMBER, "0", _numbers_in), (_DATE, "1970-01-01", _days_in)):
+    words = text_words(texts, digits=15).copy()
+    for pattern, standard in ((_NUMBER, "0"), (_DATE, "1970-01-01")):
         matching = pc.fill_null(pc.match_substring_regex(texts, pattern), False)
         chosen = matching.to_numpy(zero_copy_only=False)
         if chosen.any():
-            words[chosen] = to_words(pc.if_else(matching, texts, standard))[chosen]
+            found = pc.if_else(matching, texts, standard)
+            number = pattern == _NUMBER
+            values = found.cast(pa.float64()) if number else pc.strptime(found, "%Y-%m-%d", "s", error_is_null=True)
+            words[chosen] = value_words(values)[0][chosen]
     return words
-
-
-def _numbers_in(texts: pa.Array) -> HashArray:
-    return number_words(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
-
-
-def _days_in(texts: pa.Array) -> HashArray:
-    return value_words(pc.strptime(texts, "%Y-%m-%d", "s", error_is_null=True))[0]
 
 
 def _value_lanes(words: HashArray, valid: BoolArray) -> HashArray:
@@ -233,10 +223,7 @@ def _value_lanes(words: HashArray, valid: BoolArray) -> HashArray:
 
 @njit(cache=True, nogil=True)
 def _excerpts(a: HashArray, b: HashArray, c: HashArray, there: BoolArray, border: np.uint64, out: HashArray) -> int:
-    """Numbers of the sums of three values, those up to a border, into `out`; returns how many.
-
-    Shapes: all but the border (n,).
-    """
+    """Numbers of the sums of three values, shape (n,), those up to a border, into `out`; returns how many."""
     count = 0
     for row in range(len(a)):
         number = mix(a[row] + b[row] + c[row])
@@ -265,7 +252,7 @@ class UnitTracer:
     def add(self, batch: pa.RecordBatch, kept: BoolArray | None = None) -> None:
         """Count rows of the input, but those that are held out."""
         batch = batch if kept is None else batch.filter(pa.array(kept))
-        lanes = {name: column_lanes(name, batch, self.columns) for name in [self.unit, *self.names]}
+        lanes = {name: lanes_of([name], batch, self.columns) for name in [self.unit, *self.names]}
         unit, none = lanes.pop(self.unit), np.zeros((batch.num_rows, 2), dtype=np.uint64)
         combinations = self._numbers(sum((lanes[name] for name in self._unchanged), none), "combination")
         distinct, which = np.unique(combinations, return_inverse=True)

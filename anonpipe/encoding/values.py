@@ -153,11 +153,14 @@ def units_per_day(kind: pa.DataType) -> int:
 
 def from_numbers(values: FloatArray, field: pa.Field, step: float | None) -> pa.Array:
     """Numbers as an array of the field's type."""
-    plain = _stored(field.type)
+    plain = plain_type(field.type)
+    plain = pa.date32() if pa.types.is_string(plain) else plain  # days
     missing = np.isnan(values) if field.nullable else np.zeros(len(values), dtype=bool)
     present = np.where(missing, 0.0, values)
     if is_date(plain):
-        array = _dates(present, plain, step or 1.0, missing)
+        days = step or 1.0
+        counts = _integers(present / days, np.int64) * round(days * units_per_day(plain))
+        array = pa.array(counts.astype(np.int32) if pa.types.is_date32(plain) else counts, mask=missing).view(plain)
     elif pa.types.is_floating(plain):
         array = pa.array(present.astype(plain.to_pandas_dtype()), mask=missing)
     elif pa.types.is_decimal(plain):
@@ -167,25 +170,12 @@ def from_numbers(values: FloatArray, field: pa.Field, step: float | None) -> pa.
     return encoded(array, field.type)
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
-    """The plain type by which numbers of a column become values: of texts these are days."""
-    found = plain_type(kind)
-    return pa.date32() if pa.types.is_string(found) else found
-
-
 def _integers(values: FloatArray, dtype: type[np.integer]) -> npt.NDArray[np.integer]:
     limits = np.iinfo(dtype)
     top = float(limits.max)
     if top > limits.max:  # 2^63 and 2^64 are no numbers of the type: take the next float below
         top = np.nextafter(top, 0.0)
     return np.asarray(np.clip(np.rint(values), float(limits.min), top).astype(dtype))
-
-
-def _dates(values: FloatArray, kind: pa.DataType, step: float, missing: BoolArray) -> pa.Array:
-    counts = _integers(values / step, np.int64) * round(step * units_per_day(kind))
-    if pa.types.is_date32(kind):
-        counts = counts.astype(np.int32)
-    return pa.array(counts, mask=missing).view(kind)
 
 
 def _decimals(values: FloatArray, kind: pa.DataType, missing: BoolArray) -> pa.Array:
@@ -368,10 +358,7 @@ def _permitted(kind: pa.DataType) -> tuple[str, ...]:
 
 
 def with_nullable_types(schema: pa.Schema, types: Mapping[str, str]) -> pa.Schema:
-    """The schema of a release with what pandas needs to read these columns in their types; as it is without any.
-
-    Made from an empty table of that schema, so that no row, count or index can be in it.
-    """
+    """The schema of a release with what pandas needs for these types, made from a table without rows or index."""
     wanted = {field.name: types[field.name] for field in schema if types.get(field.name) in _permitted(field.type)}
     if not wanted:
         return schema

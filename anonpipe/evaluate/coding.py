@@ -1,9 +1,7 @@
 """Mixed columns with nulls as finite numbers of equal weight: what attacks and classifiers compare records by.
 
-For tables as a reader has them, of which only one side may be known; the features that methods work on, which are
-decoded again and whose categories are those of the whole input, are `anonpipe.encoding.features`. A regression needs
-one dummy fewer than categories and products of columns, and makes them of what is coded here
-(`anonpipe.evaluate.utility._two_sample`).
+For tables as a reader has them; the features that methods work on, which are decoded again, are
+`anonpipe.encoding.features`. A regression makes its products of columns (`anonpipe.evaluate.utility._two_sample`).
 """
 
 from __future__ import annotations
@@ -137,8 +135,7 @@ def spread(values: FloatArray) -> float:
 def middle_spread(values: FloatArray) -> float:
     """Robust standard deviation: scaled interquartile range, on which extreme values have no influence.
 
-    Where the quartiles are one value, by the range that leaves out an eighth on both sides, then less; by the standard
-    deviation where all but a sixteenth are one.
+    Where the quartiles are one value, by wider ranges; by the standard deviation where all but a sixteenth are one.
     """
     defined = values[~np.isnan(values)]
     unit = _unit(defined)

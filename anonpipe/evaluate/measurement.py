@@ -76,15 +76,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Figure:
-    """The fixed words of a figure: declared once with its measure, the same for every release.
-
-    Examples
-    --------
-    >>> auc = Figure("auc", "Area", "", "-", Audience.ENOUGH, better="near baseline", baseline_is="chance")
-    >>> found = auc.measured(0.6, 90, baseline=0.5)
-    >>> found.name, found.value, found.of, found.baseline_is
-    ('auc', 0.6, 90, 'chance')
-    """
+    """The fixed words of a figure: declared once with its measure, the same for every release."""
 
     # key, title, unit, source, audience, better: as `Measurement` has them
     key: str
@@ -109,13 +101,10 @@ class Figure:
         **others: Any,
     ) -> Measurement:
         """The figure of a release: `of` is `records`, `note` the figure's own by default; others as `Measurement`."""
+        words = {name: getattr(self, name) for name in ("title", "unit", "better", "source")}
         return Measurement(
             name=self.key,
-            title=self.title,
             value=value,
-            unit=self.unit,
-            better=self.better,
-            source=self.source,
             records=records,
             of=records if of is None else of,
             low=interval[0],
@@ -124,5 +113,6 @@ class Figure:
             baseline_is="" if baseline is None else self.baseline_is,
             note=self.note if note is None else note,
             audience=self.audience,
+            **words,
             **others,
         )

@@ -11,6 +11,7 @@ from keyword import iskeyword
 import numpy as np
 
 from anonpipe.columns import Column, Kind, Role
+from anonpipe.encoding.rules import differ
 from anonpipe.job.rules import parse_rules
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import quoted, words_of
@@ -97,18 +98,12 @@ def _linear(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[st
         del terms[target]
         constant_of = -constant / times[names.index(target)]
         value = sum((by_name[name] * each for name, each in terms.items()), np.full(len(by_name[target]), constant_of))
-        share = float(_agree(value, by_name[target]).mean())
+        allowed = _RELATIVE * (np.abs(value) + np.abs(by_name[target]) + 1.0)
+        share = 1.0 - float(differ(value, by_name[target], allowed).mean())
         if len(value) < max(_ENOUGH, 10 * len(names)) or share < _NEARLY:
             continue
         done |= set(names)
         yield Proposed(f"{_name(target)} = {_sum_text(terms, constant_of)}", share, share == 1.0)
-
-
-def _agree(value: FloatArray, target: FloatArray) -> BoolArray:
-    """In which rows a column is what a rule computes, missing where an operand is."""
-    missing = np.isnan(value) | np.isnan(target)
-    near = np.abs(value - target) <= _RELATIVE * (np.abs(value) + np.abs(target) + 1.0)
-    return np.where(missing, np.isnan(value) == np.isnan(target), near)
 
 
 def _triples(numbers: Sequence[Look]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], float]]:

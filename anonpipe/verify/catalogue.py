@@ -190,7 +190,6 @@ def _of_measure(
     *,
     audience: Audience = Audience.ENOUGH,
     unit: str = "",
-    at_least: bool = False,
 ) -> CheckKind:
     """A gate on a measure of `risk` or `utility`, whose audience and unit it has; without unit a share of records."""
     return CheckKind(
@@ -200,7 +199,6 @@ def _of_measure(
         audience,
         unit=unit,
         scope=Scope.RECORD,
-        at_least=at_least,
         counts=Counting.NOTHING if unit else Counting.SHARE,
         gate=replace(gate, needs=(part, *gate.needs)),
         remedy=remedy,

@@ -78,10 +78,7 @@ class Check:
 
     @property
     def ratio(self) -> float:
-        """Measured over the most that passes: over 1 fails.
-
-        Infinite where a number is missing, or may only be 0 and is not.
-        """
+        """Measured over the most that passes; infinite where a number is missing, or may only be 0 and is not."""
         measured, limit = (np.nan if value is None else value for value in (self.measured, self.limit))
         if not measured > 0:
             return 0.0 if measured <= limit else float("inf")

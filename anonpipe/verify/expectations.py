@@ -1,13 +1,9 @@
-"""What is compared, and what is expected of it.
-
-The variables on which original and release are compared, the moments that a
-method promises, what the staging must hold, and groups that span partitions.
-"""
+"""What is compared, and what is expected: variables, promised moments, the staging, groups across partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,15 +56,6 @@ class Variable:
         """Whether it is a column that is masked by its logarithm or scores, on that scale."""
         return self.offset is not None or self.scored
 
-    @property
-    def name(self) -> str:
-        """The column, and for an indicator the category's number (never its value)."""
-        if self.offset is not None:
-            return f"log {self.column}"
-        if self.scored:
-            return f"score of {self.column}"
-        return self.column if self.category is None else f"{self.column}[{self.category}]"
-
 
 @dataclass(frozen=True)
 class ReleaseView:
@@ -116,16 +103,20 @@ class ReleaseView:
         return np.array([variable.sd for variable in self.variables])
 
     def measure(self, cells: FloatArray, probabilities: Mapping[int, FloatArray] | None = None) -> FloatArray:
-        """The variables' values.
-
-        Shapes: probabilities (n_rows, n_codes).
-        """
-        probabilities, scored = probabilities or {}, self._scored(cells)
+        """The variables' values; probabilities (n_rows, n_codes)."""
+        probabilities = probabilities or {}
+        scored: dict[int, FloatArray] = {}
+        if self.scores is not None:
+            stratum = self.scores.strata.assign(cells)
+            scored = {at: each.scores(cells[:, at], cells, stratum) for at, each in self.scores.by_position().items()}
         values = np.empty((len(cells), len(self.variables)))
         for at, variable in enumerate(self.variables):
             column = cells[:, variable.position]
             if variable.category is not None and variable.position in probabilities:
-                column = _column(probabilities[variable.position], variable.category)
+                of_codes = probabilities[variable.position]  # none of a code that does not occur
+                column = (
+                    of_codes[:, variable.category] if variable.category < of_codes.shape[1] else np.zeros(len(cells))
+                )
             elif variable.category is not None:
                 column = (column == variable.category).astype(np.float64)
             if variable.scored:
@@ -134,18 +125,6 @@ class ReleaseView:
                 column = np.log(np.where(column + variable.offset <= 0.0, variable.least, column) + variable.offset)
             values[:, at] = (column - variable.mean) / variable.sd
         return values
-
-    def _scored(self, cells: FloatArray) -> dict[int, FloatArray]:
-        """What the values of columns that are masked by scores say of these, by position."""
-        if self.scores is None:
-            return {}
-        stratum = self.scores.strata.assign(cells)
-        return {each.position: each.mean_scores_of(cells, stratum) for each in self.scores.columns}
-
-
-def _column(probabilities: FloatArray, code: int) -> FloatArray:
-    """The probability of a category; none of one that does not occur."""
-    return probabilities[:, code] if code < probabilities.shape[1] else np.zeros(len(probabilities))
 
 
 _MOST_CATEGORIES = 50  # Of a column whose categories are compared without being masked
@@ -181,16 +160,14 @@ def build_view(
             known = None if position in restored else released.get(position)
             centre, spread = (mean[name], sd[name]) if known is None else known
             variance, own_unit = None if known is None else float(spread > 0.0), by_logarithm or column.scored
-            number = Variable(name, position, None, centre, spread or 1.0, synthesized, own_unit=own_unit)
-            variables.append(replace(number, known_variance=variance))
-        if name in counts and (_dummies(column) or len(counts[name]) <= _MOST_CATEGORIES):
+            own = centre, spread or 1.0
+            variables.append(
+                Variable(name, position, None, *own, synthesized, own_unit=own_unit, known_variance=variance)
+            )
+        dummies = synthesized and column.kind is not Kind.ORDINAL  # whose number is limited already
+        if name in counts and (dummies or len(counts[name]) <= _MOST_CATEGORIES):
             variables.extend(_indicators(name, position, counts[name], synthesized, name in as_probabilities))
     return ReleaseView(tuple(variables), scores)
-
-
-def _dummies(column: Column) -> bool:
-    """Whether the column is coded in dummies, whose number is limited already."""
-    return column.role.synthesized and column.kind is not Kind.ORDINAL
 
 
 def _indicators(
@@ -236,10 +213,9 @@ class Target:
 
     @property
     def limits(self) -> tuple[FloatArray, FloatArray]:
-        """How far chance may lead each mean, and each covariance, from what is expected; in the features' unit.
+        """How far chance may lead means and covariances from what is expected, in units of features; 0 where exact.
 
-        One of all entries of all tables is further off with probability
-        `CHANCE` at most, whatever the data; zeros for what is exact.
+        One of all entries of all tables is further off with probability `CHANCE` at most, whatever the data.
         """
         width = len(self.original.mean)
         if self.expected is None:
@@ -263,10 +239,7 @@ class Target:
 
     @property
     def drawn_with_keys(self) -> FloatArray:
-        """How many standard deviations, over that of an unchanged category, a covariance with one may move.
-
-        Shapes: returns (width,).
-        """
+        """How far a covariance with an unchanged category may move, over deviations of both, shape (width,)."""
         width = len(self.original.mean)
         if self.drawn is None or self.drawn.shape[1] == width:
             return np.zeros(width)
@@ -337,19 +310,13 @@ class StagingCheck:
 
     def checks(self) -> list[Check]:
         """The lines of the verdict; both are mandatory."""
-        pairs = [(self.table, _merged(read)) for read in self.read]
+        whole = [merge_all(read) for read in self.read]
+        pairs = [(self.table, found) for found in whole]
         pairs += [pair for read in self.read for pair in zip(self.strata, read, strict=True)]
-        lost = max(_miscounted(known, found) for known, found in pairs)
-        lost = max([lost, *(_beyond_drop(self.before_drop, _merged(read)) for read in self.read)])
+        lost = [_miscounted(known, found) for known, found in pairs]
+        lost += [_beyond_drop(self.before_drop, found) for found in whole]
         moments = worst_of([_moments_off(known, found, self.reach) for known, found in pairs])
-        return [held("staging.counts", lost, 0), moments]
-
-
-def _merged(parts: Sequence[Tally]) -> Tally:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.merge(part)
-    return whole
+        return [held("staging.counts", max(lost), 0), moments]
 
 
 def _miscounted(known: Tally, found: Tally) -> int:
@@ -370,11 +337,9 @@ def _largest(*differences: npt.NDArray[Any]) -> int:
 
 
 def _moments_off(known: Tally, found: Tally, reach: FloatArray | float) -> Check:
-    """Means, and squared deviations, in the scan's standard deviations; what rounding may be, is allowed.
+    """Means and squared deviations in standard deviations of the scan, within what rounding may be.
 
-    A mean is rounded by parts of its size, which may be many standard
-    deviations of a column that is far from zero; one of a single value has
-    none, and is measured in ten times these parts.
+    A mean is rounded by parts of its size. A column of one value is measured in ten times these parts.
     """
     sd = np.sqrt(np.divide(known.m2, known.n, out=np.zeros_like(known.m2), where=known.n > 0))
     size = np.abs(known.mean) + sd
@@ -447,16 +412,6 @@ class KeptGroups:
     mean_off: float
     covariance_off: float
 
-    @property
-    def groups(self) -> int:
-        """How many there are."""
-        return len(self.sizes)
-
-    @property
-    def smallest(self) -> int:
-        """Records of the smallest."""
-        return min(self.sizes)
-
     @classmethod
     def of(cls, strata: Sequence[Sequence[RecordsAndDraws]]) -> KeptGroups:
         """Merge what the partitions of each stratum counted, in their order."""
@@ -480,14 +435,11 @@ class KeptGroups:
             float(np.max([each.covariance_off for each in found])),
         )
 
-    def smallest_held(self, k: int) -> Check:
-        """The size of the smallest group against k."""
-        return held("group.smallest", self.smallest, k, about={"groups": self.groups})
-
-    def moments_held(self, columns: int) -> list[Check]:
-        """What is promised of every group, its features being made of so many columns."""
+    def checks(self, k: int, columns: int) -> list[Check]:
+        """The smallest group against k, and what is promised of every group, its features being of so many columns."""
         whole: dict[str, Any] = {"records": sum(self.sizes), "compared": columns}
         return [
+            held("group.smallest", min(self.sizes), k, about={"groups": len(self.sizes)}),
             held("expectation.mean.group", self.mean_off, EXACT, **whole),
             held("expectation.covariance.group", self.covariance_off, EXACT, **whole),
         ]

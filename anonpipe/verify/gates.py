@@ -144,10 +144,7 @@ class Rounded:
     parts: int  # Of the stratum with most
 
     def share(self, rows: float, strata: int, categories: IntArray | int) -> FloatArray:
-        """How far rounding leads the category shares of columns with so many: five standard deviations.
-
-        The commonest takes what the others' roundings leave, each of the variance base^2 / 6.
-        """
+        """Five deviations of the commonest category's share, which takes the others' roundings (base² / 6 each)."""
         others = np.maximum(np.asarray(categories, dtype=np.float64) - 1.0, 1.0)
         return np.asarray(5.0 * self.base * np.sqrt(others / 6.0 * self.parts * strata) / rows)
 
@@ -249,10 +246,7 @@ def _sizes(evidence: Evidence, k: int) -> list[Check]:
             return [held("group.smallest", by.smallest_units, k, unit="units", about=about), *whole]
         return [held("group.smallest", by.smallest_group, k)]
     if by.groups is not None:
-        return [
-            by.groups.smallest_held(evidence.unit_rows or k),
-            *by.groups.moments_held(len(set(evidence.feature_names) - {""})),
-        ]
+        return by.groups.checks(evidence.unit_rows or k, len(set(evidence.feature_names) - {""}))
     return [] if by.fewest_alike is None else [held("alike.fewest", by.fewest_alike, k)]
 
 
@@ -280,18 +274,15 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     inside = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
     chance = evidence.equal_by_chance + mean_limit(np.sqrt(np.array(evidence.chance_variance, dtype=float)), CHANCE)
     equal = max(0.0, evidence.unchanged_records - float(chance)) / max(1, evidence.rows_out)
-    columns = (column,) if column else ()
+    columns, least = (column,) if column else (), evidence.unit_rows or k
+    tables = merge_all(evidence.original), merge_all(evidence.released)
+    small_cells = SmallCellCounts.of(*tables, evidence.view, least)
     return [
         held("keys.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),
         held("values.handed_on", handed_on, 0, about=files, columns=columns),
-        held("cells.exact", _small_cells(evidence, k).excess, limits["exact_small_cells"], about=files),
+        held("cells.exact", small_cells.excess, limits["exact_small_cells"], about=files),
         held("records.unchanged", equal, limits["unchanged_record_rate"], about={**files, "inside": inside}),
     ]
-
-
-def _small_cells(evidence: Evidence, k: int) -> SmallCellCounts:
-    least = evidence.unit_rows or k
-    return SmallCellCounts.of(merge_all(evidence.original), merge_all(evidence.released), evidence.view, least)
 
 
 def _before_decoding(evidence: Evidence) -> list[Check]:
@@ -388,10 +379,7 @@ class ComparedMoments:
 
     @cached_property
     def allowance(self) -> tuple[FloatArray, FloatArray]:
-        """What method and ties may change of each variable's mean, and of each two variables' covariance.
-
-        A variable without a feature column has the largest allowance of the other variable's column.
-        """
+        """What method and ties may change of means and covariances; without a feature, the most of the other's."""
         mean, covariance = self.target.allowance
         width = len(mean)
         at = np.array([width if column is None else column for column in self.evidence.feature_columns])
@@ -400,16 +388,11 @@ class ComparedMoments:
         padded[:width, width] = padded[width, :width] = covariance.max(axis=0, initial=0.0)
         known_mean, known = self._known
         rounded_mean, rounded = self._rounded
-        covariances = padded[np.ix_(at, at)] + known + rounded + self._drawn_with_keys(at)
+        # What small cells of masked and unchanged categories, as they were drawn, take of covariances
+        masked, view, sd = np.append(self.target.drawn_with_keys, 0.0)[at], self.view, self.scale * self.view.sd
+        drawn = np.outer(masked, np.where(view.indicator & ~view.synthesized, 1.0 / np.where(sd > 0, sd, 1.0), 0.0))
+        covariances = padded[np.ix_(at, at)] + known + rounded + drawn + drawn.T
         return np.append(mean, 0.0)[at] + known_mean + rounded_mean, covariances
-
-    def _drawn_with_keys(self, at: IntArray) -> FloatArray:
-        """What small cells of masked and unchanged categories, as they were drawn, take of covariances."""
-        masked, view = np.append(self.target.drawn_with_keys, 0.0)[at], self.view
-        sd = self.scale * view.sd
-        unchanged = np.where(view.indicator & ~view.synthesized, 1.0 / np.where(sd > 0, sd, 1.0), 0.0)
-        both = np.outer(masked, unchanged)
-        return np.asarray(both + both.T)
 
     @property
     def _table(self) -> tuple[float, int]:
@@ -513,12 +496,10 @@ class ComparedMoments:
         records not all covariances can be met. With n records of the pair among N, in standard deviations:
 
         - A category at random moves a covariance by 1 / sqrt(n), and that of two categories by the error of a count
-          with given margins (noncentral hypergeometric), whose tail is that of few records. Exchanges remove all but
-          `PLACED` of it where they have the choice: m records of a category (or out of it, if these are fewer) have
-          about m choices for its w covariances, and w / (w + m) is left. Positions of an ordinal are exchanged for
-          their own covariances alone: all of it is left of its categories.
-        - Of a score its value has only the range (`_known`): the association of scores inside ranges with the other
-          column is lost, a sum of n draws of variance 1 - kept².
+          with given margins (noncentral hypergeometric). Exchanges remove all but `PLACED` of it where they have the
+          choice: m records of a category (or out of it) have about m choices for its w covariances, and w / (w + m) is
+          left. Positions of an ordinal are exchanged for their own covariances alone: all is left of its categories.
+        - Of a score its value has only the range (`_known`): a sum of n draws of variance 1 - kept² is lost.
         - A correlation of n draws and that of their normal scores differ by `RANKED` / n.
         - With nulls the pair is counted on n of N records, before and after: on both sides the covariance of a random
           subset has the variance (1 + r²)(1 / n - 1 / N).
@@ -551,10 +532,7 @@ class ComparedMoments:
 
     @property
     def _joint(self) -> FloatArray:
-        """Variance of the records that have both of two categories, over that of independent ones; at least 1.
-
-        Shapes: returns (n_variables, n_variables), 1 for pairs of others.
-        """
+        """Variance of records in both of two categories over that of independent ones, at least 1."""
         view, share = self.view, self._share
         covariance = np.nan_to_num(self.covariance) * np.outer(view.sd, view.sd)
         ratio = joint_variance(share[:, None], share, covariance)
@@ -631,7 +609,7 @@ def _without_limit(compared: ComparedMoments) -> list[Check]:
         return []
     column = np.array([variable.position for variable in view.variables])
     others = np.outer(view.probability, ~view.own_unit) & (column[:, None] != column[None, :])
-    largest = _largest(compared.covariance_off[others])
+    largest = float(np.max(compared.covariance_off[others], initial=0.0))  # NaN, which fails, where one is missing
     columns = len({variable.column for variable in view.variables if variable.synthesized})
     given: dict[str, Any] = {"about": {"files": compared.evidence.files}, "records": compared.released.rows}
     return [held("covariance.probabilities", largest, None, compared=columns, **given)]
@@ -640,8 +618,7 @@ def _without_limit(compared: ComparedMoments) -> list[Check]:
 def joint_variance(share: FloatArray, other: FloatArray, covariance: FloatArray) -> FloatArray:
     """Variance of the count of records in both of two categories with given margins, over the number of records.
 
-    That of Fisher's noncentral hypergeometric law is nearly 1 / (1 / a + 1 / b + 1 / c + 1 / d) of the
-    four expected counts (Cornfield 1956).
+    That of Fisher's noncentral hypergeometric law, by the harmonic sum of the four expected counts (Cornfield 1956).
     """
     signs = ((1, share, other), (-1, share, 1 - other), (-1, 1 - share, other), (1, 1 - share, 1 - other))
     cells = (np.maximum(sign * covariance + one * two, 1e-300) for sign, one, two in signs)
@@ -663,46 +640,21 @@ def _known_or(known: FloatArray, other: FloatArray) -> FloatArray:
     return np.where(np.isnan(known), other, known)
 
 
-def _largest(values: FloatArray) -> float:
-    """The largest entry; 0 for none, and NaN (which fails) where one is missing."""
-    return float(np.max(values)) if values.size else 0.0
-
-
-def _bound_in_words(bound: LossBound | None) -> str:
-    if bound is None:
-        return "averaged over several groupings"
-    how = "exact neighbours of every record"
-    if bound.sampled is not None:
-        how = f"exact neighbours of {bound.sampled} records, confidence {CONFIDENCE:.0%}"
-    return f"lower bound of any grouping with this k {bound.percent:.2f} % ({how})"
-
-
-def _classes_in_words(name: str, disclosure: ClassDisclosure) -> str:
-    return (
-        f"sensitive {name!r}: {100 * disclosure.homogeneous_share:.2f} % of the records are in groups with one value, "
-        f"chi-square {disclosure.chi_square:.3g}, mean Jensen-Shannon divergence {disclosure.mean_divergence:.3g}, "
-        f"fewest values in a group {disclosure.smallest_distinct}, largest distance from the table's shares "
-        f"{disclosure.largest_total_variation:.3g}"
-    )
-
-
 def _notes(evidence: Evidence) -> tuple[str, ...]:
     by = evidence.by
     notes = _of_groups_in_words(by) if isinstance(by, GroupEvidence) else _of_mask_in_words(by)
     if evidence.view.probability.any():
         names = dict.fromkeys(each.column for each in evidence.view.variables if each.probability)
-        notes = [
-            *notes,
+        notes.append(
             f"released as probabilities of categories: {', '.join(names)}. Shares are held against those of the "
             "original; covariances are reported, and held against no limit after decoding: a logit makes them smaller. "
-            "A reader who undoes it has the masked dummies, so that even 0.73 can be certainty where little was masked",
-        ]
+            "A reader who undoes it has the masked dummies, so that even 0.73 can be certainty where little was masked"
+        )
     if evidence.rows_held_out:
-        notes = [
-            *notes,
+        notes.append(
             f"{evidence.rows_held_out:,} of {evidence.rows_in:,} rows were held out (measure.hold_out) and are in no "
-            "release",
-        ]
+            "release"
+        )
     return (
         *notes,
         "limits on the written rows are, entry by entry, the method's own bias and what chance leads to once in "
@@ -714,10 +666,21 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
 def _of_groups_in_words(by: GroupEvidence) -> list[str]:
     whole = merge_all(by.grouped)
     loss = 100.0 * np.trace(whole.within) / max(np.trace(whole.total.scatter), np.finfo(float).tiny)
+    bound = "averaged over several groupings"
+    if by.bound is not None:
+        sampled = f" of {by.bound.sampled} records, confidence {CONFIDENCE:.0%}" if by.bound.sampled is not None else ""
+        how = f"exact neighbours{sampled or ' of every record'}"
+        bound = f"lower bound of any grouping with this k {by.bound.percent:.2f} % ({how})"
     notes = [
         f"group centroids keep {100 - loss:.2f} % of the variance of the features (z-scores and -1/+1 indicators); "
-        f"information loss of the grouping {loss:.2f} %, {_bound_in_words(by.bound)}",
-        *(_classes_in_words(name, disclosure) for name, disclosure in by.classes.items()),
+        f"information loss of the grouping {loss:.2f} %, {bound}",
+        *(
+            f"sensitive {name!r}: {100 * one.homogeneous_share:.2f} % of the records are in groups with one value, "
+            f"chi-square {one.chi_square:.3g}, mean Jensen-Shannon divergence {one.mean_divergence:.3g}, fewest values "
+            f"in a group {one.smallest_distinct}, largest distance from the table's shares "
+            f"{one.largest_total_variation:.3g}"
+            for name, one in by.classes.items()
+        ),
     ]
     shared = [scope for scope in by.scopes if by.scopes.count(scope) > 1]
     if by.guarantee.scope != "table" and shared:
@@ -741,8 +704,8 @@ def _of_mask_in_words(by: MaskEvidence) -> list[str]:
         ]
     elif by.groups is not None:
         notes = [
-            f"{by.method} formed {by.groups.groups} groups across partitions, the smallest of {by.groups.smallest:,} "
-            "records; that is not k-anonymity of the release"
+            f"{by.method} formed {len(by.groups.sizes)} groups across partitions, the smallest of "
+            f"{min(by.groups.sizes):,} records; that is not k-anonymity of the release"
         ]
     else:
         notes = [

@@ -1,35 +1,22 @@
 """Values of single persons that a release reproduces, as opposed to those that it meets by chance.
 
-A masked column may release a number that is also an original one: on whole
-years nearly every age. So each original value that fewer than k records hold
-is given its chance: were the released values drawn without a look at the
-originals, the grid point x would be met with about the local density of
-distinct released values around x times the width of a grid point. The density
-is that of the `NEIGHBOURS` nearest distinct released values other than x. Where
-those are all about equally far, x stands apart and nothing else is released
-between: half a value there (Jeffreys' estimate of a rate of which nothing was
-seen), not five. The
-grid is the declared step, the type's, or the coarsest round one that
-`ON_GRID` of the distinct original values lie on (only what lies on it too can
-meet them); without any it is as fine as rounding errors, and no coincidence is
-explained. Of a column without a step, released values are on a coarser grid of
-the originals because they are rounded, or means of several (then others are on
-a fraction of that grid, see `means_lie_on`), or because they are originals: if
-most values are neither, a chance is at most `UNEXPLAINED`. A person far off has
-a chance near 0, a value among many has one near 1: nothing is learnt where
-nearly every grid point is released.
+On whole years nearly every age is an original value and a released one. So each original value that fewer than k
+records hold is given its chance: were the released values drawn without a look at the originals, the grid point x would
+be met with about the local density of distinct released values around x times the width of a grid point. The density is
+that of the `NEIGHBOURS` nearest distinct released values other than x. Where those are all about equally far, x stands
+apart: half a value there (Jeffreys' estimate of a rate of which nothing was seen), not five. The grid is the declared
+step, the type's, or the coarsest round one that `ON_GRID` of the distinct original values lie on (only what lies on it
+too can meet them); without any it is as fine as rounding errors, and no coincidence is explained. Of a column without a
+step, released values are on a coarser grid of the originals because they are rounded, or means of several (then others
+are on a fraction of that grid, see `means_lie_on`), or because they are originals: if most values are neither, a chance
+is at most `UNEXPLAINED`. A person far off has a chance near 0, a value among many has one near 1.
 
-Values are then taken in the order of their chances, the least first. There is
-something beyond chance if m are met up to any point of this order, and m or
-more have a probability below a / (m (m + 1)) by the Poisson law with `LEEWAY`
-times the sum of chances up to twice as large: released values that lie evenly,
-as means of neighbours by rank do, are less dense around one of themselves than
-around a value that falls between them. Summed over all m that is a, so no correction for
-the many points that are looked at is left to make; a is `FALSE_ALARM` over the
-number of columns. One value alone is thus enough if the chances up to its own
-sum to less than a / 2 / `LEEWAY`: one in 75,000 with five columns. A single
-value among many is no more than a coincidence, nor is anything learnt of
-whole years, nearly all of which are released.
+Values are then taken in the order of their chances, the least first. There is something beyond chance if m are met up
+to any point of this order, and m or more have a probability below a / (m (m + 1)) by the Poisson law with `LEEWAY`
+times the sum of chances up to twice as large: released values that lie evenly, as means of neighbours by rank do, are
+less dense around one of themselves than around a value that falls between them. Summed over all m that is a, so no
+correction for the many points is left to make; a is `FALSE_ALARM` over the number of columns. One value alone is enough
+if the chances up to its own sum to less than a / 2 / `LEEWAY`: one in 75,000 with five columns.
 """
 
 from __future__ import annotations
@@ -103,10 +90,7 @@ class Chances:
 
 
 def _allowed(met: IntArray, expected: FloatArray, alarm: FloatArray) -> IntArray:
-    """The smallest count, if it is below `met`, that a Poisson count of such a mean is above with at most that chance.
-
-    By halving, from the upper tail: 1 less the chance cannot represent chances under 1e-16.
-    """
+    """Least count, if below `met`, that a Poisson count exceeds with that chance; by the tail, as it may be tiny."""
     low, high = np.full_like(met, -1), met.copy()
     while (high - low > 1).any():
         middle = (low + high) // 2
@@ -162,9 +146,8 @@ def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float, relativ
 def means_lie_on(grid: float, released: FloatArray, relative: float = 0.0) -> bool:
     """Whether rounding or averaging explains released values on a grid of the originals.
 
-    Rounded values all lie on it; of means of m values one in m does, and the
-    others on 1/m of it. Draws, rotated and noisy values lie on neither: where
-    most values are such, those on the grid are originals.
+    Of means of m values one in m lies on it, and the others on 1/m of it. Draws, rotated and noisy values lie on
+    neither: where most values are such, those on the grid are originals.
     """
     digits = relative * float(np.median(np.abs(released))) if len(released) else 0.0
     most = int(min(MOST_AVERAGED, np.sqrt(0.4 * grid / digits))) if digits else MOST_AVERAGED
@@ -177,10 +160,7 @@ def means_lie_on(grid: float, released: FloatArray, relative: float = 0.0) -> bo
 
 
 def chances(rare: FloatArray, released: FloatArray, fineness: Fineness) -> Chances:
-    """What became of rare original values.
-
-    Shapes: rare (n,).
-    """
+    """What became of rare original values, shape (n,)."""
     chance, met = _chances(rare, released, fineness.width(rare, False), fineness.rounding(rare))
     coarse, among = fineness.on_grid(rare), fineness.on_grid(released)
     if coarse.any():  # draws may meet the grid, too, where a type has few digits
@@ -221,13 +201,10 @@ def _chances(
 
 
 def unchanged_records(original: FloatArray, released: FloatArray, order: IntArray, starts: IntArray, k: int) -> int:
-    """Released rows that equal, in every synthetic column, an original row of their group that is rare.
+    """Released rows that equal, in every synthetic column, any original row of their group that is rare.
 
-    Rare is what fewer than k rows of the partition share: a row that k
-    persons have points to none of them. Which member of the group it equals
-    does not matter, because the order inside a group means nothing.
-
-    Shapes: original, released (n_rows, n_columns).
+    Rare is what fewer than k rows of the partition share: a row that k persons have points to none of them. Shapes:
+    original, released (n_rows, n_columns).
     """
     before, after = exact_rows(original), exact_rows(released)
     _, which, counts = np.unique(before, return_inverse=True, return_counts=True)
@@ -248,18 +225,10 @@ class ByChance(NamedTuple):
 def equal_by_chance(original: FloatArray, k: int) -> ByChance:
     """Of as many other records of the same population, how many are expected to equal an original row that is rare.
 
-    A record of a new sample equals one of those that occur r times with
-    probability (r + 1) N(r + 1) / n, where N(r + 1) are the values that occur
-    once more often: so as many as there are original rows of 2 to k alike.
-    Of what another sample has, the count itself varies, as a sum of
-    independent records by no more than its mean; and so does the estimate, a sum over values of
-    the rows alike, of which the r alike vary by no more than r² N(r).
-
-    Shapes: original (n_rows, n_columns).
-
-    References
-    ----------
-    Good 1953, Biometrika 40:237-264, doi:10.1093/biomet/40.3-4.237, equation 7.
+    A record of a new sample equals one of those that occur r times with probability (r + 1) N(r + 1) / n, where
+    N(r + 1) are the values that occur once more often: so as many as there are original rows of 2 to k alike. The count
+    itself varies by no more than its mean, and the estimate by no more than r² N(r) of the r alike. Good 1953,
+    Biometrika 40:237-264, doi:10.1093/biomet/40.3-4.237, equation 7. Shape: original (n_rows, n_columns).
     """
     counts = np.unique(exact_rows(original), return_counts=True)[1]
     some = counts[(counts >= 2) & (counts <= k)]
@@ -267,10 +236,7 @@ def equal_by_chance(original: FloatArray, k: int) -> ByChance:
 
 
 def rows_without_spread(original: FloatArray, order: IntArray, starts: IntArray) -> int:
-    """Rows of groups whose rows are one and the same: masking a group in itself changes nothing of them.
-
-    Shapes: original (n_rows, n_columns).
-    """
+    """Rows of groups whose rows are all one: masking inside changes nothing of them; original (n_rows, n_columns)."""
     alike = np.ones(len(starts) - 1, dtype=np.bool_)
     for values in original.T:
         found = np.where(np.isnan(values), np.inf, values)[order]

@@ -41,21 +41,20 @@ def tellable(audience: Audience | None, records: int | None, columns: int | None
 def released_checks(
     verdict: Verdict, k: int, rows: int, series: bool = False, least: int | None = None
 ) -> tuple[Check, ...]:
-    """The checks as recipients may see them.
+    """The checks as recipients may see them, without keys that this version does not know.
 
     Numbers and shares of rows between 0 and k are withheld. So are figures that are not `tellable`, and the column in
-    which one is worst: with the released moment, a difference of that column's gives the original's. Checks that this
-    version does not know are left out.
+    which one is worst: with the released moment, a difference of that column's gives the original's.
     """
     released = (released_check(check, k, rows, least) for check in verdict.checks if check.kind is not None)
-    return tuple(_of_series(check) for check in released) if series else tuple(released)
-
-
-def _of_series(check: Check) -> Check:
-    open_to_all = check.kind is not None and check.kind.audience is Audience.OPEN
-    if open_to_all or check.measured is None:
-        return check
-    return replace(check, measured=None, withheld=Withheld.FIGURE)
+    if not series:
+        return tuple(released)
+    return tuple(
+        check
+        if check.measured is None or (check.kind is not None and check.kind.audience is Audience.OPEN)
+        else replace(check, measured=None, withheld=Withheld.FIGURE)
+        for check in released
+    )
 
 
 def released_check(check: Check, k: int, rows: int, least: int | None = None) -> Check:
@@ -150,9 +149,8 @@ def _coarse(value: float) -> float:
 def released_estimates(fit: ModelFit, k: int) -> dict[str, Estimate]:
     """The coefficients of a fit to the release that recipients may see: those that they can compute themselves.
 
-    None where a function of the formula has learnt from the original: of
-    ``standardize(age)`` they are in its deviations, of ``bs(age, df=4)`` they
-    follow from its quantiles and extremes. Nor one that rests on fewer than k
+    None where a function of the formula has learnt from the original: of ``standardize(age)`` they are in its
+    deviations, of ``bs(age, df=4)`` they follow from its quantiles and extremes. Nor one that rests on fewer than k
     records. What the fitted design does not know is withheld.
     """
     if fit.learnt is not False:
@@ -189,25 +187,19 @@ def group_size_histogram(counts: Mapping[int, int], k: int, units: bool = False)
     and so on to the next of these, as the size of one group would tell of that unit.
     """
     if units:
-        return _doubling_ranges(counts, k)
+        ranges: Counter[int] = Counter()
+        for size, groups in counts.items():
+            ranges[doubled(k, size // 2 + 1)] += groups
+        counts = ranges
     cells: list[dict[str, Any]] = []
     for size in sorted(counts):
-        if cells and (cells[-1]["groups"] < k):
-            cells[-1] = {"from": cells[-1]["from"], "to": size, "groups": cells[-1]["groups"] + counts[size]}
+        if cells and cells[-1]["groups"] < k:
+            cells[-1] |= {"to": size, "groups": cells[-1]["groups"] + counts[size]}
         else:
             cells.append({"from": size, "to": size, "groups": counts[size]})
     if len(cells) > 1 and cells[-1]["groups"] < k:
         last = cells.pop()
-        cells[-1] = {"from": cells[-1]["from"], "to": last["to"], "groups": cells[-1]["groups"] + last["groups"]}
+        cells[-1] |= {"to": last["to"], "groups": cells[-1]["groups"] + last["groups"]}
     if len(cells) == 1 and cells[0]["groups"] < k:
-        return [{"from": cells[0]["from"], "to": cells[0]["to"], "groups": f"fewer than {k}"}]
-    return cells
-
-
-def _doubling_ranges(counts: Mapping[int, int], k: int) -> list[dict[str, Any]]:
-    """The histogram of ranges whose ends follow from k alone."""
-    ranges: Counter[int] = Counter()
-    for size, groups in counts.items():
-        ranges[doubled(k, size // 2 + 1)] += groups
-    cells = group_size_histogram(ranges, k)
-    return [cell | {"to": 2 * cell["to"] - 1} for cell in cells]
+        cells[0]["groups"] = f"fewer than {k}"
+    return [cell | {"to": 2 * cell["to"] - 1} for cell in cells] if units else cells

@@ -1,8 +1,7 @@
 """Two-way tables of categories: how many small cells a release has exactly as the original, and how many by chance.
 
-A cell of one person, released as one, tells who knows one of the two values
-the other. Another sample of the population with the same margins has such a
-count by chance, too: as a binomial draw of the smaller margin.
+A cell of one person, released as one, tells who knows one of the two values the other. Another sample of the population
+with the same margins has such a count by chance, too: as a binomial draw of the smaller margin.
 """
 
 from __future__ import annotations
@@ -56,11 +55,7 @@ def _binomial(count: FloatArray, size: FloatArray, share: FloatArray) -> FloatAr
 
 @dataclass(frozen=True, eq=False)
 class _Levels:
-    """Categories of a view, and nulls of its numbers, each as a sum of indicators of variables and presence.
-
-    `value`, `present` and `constant` say of each level how many of a record's indicators, non-null values and
-    records make it.
-    """
+    """Categories of a view, and nulls of its numbers, each as a sum of indicators, non-null values and records."""
 
     value: FloatArray  # Shape (n_levels, n_variables), 0, 1 or -1
     present: FloatArray  # The same
@@ -84,13 +79,10 @@ class _Levels:
             else:
                 rows.append((unit, 0 * unit, 0.0, variable))
                 rows += [(-unit, 0 * unit, 1.0, variable)] * (own[at] == 1)
-        if not rows:
-            empty = np.zeros((0, size))
-            return cls(empty, empty, np.zeros(0), np.zeros(0), np.zeros(0, dtype=bool), np.zeros(size), np.ones(size))
-        value, present, constant, variables = zip(*rows, strict=True)
+        value, present, constant, variables = zip(*rows, strict=True) if rows else ((), (), (), ())
         return cls(
-            np.array(value),
-            np.array(present),
+            np.reshape(value, (len(rows), size)),
+            np.reshape(present, (len(rows), size)),
             np.array(constant),
             np.array([each.position for each in variables], dtype=np.float64),
             np.array([each.synthesized for each in variables], dtype=bool),

@@ -43,10 +43,7 @@ class Verdict:
 
     @property
     def unlimited(self) -> tuple[str, ...]:
-        """Gates on the five risks, and on the stratum's inference, of which the figure was held against no limit.
-
-        A limit of 1, which nothing can be beyond, is none.
-        """
+        """Gates on the five risks and stratum inference without a limit, or with one of 1, which nothing is beyond."""
         risks = [check for check in self.checks if check.key in _RISKS or check.key == "risk.stratum_inference"]
         free = [check for check in risks if check.outcome is Outcome.NO_LIMIT or (check.limit or 0.0) >= 1.0]
         return tuple(check.key.removeprefix("risk.") for check in free)
@@ -72,10 +69,7 @@ class Verdict:
 
     @property
     def linked(self) -> float:
-        """Share of the records that an attacker links, where it may be above the default limit; 0 elsewhere.
-
-        Groups of k allow for 1/k. Where the share is withheld from recipients, its limit stands for it.
-        """
+        """Share of records that an attacker links, where above the default limit; where it is withheld, the limit."""
         found = (check for check in self.checks if check.key == "risk.reidentification_rate")
         shares = [_number(check.limit if check.withheld else check.measured) for check in found]
         return next((share for share in shares if share > _LINKED), 0.0)
@@ -92,11 +86,7 @@ class Verdict:
 
     def in_words(self) -> dict[str, Any]:
         """The verdict as JSON-able content for people."""
-        return {
-            "verdict": self.word,
-            "checks": [content(check) for check in self.checks],
-            "notes": list(self.notes),
-        }
+        return {"verdict": self.word, "checks": list(map(content, self.checks)), "notes": list(self.notes)}
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict as JSON-able content for programs."""

@@ -123,11 +123,7 @@ def limit(check: Check, short: bool = False) -> str:
 
 
 def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tuple[str, ...]:
-    """For each failed check that has a known remedy a line, with what to do; the same advice once.
-
-    `on` is what the job does already (`Job.in_force`). What does not agree with
-    its expectation, or was not measured, has none.
-    """
+    """What to do beyond `on` (`Job.in_force`) about each failed check with a known remedy; the same advice once."""
     found: dict[str, str] = {}
     for check in checks:
         if check.outcome is Outcome.FAILED and check.measured is not None and check.kind and check.kind.remedy:
@@ -138,10 +134,7 @@ def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tu
 
 
 def _of_wide_interval(check: Check) -> str:
-    """What a larger hold-out would do, where what was measured is within the limit and its interval alone is not.
-
-    The interval's width goes with the root of the persons, of whom the fewer are those held out.
-    """
+    """What a larger hold-out would do, where only the interval is beyond the limit: it makes that narrower."""
     gate = None if check.kind is None else check.kind.gate
     end, point, most, persons = check.measured, check.point, check.limit, check.records
     if gate is None or "hold_out" not in gate.needs or end is None or point is None or most is None or not persons:
@@ -246,11 +239,10 @@ def method_line(verdict: Verdict, facts: RunFacts) -> str:
 def figures(verdict: Verdict) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
     """Four risks and four utilities: label, estimate, 95 % upper limit and limit of each."""
     checks = {check.key: check for check in verdict.checks}
-    sections = []
-    for part, names in (("risk", RISKS), ("utility", UTILITIES)):
-        rows = [_row(name, checks.get(f"{part}.{name}")) for name in names]
-        sections.append((part, rows))
-    return sections
+    return [
+        (part, [_row(name, checks.get(f"{part}.{name}")) for name in names])
+        for part, names in (("risk", RISKS), ("utility", UTILITIES))
+    ]
 
 
 def _row(name: str, check: Check | None) -> tuple[str, str, str, str]:
@@ -267,11 +259,8 @@ def _row(name: str, check: Check | None) -> tuple[str, str, str, str]:
     upper = "" if check.high is None else _figure_text(check.high, name)
     upper = "expected" if check.about.get("end") == "expected" else upper
     mark = " failed" if check.outcome is Outcome.FAILED else " ?" if check.uncertain else ""
-    return _cut(label), f"{_figure_text(estimate, name)} {unit}".strip(), upper, _figure_text(check.limit, name) + mark
-
-
-def _cut(label: str) -> str:
-    return label if len(label) <= _LABEL - 2 else label[: _LABEL - 4] + "…)"
+    label = label if len(label) <= _LABEL - 2 else label[: _LABEL - 4] + "…)"
+    return label, f"{_figure_text(estimate, name)} {unit}".strip(), upper, _figure_text(check.limit, name) + mark
 
 
 def _figure_text(value: float | None, name: str) -> str:
@@ -298,7 +287,11 @@ def table(verdict: Verdict) -> list[str]:
 
 def failures(verdict: Verdict, remedies: Sequence[str], most: int = _MOST_FAILURES) -> list[str]:
     """Failed checks with figure and limit, then remedies, wrapped; the rest of more than `most` lines as a count."""
-    failed = [f"failed: {name(check)} {measured(check)} ({limit(check)}){_columns(check)}" for check in verdict.failed]
+    failed = [
+        f"failed: {name(check)} {measured(check)} ({limit(check)})"
+        + (f", worst: {', '.join(check.columns)}" if check.columns else "")
+        for check in verdict.failed
+    ]
     only = len(failed) == 1
     advice = [f"remedy: {remedy.partition(': ')[2] if only else remedy}" for remedy in remedies]
     entries = [
@@ -309,20 +302,12 @@ def failures(verdict: Verdict, remedies: Sequence[str], most: int = _MOST_FAILUR
     room = max(1, (most - 1 - 2 * len(failed)) // max(1, len(advice)))  # lines of a remedy
     lines: list[str] = []
     for shown, entry in enumerate(entries):
-        short = _shortened(entry, 2 if shown < len(failed) else room)
+        own = 2 if shown < len(failed) else room
+        short = entry if len(entry) <= own else [*entry[: own - 1], f"{entry[own - 1][: WIDTH - 1]}…"]
         if len(lines) + len(short) > most - 1:
             return [*lines, f"more     {len(entries) - shown} failures and remedies: --details, or the report"]
         lines += short
     return [*lines, "more     remedies in full: --details, or the report"]
-
-
-def _shortened(lines: list[str], most: int) -> list[str]:
-    """The first lines, with dots where more follow."""
-    return lines if len(lines) <= most else [*lines[: most - 1], f"{lines[most - 1][: WIDTH - 1]}…"]
-
-
-def _columns(check: Check) -> str:
-    return f", worst: {', '.join(check.columns)}" if check.columns else ""
 
 
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:

@@ -27,12 +27,11 @@ import numpy as np
 
 from anonpipe.evaluate.risk import nearest
 from anonpipe.evaluate.risk._linkage import score_linkage
-from anonpipe.evaluate.utility._moments import abim, abisd
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import class_disclosure, cluster
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta
-from tests.benchmarks._correlations import abico
+from tests.benchmarks._correlations import abico, abim, abisd
 from tests.methods.grouping.data import reference_folder
 
 DRAWS = 5

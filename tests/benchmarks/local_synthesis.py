@@ -55,7 +55,6 @@ import numpy as np
 import pandas as pd
 
 from anonpipe.evaluate.utility._moments import moment_changes
-from anonpipe.evaluate.utility._two_sample import interaction_terms
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.latent_classes import (
@@ -70,7 +69,7 @@ from anonpipe.methods.masking import mask
 from anonpipe.methods.mixture import affine_maps, group_statistics
 from anonpipe.methods.synthesis import synthesize
 from tests.benchmarks._coefficient_changes import coefficient_changes
-from tests.benchmarks._propensity import propensity
+from tests.benchmarks._propensity import interaction_terms, propensity, scaled
 from tests.methods.grouping.data import reference_folder, standardized
 from tests.methods.mixture.in_memory import draw_statistics, gaussian_mixture, synthesize_rows
 
@@ -99,9 +98,9 @@ class Measure:
 
 
 MEASURES = (
-    Measure("products", "propensity_2N", lambda old, new: propensity(old, new, order=3, powers=False).scaled),
-    Measure("cubic", "propensity_2N", lambda old, new: propensity(old, new, order=3).scaled),
-    Measure("quartic", "propensity_2N", lambda old, new: propensity(old, new, order=4).scaled),
+    Measure("products", "propensity_2N", lambda old, new: scaled(old, new, order=3, powers=False)),
+    Measure("cubic", "propensity_2N", lambda old, new: scaled(old, new, order=3)),
+    Measure("quartic", "propensity_2N", lambda old, new: scaled(old, new, order=4)),
     Measure(
         "slopes", "regression_coefficient_change_percent", lambda o, n: coefficient_changes(o, n).coefficients.mean
     ),
@@ -369,7 +368,7 @@ def mixed_table(features, codes, draws, theirs):
     """Section 7."""
     original = np.c_[features, codes]
     chosen = [
-        Measure(name, "", lambda old, new, terms=terms: propensity(old, new, terms=terms).scaled)
+        Measure(name, "", lambda old, new, terms=terms: scaled(old, new, terms=terms))
         for name, terms in models().items()
     ]
     print("\nSection 7: five numbers and fifteen categories, 2N·U_p")

@@ -24,9 +24,9 @@ def stratum(rng, spoilt=False):
 def test_a_missing_number_fails_in_whichever_stratum():
     rng = np.random.default_rng(0)
     good = KeptGroups.of([stratum(rng), stratum(rng)])
-    assert (good.groups, good.smallest) == (4, 10)
-    assert all(check.outcome is Outcome.PASSED for check in [good.smallest_held(10), *good.moments_held(3)])
+    assert good.sizes == (10,) * 4
+    assert all(check.outcome is Outcome.PASSED for check in good.checks(10, 3))
     for at in range(2):
         found = KeptGroups.of([stratum(rng, spoilt=at == place) for place in range(2)])
-        outcomes = [check.outcome for check in [found.smallest_held(10), *found.moments_held(3)]]
+        outcomes = [check.outcome for check in found.checks(10, 3)]
         assert outcomes == [Outcome.PASSED, Outcome.FAILED, Outcome.FAILED]

@@ -23,10 +23,10 @@ COUNTS = {
 VIEW = build_view(COLUMNS, {"age": 50.0, "stage": 1.0}, {"age": 10.0, "stage": 0.5}, COUNTS)
 
 
-def test_variables_are_named_by_position_never_by_value():
-    names = [variable.name for variable in VIEW.variables]
-    stages = ["stage", "stage[0]", "stage[1]", "stage[2]"]
-    assert names == ["age", *stages, "sex[1]", "site[0]", "site[1]", "site[2]", "status[1]"]
+def test_variables_are_columns_and_positions_of_categories_never_values():
+    found = [(variable.column, variable.category) for variable in VIEW.variables]
+    stages = [("stage", at) for at in (None, 0, 1, 2)]
+    assert found == [("age", None), *stages, ("sex", 1), ("site", 0), ("site", 1), ("site", 2), ("status", 1)]
     assert VIEW.synthesized.tolist() == [True] * 9 + [False]
 
 

@@ -7,9 +7,10 @@ model of a recipient knows nothing of the job, and codes each table by the level
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -157,10 +158,19 @@ class Design:
     # Whether a function of the formula keeps what it has seen of the table that was coded first, such as means
     learnt: bool = True
 
+    def take(self, places: Sequence[int]) -> Design:
+        """Some of the predictors."""
+        names, terms = (tuple(each[place] for place in places) for each in (self.names, self.terms))
+        return replace(self, predictors=self.predictors[:, places], names=names, terms=terms)
+
     @property
     def behind(self) -> dict[str, int]:
         """Of each coefficient the records that tell its predictor from a constant; all of them of a constant."""
-        return {name: _apart(values) for name, values in zip(self.names, self.predictors.T, strict=True)}
+        found = {}
+        for name, values in zip(self.names, self.predictors.T, strict=True):
+            others = len(values) - int(np.unique(values, return_counts=True)[1].max(initial=0))
+            found[name] = others or len(values)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +206,8 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> FormulaCoding:
     except JobError:
         raise
     except Exception:  # patsy quotes values, and functions of the formula may raise anything
-        culprit = _failing(part, codes) or analysis.formula
+        evaluated = partial(patsy_module().incr_dbuilder, data_iter_maker=lambda: iter([part]), eval_env=environment())
+        culprit = _failing((code, partial(evaluated, f"0 + {code}")) for code in codes) or analysis.formula
     if sides is None:
         raise JobError(
             f"analysis {analysis.name!r}: {culprit} cannot be evaluated; give numbers or categories, and to "
@@ -224,7 +235,9 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
                 coding.sides, used, NA_action="drop", return_type="dataframe"
             )
     except Exception:
-        culprit = _failing_term(used, coding.sides)
+        made = partial(patsy_module().build_design_matrices, data=used, NA_action="drop")
+        terms = [(str(name), side.subset([name])) for side in coding.sides for name in side.term_names]
+        culprit = _failing((name, partial(made, [side])) for name, side in terms)
     if matrices is None:
         raise recoded(culprit or analysis.formula)
     left, right = matrices
@@ -240,7 +253,13 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
         left_out=len(part) - len(kept),
         learnt=coding.learnt,
     )
-    return _finite(_without_intercept(design) if analysis.model == "cox" else design)
+    if analysis.model == "cox":
+        design = design.take([place for place, name in enumerate(design.names) if name != INTERCEPT])
+    bad = ~np.isfinite(design.predictors).all(axis=0)
+    if bad.any() or not np.isfinite(design.response).all():
+        where = design.terms[int(np.argmax(bad))] if bad.any() else "the response"
+        raise NoFitError(f"{where} has values that are not finite; leave such records out by a subset")
+    return design
 
 
 @contextmanager
@@ -251,24 +270,13 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _failing(part: pd.DataFrame, codes: Iterable[str]) -> str | None:
-    """The first part of the formula that cannot be evaluated by itself."""
-    for code in codes:
+def _failing(attempts: Iterable[tuple[str, Callable[[], Any]]]) -> str | None:
+    """The first of several pieces that cannot be evaluated by itself."""
+    for name, attempt in attempts:
         try:
-            patsy_module().incr_dbuilder(f"0 + {code}", lambda: iter([part]), eval_env=environment())
+            attempt()
         except Exception:
-            return code
-    return None
-
-
-def _failing_term(part: pd.DataFrame, sides: Iterable[Any]) -> str | None:
-    """The first term that cannot be coded by itself as the original is."""
-    for side in sides:
-        for name in side.term_names:
-            try:
-                patsy_module().build_design_matrices([side.subset([name])], part, NA_action="drop")
-            except Exception:
-                return str(name)
+            return name
     return None
 
 
@@ -318,27 +326,3 @@ def _response(analysis: Analysis, values: FloatArray) -> FloatArray:
             "as in I(months > 12)"
         )
     return response
-
-
-def _without_intercept(design: Design) -> Design:
-    kept = [place for place, name in enumerate(design.names) if name != INTERCEPT]
-    return replace(
-        design,
-        predictors=design.predictors[:, kept],
-        names=tuple(design.names[place] for place in kept),
-        terms=tuple(design.terms[place] for place in kept),
-    )
-
-
-def _apart(values: FloatArray) -> int:
-    """Records without the commonest value; all of a constant."""
-    commonest = int(np.unique(values, return_counts=True)[1].max(initial=0))
-    return len(values) - commonest or len(values)
-
-
-def _finite(design: Design) -> Design:
-    bad = ~np.isfinite(design.predictors).all(axis=0)
-    if bad.any() or not np.isfinite(design.response).all():
-        where = design.terms[int(np.argmax(bad))] if bad.any() else "the response"
-        raise NoFitError(f"{where} has values that are not finite; leave such records out by a subset")
-    return design

@@ -2,51 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.audience import Audience
-from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import (
     LOST,
     NO_MIX,
     NO_NUMBERS,
-    Term,
     UtilityMeasure,
     column_terms,
     mean_of_terms,
 )
 from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
-from anonpipe.types import FloatArray
+from anonpipe.types import FloatArray, IntArray
 
 
-def ks_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
-    """Kolmogorov-Smirnov distance of finite numbers: the largest difference of the two distribution functions, 0 to 1.
-
-    Two-sample statistic of Smirnov (1948), Annals of Mathematical Statistics 19:279-281.
-    """
+def ks_distance(old: FloatArray, new: FloatArray) -> float:
+    """Largest difference of two distribution functions, 0 to 1: Smirnov (1948), Ann. Math. Stat. 19:279-281."""
     from scipy import stats
 
-    old, new = _checked(original), _checked(released)
     # A two-sided test takes twice as long as both one-sided ones, for a p-value that is not wanted.
     sides = (stats.ks_2samp(old, new, alternative=side, method="asymp") for side in ("less", "greater"))
     return max(float(side.statistic) for side in sides)
 
 
-def wasserstein_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
-    """Wasserstein distance of order 1 in standard deviations of the original; NaN where that is constant.
+def wasserstein_distance(old: FloatArray, new: FloatArray) -> float:
+    """Area between the distribution functions (Wasserstein, order 1) in standard deviations; NaN for a constant.
 
-    It is the area between the two distribution functions, and how far values move on average to make one the other:
-    Vallender (1974), Theory of Probability and its Applications 18:784-786.
+    How far values move on average: Vallender (1974), Theory of Probability and its Applications 18:784-786.
     """
     from scipy import stats
 
-    old, new = _checked(original), _checked(released)
     if (old == old[0]).all():
         return float("nan")
     # Scaled first, so that no square overflows.
@@ -54,39 +44,29 @@ def wasserstein_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> fl
     return float(stats.wasserstein_distance(old / unit, new / unit) / (old / unit).std())
 
 
-def total_variation(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
+def total_variation(old: FloatArray | IntArray, new: FloatArray | IntArray) -> float:
     """Total variation distance of two columns of codes: half the sum of the differences of the shares, 0 to 1."""
-    p, q = _shares(original, released)
+    p, q = _shares(old, new)
     return min(1.0, float(np.abs(p - q).sum() / 2))  # sums of shares round
 
 
-def hellinger_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
+def hellinger_distance(old: FloatArray, new: FloatArray) -> float:
     """Hellinger distance of two columns of codes: √(1 - Σ √(p q)) of the shares p and q, 0 to 1.
 
     It lies between the square of the total variation distance and itself, to a factor: H² <= TV <= √2 H. Unlike that it
     weighs what becomes of rare categories: one of share p that is lost makes it √p, and TV p. Gomatam, Karr & Sanil
     (2005), Data swapping as a decision problem, J. Off. Stat. 21:635-655.
     """
-    p, q = _shares(original, released)
+    p, q = _shares(old, new)
     return float(np.sqrt(np.square(np.sqrt(p) - np.sqrt(q)).sum() / 2))
 
 
-def _shares(original: npt.ArrayLike, released: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _shares(old: FloatArray | IntArray, new: FloatArray | IntArray) -> tuple[FloatArray, FloatArray]:
     """Shares of all categories of both columns."""
-    old, new = _checked(original), _checked(released)
     levels, places = np.unique(np.concatenate([old, new]), return_inverse=True)
     parts = np.split(places, [len(old)])
     p, q = (np.bincount(part, minlength=len(levels)) / len(part) for part in parts)
     return p, q
-
-
-def _checked(values: npt.ArrayLike) -> FloatArray:
-    column = np.asarray(values, dtype=np.float64)
-    if column.ndim != 1 or len(column) == 0:
-        raise InputError(f"a column of shape {column.shape} was given; give one value or more in one dimension")
-    if not np.isfinite(column).all():
-        raise InputError("a column has values that are not finite; leave out nulls first")
-    return column
 
 
 # --- The four distances of every column -------------------------------------------------------------------------------
@@ -198,22 +178,20 @@ def subgroup_changes(original: Side, released: Side, least: int) -> list[tuple[F
     return changes
 
 
-def tail_changes(original: npt.ArrayLike, released: npt.ArrayLike, *, least: int, share: float = 0.05) -> FloatArray:
-    """Change of the mass beyond the original's outer quantiles, and of how far it reaches beyond them, shape (2, 2).
+_OUTER = 0.05  # Share of the original on each side that is its tail
+
+
+def tail_changes(old: FloatArray, new: FloatArray, *, least: int) -> FloatArray:
+    """Change of the mass beyond the original's 5 % and 95 % quantiles, and of how far it reaches, shape (2, 2).
 
     Rows: below, above. Columns: the size of the change of the share of records strictly beyond the quantile, and that
     of the mean excess over it (Davison & Smith 1990, J. R. Stat. Soc. B 52:393-442), in standard deviations of the
     original. NaN for tails of fewer than `least` original records, as every figure of them tells of a few persons;
     infinite for an excess where the release has no record there. Ties at a quantile lie inside, so that a tail may hold
-    less than `share`; the release is compared with what it does hold.
+    less than 5 %; the release is compared with what it does hold.
     """
-    if not 0 < share < 0.5 or least < 1:
-        raise JobError(f"share={share} and least={least} were given; give a share between 0 and 0.5, and 1 or more")
-    old, new = (np.asarray(side, dtype=np.float64) for side in (original, released))
-    if min(old.size, new.size) == 0:
-        raise InputError("a column without values was given; give one value or more")
     changes = np.full((2, 2), np.nan)
-    low, high = np.quantile(old, [share, 1 - share])
+    low, high = np.quantile(old, [_OUTER, 1 - _OUTER])
     spread = 0.0 if (old == old[0]).all() else float(old.std(ddof=1))
     for side, (sign, limit) in enumerate(((-1.0, low), (1.0, high))):
         before, after = (sign * (values - limit) for values in (old, new))
@@ -243,10 +221,19 @@ _TAILS = (_MASS, replace(_MASS, key="tails.excess", title=_REACH, unit="sd"))
 def _subgroups_and_tails(tables: TypedTables) -> list[Measurement]:
     """Means of numbers inside categories, and the mass and reach of the tails."""
     enough = max(tables.least, 2)
-    pairs = list(_mixed(tables, enough))
+    old, new = tables.number_arrays()
+    pairs = []  # every category with every number, and how the means of the number changed inside the category
+    for category in tables.categories if tables.numbers else ():
+        changes = subgroup_changes((category.old, old), (category.new, new), enough)
+        pairs += [(category, number, change) for number, change in zip(tables.numbers, changes, strict=True)]
     measurements = []
     for at, figure in enumerate((_GROUPS_SD, _GROUPS_ERRORS)):
-        terms = [_subgroup_term(f"{number.name} in {category.name}", both[at]) for category, number, both in pairs]
+        terms = []
+        for category, number, both in pairs:  # means over the categories that both sides have
+            defined = both[at][~np.isnan(both[at])]
+            finite = defined[np.isfinite(defined)]
+            mean = float(finite.mean()) if len(finite) else LOST if len(defined) else float("nan")
+            terms.append((f"{number.name} in {category.name}", mean))
         note = f"Over the categories of {enough} or more records of the original, equally weighted."
         if figure is _GROUPS_ERRORS:
             note += " Grows with the number of records measured."
@@ -260,23 +247,6 @@ def _subgroups_and_tails(tables: TypedTables) -> list[Measurement]:
         terms = [(f"{name}, {side}", float(changes[place, at])) for name, (place, side), changes in ends]
         measurements.append(mean_of_terms(figure, terms, tables.rows))
     return measurements
-
-
-def _mixed(tables: TypedTables, least: int) -> Iterator[tuple[BothColumns, BothColumns, tuple[FloatArray, FloatArray]]]:
-    """Every category with every number, and how the means of the number changed inside the category."""
-    old, new = tables.number_arrays()
-    for category in tables.categories if tables.numbers else ():
-        changes = subgroup_changes((category.old, old), (category.new, new), least)
-        yield from ((category, number, change) for number, change in zip(tables.numbers, changes, strict=True))
-
-
-def _subgroup_term(name: str, changes: FloatArray) -> Term:
-    """Mean over the categories that both sides have; lost if the release has none of those of the original."""
-    defined = changes[~np.isnan(changes)]
-    if len(defined) == 0:
-        return name, float("nan")
-    finite = defined[np.isfinite(defined)]
-    return name, float(finite.mean()) if len(finite) else LOST
 
 
 SUBGROUPS = UtilityMeasure(

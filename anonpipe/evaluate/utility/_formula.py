@@ -30,12 +30,16 @@ if TYPE_CHECKING:
 # Of one argument, with or without `np.` before them
 _FUNCTIONS = ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "abs")
 _CONTRASTS = ("Treatment", "Sum", "Diff", "Helmert", "Poly")
-_SCALINGS = {"center": (), "standardize": ("center", "rescale", "ddof"), "scale": ("center", "rescale", "ddof")}
+_SCALINGS: dict[str, tuple[str, ...]] = {
+    "center": (),
+    **dict.fromkeys(("standardize", "scale"), ("center", "rescale", "ddof")),
+}
 _SPLINES = {
     "bs": ("df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound"),
-    "cr": ("df", "knots", "lower_bound", "upper_bound", "constraints"),
-    "cc": ("df", "knots", "lower_bound", "upper_bound", "constraints"),
+    **dict.fromkeys(("cr", "cc"), ("df", "knots", "lower_bound", "upper_bound", "constraints")),
 }
+# Options of all that takes one column or expression
+_OPTIONS = {**dict.fromkeys((*_FUNCTIONS, "I"), ()), **_SCALINGS, **_SPLINES}
 
 _MOST_CHARACTERS, _MOST_TERMS, _MOST_LISTED = 4_000, 500, 1_000
 _DEEPEST, _LARGEST_POWER, _WIDEST_SPLINE = 100, 10, 50
@@ -63,12 +67,16 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class _Rules:
-    """What the pieces of a formula and of a condition have in common, and what each has alone."""
+class _Grammar:
+    """What formulas allow, or conditions."""
 
-    allowed: str
-    logic: bool
-    calls: Mapping[str, Callable[[ast.Call, _Rules, int], None]]
+    allowed: str  # In words
+    logic: bool  # Whether and, or, not, lists and chains of comparisons are allowed
+    functions: tuple[str, ...]
+
+
+_FORMULA = _Grammar(_IN_FORMULAS, False, (*_OPTIONS, "Q", "C", "te"))
+_CONDITION = _Grammar(_IN_CONDITIONS, True, (*_FUNCTIONS, "Q"))
 
 
 def read_factor(code: str) -> ast.expr:
@@ -96,15 +104,13 @@ def _check_terms(tree: Any) -> None:
 
 def columns_in(tree: ast.expr) -> set[str]:
     """Columns that a permitted tree names."""
-    if isinstance(tree, ast.Name):
-        return {tree.id}
-    if isinstance(tree, ast.Call):
-        name = _called(tree)
-        if name == "Q":
-            return {_text_of(tree.args[0])}
-        arguments = tree.args[:1] if name == "C" else tree.args
-        return set[str]().union(*map(columns_in, arguments))
-    return set[str]().union(*(columns_in(child) for child in ast.iter_child_nodes(tree) if isinstance(child, ast.expr)))
+    match tree:
+        case ast.Name(id=name) | ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=name)]):
+            return {str(name)}
+        case ast.Call(func=ast.Name(id="C"), args=[column, *_]):
+            return columns_in(column)
+    children = tree.args if isinstance(tree, ast.Call) else ast.iter_child_nodes(tree)
+    return set[str]().union(*(columns_in(child) for child in children if isinstance(child, ast.expr)))
 
 
 def _columns_calculated(tree: ast.expr) -> set[str]:
@@ -123,7 +129,7 @@ def most_columns(tree: ast.expr, categories: Mapping[str, int]) -> int:
     return prod(categories.get(name, 1) for name in columns_in(tree))
 
 
-def _read(code: str, rules: _Rules) -> ast.expr:
+def _read(code: str, rules: _Grammar) -> ast.expr:
     if len(code) > _MOST_CHARACTERS:
         raise RefusedError(f"{len(code):,} characters were given, and {_MOST_CHARACTERS:,} are allowed; {_REMEDY}")
     tree = None
@@ -135,7 +141,7 @@ def _read(code: str, rules: _Rules) -> ast.expr:
     return tree
 
 
-def _refuse(node: ast.expr, rules: _Rules, why: str = "is not allowed") -> RefusedError:
+def _refuse(node: ast.expr, rules: _Grammar, why: str = "is not allowed") -> RefusedError:
     try:
         shown = ast.unparse(node)
     except RecursionError:
@@ -144,72 +150,73 @@ def _refuse(node: ast.expr, rules: _Rules, why: str = "is not allowed") -> Refus
     return RefusedError(f"{shown!r} {why}; allowed are {rules.allowed}; {_REMEDY}")
 
 
-def _check(node: ast.expr, rules: _Rules, depth: int) -> None:
+def _check(node: ast.expr, rules: _Grammar, depth: int) -> None:
+    """Refuse a node if it, or anything in it, is not on the list."""
     if depth > _DEEPEST:
         raise RefusedError(f"more than {_DEEPEST} parentheses or operations inside each other; {_REMEDY}")
-    check = _CHECKS.get(type(node))
-    if check is None:
-        raise _refuse(node, rules)
-    check(node, rules, depth + 1)
+    parts: list[ast.expr] = []
+    match node:
+        case ast.Name(id=name) if not name.startswith("__"):
+            pass
+        case ast.Constant():
+            _check_number(node, rules)
+        case ast.UnaryOp(op=ast.Not()) | ast.BoolOp() if not rules.logic:
+            raise _refuse(node, rules, "is not allowed (write ~ for not, & for and, | for or)")
+        case ast.UnaryOp(operand=inner):
+            parts = [inner]
+        case ast.BoolOp(values=parts):
+            pass
+        case ast.BinOp(op=ast.Pow()):
+            _check_power(node, rules, depth)
+        case ast.BinOp(left=left, op=sign, right=right) if isinstance(sign, (*_ARITHMETIC, *_BITWISE)):
+            parts = [left, right]
+        case ast.Compare():
+            parts = _compared_parts(node, rules)
+        case ast.Call():
+            _check_call(node, rules, depth + 1)
+        case _:
+            raise _refuse(node, rules)
+    for part in parts:
+        _check(part, rules, depth + 1)
 
 
-def _check_name(node: Any, rules: _Rules, depth: int) -> None:
-    if node.id.startswith("__"):
-        raise _refuse(node, rules)
+def _check_power(node: ast.BinOp, rules: _Grammar, depth: int) -> None:
+    power = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
+    value = power.value if isinstance(power, ast.Constant) else None
+    if not isinstance(value, (int, float)) or abs(value) > _LARGEST_POWER:
+        raise _refuse(node, rules, f"has an exponent that is no number up to {_LARGEST_POWER}")
+    _check(node.left, rules, depth + 1)
+    _check(node.right, rules, depth + 1)
+    if not columns_in(node.left):  # powers of powers of numbers grow without end
+        raise _refuse(node, rules, "is a power without a column: write the number itself")
 
 
-def _check_number(node: Any, rules: _Rules, depth: int) -> None:
+def _check_number(node: ast.Constant, rules: _Grammar) -> None:
     if not isinstance(node.value, (bool, int, float)) or (isinstance(node.value, float) and not isfinite(node.value)):
         raise _refuse(node, rules)
     if isinstance(node.value, int) and abs(node.value) > 2**63:
         raise _refuse(node, rules, "is too large a number")
 
 
-def _check_sign(node: Any, rules: _Rules, depth: int) -> None:
-    if isinstance(node.op, ast.Not) and not rules.logic:
-        raise _refuse(node, rules, "is not allowed (write ~ for not, & for and, | for or)")
-    _check(node.operand, rules, depth)
-
-
-def _check_operation(node: Any, rules: _Rules, depth: int) -> None:
-    if isinstance(node.op, ast.Pow):
-        power: Any = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
-        small = isinstance(power, ast.Constant) and isinstance(power.value, (int, float))
-        if not small or abs(power.value) > _LARGEST_POWER:
-            raise _refuse(node, rules, f"has an exponent that is no number up to {_LARGEST_POWER}")
-    elif not isinstance(node.op, (*_ARITHMETIC, *_BITWISE)):
-        raise _refuse(node, rules)
-    _check(node.left, rules, depth)
-    _check(node.right, rules, depth)
-    if isinstance(node.op, ast.Pow) and not columns_in(node.left):  # powers of powers of numbers grow without end
-        raise _refuse(node, rules, "is a power without a column: write the number itself")
-
-
-def _check_logic(node: Any, rules: _Rules, depth: int) -> None:
-    if not rules.logic:
-        raise _refuse(node, rules, "is not allowed (write ~ for not, & for and, | for or)")
-    for part in node.values:
-        _check(part, rules, depth)
-
-
-def _check_comparison(node: Any, rules: _Rules, depth: int) -> None:
+def _compared_parts(node: ast.Compare, rules: _Grammar) -> list[ast.expr]:
+    """The sides of a comparison that are neither texts nor lists of values."""
     if len(node.ops) > 1 and not rules.logic:
         raise _refuse(node, rules, "compares more than two (write & between comparisons)")
-    sides = [node.left, *node.comparators]
-    for place, comparison in enumerate(node.ops):
+    lists = (ast.List, ast.Tuple, ast.Set) if rules.logic else ()
+    for comparison, right in zip(node.ops, node.comparators, strict=True):
         if isinstance(comparison, (ast.In, ast.NotIn)) and rules.logic:
-            if not isinstance(sides[place + 1], (ast.List, ast.Tuple, ast.Set)):
+            if not isinstance(right, lists):
                 raise _refuse(node, rules, "is no membership in a list, as in ['I', 'II']")
         elif not isinstance(comparison, _COMPARISONS):
             raise _refuse(node, rules)
+    sides = [side for side in (node.left, *node.comparators) if not _is_text(side)]
     for side in sides:
-        if isinstance(side, (ast.List, ast.Tuple, ast.Set)) and rules.logic:
+        if isinstance(side, lists):
             _check_listed(side, rules)
-        elif not _is_text(side):
-            _check(side, rules, depth)
+    return [side for side in sides if not isinstance(side, lists)]
 
 
-def _check_listed(node: Any, rules: _Rules) -> None:
+def _check_listed(node: Any, rules: _Grammar) -> None:
     if len(node.elts) > _MOST_LISTED:
         raise RefusedError(f"a list of {len(node.elts):,}, and {_MOST_LISTED:,} are allowed; {_REMEDY}")
     for item in node.elts:
@@ -217,20 +224,53 @@ def _check_listed(node: Any, rules: _Rules) -> None:
             _check_value(item, rules)
 
 
-def _check_value(node: ast.expr, rules: _Rules) -> None:
+def _check_value(node: ast.expr, rules: _Grammar) -> None:
     """A number with or without a sign, true or false."""
     signed = isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd))
     bare = node.operand if isinstance(node, ast.UnaryOp) and signed else node
     if not isinstance(bare, ast.Constant):
         raise _refuse(node, rules, "is no plain value")
-    _check_number(bare, rules, 0)
+    _check_number(bare, rules)
 
 
-def _check_call(node: Any, rules: _Rules, depth: int) -> None:
-    rule = rules.calls.get(_called(node))
-    if rule is None or any(keyword.arg is None for keyword in node.keywords):
-        raise _refuse(node.func if rule is None else node, rules)
-    rule(node, rules, depth)
+def _check_call(node: ast.Call, rules: _Grammar, depth: int) -> None:
+    name, keywords = _called(node), {keyword.arg for keyword in node.keywords}
+    if name not in rules.functions or None in keywords:
+        raise _refuse(node if name in rules.functions else node.func, rules)
+    if name == "Q":
+        name_of = node.args[0] if len(node.args) == 1 and not keywords else None
+        if not isinstance(name_of, ast.Constant) or not _is_text(name_of) or str(name_of.value).startswith("__"):
+            raise _refuse(node, rules, "takes the name of one column, as in Q('tumour size')")
+        return
+    if name == "te":
+        _check_tensor(node, rules, depth)
+        return
+    options = [*node.args[1:], *(keyword.value for keyword in node.keywords)]
+    if name == "C":
+        if not 1 <= len(node.args) <= 3 or keywords - {"contrast", "levels"}:
+            raise _refuse(node, rules, "takes a column, a contrast and levels")
+    else:
+        known, places = _OPTIONS[name], 1 + len(_SPLINES.get(name, ()))
+        if not 1 <= len(node.args) <= places or keywords - set(known):
+            also = f"of options {', '.join(known)}" if known else "nothing else"
+            raise _refuse(node, rules, f"takes one column or expression, and {also}")
+    _check(node.args[0], rules, depth)
+    for option in options:
+        (_check_contrast if name == "C" else _check_option)(option, rules)
+    if name in _SPLINES and _width(node) > _WIDEST_SPLINE:
+        raise _refuse(node, rules, f"has more than {_WIDEST_SPLINE} degrees of freedom")
+
+
+def _check_tensor(node: ast.Call, rules: _Grammar, depth: int) -> None:
+    splines = all(isinstance(part, ast.Call) and _called(part) in _SPLINES for part in node.args)
+    if not node.args or not splines or {keyword.arg for keyword in node.keywords} - {"constraints"}:
+        raise _refuse(node, rules, "takes bs(...), cr(...) or cc(...)")
+    for part in node.args:
+        _check(part, rules, depth)
+    for keyword in node.keywords:
+        _check_option(keyword.value, rules)
+    if _width(node) > _MOST_TERMS:
+        raise _refuse(node, rules, f"has more than {_MOST_TERMS} degrees of freedom")
 
 
 def _called(node: ast.Call) -> str:
@@ -242,48 +282,7 @@ def _called(node: ast.Call) -> str:
     return function.attr if numpy and isinstance(function, ast.Attribute) and function.attr in _FUNCTIONS else ""
 
 
-def _one_argument(node: ast.Call, rules: _Rules, depth: int) -> None:
-    if len(node.args) != 1 or node.keywords:
-        raise _refuse(node, rules, "takes one column or expression, and nothing else")
-    _check(node.args[0], rules, depth)
-
-
-def _quoted_name(node: ast.Call, rules: _Rules, depth: int) -> None:
-    if len(node.args) != 1 or node.keywords or not _is_text(node.args[0]) or _text_of(node.args[0]).startswith("__"):
-        raise _refuse(node, rules, "takes the name of one column, as in Q('tumour size')")
-
-
-def _scaled(node: ast.Call, rules: _Rules, depth: int) -> None:
-    _with_options(node, rules, depth, _SCALINGS[_called(node)], 1)
-
-
-def _spline(node: ast.Call, rules: _Rules, depth: int) -> None:
-    _with_options(node, rules, depth, _SPLINES[_called(node)], 1 + len(_SPLINES[_called(node)]))
-    if _width(node) > _WIDEST_SPLINE:
-        raise _refuse(node, rules, f"has more than {_WIDEST_SPLINE} degrees of freedom")
-
-
-def _tensor(node: ast.Call, rules: _Rules, depth: int) -> None:
-    splines = all(isinstance(part, ast.Call) and _called(part) in _SPLINES for part in node.args)
-    if not node.args or not splines or {keyword.arg for keyword in node.keywords} - {"constraints"}:
-        raise _refuse(node, rules, "takes bs(...), cr(...) or cc(...)")
-    for part in node.args:
-        _check(part, rules, depth)
-    for option in node.keywords:
-        _check_option(option.value, rules)
-    if _width(node) > _MOST_TERMS:
-        raise _refuse(node, rules, f"has more than {_MOST_TERMS} degrees of freedom")
-
-
-def _with_options(node: ast.Call, rules: _Rules, depth: int, options: tuple[str, ...], places: int) -> None:
-    if not 1 <= len(node.args) <= places or {keyword.arg for keyword in node.keywords} - set(options):
-        raise _refuse(node, rules, f"takes one column or expression, and of options {', '.join(options) or 'none'}")
-    _check(node.args[0], rules, depth)
-    for option in [*node.args[1:], *(keyword.value for keyword in node.keywords)]:
-        _check_option(option, rules)
-
-
-def _check_option(node: ast.expr, rules: _Rules) -> None:
+def _check_option(node: ast.expr, rules: _Grammar) -> None:
     """A number, text, truth or None, or a list of numbers."""
     if isinstance(node, (ast.List, ast.Tuple)):
         _check_listed(node, rules)
@@ -302,26 +301,19 @@ def _width(node: ast.Call) -> int:
     return sum(map(abs, whole)) + len(getattr(named.get("knots"), "elts", ())) + 4
 
 
-def _coded(node: ast.Call, rules: _Rules, depth: int) -> None:
-    if not 1 <= len(node.args) <= 3 or {keyword.arg for keyword in node.keywords} - {"contrast", "levels"}:
-        raise _refuse(node, rules, "takes a column, a contrast and levels")
-    _check(node.args[0], rules, depth)
-    for option in [*node.args[1:], *(keyword.value for keyword in node.keywords)]:
-        if isinstance(option, ast.Call):
-            if _called(option) not in _CONTRASTS or len(option.args) + len(option.keywords) > 1:
-                raise _refuse(option, rules)
-            for value in [*option.args, *(keyword.value for keyword in option.keywords)]:
-                _check_option(value, rules)
-        elif not (isinstance(option, ast.Name) and option.id in _CONTRASTS):
-            _check_option(option, rules)
+def _check_contrast(node: ast.expr, rules: _Grammar) -> None:
+    """A contrast with or without one option, or levels."""
+    if isinstance(node, ast.Call):
+        if _called(node) not in _CONTRASTS or len(node.args) + len(node.keywords) > 1:
+            raise _refuse(node, rules)
+        for value in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            _check_option(value, rules)
+    elif not (isinstance(node, ast.Name) and node.id in _CONTRASTS):
+        _check_option(node, rules)
 
 
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-def _text_of(node: ast.expr) -> str:
-    return str(node.value) if isinstance(node, ast.Constant) else ""
 
 
 def _count_terms(node: Any, most: int) -> int:
@@ -337,31 +329,6 @@ def _count_terms(node: Any, most: int) -> int:
     parts = [_count_terms(part, most) for part in node.args]
     crossed = prod(parts) if node.type in (":", "*") and len(parts) == 2 else 0
     return min(crossed + (0 if node.type == ":" else sum(parts)), most + 1)
-
-
-_CHECKS: dict[type, Callable[[Any, _Rules, int], None]] = {
-    ast.Name: _check_name,
-    ast.Constant: _check_number,
-    ast.UnaryOp: _check_sign,
-    ast.BinOp: _check_operation,
-    ast.BoolOp: _check_logic,
-    ast.Compare: _check_comparison,
-    ast.Call: _check_call,
-}
-_OF_BOTH: dict[str, Callable[[ast.Call, _Rules, int], None]] = {
-    **dict.fromkeys(_FUNCTIONS, _one_argument),
-    "Q": _quoted_name,
-}
-_OF_FORMULAS: dict[str, Callable[[ast.Call, _Rules, int], None]] = {
-    **_OF_BOTH,
-    "I": _one_argument,
-    "C": _coded,
-    "te": _tensor,
-    **dict.fromkeys(_SCALINGS, _scaled),
-    **dict.fromkeys(_SPLINES, _spline),
-}
-_FORMULA = _Rules(_IN_FORMULAS, False, _OF_FORMULAS)
-_CONDITION = _Rules(_IN_CONDITIONS, True, _OF_BOTH)
 
 
 # --- Conditions on columns, evaluated piece by piece: nothing of the text is ever run as Python -----------------------
@@ -398,7 +365,10 @@ def _value(node: ast.expr, part: pd.DataFrame) -> Any:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[inner]):
             return getattr(np, name)(_value(inner, part))
         case ast.UnaryOp(op=sign, operand=inner):
-            return _signed(sign, _value(inner, part))
+            value = _value(inner, part)
+            if isinstance(sign, (ast.Not, ast.Invert)):
+                return ~_truth(value)
+            return -value if isinstance(sign, ast.USub) else +value
         case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() as joint, right=right):
             return _joined([left, right], isinstance(joint, ast.BitAnd), part)
         case ast.BoolOp(op=joint, values=values):
@@ -410,12 +380,6 @@ def _value(node: ast.expr, part: pd.DataFrame) -> Any:
             pairs = zip(sides[:-1], signs, sides[1:], strict=True)
             return reduce(operator.and_, (_truth(_compared(*pair)) for pair in pairs))
     raise TypeError(type(node).__name__)
-
-
-def _signed(sign: ast.unaryop, value: Any) -> Any:
-    if isinstance(sign, (ast.Not, ast.Invert)):
-        return ~_truth(value)
-    return -value if isinstance(sign, ast.USub) else +value
 
 
 def _joined(parts: list[ast.expr], both: bool, part: pd.DataFrame) -> BoolArray:
@@ -443,13 +407,11 @@ def _truth(value: Any) -> BoolArray:
 
 
 # --- What a recipient's analysis is, and the names in it --------------------------------------------------------------
-# Formulas are patsy's. Its maintainers only keep it working, and send all who can go to formulaic, so formulaic 1.2.2
-# was tried on all that is allowed here. It gives the same columns, those of released tables with the original's
-# knots and scales too, and wide interactions of categories fifteen times faster. But it has no `te`, divides by n - 1
-# in `scale`, orders terms and names coefficients differently, so that figures of two releases would not be comparable -
-# and it evaluates code in functions of a module, with all of Python's built-in functions at hand, where patsy has an
-# object whose evaluation can be replaced (`_sealed`). Formulas come from anybody: that second wall stays. statsmodels
-# needs patsy as well.
+# Formulas are patsy's, which statsmodels needs as well. Its maintainers send all who can to formulaic: 1.2.2 was
+# tried on all that is allowed here. It gives the same columns, and wide interactions fifteen times faster. But it has
+# no `te`, divides by n - 1 in `scale`, and names coefficients differently, so that figures of two releases would not be
+# comparable. And it evaluates code with all of Python's built-in functions at hand, where patsy has an object whose
+# evaluation can be replaced (`_sealed`). Formulas come from anybody: that second wall stays.
 
 Model = Literal["linear", "logistic", "cox"]
 
@@ -605,10 +567,6 @@ def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = 
     named = set[str]().union(*(columns_in(read_factor(code)) for code in factors_of(analysis)))
     for what, text in _conditions_of(analysis) if conditions else ():
         named |= columns_in(condition_of(analysis, what, text))
-    return _known(analysis, named, columns)
-
-
-def _known(analysis: Analysis, named: set[str], columns: Sequence[str]) -> tuple[str, ...]:
     if unknown := sorted(name for name in named if name not in columns):
         raise JobError(
             f"analysis {analysis.name!r} names {', '.join(unknown)}, which the table does not have; "

@@ -27,8 +27,7 @@ _SIGNIFICANT = 0.05  # p below which a coefficient is significant; intervals are
 class Estimate:
     """A coefficient: its value, the ends of its 95 % interval, and p of the test that it is 0.
 
-    Intervals are of Student's distribution for linear models, and of the normal one (Wald) for logistic and Cox models,
-    whose values are logarithms of odds and hazard ratios.
+    Intervals are Student's for linear models, and normal (Wald) for logistic and Cox models, of logarithms of ratios.
     """
 
     value: float
@@ -157,26 +156,31 @@ class FittedModel:
 def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[FittedModel, ...]:
     """Fit the recipient's models to the original once, so that any number of releases can be compared with it.
 
-    A release is coded as the original is: with its levels, knots and scales. So equal names mean the same, and a level
-    that the release has lost is seen as such. A model that has no fit says why in its `ModelFit` and does not stop the
-    others. No error quotes values of the data.
+    A release is coded with the original's levels, knots and scales, so that equal names mean the same. A model without
+    a fit says why in its `ModelFit`. No error quotes values of the data.
 
-    Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3,
-    metrics. Karr, Kohnen, Oganian, Reiter and Sanil (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640
-    (overlap).
+    Gal, Tucker, Gangopadhyay and Chen (2014), J. Biomed. Inform. 50:32-45, doi:10.1016/j.jbi.2014.01.001, section 3.
+    Overlap: Karr, Kohnen, Oganian, Reiter and Sanil (2006), Am. Stat. 60:224-232, doi:10.1198/000313006X124640.
     """
     models = tuple(analyses)
     names = [analysis.name for analysis in models]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise JobError(f"several analyses are called {', '.join(twice)}; give each a name of its own")
-    return tuple(_fit_original(original, analysis) for analysis in models)
+    fitted = []
+    for analysis in models:
+        try:
+            coding = learn(original, analysis)
+        except NoFitError as error:
+            fitted.append(FittedModel(analysis, ModelFit(0, 0, {}, str(error)), None))
+        else:
+            fitted.append(FittedModel(analysis, _fit(coding, original, "original"), coding))
+    return tuple(fitted)
 
 
 def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
-    """How many of the coefficients of several models changed, each coefficient counting the same.
+    """How many of the coefficients of several models changed, each coefficient but intercepts counting the same.
 
-    Gal et al. count coefficients outside of the interval over all coefficients in their list of measures, and over
-    significant ones in their requirements; the first is done here. Intercepts do not count here; they do not say.
+    Gal et al. count those outside of the interval over all coefficients, as here, or over significant ones.
     """
     changes = [change for comparison in comparisons for change in comparison.coefficients if change.name != INTERCEPT]
     significant = [change for change in changes if change.original.significant]
@@ -193,14 +197,6 @@ def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
         mean("overlap", changes),
         lost=sum(change.released is None for change in changes),
     )
-
-
-def _fit_original(original: pd.DataFrame, analysis: Analysis) -> FittedModel:
-    try:
-        coding = learn(original, analysis)
-    except NoFitError as error:
-        return FittedModel(analysis, ModelFit(0, 0, {}, str(error)), None)
-    return FittedModel(analysis, _fit(coding, original, "original"), coding)
 
 
 def _fit(coding: FormulaCoding, frame: pd.DataFrame, table: str) -> ModelFit:
@@ -260,13 +256,10 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
 
     Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns).
 
-    The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum
-    from anywhere. Whole Newton steps, as statsmodels takes them, overshoot where few records carry a large hazard.
-    Where no maximum exists - some direction orders every event before all records that are still at risk, such as a
-    category without events - it grows towards a limit, and steps gain less and less while they move on as far. Only
-    that is reported as monotone, after the direction was checked against the order of the records.
-
-    A step costs O(rows * columns²) and twice the memory of the predictors; statsmodels takes event times one by one.
+    The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum;
+    whole steps, as statsmodels takes them, overshoot where few records carry a large hazard. Where no maximum exists,
+    as for a category without events, steps gain less and less while they move on as far. That is reported as monotone
+    once the direction was checked against the order of the records. A step costs O(rows * columns²).
 
     Cox (1972), J. R. Stat. Soc. B 34:187-220. Efron (1977), J. Am. Stat. Assoc. 72:557-565,
     doi:10.1080/01621459.1977.10480613 (ties). Bryson and Johnson (1981), Technometrics 23:381-383,
@@ -282,8 +275,14 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
         gain = float(gradient @ step) / 2
         if gain < _REACHED:
             return _finished(risks, values, step, taken)
-        values, here, grown = _onward(risks, values, step, here)
-        if not grown:
+        shorter = step
+        for _ in range(_MOST_HALVINGS):
+            there = risks.likelihood(values + shorter)
+            if there >= here:  # false of NaN, too
+                values, here = values + shorter, there
+                break
+            shorter = shorter / 2
+        else:
             return CoxFit(values, _inverse(information), here, taken, None, gain < np.sqrt(_REACHED))
     monotone = step if risks.orders(step) else None
     return CoxFit(values, _inverse(risks.derivatives(values)[1]), here, _MOST_STEPS, monotone, False)
@@ -374,16 +373,6 @@ def _binned(places: IntArray, weights: FloatArray, n_places: int) -> FloatArray:
     return np.bincount(places, weights, minlength=n_places).astype(np.float64, copy=False)
 
 
-def _onward(risks: _Risks, values: FloatArray, step: FloatArray, here: float) -> tuple[FloatArray, float, bool]:
-    """The step, or the first half of it, or of that, which does not lose."""
-    for _ in range(_MOST_HALVINGS):
-        there = risks.likelihood(values + step)
-        if there >= here:  # false of NaN, too
-            return values + step, there, True
-        step = step / 2
-    return values, here, False
-
-
 def _finished(risks: _Risks, values: FloatArray, step: FloatArray, taken: int) -> CoxFit:
     """The last step, unless it leads on for ever."""
     monotone = None
@@ -444,7 +433,11 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
         if np.isfinite(errors[basis.determined]).all():
             degrees = float(fitted.df_resid) if model == "linear" else np.inf
             return Solution(coefficients, errors, degrees)
-    raise NoFitError(_apart(_growing(values, basis, design.terms)))
+    growing: list[str] = []  # Predictors of which a logistic model has coefficients on their way to infinity
+    if values is not None and np.isfinite(values).all():
+        coefficients = basis.turned_back(values, np.zeros((basis.rank, basis.rank)))[0]
+        growing = _named(np.abs(np.nan_to_num(coefficients * basis.sizes)) > _LARGE, design.terms)
+    raise NoFitError(_apart(growing))
 
 
 @dataclass(frozen=True, eq=False)
@@ -525,14 +518,6 @@ def _fitted(model: Model, response: FloatArray, columns: FloatArray) -> tuple[An
                 fitted = logit(response, columns).fit(method="newton", maxiter=_MOST_STEPS, disp=False)
     failures = ("ConvergenceWarning", "PerfectSeparationWarning", "HessianInversionWarning")
     return fitted, not any(item.category.__name__ in failures for item in warned)
-
-
-def _growing(values: FloatArray | None, basis: _Basis, terms: Sequence[str]) -> list[str]:
-    """Which predictors of a logistic model have coefficients on their way to infinity."""
-    if values is None or not np.isfinite(values).all():
-        return []
-    coefficients = basis.turned_back(values, np.zeros((basis.rank, basis.rank)))[0]
-    return _named(np.abs(np.nan_to_num(coefficients * basis.sizes)) > _LARGE, terms)
 
 
 def _named(chosen: npt.NDArray[np.bool_], terms: Sequence[str]) -> list[str]:

@@ -9,13 +9,11 @@ from itertools import combinations_with_replacement
 from math import comb
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.audience import Audience
-from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import NO_NUMBERS, UtilityMeasure, column_terms, mean_of_terms
-from anonpipe.evaluate.utility._tables import TypedTables, check_least, checked_tables, spreads
+from anonpipe.evaluate.utility._tables import TypedTables, spreads
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 LEAST = 1e-3  # Default size below which an original term, on its own scale, counts as 0
@@ -23,9 +21,9 @@ LEAST = 1e-3  # Default size below which an original term, on its own scale, cou
 
 @dataclass(frozen=True)
 class ChangeSummary:
-    """Mean and median over all terms that can be compared."""
+    """Sizes of relative changes in per cent, over all terms that can be compared."""
 
-    # mean, median: of the sizes of the changes, in the unit that the function names; NaN where no term can be compared
+    # mean, median: NaN where no term can be compared
     mean: float
     median: float
     terms: int  # Terms in them
@@ -55,40 +53,17 @@ def summarize(changes: FloatArray, usable: BoolArray) -> ChangeSummary:
 
 _MOST_PRODUCTS = 4_000_000_000  # Multiplications for fourth moments; more columns are measured on fewer records
 _MOST_NULLS = 0.5  # Share of nulls above which a column would take too many records from the moments of the others
-_MOST_ORDER = 8
-_MOST_TERMS = 2_000_000
+_MOST_TERMS = 2_000_000  # Moments of one order
 _NUMBERS = 1 << 22  # Products held at a time (32 MiB)
 
 
-def moment_changes(
-    original: npt.ArrayLike, released: npt.ArrayLike, order: int, *, central: bool = False, least: float = LEAST
-) -> ChangeSummary:
+def moment_changes(old: FloatArray, new: FloatArray, order: int, *, least: float = LEAST) -> ChangeSummary:
     """Average relative change in per cent of the moments of one order: E[x_a x_b ... ] over every choice of columns.
 
     The same column may be chosen more than once: of five columns there are 35 moments of the third order and 70 of the
-    fourth. With `central` each table's own means are taken off first. Moments smaller than `least` times the product of
-    the root mean squares of their columns are left out. Shapes: (n_rows, width) and (n_released, width).
-
-    Notes
-    -----
-    The paper speaks of "the third and fourth order moments" and leaves open whether about zero or about the means; its
-    section 4 is on central ones. On its THYROID columns normal synthetic records change raw moments much less than
-    central ones, third central moments of the normal distribution being zero: its printed 17 % and 33.7 % can only be
-    raw moments, and so raw ones are the default. They depend on where zero lies.
+    fourth. Moments smaller than `least` times the product of the root mean squares of their columns are left out.
+    Moments are about zero; central ones are those of `centred` columns. Shapes: (n_rows, width), (n_released, width).
     """
-    check_least(least)
-    old, new = checked_tables(original, released, least_rows=1)
-    width = old.shape[1]
-    if not 1 <= order <= _MOST_ORDER:
-        raise JobError(f"moments of order {order} were asked for; give 1 to {_MOST_ORDER}")
-    if _too_many_moments(width, order):
-        terms = comb(width + order - 1, order)
-        raise JobError(
-            f"{width} columns have {terms} moments of order {order}, and {_MOST_TERMS} are the most; "
-            "give fewer columns or a lower order"
-        )
-    if central:
-        old, new = (np.where((t == t[0]).all(axis=0), 0.0, t - t.mean(axis=0)) for t in (old, new))
     # In units of the largest value, so that no square overflows, and then of the root mean square.
     largest = np.abs(old).max(axis=0)
     largest[largest == 0] = 1.0
@@ -98,11 +73,15 @@ def moment_changes(
     return relative_changes(before, after, np.abs(before), least)
 
 
+def centred(table: FloatArray) -> FloatArray:
+    """Columns less their means; exactly 0 where constant."""
+    return np.where((table == table[0]).all(axis=0), 0.0, table - table.mean(axis=0))
+
+
 def moments(table: FloatArray, order: int) -> FloatArray:
     """Raw moments of every choice of `order` columns with repetition, in lexicographic order.
 
-    They are entries of one matrix product, that of the products of half of the columns with those of the other half,
-    summed over pieces of the rows.
+    They are entries of one matrix product, that of the products of half of the columns with those of the other half.
     """
     n, width = table.shape
     half = order // 2
@@ -138,11 +117,6 @@ def _places(chosen: IntArray, width: int) -> IntArray:
     return np.asarray(np.searchsorted(choices(width, order) @ weights, chosen @ weights), dtype=np.int64)
 
 
-def _too_many_moments(width: int, order: int) -> bool:
-    """Whether so many columns have more moments of an order than are measured."""
-    return comb(width + order - 1, order) > _MOST_TERMS
-
-
 _OGANIAN = "Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10:61-81, Table 3"
 _HIGHER = tuple(
     Figure(f"moments.{word}", f"Median relative change of the {word} central moments", "%", _OGANIAN, Audience.STEWARD)
@@ -166,10 +140,10 @@ def _higher_moments(tables: TypedTables) -> list[Measurement]:
             note = f"Not defined: {'all numbers are mostly null' if mostly_null else NO_NUMBERS}."
         elif min(len(before), len(after)) < 2:
             note = "Not defined: no two records of a table are without nulls in all numbers."
-        elif _too_many_moments(width, order):
+        elif comb(width + order - 1, order) > _MOST_TERMS:
             note = f"Not measured: {width} columns have too many moments of this order."
         else:
-            changes = moment_changes(before[:most], after[:most], order, central=True)
+            changes = moment_changes(centred(before[:most]), centred(after[:most]), order)
             value = changes.median
             note = (
                 f"Central moments, products of different columns included, over {changes.terms} of them; "
@@ -183,32 +157,6 @@ def _higher_moments(tables: TypedTables) -> list[Measurement]:
 
 
 MOMENT_CHANGES = UtilityMeasure(_HIGHER, _higher_moments, without_interval=_HIGHER)
-
-
-def abim(original: npt.ArrayLike, released: npt.ArrayLike, *, least: float = LEAST) -> ChangeSummary:
-    """Average absolute bias in mean, in per cent: 100 · |ȳ_j - x̄_j| / |x̄_j| over the columns.
-
-    Columns whose mean is smaller than `least` standard deviations are left out, as the ratio says nothing there; 0
-    leaves out means of 0 only, which is the published form: Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 14. The
-    figure depends on where zero lies: of z-scores there is none, of years of birth it is always small. Shapes: (n_rows,
-    width) and (n_released, width).
-    """
-    check_least(least)
-    old, new = checked_tables(original, released)
-    before, deviations = old.mean(axis=0), spreads(old)
-    # A constant column has its mean exactly, whatever its size.
-    sizes = np.divide(np.abs(before), deviations, out=np.full(len(before), np.inf), where=deviations > 0)
-    return relative_changes(before, new.mean(axis=0), sizes, least)
-
-
-def abisd(original: npt.ArrayLike, released: npt.ArrayLike) -> ChangeSummary:
-    """Average absolute bias in standard deviation, in per cent: 100 · |s(y_j) - s(x_j)| / s(x_j).
-
-    Constant columns are left out. Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, eq. 15.
-    """
-    old, new = checked_tables(original, released)
-    before = spreads(old)
-    return relative_changes(before, spreads(new), before, 0.0)
 
 
 # --- Basic statistics of each column: means, sums, medians, deviations, and their published averages ------------------
@@ -232,26 +180,15 @@ _MEANS, _SUMS, _MEDIANS, _ABIM, _ABISD = (
 def _basic_statistics(tables: TypedTables) -> list[Measurement]:
     """Means, sums and medians of every number; ABIM and ABISD of Li & Sarkar.
 
-    Nulls are left out of means, medians and deviations. A sum counts them as nothing, and is taken per record of its
-    table, so that tables of different lengths compare: it notices values lost to nulls, and the mean does not.
-
-    Gal et al. (2014): "basic statistics (average, sum, median) should not differ significantly".
+    Nulls are left out of means, medians and deviations. A sum counts them as nothing, and is per record of its table,
+    so that tables of different lengths compare: it notices values lost to nulls, and the mean does not.
     """
-
-    def sums(old: FloatArray, new: FloatArray) -> float:
-        """NaN where the original's mean is less than `LEAST` standard deviations."""
-        mean, spread = float(old.mean()), float(spreads(old[:, None])[0])
-        if mean == 0 or abs(mean) < LEAST * spread:
-            return float("nan")
-        before, after = old.sum() / tables.rows, new.sum() / tables.released
-        return 100.0 * float(abs(after - before) / abs(before))
-
     changes: dict[Figure, Callable[[FloatArray, FloatArray], float]] = {
         _MEANS: partial(_shift, np.mean),
-        _SUMS: sums,
+        _SUMS: lambda old, new: _relative_shift(old, old.sum() / tables.rows, new.sum() / tables.released),
         _MEDIANS: partial(_shift, np.median),
-        _ABIM: lambda old, new: abim(old[:, None], new[:, None]).mean,
-        _ABISD: lambda old, new: abisd(old[:, None], new[:, None]).mean,
+        _ABIM: lambda old, new: _relative_shift(old, old.mean(), new.mean()),
+        _ABISD: lambda old, new: 100.0 * _shift(_spread, old, new),
     }
     return [
         # two values, as a deviation needs them
@@ -260,10 +197,21 @@ def _basic_statistics(tables: TypedTables) -> list[Measurement]:
     ]
 
 
-def _shift(statistic: Callable[[FloatArray], np.floating], old: FloatArray, new: FloatArray) -> float:
+def _shift(statistic: Callable[[FloatArray], np.floating | float], old: FloatArray, new: FloatArray) -> float:
     """Change in standard deviations of the original; NaN where it is constant."""
-    spread = float(spreads(old[:, None])[0])
+    spread = _spread(old)
     return abs(float(statistic(new)) - float(statistic(old))) / spread if spread > 0 else float("nan")
+
+
+def _relative_shift(old: FloatArray, before: np.floating, after: np.floating) -> float:
+    """Change in per cent of the original; NaN where its mean is 0, or less than `LEAST` standard deviations."""
+    mean = float(old.mean())
+    near_zero = mean == 0 or abs(mean) < LEAST * _spread(old)
+    return float("nan") if near_zero else 100.0 * float(abs(after - before) / abs(before))
+
+
+def _spread(values: FloatArray) -> float:
+    return float(spreads(values[:, None])[0])
 
 
 BASIC_STATISTICS = UtilityMeasure((_MEANS, _SUMS, _MEDIANS, _ABIM, _ABISD), _basic_statistics)

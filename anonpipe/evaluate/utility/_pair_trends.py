@@ -7,49 +7,39 @@ from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
-import numpy.typing as npt
 
 from anonpipe.audience import Audience
-from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.utility._distances import total_variation
 from anonpipe.evaluate.utility._measure import LOST, NO_MIX, NO_NUMBERS, Term, UtilityMeasure, mean_of_terms
 from anonpipe.evaluate.utility._moments import LEAST
-from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
+from anonpipe.evaluate.utility._tables import TypedTables
 from anonpipe.types import FloatArray
 
-_MOST_CELLS = 4_000_000  # Cells of a contingency table that is counted as a whole
 
-
-def pairwise_correlations(table: npt.ArrayLike) -> FloatArray:
-    """Correlation of every pair of columns over the records in which neither is null, shape (width, width).
-
-    NaN where fewer than two records are left, or a column is constant in them. Shape of `table`: (n_rows, width).
-    """
+def pairwise_correlations(table: FloatArray) -> FloatArray:
+    """Correlations over records with both values, shape (width, width); NaN for fewer than two, or a constant."""
     import pandas as pd
 
-    values = np.asarray(table, dtype=np.float64)
-    if values.ndim != 2:
-        raise InputError(f"the table has shape {values.shape}; give rows and columns")
-    columns = pd.DataFrame(values)
+    columns = pd.DataFrame(table)
     # Sums of squares of large numbers would lose the differences, or overflow.
     columns -= columns.mean()
     return np.asarray((columns / columns.abs().max()).corr(min_periods=2))
 
 
-def ranked(table: npt.ArrayLike) -> FloatArray:
+def ranked(table: FloatArray) -> FloatArray:
     """Ranks within each column, equal values sharing the mean of theirs; nulls stay null and take no rank."""
     import pandas as pd
 
-    return np.asarray(pd.DataFrame(np.asarray(table, dtype=np.float64)).rank())
+    return np.asarray(pd.DataFrame(table).rank())
 
 
-def correlation_ratio(categories: npt.ArrayLike, numbers: npt.ArrayLike) -> float:
+def correlation_ratio(codes: FloatArray, values: FloatArray) -> float:
     """Correlation ratio η: the root of the share of a number's variance that lies between categories, 0 to 1.
 
     NaN where the number is constant in the records with both. Fisher (1925), Statistical Methods for Research Workers,
     section 45. Shapes: (n_rows,), codes from 0 on, NaN for nulls.
     """
-    codes, values = (np.asarray(side, dtype=np.float64) for side in (categories, numbers))
     complete = ~(np.isnan(codes) | np.isnan(values))
     codes, values = codes[complete], values[complete]
     if len(values) == 0 or (values == values[0]).all():
@@ -62,23 +52,17 @@ def correlation_ratio(categories: npt.ArrayLike, numbers: npt.ArrayLike) -> floa
     return float(np.sqrt(np.clip(share, 0.0, 1.0)))
 
 
-def contingency_distance(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
+def contingency_distance(original: FloatArray, released: FloatArray) -> float:
     """Total variation distance of the contingency tables of two categorical columns, 0 to 1.
 
-    Records with a null are left out; NaN where a table has no others. Shapes: (n_rows, 2), codes from 0 on.
+    Records with a null are left out: NaN where the original has no others, 1 where the release has none. Shapes:
+    (n_rows, 2), codes from 0 on.
     """
-    tables = [np.asarray(side, dtype=np.float64) for side in (original, released)]
-    kept = [table[~np.isnan(table).any(axis=1)].astype(np.int64) for table in tables]
-    if min(map(len, kept)) == 0:
-        return float("nan")
-    both = np.concatenate(kept)
-    wide = int(both[:, 1].max()) + 1
-    cells = both[:, 0] * wide + both[:, 1]
-    if int(cells.max()) >= _MOST_CELLS:
-        cells = np.unique(cells, return_inverse=True)[1]
-    size = int(cells.max()) + 1
-    shares = [np.bincount(part, minlength=size) / len(part) for part in np.split(cells, [len(kept[0])])]
-    return float(np.abs(shares[0] - shares[1]).sum() / 2)
+    old, new = (table[~np.isnan(table).any(axis=1)] for table in (original, released))
+    if min(len(old), len(new)) == 0:
+        return 1.0 if len(old) else math.nan
+    wide = max(old[:, 1].max(), new[:, 1].max()) + 1
+    return total_variation(*(side[:, 0] * wide + side[:, 1] for side in (old, new)))
 
 
 _PLAIN = Figure(
@@ -111,15 +95,17 @@ _CONTINGENCY = Figure(
 def _pair_trends(tables: TypedTables) -> list[Measurement]:
     """Changes of correlations (Pearson's, Spearman's), correlation ratios and contingency tables; ABICO."""
     names = [column.name for column in tables.numbers]
-    sides = tables.number_arrays() if names else (np.empty((0, 0)),) * 2
+    sides = tables.number_arrays()
     plain = [pairwise_correlations(side) for side in sides]
     by_rank = [pairwise_correlations(ranked(side)) for side in sides]
     mixed = []
     for category, number in product(tables.categories, tables.numbers):
         before, after = correlation_ratio(category.old, number.old), correlation_ratio(category.new, number.new)
         mixed.append((f"{category.name} x {number.name}", _change(before, after)))
-    pairs = combinations(tables.categories, 2)
-    crossed = [(f"{left.name} x {right.name}", _contingency(left, right)) for left, right in pairs]
+    crossed = []
+    for left, right in combinations(tables.categories, 2):
+        old, new = np.column_stack([left.old, right.old]), np.column_stack([left.new, right.new])
+        crossed.append((f"{left.name} x {right.name}", contingency_distance(old, new)))
     terms = {
         _RELATIVE: _pair_terms(names, *plain, relative=True),
         _PLAIN: _pair_terms(names, *plain),
@@ -147,14 +133,6 @@ def _change(before: float, after: float) -> float:
     return LOST if np.isnan(after) else float(abs(after - before))
 
 
-def _contingency(left: BothColumns, right: BothColumns) -> float:
-    """The distance, 1 for a release without a record that has both."""
-    old, new = np.column_stack([left.old, right.old]), np.column_stack([left.new, right.new])
-    if np.isnan(old).any(axis=1).all():
-        return float("nan")
-    return 1.0 if np.isnan(new).any(axis=1).all() else contingency_distance(old, new)
-
-
 PAIR_TRENDS = UtilityMeasure((_RELATIVE, _PLAIN, _BY_RANK, _RATIO, _CONTINGENCY), _pair_trends)
 
 
@@ -164,25 +142,14 @@ PAIR_TRENDS = UtilityMeasure((_RELATIVE, _PLAIN, _BY_RANK, _RATIO, _CONTINGENCY)
 _SMALLEST = 1e-9
 
 
-def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
-    """Mean distance of a released value from the one that it replaces, in √2 standard deviations, by column.
+def il1s(old: FloatArray, new: FloatArray) -> FloatArray:
+    """Mean distance of a released value from the one that it replaces, in √2 standard deviations, by column (width,).
 
-    NaN for columns that are constant in the original, or have no record with a value on both sides. Shapes: (n_rows,
-    width) twice, NaN for nulls; result (width,).
-
-    Notes
-    -----
-    Of one name, three figures are in use: the mean over all cells, published as IL1s, which is here; their sum, which
-    sdcMicro's ``dUtility(method = "IL1s")`` gives in its later versions, that is records times columns times this; and
-    its "IL1", of relative differences, which has no value where the original is zero. √2 s is the spread of a
-    difference of two values that have nothing to do with each other: 2 / √π / √2 = 0.80 is that of a shuffled normal
-    column.
-
-    Templ & Meindl (2008), LNCS 5262:113-126; sdcMicro, dUtility.
+    NaN for columns that are constant in the original, or have no record with a value on both sides. √2 s is the spread
+    of a difference of two unrelated values: a shuffled normal column has 2 / √π / √2 = 0.80. The mean over cells was
+    published as IL1s; sdcMicro's ``dUtility(method = "IL1s")`` gives their sum, its "IL1" relative differences.
+    Templ & Meindl (2008), LNCS 5262:113-126; sdcMicro, dUtility. Shapes: (n_rows, width), NaN for nulls.
     """
-    old, new = (np.asarray(table, dtype=np.float64) for table in (original, released))
-    if old.ndim != 2 or old.shape != new.shape:
-        raise InputError(f"tables of shapes {old.shape} and {new.shape} cannot be paired; give equal ones")
     distances = np.full(old.shape[1], np.nan)
     for place, (before, after) in enumerate(zip(old.T, new.T, strict=True)):
         values, moved = (side[~np.isnan(side)] for side in (before, np.abs(after - before)))
@@ -192,17 +159,14 @@ def il1s(original: npt.ArrayLike, released: npt.ArrayLike) -> FloatArray:
     return distances
 
 
-def eigenvalue_change(original: npt.ArrayLike, released: npt.ArrayLike) -> float:
+def eigenvalue_change(original: FloatArray, released: FloatArray) -> float:
     """Sum of the relative changes of the eigenvalues of the correlation matrix, in descending order: Σ |e' - e| / e.
 
     Columns that are constant in either table, or have a pair without a correlation, are left out, as are eigenvalues
-    below 1e-9; NaN where no column is left. Each table is standardised by its own means and deviations, as sdcMicro
-    does (``dUtility(method = "eigen")``; Templ & Meindl 2008, LNCS 5262:113-126). The figure sees neither location nor
-    scale, nor a rotation that keeps the eigenvalues. It grows with the number of columns.
+    below 1e-9; NaN where no column is left. As sdcMicro does (``dUtility(method = "eigen")``; Templ & Meindl 2008,
+    LNCS 5262:113-126). The figure sees neither location nor scale, and grows with the number of columns.
     """
     matrices = [pairwise_correlations(table) for table in (original, released)]
-    if matrices[0].shape != matrices[1].shape:
-        raise InputError(f"tables of {len(matrices[0])} and {len(matrices[1])} columns; give both the same")
     usable = ~(np.isnan(np.diag(matrices[0])) | np.isnan(np.diag(matrices[1])))
     while usable.any():  # take out the column with most undefined pairs until none is left
         undefined = sum(np.isnan(matrix[np.ix_(usable, usable)]).sum(axis=0) for matrix in matrices)

@@ -217,10 +217,7 @@ def _by_category(
 
 @dataclass(frozen=True, eq=False)
 class CorrelationMatrices:
-    """Correlations of numbers and dates in both tables; NaN for constant columns.
-
-    They are moments of the original: not for recipients.
-    """
+    """Correlations of both tables, NaN for constants: moments of the original, not for recipients."""
 
     names: tuple[str, ...]
     original: FloatArray
@@ -231,8 +228,6 @@ def correlation_changes(tables: TypedTables) -> CorrelationMatrices:
     """Correlations of the numbers and dates of both tables, over the records in which neither of a pair is null."""
     old, new = tables.number_arrays()
     names = tuple(column.name for column in tables.numbers)
-    if not names:
-        return CorrelationMatrices((), np.empty((0, 0)), np.empty((0, 0)))
     return CorrelationMatrices(names, pairwise_correlations(old), pairwise_correlations(new))
 
 
@@ -268,10 +263,7 @@ class SurvivalPicture:
 def survival_pictures(
     tables: TypedTables, endpoints: Sequence[Endpoint], binning: Binning
 ) -> tuple[SurvivalPicture, ...]:
-    """Kaplan-Meier curves of both tables at common round times.
-
-    A curve of the original at every event would tell the time of each; here it is shown at round times only, between
-    any two of which k events or more lie, and after the last of them k events or more.
+    """Kaplan-Meier curves of both tables at common round times, between any two of which k events or more lie.
 
     A group is drawn where it has 10 k original records and k events. Those of a column that are not drawn (nulls are
     one) have as many together, or one more is left out: all records less those that are drawn would tell of them.

@@ -1,37 +1,33 @@
 """What chance makes of differences of two tables: the same differences between random halves of the original.
 
-Derivation. Let D be a difference of two samples of a and b records of one population: the largest difference of two
-distribution functions, half the sum of the differences of two shares, the difference of two correlations or of two
-survival curves. Each is a norm of the difference of two empirical measures (or of a smooth function of them), so that D
-/ sqrt(1/a + 1/b) has the same limiting distribution whatever a and b are (van der Vaart & Wellner 1996, section 3.7;
-for the distribution functions Smirnov 1948). Two halves of n records, drawn without replacement, are F1 and F2 = 2F -
-F1, so that F1 - F2 = 2 (F1 - F), and the variance of a share in F1 is p(1 - p) / (n / 2) · (n / 2) / (n - 1): that of
-F1 - F2 is p(1 - p) · 4 / (n - 1), which is that of independent samples of n / 2 and n / 2 but for n / (n - 1). A
-difference between halves of h1 and h2 records is therefore inflated (here: deflated, as both tables are larger than the
-halves) by
+Let D be a difference of two samples of a and b records of one population: the largest difference of two distribution
+functions, half the sum of the differences of shares, the difference of two correlations or survival curves. Each is a
+norm of the difference of two empirical measures (or of a smooth function of them), so that D / sqrt(1/a + 1/b) has the
+same limiting distribution whatever a and b are (van der Vaart & Wellner 1996, section 3.7; for the distribution
+functions Smirnov 1948). Of two halves of n records, drawn without replacement, F1 - F2 = 2 (F1 - F) has the variance
+p(1 - p) · 4 / (n - 1), that of independent samples of n / 2 and n / 2 but for n / (n - 1). A difference between halves
+of h1 and h2 records is therefore scaled to the tables compared by
 
     sqrt((1/a + 1/b) / (1/h1 + 1/h2))
 
-to the tables compared. The law is one for large counts: rare categories are counted as one (`pooled`).
-
-A release that is another sample of the population is as far from the original as that. One that is made from the
-original itself has its own draws only, half of that variance, and one that keeps distributions exactly has none.
+The law is one for large counts: rare categories are counted as one (`pooled`). A release that is another sample of the
+population is as far from the original as that. One that is made from the original itself has its own draws only, half
+of that variance, and one that keeps distributions exactly has none.
 
 One figure for many differences. Each is divided by its own root mean square over the splits; the largest quotient T is
-what is judged. Over the splits (each divided by the root mean square of the others, as the release is) its square has a
-mean and a standard deviation. All these differences have tails like exp(-x²) or lighter ones (normal variables, suprema
-of Gaussian processes: Borell's inequality), so that squares have exponential tails, and the largest of several is near
+what is judged. Over the splits (each divided by the root mean square of the others) its square has a mean and a
+standard deviation. All these differences have tails like exp(-x²) or lighter ones (normal variables, suprema of
+Gaussian processes: Borell's inequality), so that squares have exponential tails, and the largest of several is near
 Gumbel's law. The limit of T² is
 
     mean + sd · sqrt(6) / pi · (-ln(-ln(1 - _CHANCE)) - 0.5772)
 
 and the figure is T over the root of it. Another sample of the population is above 1 once in 1,600 (three correlations)
-to 5,000 times (twenty distribution functions), with the upper end of its interval once in 400 to 900; of a single
-difference, whose square has one degree of freedom, once in 550 and 220. Of releases with half that variance none in
-30,000 is, of a single difference one. (Counted with the laws of each, 30,000 times; the tests repeat a part.) In tables
-these laws are mixed, those of two categories having the longest tails: of 300 second samples of 2,000 records the upper
-end was above 1 of four (columns), one (pairs) and four (survival curves). Of 360 releases with normal scores (150 to
-3,000 records) it was at most 0.50 of columns and 0.40 of curves (`python -m tests.benchmarks.beside_chance`).
+to 5,000 times (twenty distribution functions), a single difference once in 550; the upper end of its interval once in
+400 to 900, and in 220. Of releases with half that variance none in 30,000 is, of a single difference one. (Counted with
+the laws of each, 30,000 times; the tests repeat a part.) In tables these laws are mixed: of 300 second samples of 2,000
+records the upper end was above 1 of four (columns), one (pairs) and four (survival curves)
+(`python -m tests.benchmarks.beside_chance`).
 
 With S splits the limit of T² has the variance sd² / S · (1 + 1.14 c + c²·(5.4 - 1) / 4), c being the factor of sd, 1.14
 and 5.4 Gumbel's skewness and kurtosis (delta method), which gives the figure its interval.
@@ -318,7 +314,9 @@ def _pair_shapes(tables: TypedTables, rng: np.random.Generator) -> list[Measurem
     halves would show, as a few records make it up, and the gate on covariances holds it.
     """
     part = tables.sample(MOST_ROWS, rng)
-    crossed = _chosen(part, rng)
+    crossed = [pair for pair in combinations(part.columns, 2) if any(column.kind.coded for column in pair)]
+    if len(crossed) > MOST_TABLES:
+        crossed = [crossed[at] for at in np.sort(rng.permutation(len(crossed))[:MOST_TABLES])]
     splits = Splits.draw(part.rows, part.released, rng)
     plain, plain_halves = _of_pairs(*part.number_arrays(), splits)
     graded, graded_halves = _of_pairs(*grades(part), splits)
@@ -361,14 +359,6 @@ def grades(tables: TypedTables) -> tuple[FloatArray, FloatArray]:
     return old, new
 
 
-def _chosen(part: TypedTables, rng: np.random.Generator) -> list[tuple[BothColumns, BothColumns]]:
-    """The pairs of columns that are crossed: all with a category, or some of them."""
-    pairs = [pair for pair in combinations(part.columns, 2) if any(column.kind.coded for column in pair)]
-    if len(pairs) <= MOST_TABLES:
-        return pairs
-    return [pairs[at] for at in np.sort(rng.permutation(len(pairs))[:MOST_TABLES])]
-
-
 def _cells(left: BothColumns, right: BothColumns) -> Places:
     """The cross table of two columns, cells that neither table has left out."""
     (first, _), (second, wide) = _codes(left), _codes(right)
@@ -401,8 +391,6 @@ def correlations_apart(old: FloatArray, new: FloatArray, splits: Splits) -> tupl
     before, after = (_correlation(_sums(side, np.ones(len(side), dtype=np.bool_))) for side in sides)
     differences = np.abs(after - before)
     differences[np.isnan(after) & ~np.isnan(before)] = np.inf
-    if not width:
-        return differences, np.empty((len(splits.first), 0, 0))
     whole = _sums(sides[0], np.ones(len(old), dtype=np.bool_))
     halves = np.empty((len(splits.first), width, width))
     for at, half in enumerate(splits.first):

@@ -94,8 +94,7 @@ class Followed:
 def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Times of events, ascending, and the share that survives each: the product-limit of Kaplan & Meier (1958).
 
-    S(t) is the product over t_i <= t of 1 - d_i / n_i: d_i events among n_i at risk. A record without the event is
-    censored, and was at risk up to and at that time.
+    S(t) is the product over t_i <= t of 1 - d_i / n_i: d_i events among n_i at risk, who are there up to their times.
     """
     t, happened = np.asarray(times, dtype=np.float64), np.asarray(events, dtype=np.bool_)
     if t.ndim != 1 or t.shape != happened.shape or not len(t) or not np.isfinite(t).all():
@@ -198,7 +197,11 @@ def _apart(
     old: Followed, new: Followed, groups: IntArray, others: IntArray, count: int, least: int, splits: Splits
 ) -> tuple[FloatArray, FloatArray]:
     """Differences of the curves of some groups, shape (n_groups,), and between halves, (n_splits, n_groups)."""
-    last = _last_times(old.times, groups, count, least)
+    last = np.empty(count)  # Of each group the last time at which a tenth of its records, and k, are at risk
+    for group in range(count):
+        own = np.sort(old.times[groups == group])
+        still = min(len(own), max(least, math.ceil(_STILL_AT_RISK * len(own))))
+        last[group] = own[len(own) - still]
     times, every = np.concatenate([old.times, new.times]), np.concatenate([groups, others])
     order = _in_order(times, every)
     sides = (order >= len(old.times)).astype(np.int64)
@@ -207,9 +210,9 @@ def _apart(
     # A group that the release has lost is as far off as can be.
     lost = np.bincount(others[new.known & (others >= 0)], minlength=count) == 0
     differences = np.where(lost, 1.0, differences)
-    own = _in_order(old.times, groups)
-    records = old.times[own], old.events[own]
-    halves = [curves_apart(*records, half[own].astype(np.int64), groups[own], last) for half in splits.first]
+    rows = _in_order(old.times, groups)
+    records = old.times[rows], old.events[rows]
+    halves = [curves_apart(*records, half[rows].astype(np.int64), groups[rows], last) for half in splits.first]
     return differences, np.array(halves).reshape(len(halves), count)
 
 
@@ -217,16 +220,6 @@ def _in_order(times: FloatArray, groups: IntArray) -> IntArray:
     """Records with a time and a group, by time."""
     order = np.argsort(times, kind="stable")[: np.count_nonzero(~np.isnan(times))]
     return np.asarray(order[groups[order] >= 0])
-
-
-def _last_times(times: FloatArray, groups: IntArray, count: int, least: int) -> FloatArray:
-    """Of each group the last time at which a tenth of its records, and k, are at risk."""
-    last = np.empty(count)
-    for group in range(count):
-        own = times[groups == group]
-        still = min(len(own), max(least, math.ceil(_STILL_AT_RISK * len(own))))
-        last[group] = np.partition(own, len(own) - still)[len(own) - still]
-    return last
 
 
 SURVIVAL = UtilityMeasure((_DIFFERENCE, _WORST_CURVE), _survival_curves, draws=True)

@@ -55,12 +55,6 @@ def checked_tables(
     return tables[0], tables[1]
 
 
-def check_least(least: float) -> None:
-    """`least` is 0 or a positive number."""
-    if not (np.isfinite(least) and least >= 0):
-        raise JobError(f"least={least} was given as the smallest size of a term; give 0 or a positive number")
-
-
 def spreads(table: FloatArray) -> FloatArray:
     """Standard deviation (over n - 1) of each column, exactly 0 for a constant one, shape (width,)."""
     deviations = table.std(axis=0, ddof=1)

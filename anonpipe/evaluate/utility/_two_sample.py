@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement, pairwise, product
-from math import comb
+from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +15,10 @@ from scipy.special import expit, logit, ndtri, stdtrit
 
 from anonpipe.audience import Audience
 from anonpipe.environment import one_thread
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import UtilityMeasure
-from anonpipe.evaluate.utility._tables import Encoded, TypedTables, checked_tables, encoded
+from anonpipe.evaluate.utility._tables import Encoded, TypedTables, encoded
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _Z = float(ndtri(0.975))
@@ -37,9 +36,7 @@ class Auc:
 def auc(positives: npt.ArrayLike, negatives: npt.ArrayLike) -> Auc:
     """Area under the ROC curve of finite scores, with a 95 % interval that is symmetric on the logit scale.
 
-    The variance is DeLong's. Where it is 0 (scores without overlap, or all equal) the interval is extended by 3 / n of
-    the smaller group, the rule of three.
-
+    The variance is DeLong's; where it is 0 the interval is extended by 3 / n of the smaller group, the rule of three.
     DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44:837-845; by ranks as in Sun & Xu (2014), IEEE Signal
     Processing Letters 21:1389-1393.
     """
@@ -99,7 +96,13 @@ def fit_logistic(design: FloatArray, ones: BoolArray) -> LogisticFit:
     chances = expit(predictor)
     loss = _loss(predictor, sign)
     for _ in range(_MOST_PASSES):
-        move = basis @ _newton(basis, ones - chances, chances * expit(-predictor))
+        gradient = basis.T @ (ones - chances)
+        curvature = basis.T @ (basis * (chances * expit(-predictor))[:, None])
+        try:
+            step = cho_solve(cho_factor(curvature, check_finite=False), gradient, check_finite=False)
+        except np.linalg.LinAlgError:
+            step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
+        move = basis @ step
         new = expit(predictor + move)
         if np.abs(new - chances).max() <= _SETTLED:
             return LogisticFit(new, basis.shape[1], bool(np.abs(move).max() > _GROWING))
@@ -128,39 +131,7 @@ def _basis(design: FloatArray) -> FloatArray:
     return np.asarray(np.ascontiguousarray(orthonormal[:, :rank]) * np.sqrt(len(design)))
 
 
-def _newton(basis: FloatArray, missed: FloatArray, weights: FloatArray) -> FloatArray:
-    """Newton's step in the coefficients of the basis, shape (rank,)."""
-    gradient = basis.T @ missed
-    curvature = basis.T @ (basis * weights[:, None])
-    try:
-        step = cho_solve(cho_factor(curvature, check_finite=False), gradient, check_finite=False)
-    except np.linalg.LinAlgError:
-        step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
-    return np.asarray(step, dtype=np.float64)
-
-
 # --- Main effects and interactions of the columns of two tables, as the columns of one regression ---------------------
-
-_MOST_ORDER = 20
-_MOST_TERMS = 1_000_000
-
-
-def interaction_terms(columns: Sequence[int], order: int, *, powers: Sequence[int] = ()) -> tuple[tuple[int, ...], ...]:
-    """Every choice of up to `order` of some columns; those of `powers` may be in a term more than once."""
-    if order < 1:
-        raise JobError(f"terms of up to {order} columns were asked for; give 1 or more")
-    if order > _MOST_ORDER or sum(comb(len(columns) + size - 1, size) for size in range(1, order + 1)) > _MOST_TERMS:
-        raise JobError(
-            f"terms of up to {order} of {len(columns)} columns are too many; give an order up to {_MOST_ORDER}, "
-            f"and up to {_MOST_TERMS} terms"
-        )
-    once = set(columns) - set(powers)
-    return tuple(
-        term
-        for size in range(1, order + 1)
-        for term in combinations_with_replacement(columns, size)
-        if all(left != right or left not in once for left, right in pairwise(term))
-    )
 
 
 def _column_codes(table: FloatArray, categories: Sequence[int]) -> list[FloatArray]:
@@ -188,7 +159,7 @@ def _numbers_of(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> 
 
 
 def design(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> FloatArray:
-    """The constant, then the products of the numbers of each term's columns, in z-scores; 0 where constant."""
+    """The constant, then of each term the products of its columns, in z-scores; 0 where constant."""
     out = np.empty((len(coded[0]), 1 + _numbers_of(terms, coded)), order="F")
     out[:, 0] = 1.0
     at = 1
@@ -204,8 +175,6 @@ def design(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> Float
 
 # --- How well a logistic regression tells released records from original ones -----------------------------------------
 
-_MOST_NUMBERS = 50_000_000  # Numbers in the regression's table (400 MB)
-
 
 @dataclass(frozen=True)
 class Propensity:
@@ -214,79 +183,38 @@ class Propensity:
     # U_p: mean squared difference of the fitted probability and the share c of released records; 0 (nothing tells them
     # apart) to c (1 - c), 1/4 for tables of equal size
     value: float
-    scaled: float  # 2N · U_p, N being the records of both tables: what the authors print
-    # Of records drawn again from the original's own distribution: (rank - 1) (1 - c)² c / N
+    # Of records drawn again from the original's own distribution: (rank - 1) (1 - c)² c / N, of N records in all
     expected: float
     # value / expected, the pMSE ratio: about 1 for such records, 2 for a second sample of the population, 0 for a copy;
     # NaN where no column varies
     ratio: float
-    records: int  # N
     rank: int  # Independent columns of the regression, the constant included
-    dropped: int  # Columns of the regression that follow from the others, constant ones included
     separated: bool  # Whether some records are distinguished without error: `value` is then a limit
 
 
 def propensity(
-    original: npt.ArrayLike, released: npt.ArrayLike, terms: Sequence[Sequence[int]], *, categories: Sequence[int] = ()
+    old: FloatArray, new: FloatArray, terms: Sequence[Sequence[int]], *, categories: Sequence[int] = ()
 ) -> Propensity:
     """Propensity score measure: both tables are stacked, and which is which is regressed on the columns.
 
-    `terms` are main effects and interactions of columns, as `interaction_terms` gives them, `categories` those of which
-    none has powers. Shapes: (n_rows, width) and (n_released, width), finite.
+    `terms` are main effects and interactions of columns, `categories` those of which none has powers. There are fewer
+    columns of the regression than records. Shapes: (n_rows, width) and (n_released, width), finite.
 
-    Notes
-    -----
-    *Equation 11* takes 1/2 off the fitted probability, for tables of equal size. In general it is the share c of
-    released records, with which it was first published.
+    Equation 11 takes 1/2 off the fitted probability, for tables of equal size; in general it is the share c of released
+    records, with which it was first published. Without powers a column that differs in its spread only is not noticed.
 
-    *N* is "the total number of records in the merged data set". Twice N in the table of the authors is therefore four
-    times the records of a table.
+    The likelihood has no penalty, and no maximum where records are distinguished without error; fitted probabilities
+    still converge, and so does U_p. Dependent columns are left out, which changes no probability.
 
-    *"Interactions from first to the third order"* of the authors have several readings, of which none gives all their
-    figures (`python -m tests.benchmarks.local_synthesis`). Without powers a column that differs in its spread or
-    skewness only is not noticed. A release with exact means and covariances has a value of 0 up to products of two.
-
-    *Separation.* The likelihood is maximised without a penalty. Where records are distinguished without error it has no
-    maximum, but fitted probabilities still converge, and so does U_p; the iteration ends when they have, and
-    `separated` is set. Dependent columns are left out, which changes no probability; so scale and origin of a column do
-    not matter as long as the main effects of an interaction are terms too.
-
-    *The ratio.* With p̂ from a regression of the right size, N·U_p of two independent samples is χ² / 4 with rank - 1
-    degrees of freedom if c = 1/2. A release made from the original itself differs from it by its own sampling error
-    only, which is half of that variance: hence `expected`. A release that copies records, or keeps moments exactly, may
-    well stay below 1.
-
-    Memory: the records of both tables times the columns of the regression, three times.
+    Of two independent samples N·U_p is χ² / 4 with rank - 1 degrees of freedom if c = 1/2. A release made from the
+    original differs from it by its own sampling error only, half of that variance: hence `expected`.
     """
-    old, new = checked_tables(original, released, least_rows=1)
-    both = np.concatenate([old, new])
-    coded = _column_codes(both, categories)
-    total, wide = len(both), _numbers_of(terms, coded)
-    if wide + 1 >= total:
-        raise InputError(
-            f"the terms come to {wide} columns for {total} records of both tables, which would all be distinguished; "
-            "give a lower order or fewer terms"
-        )
-    if total * wide > _MOST_NUMBERS:
-        raise InputError(
-            f"{wide} columns for {total} records are {total * wide} numbers, and {_MOST_NUMBERS} are the most; "
-            "give a lower order, fewer terms, or a sample of both tables"
-        )
-    ones = np.arange(total) >= len(old)
-    fit = fit_logistic(design(terms, coded), ones)
-    share = len(new) / total
+    total, share = len(old) + len(new), len(new) / (len(old) + len(new))
+    columns = design(terms, _column_codes(np.concatenate([old, new]), categories))
+    fit = fit_logistic(columns, np.arange(total) >= len(old))
     value = float(np.mean((fit.probabilities - share) ** 2))
     expected = (fit.rank - 1) * (1 - share) ** 2 * share / total
-    return Propensity(
-        value,
-        scaled=2 * total * value,
-        expected=expected,
-        ratio=value / expected if expected > 0 else float("nan"),
-        records=total,
-        rank=fit.rank,
-        dropped=1 + wide - fit.rank,
-        separated=fit.separated,
-    )
+    return Propensity(value, expected, value / expected if expected > 0 else float("nan"), fit.rank, fit.separated)
 
 
 # --- How well a classification tree tells released records from original ones -----------------------------------------
@@ -304,47 +232,32 @@ class TreePropensity:
     low: float
     high: float
     leaves: int  # Of the tree
-    permutations: int  # Made
 
 
-def tree_propensity(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    *,
-    rng: np.random.Generator,
-    permutations: int = 10,
-    leaf: int = 20,
-    most_leaves: int = 100,
-) -> TreePropensity:
+_LEAF, _MOST_LEAVES, _PERMUTATIONS = 20, 100, 10
+
+
+def tree_propensity(old: FloatArray, new: FloatArray, *, rng: np.random.Generator) -> TreePropensity:
     """Propensity score mean squared error by CART, against its expectation by permutation.
 
-    A tree has at most `most_leaves` leaves, the most useful splits first, of `leaf` records or more. Codes of
-    categories will do: two splits take out any one. Shapes: (n_rows, width) and (n_released, width), finite.
+    A tree has at most 100 leaves, the most useful splits first, of 20 records or more. Codes of categories will do: two
+    splits take out any one. Shapes: (n_rows, width) and (n_released, width), finite.
 
-    Notes
-    -----
-    A tree finds what a logistic regression with interactions does not: gaps, repeated values and cut-off tails. It also
-    finds structure in noise, the more the larger it is, and no formula says how much; so its size is limited, and its
-    ratio is to the same tree on permuted labels. Values repeated k times, as by centroids, are easily found.
-
-    Value and expectation are of the records that the tree was grown on, in both cases, as published. The expectation
-    holds for two independent samples: a release made from these very records may have a ratio below 1, a copy 0.
+    A tree finds gaps, repeated values and cut-off tails, and structure in noise; no formula says how much, so that its
+    ratio is to the same tree on permuted labels, both judged on the records that they were grown on, as published. The
+    expectation holds for two independent samples: a release made from these very records may have a ratio below 1.
     """
-    if permutations < 2 or leaf < 1 or most_leaves < 2:
-        raise JobError(
-            f"permutations={permutations}, leaf={leaf}, most_leaves={most_leaves} were given; "
-            "give 2 or more permutations, a leaf of 1 or more, and 2 or more leaves"
-        )
-    old, new = checked_tables(original, released, least_rows=1)
     from sklearn.tree import DecisionTreeClassifier
 
-    both = _places(np.concatenate([old, new]))
+    # Places among the different values of a column: the same splits, and no precision lost to float32
+    both = np.column_stack([np.unique(column, return_inverse=True)[1] for column in np.concatenate([old, new]).T])
+    both = both.astype(np.float32)
     ones = np.arange(len(both)) >= len(old)
     share = len(new) / len(both)
 
     def grown(labels: npt.NDArray[np.bool_]) -> tuple[float, int]:
         tree = DecisionTreeClassifier(
-            min_samples_leaf=leaf, max_leaf_nodes=most_leaves, random_state=int(rng.integers(2**31))
+            min_samples_leaf=_LEAF, max_leaf_nodes=_MOST_LEAVES, random_state=int(rng.integers(2**31))
         ).fit(both, labels)
         places = tree.apply(both)
         counts = np.bincount(places)
@@ -352,71 +265,37 @@ def tree_propensity(
         return float((counts * (chances - share) ** 2).sum() / len(both)), int(tree.get_n_leaves())
 
     value, leaves = grown(ones)
-    chance = np.array([grown(rng.permutation(ones))[0] for _ in range(permutations)])
+    chance = np.array([grown(rng.permutation(ones))[0] for _ in range(_PERMUTATIONS)])
     expected = float(chance.mean())
     if expected == 0:
-        return TreePropensity(value, 0.0, float("nan"), float("nan"), float("nan"), leaves, permutations)
-    reach = float(stdtrit(permutations - 1, 0.975)) * float(chance.std(ddof=1)) / np.sqrt(permutations)
+        return TreePropensity(value, 0.0, float("nan"), float("nan"), float("nan"), leaves)
+    reach = float(stdtrit(_PERMUTATIONS - 1, 0.975)) * float(chance.std(ddof=1)) / np.sqrt(_PERMUTATIONS)
     high = value / (expected - reach) if expected > reach else float("inf")
-    return TreePropensity(value, expected, value / expected, value / (expected + reach), high, leaves, permutations)
-
-
-def _places(table: FloatArray) -> npt.NDArray[np.float32]:
-    """Each value's place among the different ones of its column: the same splits, and no precision lost to float32."""
-    places = np.empty(table.shape, dtype=np.float32)
-    for column in range(table.shape[1]):
-        places[:, column] = np.unique(table[:, column], return_inverse=True)[1]
-    return places
+    return TreePropensity(value, expected, value / expected, value / (expected + reach), high, leaves)
 
 
 # --- How well a boosted forest, trained on some records, tells the others of the release from those of the original ---
 
 _LEAST_RECORDS = 20  # Of either table: half of them to train on, half to judge by
-_MOST_CODES = 250
+_TREES = 60  # Of at most 31 leaves each
 
 
 def discriminator(
-    original: npt.ArrayLike,
-    released: npt.ArrayLike,
-    *,
-    rng: np.random.Generator,
-    categories: Sequence[int] = (),
-    paired: bool = False,
-    rounds: int = 60,
+    old: FloatArray, new: FloatArray, *, rng: np.random.Generator, categories: Sequence[int] = (), paired: bool = False
 ) -> Auc:
     """Area under the ROC curve of boosted trees on records that they have not seen: 0.5 is chance, 1 certainty.
 
-    `categories` are places of the columns that are codes from 0 to 249; there are `rounds` trees, of at most 31 leaves
-    each. With `paired`, row i of the release replaces row i of the original, and both are in the same half: apart, a
-    value that the release keeps would be learned as the original's and judged as the release's, and a copy would come
-    out below chance. DeLong's interval takes the judged records as independent. Shapes: (n_rows, width) and
-    (n_released, width), 20 rows or more each, finite.
-
-    Notes
-    -----
-    Below 0.5 is chance, or a value that is unique in either table.
-
-    The measure is of the release and of this classifier: a better one may find more. Rounding, repeated records and
-    values that cannot be are found at once, though most analyses do not mind them.
+    `categories` are places of the columns that are codes from 0 to 249. With `paired`, row i of the release replaces
+    row i of the original, and both are in the same half: apart, a value that the release keeps would be learned as the
+    original's and judged as the release's. DeLong's interval takes the judged records as independent. Below 0.5 is
+    chance, or a value that is unique in either table. Shapes: (n_rows, width), (n_released, width), 20 rows or more.
     """
-    old, new = checked_tables(original, released, least_rows=_LEAST_RECORDS)
-    width = old.shape[1]
-    if rounds < 1 or any(not 0 <= place < width for place in categories):
-        raise JobError(
-            f"rounds={rounds} and {len(categories)} categories were given; give 1 or more rounds, and "
-            f"places from 0 to {width - 1}"
-        )
-    if paired and len(old) != len(new):
-        raise InputError(f"{len(old)} and {len(new)} records cannot be paired; give as many of each")
-    codes = np.concatenate([old, new])[:, list(categories)]
-    if codes.size and (codes.min() < 0 or codes.max() >= _MOST_CODES or (codes != np.floor(codes)).any()):
-        raise InputError(f"categories hold other values than the codes 0 to {_MOST_CODES - 1}; join rare categories")
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     train, judge = _halves(len(old), rng)
     other_train, other_judge = (train, judge) if paired else _halves(len(new), rng)
     model = HistGradientBoostingClassifier(
-        max_iter=rounds,
+        max_iter=_TREES,
         early_stopping=False,
         categorical_features=list(categories) or None,
         random_state=int(rng.integers(2**31)),
@@ -496,9 +375,9 @@ def _classifiers(tables: TypedTables, rng: np.random.Generator) -> list[Measurem
 
     tree = tree_propensity(both.old, both.new, rng=rng)
     defined = math.isfinite(tree.ratio)
-    note = f"{tree.leaves} leaves of 20 records or more; expectation of {tree.permutations} permutations."
+    note = f"{tree.leaves} leaves of {_LEAF} records or more; expectation of {_PERMUTATIONS} permutations."
     if not defined:
-        note = f"No ratio: too few records for a leaf of 20, or no column varies. {note}"
+        note = f"No ratio: too few records for a leaf of {_LEAF}, or no column varies. {note}"
     interval = (tree.low, tree.high) if defined else (None, None)
     remark = f"The interval is that of the permutations. {note}"
     note = f"{range_note} {note} {_CODING}"
@@ -521,11 +400,13 @@ def _fitted(both: Encoded) -> tuple[Propensity | None, str]:
     numbers = [place for place in range(width) if place not in both.categories]
     stacked = np.concatenate([both.old, both.new])
     coded = _column_codes(stacked, both.categories)
-    mains = interaction_terms(range(width), 1)
-    pairs = interaction_terms(numbers, 2, powers=numbers) if numbers else ()
+    mains = [(place,) for place in range(width)]
+    pairs = combinations_with_replacement(range(width), 2)
+    products = [pair for pair in pairs if pair[0] != pair[1] or pair[0] in numbers]
+    of_numbers = [pair for pair in products if set(pair) <= set(numbers)]
     choices: list[tuple[Sequence[tuple[int, ...]], str]] = [
-        (interaction_terms(range(width), 2, powers=numbers), "Main effects, squares and products of two columns."),
-        ((*pairs, *((place,) for place in both.categories)), "Main effects, squares and products of two numbers."),
+        ([*mains, *products], "Main effects, squares and products of two columns."),
+        ([*mains, *of_numbers], "Main effects, squares and products of two numbers."),
         (mains, "Main effects only."),
     ]
     for terms, what in choices:

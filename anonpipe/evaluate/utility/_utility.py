@@ -80,7 +80,13 @@ def utility(
         raise JobError(f"of={of} was given for {tables.rows} records; give the records of the whole table")
     measurements = _measured(tables)
     if tables.rows >= 4:
-        measurements = _with_baseline(measurements, _measured(tables.halves(rng)))
+        halves = [half.value for half in _measured(tables.halves(rng))]
+        measurements = [
+            replace(one, baseline=half, baseline_is="two random halves of the original")
+            if math.isfinite(one.value) and math.isfinite(half)
+            else one
+            for one, half in zip(measurements, halves, strict=True)
+        ]
     if of > tables.rows and min(tables.rows, tables.released) >= _BLOCKS * _LEAST_BLOCK:
         parts = [_measured(part) for part in tables.blocks(_BLOCKS, rng)]
         measurements = _with_interval(measurements, parts, tables.rows / of)
@@ -91,15 +97,6 @@ def _measured(tables: TypedTables, rng: np.random.Generator | None = None) -> li
     """The measures that draw nothing; with a generator those that sample and train."""
     chosen = (measure for measure in MEASURES if measure.draws == (rng is not None))
     return [measurement for measure in chosen for measurement in measure.of(tables, rng)]
-
-
-def _with_baseline(measurements: list[Measurement], halves: list[Measurement]) -> list[Measurement]:
-    return [
-        replace(measurement, baseline=half.value, baseline_is="two random halves of the original")
-        if math.isfinite(measurement.value) and math.isfinite(half.value)
-        else measurement
-        for measurement, half in zip(measurements, halves, strict=True)
-    ]
 
 
 def _with_interval(measurements: list[Measurement], parts: list[list[Measurement]], share: float) -> list[Measurement]:

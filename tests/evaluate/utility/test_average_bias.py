@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.utility._moments import ChangeSummary, abim, abisd
-from tests.benchmarks._correlations import abico
+from anonpipe.evaluate.utility._moments import ChangeSummary
+from tests.benchmarks._correlations import abico, abim, abisd
 from tests.evaluate.utility.tables import pairs
 from tests.naive import measure as naive
 

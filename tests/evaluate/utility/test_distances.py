@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from anonpipe.columns import Kind
-from anonpipe.errors import InputError
 from anonpipe.evaluate.utility._distances import (
     COLUMN_DISTANCES,
     hellinger_distance,
@@ -24,15 +23,16 @@ numbers = st.lists(st.integers(-4, 4), min_size=1, max_size=9)
 
 @settings(deadline=None, max_examples=25)
 @given(numbers, numbers)
-def test_as_the_twins(old, new):
-    assert ks_distance(old, new) == pytest.approx(naive.ks_distance(old, new))
-    assert total_variation(old, new) == pytest.approx(naive.total_variation(old, new))
+def test_as_the_twins(left, right):
+    sides, (old, new) = (left, right), map(np.array, (left, right))
+    assert ks_distance(old, new) == pytest.approx(naive.ks_distance(*sides))
+    assert total_variation(old, new) == pytest.approx(naive.total_variation(*sides))
     found = wasserstein_distance(old, new)
     if len(set(old)) == 1:
         assert math.isnan(found)
     else:
-        assert found == pytest.approx(naive.wasserstein_distance(old, new))
-    assert hellinger_distance(old, new) == pytest.approx(naive.hellinger_distance(old, new), abs=1e-7)
+        assert found == pytest.approx(naive.wasserstein_distance(*sides))
+    assert hellinger_distance(old, new) == pytest.approx(naive.hellinger_distance(*sides), abs=1e-7)
     assert hellinger_distance(old, new) ** 2 <= total_variation(old, new) + 1e-12
     assert total_variation(old, new) <= math.sqrt(2) * hellinger_distance(old, new) + 1e-12
     for measure in (ks_distance, total_variation, hellinger_distance):
@@ -56,20 +56,10 @@ def test_huge_and_tiny_values():
     assert wasserstein_distance(tiny, tiny + 1e-300) == pytest.approx(2)
 
 
-def test_what_is_refused():
-    for measure in (ks_distance, wasserstein_distance, total_variation):
-        with pytest.raises(InputError, match=r"shape \(0,\)"):
-            measure([1.0], [])
-        with pytest.raises(InputError, match="not finite"):
-            measure([np.nan], [1.0])
-
-
 def test_a_lost_category_weighs_by_the_root_of_its_share():
     old = np.repeat([0, 1], [96, 4])
     assert hellinger_distance(old, np.zeros(50)) == pytest.approx(math.sqrt(1 - math.sqrt(0.96)))
     assert total_variation(old, np.zeros(50)) == pytest.approx(0.04)
-    with pytest.raises(InputError, match="not finite"):
-        hellinger_distance([0, np.nan], [0])
 
 
 def test_numbers_are_compared_in_bins_of_the_original():

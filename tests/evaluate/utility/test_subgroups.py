@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.columns import Kind
-from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.utility._distances import SUBGROUPS, subgroup_changes, tail_changes
 from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import utility as naive
@@ -90,10 +89,3 @@ def test_tails_by_hand():
     assert clipped[:, 0] == pytest.approx([5 / 101] * 2)
     assert np.isinf(clipped[:, 1]).all()
     assert np.isnan(tail_changes(np.ones(50), old, least=1)).all()
-
-
-def test_what_is_refused():
-    with pytest.raises(JobError, match=r"share=0\.5"):
-        tail_changes([1.0], [1.0], least=1, share=0.5)
-    with pytest.raises(InputError, match="without values"):
-        tail_changes([], [1.0], least=1)
