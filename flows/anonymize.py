@@ -235,9 +235,10 @@ def publish(run: Run, verdict: Verdict, keep: int, bar: Bar) -> None:
     bar.begin("publish")
     with _without_data("publish"), _usual_umask():
         outcome, pruned = _pruned(pipeline.finish(run, verdict), run.job, keep)
-    display.show_outcome(outcome, display.Form.TABLES, details=DETAILS.get())
-    for version in pruned:
-        display.line(f"pruned version {version}")
+    with contextlib.suppress(OSError):  # a terminal that is gone does not undo a release
+        display.show_outcome(outcome, display.Form.TABLES, details=DETAILS.get())
+        for version in pruned:
+            display.line(f"pruned version {version}")
     ended = ["gate failed"] if outcome.version is None else ["released", Path(outcome.version).name]
     bar.end(ended[0])
     with contextlib.suppress(Exception):  # a server that is gone does not undo a release
@@ -255,13 +256,14 @@ def _label(job: Job, *ended: str) -> None:
     """Tags of the flow run by what is looked for: method, k, and how it ended; its name ends in the version."""
     chosen = [job.mask] if job.mask else [job.by_groups.cluster, job.by_groups.synthesize]
     name = " ".join([_of(job.output), *ended[1:]])
-    tags = {*flow_run.tags, "anonpipe", f"k={job.k}", *(each.method for each in chosen), *ended[:1]}
+    before = set(flow_run.tags) - {"released", "gate failed"}  # of a run that is retried
+    tags = {*before, "anonpipe", f"k={job.k}", *(each.method for each in chosen), *ended[:1]}
     with get_client(sync_client=True) as client:
         client.update_flow_run(UUID(flow_run.id), name=name, tags=sorted(tags))
 
 
 def _show(outcome: RunOutcome) -> None:
-    """What was released and why, as artifacts that hold no more of the original than the report for recipients."""
+    """What was released and why, as artifacts for the steward; the picture is as recipients may see it."""
     create_markdown_artifact(in_words(outcome), key="anonpipe-release", description="what was released")
     figures = [
         dict(zip(("of", "measure", "estimate", "95 % upper", "limit"), (of, *row), strict=True))
@@ -304,8 +306,8 @@ def _pruned(outcome: RunOutcome, job: Job, keep: int) -> tuple[RunOutcome, list[
 
 
 def _of(place: str) -> str:
-    """The last part of a path or URL, without its ending: the name of a run."""
-    return Path(place.rstrip("/")).stem
+    """The last part of a path or URL: the name of a run."""
+    return Path(place.rstrip("/")).name
 
 
 def _of_job() -> str:

@@ -46,6 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     finally:
         process.kill()
         process.wait()
+    assert not (home / "outgoing.txt").exists()  # nothing left the machine
 
 
 def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
