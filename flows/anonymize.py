@@ -253,9 +253,9 @@ def publish(run: Run, verdict: Verdict, keep: int, bar: Bar) -> None:
 
 
 def _label(job: Job, *ended: str) -> None:
-    """Tags of the flow run by what is looked for: method, k, and how it ended; its name ends in the version."""
+    """Tags of the flow run by what is looked for: method, k, and how it ended; what is released names it."""
     chosen = [job.mask] if job.mask else [job.by_groups.cluster, job.by_groups.synthesize]
-    name = " ".join([_of(job.output), *ended[1:]])
+    name = "-".join([_of(job.output), *ended[1:]]) if ended[1:] else flow_run.name
     before = set(flow_run.tags) - {"released", "gate failed"}  # of a run that is retried
     tags = {*before, "anonpipe", f"k={job.k}", *(each.method for each in chosen), *ended[:1]}
     with get_client(sync_client=True) as client:
@@ -306,15 +306,16 @@ def _pruned(outcome: RunOutcome, job: Job, keep: int) -> tuple[RunOutcome, list[
 
 
 def _of(place: str) -> str:
-    """The last part of a path or URL: the name of a run."""
+    """The last part of a path or URL."""
     return Path(place.rstrip("/")).name
 
 
 def _of_job() -> str:
-    """The name of a run at its beginning, by its job: the output folder, or the job file."""
+    """The name of a run until its release has one: the output folder, or the job file, and when it was to begin."""
     given = flow_run.parameters
     job = given.get("job")
-    return _of(given["job_file"] if job is None else job.output if isinstance(job, Job) else job["output"])
+    place = given["job_file"] if job is None else job.output if isinstance(job, Job) else job["output"]
+    return f"{_of(place)}-{flow_run.scheduled_start_time:%Y%m%d-%H%M%S}"
 
 
 @flow(name="anonymize", flow_run_name=_of_job, persist_result=False, log_prints=False, validate_parameters=True)

@@ -122,7 +122,7 @@ def _check_runs(folder, server):
     gated, released = server.ask("flow_runs", sort="START_TIME_DESC", limit=2)
     assert (gated["state_name"], released["state_name"]) == ("Failed", "Completed")
     version = (folder / "out" / "CURRENT").read_text().strip()
-    assert (gated["name"], released["name"]) == ("gated", f"out {version}")
+    assert released["name"] == f"out-{version}" and re.fullmatch(r"gated-\d{8}-\d{6}", gated["name"])
     methods = ["anonpipe", "k=5", "mdav", "micro_perturbation"]
     assert released["tags"] == sorted([*methods, "released"]) and "gate failed" in gated["tags"]
     _check_logs(server, gated, released)
