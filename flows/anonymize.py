@@ -19,7 +19,6 @@ for _name, _value in {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_TASKS_DISABLE_CACHING": "true",
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
-    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # the same program may run anonpipe without a flow, too
     "DASK_LOGGING__DISTRIBUTED": "critical",  # Prefect's logging would print every step of every worker
 }.items():
     os.environ.setdefault(_name, _value)
@@ -52,6 +51,7 @@ from prefect.artifacts import (
 )
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext, TaskRunContext
 from prefect.events import emit_event
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run
@@ -105,7 +105,10 @@ class _Once(logging.Filter):
 def _set_up_logs() -> None:
     """The log of a run gets the lines of anonpipe: each stage, its rows and seconds, and the verdict."""
     if not any(isinstance(handler, APILogHandler) for handler in LOG.handlers):
-        LOG.addHandler(APILogHandler())
+        handler = APILogHandler()
+        # The same program may run anonpipe without a flow, too
+        handler.addFilter(lambda _: bool(FlowRunContext.get() or TaskRunContext.get()))
+        LOG.addHandler(handler)
     if LOG.level == logging.NOTSET:
         LOG.setLevel(logging.getLogger("prefect.extra").level)  # PREFECT_LOGGING_LEVEL
     once = _Once()
