@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe.errors import InputError
+from anonpipe.errors import GateError, InputError, JobError
 from anonpipe.files import write_atomic
 from anonpipe.job.model import Job, load_job, parse_job
 from anonpipe.pipeline.run import in_memory
-from anonpipe.progress import OnProgress
-from anonpipe.report import Report, cell, render
+from anonpipe.progress import OnProgress, Progress
+from anonpipe.report import Report, before_after, cell, render
 from anonpipe.storage.staging import scratch
 from anonpipe.verify import words
 from anonpipe.verify.verdict import Verdict
@@ -67,6 +69,22 @@ class Anonymized:
         """Whether nothing failed."""
         return self.verdict.passed
 
+    @property
+    def summary(self) -> pd.DataFrame:
+        """The figures of risk and utility that are looked at first, with their limits: a row each, as text."""
+        rows = [(of, *row) for of, found in words.figures(self.verdict) for row in found]
+        return pd.DataFrame(rows, columns=["of", "measure", "estimate", "upper_95", "limit"])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The released table as a pandas frame, of whatever kind it is; an error where a gate failed."""
+        if self.table is None:
+            raise GateError("a gate failed, and there is no table to convert; see verdict and remedies")
+        return self.table if isinstance(self.table, pd.DataFrame) else _as_arrow(self.table).to_pandas()
+
+    def plot(self) -> Any:
+        """Draw the report's figures, original and release side by side: a matplotlib figure, for the steward's eyes."""
+        return before_after.figure(self.report)
+
     @cached_property
     def measures(self) -> pd.DataFrame:
         """The measures of utility and risk by name; for the steward, but where `disclosive` is False."""
@@ -97,11 +115,28 @@ class Anonymized:
     def _repr_html_(self) -> str:
         """Verdict, warnings, remedies, checks, measures and the first rows, for the steward's eyes."""
         table = self.table.head(5) if isinstance(self.table, pd.DataFrame) else self.table
-        return cell(self.report, self.remedies, None if table is None else _as_arrow(table).slice(0, 5))
+        first = None if table is None else _as_arrow(table).slice(0, 5)
+        return cell(self.report, self.remedies, words.figures(self.verdict), first)
+
+
+@contextmanager
+def _bar() -> Iterator[OnProgress]:
+    """A bar of the stage at work, in notebooks; it is gone at the end."""
+    from rich import get_console
+    from rich.progress import Progress as Bars
+
+    seen = get_console().is_jupyter and find_spec("ipywidgets") is not None
+    with Bars(transient=True, disable=not seen) as bars:
+        task = bars.add_task("", total=None)
+
+        def show(news: Progress) -> None:
+            bars.update(task, description=news.stage, completed=news.done, total=news.total)
+
+        yield show
 
 
 def anonymize(
-    table: Any, job: Job | Mapping[str, Any] | str | Path, on_progress: OnProgress = lambda _: None
+    table: Any, job: Job | Mapping[str, Any] | str | Path, on_progress: OnProgress | None = None
 ) -> Anonymized:
     """Anonymise a table in memory by the same stages as `anonpipe run`.
 
@@ -117,7 +152,7 @@ def anonymize(
         A job, a mapping of its keys, or the path of a YAML file. Its `input`
         and `output` are not used and may be missing from a mapping.
     on_progress
-        Called with news of the stages.
+        Called with news of the stages. Without it, notebooks with ipywidgets show a bar.
 
     Returns
     -------
@@ -145,17 +180,21 @@ def anonymize(
     >>> made.passed, made.table.shape, bool(made.measures.value["reidentification_rate"] < 0.5)
     (True, (1500, 2), True)
     """
+    if not (on_progress is None or callable(on_progress)):
+        raise JobError(f"on_progress has type {type(on_progress).__name__}; give a function, or leave it out")
     arrow = _as_arrow(table)
     if not arrow.num_rows:
         raise InputError("the table has no rows; give one of at least k rows")
     if isinstance(job, Mapping):
         job = parse_job({"input": "memory", "output": "memory", **job})
+    if not isinstance(job, Job | str | Path):
+        raise JobError(f"the job has type {type(job).__name__}; give a mapping of its keys, or the path of a YAML file")
     parsed = job if isinstance(job, Job) else load_job(job)
-    with scratch("memory", parsed.run.staging) as folder:
+    with scratch("memory", parsed.run.staging) as folder, _bar() as shown:
         source = folder / "table.parquet"
         _write(arrow, source)
         inside = parsed.model_copy(update={"input": str(source), "output": str(folder / "out")})
-        made = in_memory(inside, on_progress)
+        made = in_memory(inside, on_progress or shown)
     released = None if made.table is None else _like(_in_types_of(made.table, arrow.schema), table)
     report = made.report.model_copy(update={"source": "a table in memory", "output": None})
     return Anonymized(released, made.verdict, made.warnings, made.remedies, report, made.for_recipients)

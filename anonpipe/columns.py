@@ -94,39 +94,43 @@ class Column(BaseModel):
     """One column as the job declares it."""
 
     # A form made from the schema (of a Prefect deployment) asks for no kind either; where it counts, this model does.
-    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"required": []})
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, json_schema_extra={"required": []}
+    )
 
-    # kind, role: see `Kind` and `Role`. Role `unit` names what k counts: the person, household or enterprise, of which
-    # there may be several rows; it is not released. Where the role is `identifier`, `unit` or `dropped` the kind says
-    # nothing and can be left out; it then counts as categorical.
     kind: Kind
+    """How its values behave; of role identifier, unit or dropped it says nothing and can be left out."""
     role: Role = Role.MASKED
-    # Smallest and largest permissible value, or None for no limit on that side; in the column's unit, ISO dates for
-    # kind `date`. Declared, never taken from the data: an observed extreme is one person's true value. No time until an
-    # event is below 0: a column with role `survival_time` has the lower bound 0 unless another is declared.
+    """What the release does with it. Role `unit` names what k counts: the person, household or enterprise, of which
+    there may be several rows; it is not released."""
     bounds: tuple[float | str | None, float | str | None] | None = None
-    # Released values are multiples of `step` counted from zero (days for kind `date`). 1 for integers and dates unless
-    # given: of points in time the time of day (UTC) is then lost. 0.0416666666667 keeps hours.
+    """Smallest and largest permissible value, or null for no limit on that side; in the column's unit, ISO dates for
+    kind `date`. Declared, never taken from the data: an observed extreme is one person's true value. No time until an
+    event is below 0: a column with role `survival_time` has the lower bound 0 unless another is declared."""
     step: float | None = Field(default=None, gt=0)
-    levels: tuple[Scalar, ...] | None = None  # The permissible categories; for kind `ordinal`, in ascending order
-    # For role `survival_status`: the values that mean that the event happened; all others are censored
+    """Released values are multiples of `step` counted from zero (days for kind `date`). 1 for integers and dates unless
+    given: of points in time the time of day (UTC) is then lost. 0.0416666666667 keeps hours."""
+    levels: tuple[Scalar, ...] | None = None
+    """The permissible categories; for kind `ordinal`, in ascending order."""
     event: tuple[Scalar, ...] | None = None
-    # `carry`: nulls are information, masked and released as nulls again; `error`: a null is refused
+    """For role `survival_status`: the values that mean that the event happened; all others are censored."""
     missing: Literal["carry", "error"] = "carry"
-    weight: float = Field(default=1.0, ge=0)  # Multiplies the column's squared differences in grouping distances
-    # `normal_scores`: the column is masked by the normal scores of its ranks inside each stratum (a survival time also
-    # by event), and released with the distribution that it had there: values of k or more records keep their shares,
-    # others are means of k or more. What methods keep of means and covariances holds for the scores. `log`: it is
-    # masked by its natural logarithm, for positive values with a long tail to the right (Lasko & Vinterbo 2010, section
-    # IV.A). The lower bound must be declared, above 0, or 0 with a step, which is then added to every value before.
-    # What methods keep of means and covariances holds for the logarithms. `none`: the values as they are. A job that
-    # says nothing has `normal_scores`, and `none` where its methods need the column's own scale (`mask: generalize`,
-    # whose intervals are of the unit; distances in parts of the range).
+    """`carry`: nulls are information, masked and released as nulls again; `error`: a null is refused."""
+    weight: float = Field(default=1.0, ge=0)
+    """Multiplies the column's squared differences in grouping distances."""
     transform: Literal["normal_scores", "log", "none"] | None = None
-    # Of a column with transform `none` or `log`. `top_bottom_code`: values of fewer than k records that stand apart
-    # from all others, and that the mean of any k records would disclose, are replaced by the next value before anything
-    # else is done, in each stratum. `keep`: nothing is replaced.
+    """`normal_scores`: the column is masked by the normal scores of its ranks inside each stratum (a survival time also
+    by event), and released with the distribution that it had there: values of k or more records keep their shares,
+    others are means of k or more. What methods keep of means and covariances holds for the scores. `log`: it is
+    masked by its natural logarithm, for positive values with a long tail to the right (Lasko & Vinterbo 2010, section
+    IV.A). The lower bound must be declared, above 0, or 0 with a step, which is then added to every value before.
+    What methods keep of means and covariances holds for the logarithms. `none`: the values as they are. A job that
+    says nothing has `normal_scores`, and `none` where its methods need the column's own scale (`mask: generalize`,
+    whose intervals are of the unit; distances in parts of the range)."""
     extremes: Literal["top_bottom_code", "keep"] = "top_bottom_code"
+    """Of a column with transform `none` or `log`. `top_bottom_code`: values of fewer than k records that stand apart
+    from all others, and that the mean of any k records would disclose, are replaced by the next value before anything
+    else is done, in each stratum. `keep`: nothing is replaced."""
 
     @model_validator(mode="before")
     @classmethod

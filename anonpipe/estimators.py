@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import BaseEstimator, ClusterMixin, OneToOneFeatureMixin, TransformerMixin
+from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import METHODS, cluster, information_loss, refine
-from anonpipe.types import IntArray
+from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
+from anonpipe.methods.synthesis import synthesize
+from anonpipe.types import FloatArray, IntArray
+
+_REPLACING = [
+    name for name, each in SYNTHESIZERS.items() if each.takes == "features" and each.noise is None and not each.required
+]
 
 
-class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Groups of at least k near records.
+class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Groups of at least k near records, and records in place of theirs.
 
     Distances are Euclidean: scale the columns first, as by `StandardScaler` in a pipeline.
 
@@ -35,8 +44,11 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         linear in the rows. None takes the table as one block.
     options
         The method's own, by name.
+    synthesize
+        What replaces the records of a group: its `centroid`, or draws with its
+        mean and covariance (`gaussian`, `pca`).
     random_state
-        For methods that draw, and for `refine`.
+        For methods that draw, for `refine` and for `synthesize`.
 
     Attributes
     ----------
@@ -46,11 +58,20 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Number of groups.
     information_loss_
         Share of the total sum of squares that lies inside groups, in per cent.
+    released_
+        What replaces the records, row for row, shape (n_samples, n_features).
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
     Notes
     -----
+    `fit_transform` replaces each record by that of its own group, so that no
+    centroid stands for fewer than k. `transform` gives each record, of this
+    table or another, the nearest released one, which may be that of another
+    group. Where scikit-learn wants both to agree (`check_transformer_general`
+    and `check_transformer_data_not_an_array` of `check_estimator`), they
+    cannot; nor are the groups the clusters of `check_clustering`.
+
     Methods that mix the classes of a sensitive attribute in every group take
     them as `y`; to others `y` says nothing, as usual for clusterers. There is
     no `predict`: a record that comes later is in none of the groups.
@@ -60,6 +81,8 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     >>> X = np.array([[0.0], [9.0], [1.0], [10.0]])
     >>> Microaggregation(method="mdav", k=2).fit_predict(X).tolist()
     [0, 1, 0, 1]
+    >>> Microaggregation(method="mdav", k=2).fit_transform(X).tolist()
+    [[0.5], [9.5], [0.5], [9.5]]
     """
 
     def __init__(
@@ -70,6 +93,7 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         refine: Literal["quick", "normal"] | None = None,
         block_rows: int | None = None,
         options: Mapping[str, Any] | None = None,
+        synthesize: str = "centroid",
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
     ) -> None:
         self.method = method
@@ -77,10 +101,11 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.refine = refine
         self.block_rows = block_rows
         self.options = options
+        self.synthesize = synthesize
         self.random_state = random_state
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Self:
-        """Form the groups.
+        """Form the groups, and make what replaces their records.
 
         Parameters
         ----------
@@ -92,9 +117,10 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             What is given does not fit, or no such groups can be formed.
         """
+        self._check_types()
         features = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=max(1, int(self.k)))
         rng = _generator(self.random_state)
         labels = cluster(
@@ -113,12 +139,36 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_ = labels
         self.n_groups_ = int(labels.max()) + 1
         self.information_loss_ = information_loss(features, labels)
+        self.released_: FloatArray = synthesize(features, *sort_groups(labels), self.synthesize, rng=rng)
         return self
 
     def fit_predict(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> IntArray:
         """Form the groups, and return the group of each record; see `fit`."""
         labels: IntArray = self.fit(X, y).labels_
         return labels
+
+    def fit_transform(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> FloatArray:
+        """Form the groups, and return what replaces each record, shape (n_samples, n_features); see `fit`."""
+        return self.fit(X, y).released_
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Replace each record by the nearest of `released_`; shapes (n_samples, n_features)."""
+        check_is_fitted(self)
+        features = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        nearest: FloatArray = self.released_[pairwise_distances_argmin(features, self.released_)]
+        return nearest
+
+    def _check_types(self) -> None:
+        """Refuse what is of another type than the parameter, by its name."""
+        whole, text = (Integral, "a whole number"), (str, "a text")
+        takes: dict[str, tuple[type, str]] = {"k": whole, "block_rows": whole, "method": text, "synthesize": text}
+        for name, (kind, words) in (takes | {"options": (Mapping, "a mapping")}).items():
+            given = getattr(self, name)
+            optional = given is None and name in ("block_rows", "options")
+            if not optional and (isinstance(given, bool) or not isinstance(given, kind)):
+                raise TypeError(f"{name} has type {type(given).__name__}; give {words}")
+        if self.synthesize not in _REPLACING:
+            raise ValueError(f"synthesize is {self.synthesize!r}; allowed are {', '.join(_REPLACING)}")
 
     @property
     def _uses_classes(self) -> bool:

@@ -19,43 +19,53 @@ for _name, _value in {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_TASKS_DISABLE_CACHING": "true",
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
-    "PREFECT_LOGGING_EXTRA_LOGGERS": "anonpipe",  # stages, rows and seconds
-    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # the same program may run anonpipe without a flow, too
     "DASK_LOGGING__DISTRIBUTED": "critical",  # Prefect's logging would print every step of every worker
 }.items():
     os.environ.setdefault(_name, _value)
 _USUAL_UMASK = os.umask(0o077)  # Prefect writes its own files readable by all
 
+import base64
 import contextlib
+import logging
 import re
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
+from uuid import UUID
 
 from .access import refuse_open_api, refuse_open_server  # before Prefect starts a server of its own
 
 # isort: split
 from prefect import Task, flow, task
 from prefect.artifacts import (
+    create_image_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
 )
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext, TaskRunContext
+from prefect.events import emit_event
+from prefect.logging.handlers import APILogHandler
+from prefect.runtime import flow_run
 from pydantic import Field
 
-from anonpipe import engine
+from anonpipe import display, engine
 from anonpipe.engine import Executor
 from anonpipe.errors import AnonpipeError, EngineError, GateError, printable
 from anonpipe.job.model import Job, load_job
 from anonpipe.job.overrides import parse_setting
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.run import Run, RunOutcome
-from anonpipe.progress import Progress, logged
+from anonpipe.progress import LOG, Progress, logged
+from anonpipe.report.before_after import draw
 from anonpipe.rng import require_secret, secret_withheld
 from anonpipe.storage import release
 from anonpipe.verify import words
@@ -66,6 +76,47 @@ from anonpipe.verify.verdict import Verdict
 from .parameters import JobParameter
 
 STAGE_HOURS = 24.0
+DETAILS = ContextVar("details", default=False)
+"""Whether every check is printed at the end."""
+
+
+class _Once(logging.Filter):
+    """Prefect tells a failure six times in the log of a run, twice with a call stack of its own; one line is left."""
+
+    known = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether there is something new in a record; what is known is left out of it."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, AnonpipeError):
+            again, self.known = str(error) == self.known, str(error)
+            record.exc_info = None  # where it is raised again, without data
+            record.failure = True
+            return not again
+        text = record.getMessage()
+        short = text.replace(repr(self.known)[1:-1], "…").replace(self.known, "…") if self.known else text
+        if short != text:
+            record.msg, record.args = short, ()
+        elif record.levelno < logging.ERROR:
+            self.known = ""
+        return True
+
+
+def _set_up_logs() -> None:
+    """The log of a run gets the lines of anonpipe: each stage, its rows and seconds, and the verdict."""
+    if not any(isinstance(handler, APILogHandler) for handler in LOG.handlers):
+        handler = APILogHandler()
+        # The same program may run anonpipe without a flow, too
+        handler.addFilter(lambda _: bool(FlowRunContext.get() or TaskRunContext.get()))
+        LOG.addHandler(handler)
+    if LOG.level == logging.NOTSET:
+        LOG.setLevel(logging.getLogger("prefect.extra").level)  # PREFECT_LOGGING_LEVEL
+    once = _Once()
+    for name in ("prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(name).addFilter(once)
+
+
+_set_up_logs()
 
 
 @contextlib.contextmanager
@@ -113,33 +164,51 @@ _ONCE: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False, "log
 _RETRIED: dict[str, Any] = {**_ONCE, "retries": 2, "retry_delay_seconds": 5, "retry_condition_fn": _may_help}
 
 
-class _Bars:
-    """A progress artifact of each part of a stage, updated at most once a second; none of them goes back."""
+class Bar:
+    """The one progress artifact of a flow run: the bar counts finished stages, its text tells what is at work.
 
-    def __init__(self) -> None:
-        self.part, self.artifact, self.share, self.shown = "", None, 0.0, 0.0
+    It is updated at most once a second; `stages` are their names in order.
+    """
+
+    def __init__(self, stages: Iterable[str]) -> None:
+        self.stages, self.at, self.shown = list(stages), 0, 0.0
+        self.artifact: Any = create_progress_artifact(0.0, key="anonpipe-progress", description="begins")
+
+    def begin(self, stage: str) -> None:
+        """Tell which stage begins."""
+        self.at = self.stages.index(stage)
+        self._show(stage)
+
+    def end(self, text: str) -> None:
+        """Tell how the run ended."""
+        self.at = len(self.stages)
+        self._show(text)
 
     def __call__(self, news: Progress) -> None:
-        if news.stage != self.part:
-            self.part, self.share, self.shown = news.stage, 0.0, time.monotonic()
-            key = re.sub("[^a-z0-9]+", "-", f"anonpipe {news.stage}".lower()).strip("-")
-            self.artifact = create_progress_artifact(0.0, key=key, description=f"anonpipe: {news.stage}")
-        share = 100.0 * news.done / max(1, news.total)
-        if share > self.share and (share == 100.0 or time.monotonic() - self.shown > 1.0):
-            self.share, self.shown = share, time.monotonic()
-            update_progress_artifact(self.artifact, share)
+        """Tell of the parts of a stage."""
+        if time.monotonic() - self.shown > 1.0:
+            self._show(f"{self.stages[self.at]}: {news.stage}, {news.done} of {news.total} tasks")
+
+    def _show(self, text: str) -> None:
+        self.shown = time.monotonic()
+        number = min(self.at + 1, len(self.stages))
+        with contextlib.suppress(Exception):  # a display that fails
+            update_progress_artifact(
+                self.artifact, 100.0 * self.at / len(self.stages), f"{number} of {len(self.stages)}: {text}"
+            )
 
 
-def _mapped(function: Callable[[Run, Executor], None]) -> Task[[Run, Executor], Run]:
+def _mapped(function: Callable[[Run, Executor], None]) -> Task[[Run, Executor, Bar], Run]:
     """The task of a mapped stage; a retry does only what has no task result yet.
 
     It hands the run on to the next one: from that Prefect draws the arrow between them.
     """
     name = function.__name__
 
-    def stage(run: Run, executor: Executor) -> Run:
+    def stage(run: Run, executor: Executor, bar: Bar) -> Run:
+        bar.begin(name)
         with _without_data(name):
-            function(replace(run, on_progress=logged(_Bars())), executor)
+            function(replace(run, on_progress=logged(bar)), executor)
         return run
 
     stage.__name__ = stage.__qualname__ = name
@@ -150,8 +219,9 @@ STAGES = tuple(_mapped(function) for function in pipeline.MAPPED_STAGES)
 
 
 @task(name="verify", description="Hold the written rows against the gates.", **_RETRIED)
-def verify(run: Run) -> Verdict:
+def verify(run: Run, bar: Bar) -> Verdict:
     """Hold the written rows against the gates, and show the verdict as a table."""
+    bar.begin("verify")
     with _without_data("verify"):
         verdict = pipeline.verify(run)
     create_table_artifact(
@@ -163,17 +233,51 @@ def verify(run: Run) -> Verdict:
 
 
 @task(name="publish", description="Publish what passed, or keep the verdict of what did not.", **_ONCE)
-def publish(run: Run, verdict: Verdict, keep: int) -> None:
+def publish(run: Run, verdict: Verdict, keep: int, bar: Bar) -> None:
     """Publish what passed, or keep the verdict and fail; not tried again, as it may have published already."""
+    bar.begin("publish")
     with _without_data("publish"), _usual_umask():
-        outcome = _pruned(pipeline.finish(run, verdict), run.job, keep)
+        outcome, pruned = _pruned(pipeline.finish(run, verdict), run.job, keep)
+    with contextlib.suppress(OSError):  # a terminal that is gone does not undo a release
+        display.show_outcome(outcome, display.Form.TABLES, details=DETAILS.get())
+        for version in pruned:
+            display.line(f"pruned version {version}")
+    ended = ["gate failed"] if outcome.version is None else ["released", Path(outcome.version).name]
+    bar.end(ended[0])
     with contextlib.suppress(Exception):  # a server that is gone does not undo a release
-        create_markdown_artifact(in_words(outcome), key="anonpipe-release", description="what was released")
+        _label(run.job, *ended)
+        _show(outcome)
     if outcome.version is None:
+        kept = run.job.report.internal or run.job.output
         raise GateError(
             f"a gate failed: {'; '.join(map(_line, outcome.verdict.failed))}; nothing was released, "
-            "see the artifact anonpipe-verdict"
+            f"the verdict is kept in {kept}/failed-verdict.json"
         )
+
+
+def _label(job: Job, *ended: str) -> None:
+    """Tags of the flow run by what is looked for: method, k, and how it ended; what is released names it."""
+    chosen = [job.mask] if job.mask else [job.by_groups.cluster, job.by_groups.synthesize]
+    name = "-".join([_of(job.output), *ended[1:]]) if ended[1:] else flow_run.name
+    before = set(flow_run.tags) - {"released", "gate failed"}  # of a run that is retried
+    tags = {*before, "anonpipe", f"k={job.k}", *(each.method for each in chosen), *ended[:1]}
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(UUID(flow_run.id), name=name, tags=sorted(tags))
+
+
+def _show(outcome: RunOutcome) -> None:
+    """What was released and why, as artifacts for the steward; the picture is as recipients may see it."""
+    create_markdown_artifact(in_words(outcome), key="anonpipe-release", description="what was released")
+    figures = [
+        dict(zip(("of", "measure", "estimate", "95 % upper", "limit"), (of, *row), strict=True))
+        for of, rows in words.figures(outcome.verdict)
+        for row in rows
+    ]
+    create_table_artifact(figures, key="anonpipe-report", description="risk and utility of the release")
+    if outcome.for_recipients is not None:
+        image = base64.b64encode(draw(outcome.for_recipients, dpi=70)).decode()
+        about = "each column, original and release, as in the report for recipients"
+        create_image_artifact(f"data:image/png;base64,{image}", key="anonpipe-columns", description=about)
 
 
 def _failed_first(checks: Iterable[Any]) -> list[Any]:
@@ -193,18 +297,31 @@ def _row(check: Check) -> dict[str, str]:
     }
 
 
-def _pruned(outcome: RunOutcome, job: Job, keep: int) -> RunOutcome:
-    """The outcome after old versions are deleted; the release is out, so that what fails is a warning."""
-    problem = None
+def _pruned(outcome: RunOutcome, job: Job, keep: int) -> tuple[RunOutcome, list[str]]:
+    """The outcome, and the versions deleted after it; the release is out, so that what fails is a warning."""
     try:
-        if outcome.version is not None and keep:
-            release.prune(job.output, keep, job.report.internal)
+        gone = release.prune(job.output, keep, job.report.internal) if outcome.version is not None and keep else []
     except AnonpipeError as error:
         problem = f"old versions were not pruned: {error}"
-    return outcome if problem is None else replace(outcome, warnings=(*outcome.warnings, problem))
+    else:
+        return outcome, gone
+    return replace(outcome, warnings=(*outcome.warnings, problem)), []
 
 
-@flow(name="anonymize", persist_result=False, log_prints=False, validate_parameters=True)
+def _of(place: str) -> str:
+    """The last part of a path or URL."""
+    return Path(place.rstrip("/")).name
+
+
+def _of_job() -> str:
+    """The name of a run until its release has one: the output folder, or the job file, and when it was to begin."""
+    given = flow_run.parameters
+    job = given.get("job")
+    place = given["job_file"] if job is None else job.output if isinstance(job, Job) else job["output"]
+    return f"{_of(place)}-{flow_run.scheduled_start_time:%Y%m%d-%H%M%S}"
+
+
+@flow(name="anonymize", flow_run_name=_of_job, persist_result=False, log_prints=False, validate_parameters=True)
 def anonymize(job: JobParameter, resume: bool = True, stage_hours: float = STAGE_HOURS, keep: int = 1) -> None:
     """Anonymise as `anonpipe run` does: publish a verified release, or nothing.
 
@@ -217,7 +334,7 @@ def anonymize(job: JobParameter, resume: bool = True, stage_hours: float = STAGE
     _anonymize(job, resume, stage_hours, keep)
 
 
-@flow(name="anonymize-file", persist_result=False, log_prints=False, validate_parameters=True)
+@flow(name="anonymize-file", flow_run_name=_of_job, persist_result=False, log_prints=False, validate_parameters=True)
 def anonymize_file(
     job_file: str,
     changes: list[str] = [],  # noqa: B006 (a default that the form shows)
@@ -244,15 +361,29 @@ def _anonymize(job: Job, resume: bool, stage_hours: float, keep: int) -> None:
         _run(job, resume, 3600.0 * stage_hours, keep)
 
 
+def _tell_first_state() -> None:
+    """Tell the event of a run's first state, which schedules leave out: the server holds all others back for it.
+
+    It waits 15 minutes, in which no failure is reported.
+    """
+    with contextlib.suppress(Exception), get_client(sync_client=True) as client:
+        first = min(client.read_flow_run_states(UUID(flow_run.id)), key=lambda state: state.timestamp)
+        resource = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": flow_run.name}
+        emit_event("prefect.flow-run.Scheduled", resource, occurred=first.timestamp, id=first.id)
+
+
 def _run(job: Job, resume: bool, stage_seconds: float, keep: int) -> None:
+    _tell_first_state()
+    bar = Bar([*(stage.name for stage in STAGES), verify.name, publish.name])
+    _label(job)
     with contextlib.ExitStack() as stack:
         with _usual_umask():  # the output folder is made here; the staging is private whatever the mask
             run = stack.enter_context(pipeline.open_run(job, resume))
         with pipeline.open_executor(job, run.staging) as executor:
             for stage in STAGES:
-                run = stage.with_options(timeout_seconds=stage_seconds)(run, executor)
-        verdict = verify.with_options(timeout_seconds=stage_seconds)(run)
-        publish(run, verdict, keep)
+                run = stage.with_options(timeout_seconds=stage_seconds)(run, executor, bar)
+        verdict = verify.with_options(timeout_seconds=stage_seconds)(run, bar)
+        publish(run, verdict, keep, bar)
 
 
 @contextlib.contextmanager
@@ -303,16 +434,20 @@ def in_words(outcome: RunOutcome) -> str:
 
 def main(arguments: list[str]) -> int:
     """Run the flow on a job file; without a server (PREFECT_API_URL) it brings its own for the run."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m anonpipe_flows.anonymize job.yaml\n")
+    files = [one for one in arguments if one != "--details"]
+    if len(files) != 1:
+        sys.stderr.write("usage: python -m anonpipe_flows.anonymize job.yaml [--details]\n")
         return 2
+    DETAILS.set(len(files) < len(arguments))
+    for handler in logging.getLogger().handlers:  # the terminal, which has the failure from below
+        handler.addFilter(lambda record: not hasattr(record, "failure"))
     try:
-        job = load_job(arguments[0])
+        job = load_job(files[0])
         refuse_open_server()
         with secret_withheld():  # from the server that a run without one starts
             anonymize(job)
     except AnonpipeError as error:
-        sys.stderr.write(f"error: {error}\n")
+        display.say("[bold red]error:[/]", str(error))
         return error.exit_code
     return 0
 

@@ -11,20 +11,28 @@ either where a measure tells of the original what only the steward may know.
 """
 
 import base64
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
 
-from .anonymize import _ONCE, _RETRIED, _Bars, _usual_umask, _without_data  # it sets Prefect's environment first
+from .anonymize import _ONCE, _RETRIED, _usual_umask, _without_data  # it sets Prefect's environment first
 
 # isort: split
 from prefect import flow, task
-from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
+from prefect.artifacts import (
+    create_image_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
 
 from anonpipe.compare import DEFAULT_K, DEFAULT_METHODS, Study, cells, compare, why, write_study
 from anonpipe.compare import draw_map as draw
 from anonpipe.errors import AnonpipeError
 from anonpipe.job.model import Job, load_job
+from anonpipe.progress import Progress
 from anonpipe.rng import secret_withheld
 
 from .access import refuse_open_api, refuse_open_server
@@ -36,8 +44,14 @@ _METHODS, _K = list(DEFAULT_METHODS), list(DEFAULT_K)
 @task(name="measure", description="Try every setting that was not tried before.", **_RETRIED)
 def measure(job: Job, methods: list[str], k: list[int], draws: int, utility: str | None, risk: str | None) -> Study:
     """Try every setting; a retry goes on from the settings that are finished."""
+    bar: Any = create_progress_artifact(0.0, key="anonpipe-progress", description="settings")
+
+    def show(news: Progress) -> None:
+        with contextlib.suppress(Exception):  # a display that fails
+            update_progress_artifact(bar, 100.0 * news.done / max(1, news.total))
+
     with _without_data("measure"):
-        return compare(job, methods, k, draws=draws, utility=utility, risk=risk, on_progress=_Bars())
+        return compare(job, methods, k, draws=draws, utility=utility, risk=risk, on_progress=show)
 
 
 @task(name="show", description="Table and map as files and artifacts.", **_ONCE)

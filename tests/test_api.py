@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from anonpipe import anonymize
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import GateError, InputError, JobError
 from anonpipe.job.model import parse_job
 from tests import runs, small
 
@@ -312,6 +312,52 @@ def test_a_failed_gate_keeps_report_warnings_and_says_what_helps():
         text = " ".join(shown.split())
         assert "raise gates." in text and "no bounds" in text and "failed" in text and "--details" not in text
     assert repr(made).startswith("Anonymized: failed, no table; ") and "<details open>" in made._repr_html_()
+
+
+def test_it_is_drawn_and_summed_up():
+    made = anonymize(small.plain_table(300), {"k": 5, "columns": small.COLUMNS})
+    figure = made.plot()
+    assert [axis.get_title() for axis in figure.axes] == ["age", "income", "place", "correlations"]
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert made.summary.shape == (8, 5) and len(made.summary.to_string().splitlines()[0]) < 120
+    assert made.summary.loc[0, "measure"] in made._repr_html_().partition("<details")[0]
+    frame = made.to_pandas()
+    assert isinstance(frame, pd.DataFrame) and frame["age"].tolist() == made.table["age"].to_pylist()
+    with pytest.raises(GateError, match="there is no table to convert"):
+        anonymize(small.plain_table(300), FAILING).to_pandas()
+
+
+@pytest.mark.parametrize("job", [None, 5, [1], b"job.yaml", pd.DataFrame()], ids=lambda job: type(job).__name__)
+def test_a_job_of_another_type_is_refused(job):
+    with pytest.raises(JobError, match=f"the job has type {type(job).__name__}; give a mapping"):
+        anonymize(small.plain_table(300), job)
+
+
+def test_news_go_to_a_function():
+    with pytest.raises(JobError, match="on_progress has type int; give a function"):
+        anonymize(small.plain_table(300), PLAIN, 5)
+
+
+CELLS = """
+import anonpipe
+from tests import small
+made = anonpipe.anonymize(small.plain_table(300), {"k": 5, "columns": small.COLUMNS})
+made
+made.plot()
+"""
+
+
+def test_a_notebook_shows_bars_pictures_and_tables(tmp_path, monkeypatch):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipywidgets")
+    for name, value in (runs.environment(tmp_path) | {"PYTHONPATH": os.getcwd()}).items():
+        monkeypatch.setenv(name, value)
+    *lines, shown, plot = CELLS.strip().splitlines()
+    cells = [nbformat.v4.new_code_cell(code) for code in ("\n".join(lines), shown, plot)]
+    run, page, picture = nbclient.execute(nbformat.v4.new_notebook(cells=cells), timeout=120).cells
+    assert "application/vnd.jupyter.widget-view+json" in run.outputs[0].data
+    assert "re-identification rate" in page.outputs[0].data["text/html"]
+    assert picture.outputs[0].data["image/png"].startswith("iVBOR")
 
 
 def test_it_can_be_unpacked_as_it_was():

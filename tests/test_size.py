@@ -15,6 +15,8 @@ FILES = 225
 LINES = 57_700
 ||||||| b8d4a32
 LINES = 57_700
+||||||| b8d4a32
+LINES = 57_700
 FILES = 225
 LONGEST_FILE = 1_400
 PAGES = 14_470  # Words of docs/*.md

@@ -35,8 +35,8 @@ class Scenario(Options):
     Of a number `tolerance` says how far what he knows may be off: `{age: 2, income: 10%}`.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")
-    knows: tuple[str, ...] = Field(min_length=1)
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$", description="What reports call the scenario.")
+    knows: tuple[str, ...] = Field(min_length=1, description="Released columns that the intruder knows.")
     tolerance: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | _Percent] = Field(default_factory=dict)
 
     @field_validator("tolerance", mode="before")
@@ -112,8 +112,8 @@ class Measure(Options):
 class AnalysisLimits(Options):
     """What may become of the coefficients of a model; see `anonpipe.evaluate.utility.CoefficientShares`.
 
-    The first three are the largest shares of coefficients, `overlap` is the
-    smallest mean overlap of confidence intervals. None is no limit.
+    Largest shares of the coefficients: `changed_significance`, `changed_direction` and `outside` the original's 95 %
+    interval. `overlap` is the smallest mean overlap of confidence intervals. None is no limit.
     """
 
     changed_significance: float | None = Field(default=None, ge=0, le=1)
@@ -128,11 +128,11 @@ class RecipientAnalysis(Options):
     It is fitted to both tables. With `limits`, it is a gate.
     """
 
-    name: str = Field(min_length=1)
-    model: Literal["linear", "logistic", "cox"]
-    formula: str
-    event: str | None = None
-    subset: str | None = None
+    name: str = Field(min_length=1, description="What reports call the analysis.")
+    model: Literal["linear", "logistic", "cox"] = Field(description="The kind of regression.")
+    formula: str = Field(description="Response and terms, as in R: income ~ age + region.")
+    event: str | None = Field(default=None, description="Of a Cox model: which records have the event, as a condition.")
+    subset: str | None = Field(default=None, description="The records that it is fitted to: a condition on columns.")
     limits: AnalysisLimits = AnalysisLimits()
 
     @model_validator(mode="after")

@@ -98,10 +98,10 @@ class Job(Options):
     """
 
     input: str | Input
-    output: str
-    k: int = Field(ge=2)
-    rows_per_unit: Literal["one", "many"] = "one"
-    columns: dict[str, Column]
+    output: str = Field(description="Folder or URL where releases are published.")
+    k: int = Field(ge=2, description="Smallest size of a group, in units.")
+    rows_per_unit: Literal["one", "many"] = Field(default="one", description="`many`: k counts rows, not units.")
+    columns: dict[str, Column] = Field(description="What each column is, by its name; every column must be declared.")
     rules: tuple[str, ...] = Field(default=(), description=RULES)
     strata: sections.StrataSettings = sections.StrataSettings()
     partition: sections.Partition = sections.Partition()

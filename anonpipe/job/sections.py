@@ -158,7 +158,7 @@ class Decode(Options):
 
 
 class Release(Options):
-    """The written files: rows per file (in expectation) and rows per row group."""
+    """The written files: `file_rows` per file (in expectation), and `row_group_rows` per row group."""
 
     file_rows: int = Field(default=500_000, ge=1_000)
     row_group_rows: int = Field(default=131_072, ge=1_000)
@@ -184,7 +184,7 @@ class RunSettings(Options):
     start as there are cores.
     `scheduler` is the address of a Dask scheduler, `tls://host:port`. At any
     other, all who reach it can run programs on the workers and read the
-    rows: it is used only with `trust_network: true`. `staging` is a folder of
+    rows: it is used only with `trust_network` true. `staging` is a folder of
     this machine (or of a disk that all workers share). An input of more rows
     than `max_rows_per_byte` times its bytes is refused: a few bytes of
     Parquet can stand for a billion equal rows. What crashed runs left in the
@@ -192,12 +192,14 @@ class RunSettings(Options):
     next run.
     """
 
-    workers: int | None = Field(default=None, ge=1)
+    workers: int | None = Field(
+        default=None, ge=1, description="Processes of the own cluster; one a core unless given."
+    )
     scheduler: str | None = None
-    memory_per_worker: str | None = None
+    memory_per_worker: str | None = Field(default=None, description="Memory that a worker may take, such as 2GiB.")
     trust_network: bool = False
     staging: str | None = None
-    retries: int = Field(default=2, ge=0)
+    retries: int = Field(default=2, ge=0, description="How often a task that failed on a worker is tried again.")
     keep_days: float = Field(default=7.0, gt=0)
     max_rows_per_byte: float = Field(default=16.0, gt=0)
 

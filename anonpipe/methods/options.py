@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 def _title(model: type) -> str:
     return model.__name__.removesuffix("Options") or model.__name__
 
 
+def _described(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Describe each property that has no description: by what docstrings say of its name, or of its section."""
+    for name, part in schema.get("properties", {}).items():
+        part.setdefault("description", _about(name, model))
+
+
+def _about(name: str, model: type[BaseModel]) -> str:
+    for each in model.__mro__:
+        field = each.__dict__.get("__pydantic_fields__", {}).get(name)
+        if field is not None and field.description:
+            return str(field.description)
+    annotation = model.model_fields[name].annotation
+    for part in (annotation, *get_args(annotation)):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            return (part.__doc__ or "").partition("\n")[0]
+    for each in model.__mro__:
+        sentences = re.split(r"(?<=\.)\s+(?=[A-Z`])", " ".join((each.__dict__.get("__doc__") or "").split()))
+        if found := [one for one in sentences if f"`{name}`" in one]:
+            return " ".join(found)
+    return ""
+
+
 class Options(BaseModel):
     """Options that nobody changes and that refuse unknown names."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", model_title_generator=_title)
+    model_config = ConfigDict(frozen=True, extra="forbid", model_title_generator=_title, json_schema_extra=_described)
 
 
 class MethodOptions(Options):
     """What a job can tell one method; which one, its name says: `method: Literal["mdav"]`."""
 
-    method: str
+    method: str = Field(description="Name of the method; `anonpipe methods` lists them.")
 
 
 # --- Where maskers mask -----------------------------------------------------------------------------------------------

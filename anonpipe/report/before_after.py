@@ -18,17 +18,29 @@ _GREY, _BLUE = "0.75", "tab:blue"
 
 
 def draw_comparison(report: Report, path: Path) -> None:
-    """Draw each column before and after, survival curves, and correlations, into a PNG that only its owner reads.
+    """Draw the comparison into a PNG that only its owner reads."""
+    write_atomic(path, draw(report))
+
+
+def draw(report: Report, dpi: int = 110) -> bytes:
+    """A PNG of each column before and after, survival curves, and correlations, as far as the report holds them.
 
     Numbers are drawn from the report's bins, whose outer ones are open, categories by their shares of all rows, and
-    survival curves of all records and by the column that tells most of survival; all as far as they were measured.
+    survival curves of all records and by the column that tells most of survival.
     """
+    drawn = io.BytesIO()
+    figure(report).savefig(drawn, dpi=dpi, format="png")
+    return drawn.getvalue()
+
+
+def figure(report: Report) -> Any:
+    """The same as a figure of matplotlib, which notebooks show with or without pyplot."""
     from matplotlib import rc_context
 
-    drawn = io.BytesIO()
     with rc_context({"text.parse_math": False}):  # a dollar in a name is a dollar
-        _figure(report).savefig(drawn, dpi=110, format="png")
-    write_atomic(path, drawn.getbuffer())
+        made = _figure(report)
+    made._repr_png_ = lambda: draw(report)
+    return made
 
 
 def _figure(report: Report) -> Any:
@@ -36,21 +48,21 @@ def _figure(report: Report) -> Any:
     from matplotlib.patches import Patch
 
     pictures = {one.name: one for one in report.pictures}
-    released_shares = report.compared.shares if report.compared else ()
+    found = report.compared.shares if report.compared else _in_pictures(report)
     both = [column.name for column in report.columns if column.treatment in ("synthetic", "unchanged")]
-    shares = {name: [one for one in released_shares if one.column == name] for name in both}
+    shares = {name: [one for one in found if one.column == name] for name in both}
     curves = [curve for part in report.survival for curve in _curves(part)]
-    count = len(shares) + len(curves) + 1
+    count = len(shares) + len(curves) + (report.compared is not None)
     columns = min(4, count)
     lines = -(-count // columns)
     figure = Figure(figsize=(3.4 * columns, 2.6 * lines + 0.5), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axis, (name, found) in zip(axes, shares.items(), strict=False):
+    for axis, (name, lines_of_column) in zip(axes, shares.items(), strict=False):
         axis.set_title(name)
         axis.set_yticks([])
         picture = pictures.get(name)
-        if found:
-            _draw_categories(axis, found)
+        if lines_of_column:
+            _draw_categories(axis, lines_of_column)
         elif picture is not None and picture.edges:
             _draw_numbers(axis, picture)
         else:
@@ -59,7 +71,8 @@ def _figure(report: Report) -> Any:
     for axis, (title, panels) in zip(axes[len(shares) :], curves, strict=False):
         axis.set_title(title)
         _draw_survival(axis, panels)
-    _draw_correlations(axes[count - 1], report.compared.pairs if report.compared else ())
+    if report.compared is not None:
+        _draw_correlations(axes[count - 1], report.compared.pairs)
     for axis in axes[count:]:
         axis.set_axis_off()
     handles = [Patch(color=_GREY, label="original"), Patch(color=_BLUE, label="release")]
@@ -67,6 +80,15 @@ def _figure(report: Report) -> Any:
     sampled = f"numbers: a sample of {report.pictured:,} records, the outer bins open" if report.pictured else ""
     figure.suptitle(sampled, fontsize=9, ha="right", x=0.99)
     return figure
+
+
+def _in_pictures(report: Report) -> list[ShareLine]:
+    """Shares of categories as recipients may know them."""
+    return [
+        ShareLine(column=one.name, category=label, original=original, released=released)
+        for one in report.pictures
+        for label, original, released in zip(one.labels, one.original, one.released, strict=False)
+    ]
 
 
 def _draw_numbers(axis: Any, picture: Picture) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -43,12 +43,12 @@ def render(report: Report) -> str:
     return _template("page.html").render(report=report, changes=changes, share_titles=_IN_WORDS, attack_figures=attacks)
 
 
-def cell(report: Report, remedies: Sequence[str], head: pa.Table | None) -> str:
+def cell(report: Report, remedies: Sequence[str], first: Sequence[tuple[str, Any]], head: pa.Table | None) -> str:
     """Draw a report as the output of a notebook's cell: what a reader looks for first."""
     columns = None if head is None else [column.to_pylist() for column in head.columns]
     rows = None if columns is None else list(zip(*columns, strict=True))
     names = [] if head is None else head.column_names
-    return _template("cell.html").render(report=report, remedies=remedies, head=rows, names=names)
+    return _template("cell.html").render(report=report, remedies=remedies, first=first, head=rows, names=names)
 
 
 def read_report(path: Path) -> Report:

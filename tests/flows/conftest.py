@@ -9,10 +9,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
-from tests.flows.poison import Server, without_prefect
+from tests.flows.listening import Told
+from tests.flows.poison import Server, noting, without_prefect
 
 QUIET = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
 OFTEN = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3"}
@@ -27,22 +30,23 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         port = probe.getsockname()[1]
     (home / "server.log").touch(mode=0o600)
     password = f"steward:{secrets.token_urlsafe(24)}"
-    auth = {"PREFECT_SERVER_API_AUTH_STRING": password}
+    url = f"http://127.0.0.1:{port}/api"
+    found = {"PREFECT_SERVER_API_AUTH_STRING": password, "PREFECT_API_URL": url, **noting(home)}
     with open(home / "server.log", "wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "prefect", "server", "start", "--port", str(port)],
-            env={**without_prefect(dict(os.environ)), **QUIET, **OFTEN, **auth, "PREFECT_HOME": str(home)},
+            env={**without_prefect(dict(os.environ)), **QUIET, **OFTEN, **found, "PREFECT_HOME": str(home)},
             stdout=log,
             stderr=log,
             umask=0o077,
         )
-    url = f"http://127.0.0.1:{port}/api"
     try:
         _wait_for(url, process)
         yield Server(home, url, password)
     finally:
         process.kill()
         process.wait()
+    assert not (home / "outgoing.txt").exists()  # nothing left the machine
 
 
 def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
@@ -55,3 +59,22 @@ def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
         else:
             return
     raise AssertionError("the Prefect server does not answer")
+
+
+@pytest.fixture
+def forgotten(server):
+    """Automations and deployments are gone afterwards: the server is that of other tests, too."""
+    yield
+    for what in ("automations", "deployments"):
+        for made in server.ask(what):
+            server.send("DELETE", f"{what}/{made['id']}", None)
+
+
+@pytest.fixture
+def listening():
+    """A URL that keeps what is sent there."""
+    Told.messages.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Told) as serving:
+        Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{serving.server_port}/failed"
+        serving.shutdown()

@@ -111,7 +111,7 @@ class Poison:
             **without_prefect(runs.environment(folder)),
             "PREFECT_HOME": str(server.home if server else folder / "prefect"),
             "TMPDIR": str(folder / "tmp"),
-            "PYTHONPATH": str(ROOT),
+            **noting(server.home if server else folder),
             "SABOTAGE_FOLDER": str(folder / "notes"),
             "SABOTAGE_TEXT": f"{self.text} {self.number}",
             "SABOTAGE_PIECES": " ".join(pieces),
@@ -147,6 +147,11 @@ def contents(path: Path) -> bytes:
         return raw + base64.b64decode(b"".join(raw.split()), validate=True)
     except ValueError:
         return raw
+
+
+def noting(folder: Path) -> dict[str, str]:
+    """What has a process note in a file of the folder whatever it sends beyond this machine."""
+    return {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'flows' / 'outgoing'}", "OUTGOING": str(folder / "outgoing.txt")}
 
 
 def without_prefect(environment: dict[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import base64
 import json
 import re
 import subprocess
@@ -75,6 +76,7 @@ def test_exit_codes_states_and_artifacts(tmp_path, server, monkeypatch):
     codes = json.loads(done.stdout.strip().rsplit("codes ", 1)[1])
     assert dict(zip(cases, codes, strict=True)) == {name: code for name, (_, code) in cases.items()}
     assert "Warning" not in done.stderr
+    _check_terminal(tmp_path, environment, cases, done)
     _check_runs(tmp_path, server)
 
 
@@ -92,9 +94,38 @@ def test_no_message_names_an_option_of_the_command_line():
     assert found > 10
 
 
+def _check_terminal(folder, environment, cases, done):
+    """What `anonpipe run` prints, and each failure once."""
+    printed = done.stdout
+    for name in ("released", "gate"):
+        (file,), code = cases[name]
+        job = yaml.safe_load(Path(file).read_text())
+        other = Path(variant(folder, f"{name}-by-hand", Path(file), output=f"{job['output']}-by-hand"))
+        ran = subprocess.run(
+            [sys.executable, "-m", "anonpipe", "run", str(other)],
+            env=environment, cwd=folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == code
+        lines = [re.sub(r"v000001-\w+", "VERSION", line.replace("-by-hand", "")) for line in ran.stdout.splitlines()]
+        assert len(lines) > 4 and "\n".join(lines) in re.sub(r"v000001-\w+", "VERSION", printed)
+    assert "Traceback" not in done.stderr
+    for text in (
+        "error: a gate failed: ",
+        "nothing was released, the verdict is kept in",
+        "another process is running this job",
+        "none.parquet",
+    ):
+        assert done.stderr.count(text) == 1, text
+
+
 def _check_runs(folder, server):
     gated, released = server.ask("flow_runs", sort="START_TIME_DESC", limit=2)
     assert (gated["state_name"], released["state_name"]) == ("Failed", "Completed")
+    version = (folder / "out" / "CURRENT").read_text().strip()
+    assert released["name"] == f"out-{version}" and re.fullmatch(r"gated-\d{8}-\d{6}", gated["name"])
+    methods = ["anonpipe", "k=5", "mdav", "micro_perturbation"]
+    assert released["tags"] == sorted([*methods, "released"]) and "gate failed" in gated["tags"]
+    _check_logs(server, gated, released)
     assert "category shares" in gated["state"]["message"]
     tasks = server.ask("task_runs", task_runs={"flow_run_id": {"any_": [gated["id"]]}})
     assert [task["name"].rsplit("-", 1)[0] for task in tasks if task["state_name"] == "Failed"] == ["publish"]
@@ -116,9 +147,16 @@ def _check_runs(folder, server):
     assert "-report.html`" in text["data"] and "file://" not in text["data"]
     assert re.search(r"\| passed \| 5 records \| [^|]+ \| smallest group \|", text["data"])
     stages = [stage.__name__ for stage in MAPPED_STAGES]
-    of_run = {"flow_run_id": {"any_": [released["id"]]}, "type": {"any_": ["progress"]}}
-    bars = {bar["key"]: bar["data"] for bar in server.ask("artifacts", artifacts=of_run)}
-    assert {"anonpipe-scan", "anonpipe-decode", "anonpipe-rank"} <= set(bars) and set(bars.values()) == {100.0}
+    of_run = {"flow_run_id": {"any_": [released["id"]]}, "key": {"exists_": True}}
+    keys = sorted(one["key"] for one in server.ask("artifacts", artifacts=of_run))
+    assert keys == [f"anonpipe-{what}" for what in ("columns", "progress", "release", "report", "verdict")]
+    (bar,) = server.artifacts(released["id"], "anonpipe-progress")
+    assert bar["data"] == 100.0 and bar["description"] == "9 of 9: released"
+    (report,) = server.artifacts(released["id"], "anonpipe-report")
+    figures = json.loads(report["data"])
+    assert {row["of"] for row in figures} == {"risk", "utility"} and "estimate" in figures[0]
+    (picture,) = server.artifacts(released["id"], "anonpipe-columns")
+    assert base64.b64decode(picture["data"].removeprefix("data:image/png;base64,")).startswith(b"\x89PNG")
     tasks = server.ask("task_runs", task_runs={"flow_run_id": {"any_": [released["id"]]}})
     names = sorted(run["name"].rsplit("-", 1)[0] for run in tasks)
     assert names == sorted([*stages, "verify", "publish"])
@@ -126,6 +164,26 @@ def _check_runs(folder, server):
     for before, after in pairwise([*stages, "verify", "publish"]):
         told = [one["id"] for given in by_name[after]["task_inputs"].values() for one in given if "id" in one]
         assert by_name[before]["id"] in told, (before, after)
+
+
+def _check_logs(server, gated, released):
+    """The log of a run has each stage and the verdict, and a failure once."""
+    texts = {}
+    for run in (gated, released):
+        texts[run["id"]] = [
+            log["message"] for log in server.ask("logs", logs={"flow_run_id": {"any_": [run["id"]]}}, limit=200)
+        ]
+    of_release = "\n".join(texts[released["id"]])
+    for stage in ("scan", "route", "encode", "decode", "write", "verify", "publish"):
+        assert len(re.findall(rf"^{stage}: \d+ rows, \d+ tasks?, [0-9.]+ s$", of_release, re.MULTILINE)) == 1, stage
+    assert re.search(r"^verdict: passed.*, 0 of \d+ checks failed, 3000 rows$", of_release, re.MULTILINE)
+    assert "Traceback" not in of_release
+    told = "\n".join(texts[gated["id"]])
+    assert (
+        told.count("nothing was released, the verdict is kept in") == 1
+        and "verdict: failed" in told
+        and "Traceback" not in told
+    )
 
 
 def test_a_killed_run_is_gone_on_with(tmp_path, server):
@@ -168,9 +226,17 @@ from anonpipe.verify.verdict import Verdict
 def gone(*_, **__):
     raise ConnectionError
 anonymize.pipeline.finish = lambda run, verdict: RunOutcome(verdict, "version", 1, RunFacts("mdav"), ())
-anonymize.create_markdown_artifact = gone
-anonymize.publish.fn(SimpleNamespace(job=None), Verdict((), ()), 0)
+anonymize.create_progress_artifact = lambda *_, **__: None
+anonymize.create_markdown_artifact = anonymize.get_client = anonymize.update_progress_artifact = gone
+anonymize.publish.fn(SimpleNamespace(job=None), Verdict((), ()), 0, anonymize.Bar(["publish"]))
 print("released")
 """
     told = subprocess.run([sys.executable, "-c", code], env=runs.environment(tmp_path), capture_output=True, text=True)
-    assert told.stdout.strip() == "released", told.stderr
+    assert told.stdout.splitlines()[-1:] == ["released"], told.stderr
+
+
+def test_lines_outside_of_a_flow_are_not_sent_and_warn_of_nothing(tmp_path):
+    code = "import prefect, logging; from flows import anonymize; logging.getLogger('anonpipe').info('scan: outside')"
+    environment = PLAIN.environment(tmp_path, None)
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stderr.count("scan: outside") == 1 and "Warning" not in ran.stderr

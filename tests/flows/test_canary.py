@@ -31,6 +31,7 @@ def test_every_stage_fails_once_without_a_server(tmp_path):
     assert poison.found_in(tmp_path) == {tmp_path / "poisoned.parquet"}
     assert (tmp_path / "prefect" / "prefect.db").stat().st_size > 100_000
     assert private(tmp_path / "prefect")
+    assert not (tmp_path / "outgoing.txt").exists()  # nothing left the machine
     assert staging(tmp_path) is None
     parts = list((tmp_path / "out" / "release").glob("*.parquet"))
     assert all(path.stat().st_mode & 0o777 == 0o666 & ~umask() for path in parts)

@@ -113,6 +113,15 @@ def test_the_form_explains_each_field(flow):
     assert [name for name, field in fields.items() if not field.get("description", "").endswith((".", ". "))] == []
 
 
+@pytest.mark.parametrize("schema", [Job.model_json_schema(), _parameters(anonymize)], ids=["editor", "form"])
+def test_each_key_of_a_job_has_a_description(schema):
+    """What `anonpipe schema` prints, and what a deployment asks for, down to the options of every method."""
+    parts = [schema, *schema.get("$defs", schema.get("definitions", {})).values()]
+    keys = [(part.get("title"), name, key) for part in parts for name, key in part.get("properties", {}).items()]
+    assert len(keys) > 300
+    assert [(title, name) for title, name, key in keys if len(key.get("description", "")) < 10] == []
+
+
 def test_the_form_of_job_files_has_no_choices_without_names():
     fields = parameter_schema(anonymize_file).model_dump_for_openapi()["properties"]
     assert set(fields) == {"job_file", "changes", "resume", "keep"}

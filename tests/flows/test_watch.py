@@ -7,48 +7,12 @@ import sys
 import time
 import uuid
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import ClassVar
 from urllib.error import HTTPError
 
-import pytest
-
+from tests.flows.listening import Told
 from tests.flows.poison import Poison
 
 POISON = Poison("canary-watched", 24680.1357)
-
-
-class Told(BaseHTTPRequestHandler):
-    """Keeps what it is sent."""
-
-    messages: ClassVar[list[str]] = []
-
-    def do_POST(self):
-        self.messages.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def forgotten(server):
-    """Automations that are gone afterwards: the server is that of other tests, too."""
-    yield
-    for made in server.ask("automations"):
-        send(server, f"automations/{made['id']}", None, "DELETE")
-
-
-@pytest.fixture
-def listening():
-    """A URL that keeps what is sent there."""
-    Told.messages.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Told) as serving:
-        Thread(target=serving.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{serving.server_port}/failed"
-        serving.shutdown()
 
 
 def watch(tmp_path, server, *arguments):

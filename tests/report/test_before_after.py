@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from anonpipe.report import internal
-from anonpipe.report.before_after import _curves, _draw_survival, draw_comparison
-from anonpipe.report.content import Panel, SurvivalPart
+from anonpipe.report import external, internal
+from anonpipe.report.before_after import _curves, _draw_survival, draw_comparison, figure
+from anonpipe.report.content import Compared, Panel, SurvivalPart
 from tests.report import made
 
 
@@ -50,3 +50,15 @@ def test_shares_that_survive_are_per_cent_as_in_the_report():
     axis = Figure().subplots()
     _draw_survival(axis, [WHOLE])
     assert [label.get_text() for label in axis.get_yticklabels()] == ["0 %", "50 %", "100 %"]
+
+
+def test_recipients_see_categories_as_their_report_has_them_and_no_correlations():
+    report = external(made.facts())
+    pictures = {one.name: one for one in report.pictures if one.labels}
+    axes = {axis.get_title(): axis for axis in figure(report).axes}
+    assert report.compared is None and pictures and "correlations" not in axes
+    for name, one in pictures.items():
+        heights = [bar.get_height() for bar in axes[name].patches]
+        assert heights == [*one.original, *one.released]
+    both = report.model_copy(update={"compared": Compared(numbers=(), shares=(), pairs=(), pairs_compared=0)})
+    assert "correlations" in [axis.get_title() for axis in figure(both).axes]

@@ -23,7 +23,7 @@ class GroupingOptions(MethodOptions):
     `distance`: differences in standard deviations (`z_score`), or in parts of
     the column's declared bounds with 0/1 for equal and unequal categories
     (`range`). `response_weight` is the share that the survival time has in
-    distances. `units: whole` keeps all records of a unit (of role unit) in
+    distances. `units`: `whole` keeps all records of a unit (of role unit) in
     one group: what is grouped are the means of the units, and how many records they have.
     """
 

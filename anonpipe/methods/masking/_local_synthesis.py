@@ -317,7 +317,7 @@ class LocalSynthesisOptions(MaskOptions):
     """The records of every group of a mixture replaced by draws with exactly the group's means and covariance.
 
     Groups of k or more, and of more records than feature columns, are few and
-    large and span partitions; strata have mixtures of their own. `components`
+    large and span partitions; strata have mixtures of their own (`scope`). `components`
     (null: 2 to 10 by BIC), their `shape` (null: full or vev by BIC) and `tails`
     (t: for outliers) say which mixture; `variance_share` below 1 fits it to so many principal components of the
     numbers; `classes` are the latent classes of the categories (null: by BIC);

@@ -19,7 +19,7 @@ from anonpipe.pipeline.outcome.facts import gather, manifest
 from anonpipe.pipeline.resolve import trace_of
 from anonpipe.pipeline.start import Run
 from anonpipe.progress import Progress
-from anonpipe.report import as_trial, documents, external, internal
+from anonpipe.report import Report, as_trial, documents, external, internal
 from anonpipe.rng import steward_secret
 from anonpipe.storage import release, release_log, versions
 from anonpipe.storage.release import signing_key
@@ -45,6 +45,7 @@ class RunOutcome:
     remedies: tuple[str, ...] = ()  # Where a gate failed
     dropped: tuple[str, ...] = ()  # Names of the columns with role dropped
     trial: bool = False  # Whether nothing was to be published
+    for_recipients: Report | None = None  # The external report of a release
 
     @property
     def summary(self) -> list[str]:
@@ -91,7 +92,8 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
 
     run.on_progress(Progress("publish", 0, 1, 0))
     files = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.cut.files)]
-    external_files = {f"_{file}": content for file, content in documents(external(facts)).items()}
+    shown = external(facts)
+    external_files = {f"_{file}": content for file, content in documents(shown).items()}
     try:
         published = release.publish(
             files, listed, where, external_files, name, before_switch, signing_key(steward_secret())
@@ -104,7 +106,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
     distinct = tuple(dict.fromkeys(warnings))
     report = reports[0] if reports else None
     dropped = tuple(name for name, column in run.job.columns.items() if column.role is Role.DROPPED)
-    return RunOutcome(verdict, published.path, rows, done, distinct, report, dropped=dropped)
+    return RunOutcome(verdict, published.path, rows, done, distinct, report, dropped=dropped, for_recipients=shown)
 
 
 def finish_trial(run: Run, verdict: Verdict) -> RunOutcome:

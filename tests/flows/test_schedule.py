@@ -1,0 +1,58 @@
+"""What a schedule does with nobody there: runs start, release, and tell of a failure."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+
+import yaml
+
+from tests.flows.listening import Told
+from tests.flows.poison import Poison
+from tests.flows.test_watch import watch
+
+POISON = Poison("canary-nightly", 86420.9753)
+
+SERVE = """
+import json, sys
+from prefect import serve
+from flows.anonymize import anonymize
+often = {"interval": 4, "concurrency_limit": 1}
+jobs = json.loads(sys.argv[1])
+serve(*(anonymize.to_deployment(name, parameters={"job": job}, **often) for name, job in jobs.items()))
+"""
+
+
+def test_schedules_fire_and_a_failed_run_is_told_at_once(tmp_path, server, listening, forgotten):
+    good = yaml.safe_load(POISON.table(tmp_path).read_text())
+    strict = {"decode": {"categories": "sampled"}, "gates": {"category_share": 1e-12}}
+    jobs = {"good": good, "strict": {**good, **strict, "output": str(tmp_path / "strict")}}
+    done = watch(tmp_path, server, "--notify", listening)
+    assert done.returncode == 0, done.stderr[-3000:]
+    with open(tmp_path / "console.log", "wb") as console:
+        serving = subprocess.Popen(
+            [sys.executable, "-c", SERVE, json.dumps(jobs)],
+            env=POISON.environment(tmp_path, server),
+            cwd=tmp_path,
+            stdout=console,
+            stderr=console,
+        )
+        try:
+            until = time.monotonic() + 240
+            while not (Told.messages and (tmp_path / "out" / "release").exists()) and time.monotonic() < until:
+                assert serving.poll() is None
+                time.sleep(0.5)
+        finally:
+            serving.terminate()
+            serving.wait(60)
+    address = server.url.removesuffix("/api")
+    assert Told.messages and (tmp_path / "out" / "release" / "_manifest.json").exists()
+    failed = re.compile(rf".*run strict-\d{{8}}-\d{{6}} ended as Failed; see {address}/runs/.*")
+    assert all(failed.fullmatch(message) for message in Told.messages)
+    done = [run for run in server.ask("flow_runs") if run["state_name"] == "Completed"]
+    assert "out-v000001" in [run["name"].rpartition("-")[0] for run in done]
+    assert "category" not in "".join(Told.messages)  # nothing of the reason, which may hold counts of few records
+    assert POISON.found_in(tmp_path, server.home) == {tmp_path / "poisoned.parquet"}
