@@ -4,9 +4,9 @@
 
 *Edits*: entries that were filled in, and remedies that were followed until the table was released. *Dropped*: columns
 that are not released, of those that name nobody. *Covariance*: the worst, in parts of its limit. *Membership*, by
-nearest rows, and *tracing*, by means and covariances: an AUC. *Linkage*, *linkability*, *inference*: success on the originals
-less that on other records of the population. All with 95 % intervals. Seconds are of the processor. *Refused*: of
-`--secrets` others, how many refuse the job in the end.
+nearest rows, and *tracing*, by means and covariances: an AUC. *Linkage*, *linkability*, *inference*: success on the
+originals less that on other records of the population. All with 95 % intervals. Seconds are of the processor.
+*Refused*: of `--secrets` others, how many refuse the job in the end.
 """
 
 from __future__ import annotations
