@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Self
 
 import numba as nb
 import numpy as np
@@ -21,7 +19,6 @@ from anonpipe.errors import InputError
 from anonpipe.kernels.groups import BLOCK, add_matrix, add_products
 from anonpipe.kernels.points import largest
 from anonpipe.methods.mixture import check_passes, least_weight, smoothed
-from anonpipe.moments import merge_all
 from anonpipe.types import FloatArray, IntArray
 
 _NEGLIGIBLE = -60.0  # Log probability below which a class counts as impossible: 1e-26
@@ -194,10 +191,9 @@ def class_constraints(k: int, n_rows: int, classes: int) -> ClassConstraints:
 
 @dataclass(frozen=True, eq=False)
 class ClassStatistics:
-    """Sums over the records of a piece of the table; z is the posterior, p the prior probability of a class."""
+    """Sums over records; z is the posterior, p the prior probability of a class."""
 
-    # rows, log_likelihood: of the piece
-    rows: int
+    rows: int  # Number of records
     log_likelihood: float
     posteriors: FloatArray  # Sums of z, shape (n_classes,)
     tables: FloatArray  # Sums of z over the records of each category, shape (n_classes, n_categories)
@@ -209,13 +205,9 @@ class ClassStatistics:
     # Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)', in blocks, minus the second derivatives; shape (0, 0) if not wanted
     hessian: FloatArray
 
-    def merge(self, other: Self) -> Self:
-        """Both pieces together; they must be of the same classes."""
-        return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
-
 
 def class_e_step(features: FloatArray, codes: IntArray, classes: LatentClasses) -> ClassStatistics:
-    """Posterior probabilities of the classes in a piece of the table, summed up (eq. 12 and 14)."""
+    """Posterior probabilities of the classes, summed up (eq. 12 and 14)."""
     _check_codes(codes, classes.starts)
     n, columns = codes.shape
     curvature = classes.slopes.size <= _MOST_FOR_NEWTON
@@ -310,7 +302,7 @@ def first_classes(
 
 
 def count_categories(codes: IntArray, labels: IntArray, groups: int, starts: IntArray) -> FloatArray:
-    """Records of each group in each category, shape (groups, starts[-1]); pieces of a table add up."""
+    """Records of each group in each category, shape (groups, starts[-1])."""
     _check_codes(codes, starts)
     total = int(starts[-1])
     tables = np.zeros(groups * total)
@@ -335,13 +327,9 @@ class ClassFit:
     converged: bool
 
 
-def classes_over(pieces: Iterable[tuple[FloatArray, IntArray]]) -> Callable[[LatentClasses], ClassStatistics]:
-    """The expectation step over pieces (features, codes) of a table that can be gone through again and again."""
-    return lambda classes: merge_all([class_e_step(features, codes, classes) for features, codes in pieces])
-
-
 def fit_classes(
-    expect: Callable[[LatentClasses], ClassStatistics],
+    features: FloatArray,
+    codes: IntArray,
     start: LatentClasses,
     bounds: ClassConstraints,
     *,
@@ -350,15 +338,15 @@ def fit_classes(
 ) -> ClassFit:
     """Iterate until the log-likelihood settles; a safe step replaces a Newton step that lowers it (eq. 12-15)."""
     check_passes(tolerance, iterations)
-    classes, statistics = start, expect(start)
+    classes, statistics = start, class_e_step(features, codes, start)
     likelihoods, converged, passes = [statistics.log_likelihood], False, 1
     while passes < iterations and not converged:
         new = class_m_step(statistics, classes, bounds)
-        after, passes = expect(new), passes + 1
+        after, passes = class_e_step(features, codes, new), passes + 1
         slack = tolerance * (1.0 + abs(likelihoods[-1]))
         if not after.log_likelihood >= likelihoods[-1] - slack and passes < iterations:
             new = class_m_step(statistics, classes, bounds, newton=False)
-            after, passes = expect(new), passes + 1
+            after, passes = class_e_step(features, codes, new), passes + 1
         converged = abs(after.log_likelihood - likelihoods[-1]) <= slack
         classes, statistics = new, after
         likelihoods.append(after.log_likelihood)

@@ -1,4 +1,4 @@
-"""Mixtures of normal or t components over tables in pieces: estimates, first groups and their number, and groups of k.
+"""Mixtures of normal or t components: estimates, first groups and their number, and groups of k over tables in pieces.
 
 scikit-learn's `GaussianMixture` has no bound on weights, no shape "vev" and no t components.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Self, TypeVar
 
 import numba as nb
 import numpy as np
-import numpy.typing as npt
 from scipy.special import digamma, gammaln
 
 from anonpipe.errors import LOWER_K, SMALLER_K, InputError, JobError
@@ -28,7 +27,7 @@ from anonpipe.kernels.mixture import (
     move_costs,
 )
 from anonpipe.kernels.points import by_first_row, sort_groups
-from anonpipe.moments import Moments, merge_all
+from anonpipe.moments import Moments
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
@@ -145,10 +144,6 @@ class Mixture:
         return Ellipsoids(self.means, factors, constants, self.degrees, self.diagonal)
 
 
-_ITERATIONS = 200
-_TOLERANCE = 1e-12
-
-
 def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatArray:
     """The most likely covariances Σ_g = λ_g D_g A_g D_g' of a shape.
 
@@ -188,7 +183,7 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
     if shape == "eev":  # eigenvalues λ a_j, the same for all
         sizes = np.broadcast_to(values.sum(axis=0) / counts.sum(), values.shape)
     else:  # λ_g a_j with Π a_j = 1, by turns
-        volumes, axis = common_shape(values, counts, _ITERATIONS, _TOLERANCE)
+        volumes, axis = common_shape(values, counts)
         sizes = np.asarray(volumes[:, None] * axis)
     rotated: FloatArray = np.einsum("gjm,gm,ghm->gjh", vectors, sizes, vectors)
     return (rotated + rotated.transpose(0, 2, 1)) / 2
@@ -217,12 +212,12 @@ def _new_degrees(counts: FloatArray, tails: FloatArray, degrees: FloatArray, wid
     return np.asarray(np.exp((low + high) / 2))
 
 
-# --- The sums over records that an iteration needs; pieces of a table add up to the table's ---------------------------
+# --- The sums over records that an iteration needs --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Sums over a piece's records: z posteriors (eq. 2), u the factor by which a t component weighs a record down."""
+    """Sums over records: z posteriors (eq. 2), u the factor by which a t component weighs a record down."""
 
     rows: int  # Number of records
     log_likelihood: float  # Of these records, in the mixture that the posteriors are of
@@ -237,16 +232,9 @@ class Statistics:
     centres: FloatArray
     degrees: FloatArray
 
-    def merge(self, other: Self) -> Self:
-        """Both pieces together; they must be of one mixture."""
-        if not np.array_equal(self.centres, other.centres) or not np.array_equal(self.degrees, other.degrees):
-            raise InputError("these sums are of two different mixtures; take all pieces with the same mixture")
-        added = ("rows", "log_likelihood", "counts", "heavy", "tails", "sums", "scatters")
-        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in added})
-
 
 def e_step(features: FloatArray, mixture: Mixture) -> Statistics:
-    """Posterior probabilities of a piece of the table (eq. 2), summed up; time n · n_groups · width²."""
+    """Posterior probabilities of records (eq. 2), summed up; time n · n_groups · width²."""
     likelihood, counts, heavy, tails, sums, scatters = expectation(features, mixture.ellipsoids)
     if not np.isfinite(likelihood):
         raise InputError(
@@ -267,7 +255,7 @@ def hard_statistics(features: FloatArray, labels: IntArray, *, diagonal: bool = 
     return Statistics(len(features), -np.inf, counts, counts, -counts, np.zeros_like(means), scatters, means, degrees)
 
 
-# --- Estimating a mixture: the maximisation step, and the iteration over a table in pieces ----------------------------
+# --- Estimating a mixture: the maximisation step, and the iteration ---------------------------------------------------
 
 
 def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:
@@ -303,11 +291,6 @@ class Fit:
     converged: bool  # Whether the iteration ended because it no longer changed
 
 
-def over(pieces: Iterable[FloatArray]) -> Callable[[Mixture], Statistics]:
-    """The expectation step over pieces of a table that can be gone through again and again, such as a list."""
-    return lambda mixture: merge_all([e_step(piece, mixture) for piece in pieces])
-
-
 def check_passes(tolerance: float, iterations: int) -> None:
     """Refuse an iteration that could not end, or not begin."""
     if not tolerance > 0 or iterations < 1:
@@ -315,12 +298,7 @@ def check_passes(tolerance: float, iterations: int) -> None:
 
 
 def fit(
-    expect: Callable[[Mixture], Statistics],
-    start: Mixture,
-    constraints: Constraints,
-    *,
-    tolerance: float = 1e-5,
-    iterations: int = 200,
+    features: FloatArray, start: Mixture, constraints: Constraints, *, tolerance: float = 1e-5, iterations: int = 200
 ) -> Fit:
     """Iterate expectation and maximisation until the log-likelihood settles."""
     # The penalised likelihood never falls, to rounding, while no weight is at the bound. With weights there it may, as
@@ -328,7 +306,7 @@ def fit(
     check_passes(tolerance, iterations)
     mixture, likelihoods = start, list[float]()
     for step in range(iterations):
-        statistics = expect(mixture)
+        statistics = e_step(features, mixture)
         likelihoods.append(statistics.log_likelihood)
         converged = step > 0 and abs(likelihoods[-1] - likelihoods[-2]) <= tolerance * (1.0 + abs(likelihoods[-1]))
         if converged or step + 1 == iterations:
@@ -473,8 +451,7 @@ def _ward(tree: FloatArray | None, n_rows: int, groups: int) -> IntArray:
 
 # --- Number and shape of the components, by the Bayesian information criterion on a sample ----------------------------
 
-SAMPLE_ROWS = 4_000  # Rows of a sample
-TREE_ROWS = 2_000  # Of them those that first groups are made of, which takes 4 bytes for each pair
+TREE_ROWS = 2_000  # Rows of the sample that first groups are made of, which takes 4 bytes for each pair
 _START_PASSES = 10  # Passes from every start; only the likeliest then goes on
 
 # Passes that shapes and numbers of components are compared after; then the best go on, in their order
@@ -493,7 +470,7 @@ class Selection:
     runs: tuple[_Run, ...]  # In the order of shapes, then of numbers of groups
 
 
-def evenly_spaced(n_rows: int, most: int = SAMPLE_ROWS) -> IntArray:
+def evenly_spaced(n_rows: int, most: int) -> IntArray:
     """At most `most` row numbers out of `n_rows`, evenly spaced."""
     size = min(n_rows, most)
     return np.arange(size) * n_rows // max(size, 1)
@@ -576,7 +553,7 @@ class _Run:
 
     def ended(self, sample: FloatArray, tolerance: float, iterations: int) -> _Run:
         """The same, fitted to its end."""
-        return replace(self, fit=_longer(over([sample]), self.fit, self.here, tolerance, iterations))
+        return replace(self, fit=_longer(sample, self.fit, self.here, tolerance, iterations))
 
 
 def on_sample(bounds: Constraints, rows: int, n_rows: int) -> Constraints:
@@ -596,27 +573,25 @@ def _likeliest(
     """The most likely of the short fits from several first groupings of `few`; None without any."""
     best: Fit | None = None
     seen: list[IntArray] = []
-    expect, (tolerance, iterations) = over([sample]), limits
+    tolerance, iterations = limits
     for labels in firsts:
         if any(np.array_equal(labels, other) for other in seen):
             continue
         seen.append(labels)
         start = m_step(hard_statistics(few, labels, diagonal=bounds.shape in DIAGONAL), bounds)
-        result = fit(expect, start, bounds, tolerance=tolerance, iterations=min(_START_PASSES, iterations))
+        result = fit(sample, start, bounds, tolerance=tolerance, iterations=min(_START_PASSES, iterations))
         if best is None or result.log_likelihoods[-1] > best.log_likelihoods[-1]:
             best = result
-    return best and _longer(expect, best, bounds, tolerance, min(_SHORT_PASSES, iterations))
+    return best and _longer(sample, best, bounds, tolerance, min(_SHORT_PASSES, iterations))
 
 
-def _longer(
-    expect: Callable[[Mixture], Statistics], begun: Fit, bounds: Constraints, tolerance: float, iterations: int
-) -> Fit:
+def _longer(sample: FloatArray, begun: Fit, bounds: Constraints, tolerance: float, iterations: int) -> Fit:
     """The fit gone on with, up to so many passes in all."""
     passes = len(begun.log_likelihoods)
     if begun.converged or iterations <= passes:
         return begun
     # The pass that the run ended with is made once more: it goes on from its estimates.
-    rest = fit(expect, begun.mixture, bounds, tolerance=tolerance, iterations=iterations - passes + 1)
+    rest = fit(sample, begun.mixture, bounds, tolerance=tolerance, iterations=iterations - passes + 1)
     return replace(rest, log_likelihoods=begun.log_likelihoods[:-1] + rest.log_likelihoods)
 
 
@@ -659,16 +634,12 @@ class Movable:
     # is lacking in all
     most: IntArray
 
-    @classmethod
-    def none(cls, most: IntArray) -> Self:
-        """No entries."""
-        empty = np.zeros(0, dtype=np.int64)
-        return cls(np.zeros(0), empty, empty, empty, empty, most)
-
     def merge(self, other: Self) -> Self:
         """Both together, the cheapest of each pair of target and donor."""
-        pairs = zip(self._columns(), other._columns(), strict=True)
-        costs, targets, donors, sources, rows = (np.concatenate(pair) for pair in pairs)
+        names = [field.name for field in fields(self)][:-1]
+        costs, targets, donors, sources, rows = (
+            np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
+        )
         order = np.lexsort((rows, sources, costs, donors, targets))
         pair = np.stack([targets[order], donors[order]])
         new = np.ones(len(order), dtype=np.bool_)
@@ -687,9 +658,6 @@ class Movable:
         np.maximum.at(dearest, pair, self.costs)
         return np.where(full, dearest.reshape(-1, groups), np.inf)
 
-    def _columns(self) -> tuple[npt.NDArray[np.generic], ...]:
-        return self.costs, self.targets, self.donors, self.sources, self.rows
-
 
 def movable(
     features: FloatArray, labels: IntArray, mixture: Mixture, counts: IntArray, k: int, source: int = 0
@@ -699,7 +667,8 @@ def movable(
     # `moves` is that of all records at hand. Memory: 40 bytes a lacking group and donor record.
     lacking, spare = needs(counts, k)
     most, targets = np.minimum(spare, lacking.sum()), np.flatnonzero(lacking)
-    found = Movable.none(most)
+    none = np.zeros(0, dtype=np.int64)
+    found = Movable(np.zeros(0), none, none, none, none, most)
     if len(targets) == 0:
         return found
     candidates = np.flatnonzero(spare[labels] > 0)
@@ -718,22 +687,31 @@ def movable(
     return found
 
 
-def moves(found: Movable, counts: IntArray, k: int) -> tuple[IntArray, IntArray, IntArray]:
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Records that change their group, shape (n_moves,) each."""
+
+    # sources, rows: the partition and the record's number in it
+    sources: IntArray
+    rows: IntArray
+    # targets, donors: the new group and the old one
+    targets: IntArray
+    donors: IntArray
+
+    def applied(self, labels: IntArray, source: int = 0) -> IntArray:
+        """The labels of a partition after its own moves."""
+        own, new = self.sources == source, labels.copy()
+        new[self.rows[own]] = self.targets[own]
+        return new
+
+
+def moves(found: Movable, counts: IntArray, k: int) -> Moves:
     """Which records move where: the cheapest first, while the group lacks some and the donor can spare some."""
     lacking, spare = needs(counts, k)
     order = np.lexsort((found.rows, found.sources, found.targets, found.costs))
-    sources, rows, targets = found.sources[order], found.rows[order], found.targets[order]
-    records = np.unique(np.stack([sources, rows]), axis=1, return_inverse=True)[1].ravel()
-    chosen = choose_moves(records, targets, found.donors[order], lacking, spare)
-    return sources[chosen], rows[chosen], targets[chosen]
-
-
-def relabel(labels: IntArray, moved: tuple[IntArray, IntArray, IntArray], source: int = 0) -> IntArray:
-    """The labels of a partition after its own moves."""
-    sources, rows, targets = moved
-    new = labels.copy()
-    new[rows[sources == source]] = targets[sources == source]
-    return new
+    records = np.unique(np.stack([found.sources, found.rows]), axis=1, return_inverse=True)[1].ravel()
+    made = order[choose_moves(records[order], found.targets[order], found.donors[order], lacking, spare)]
+    return Moves(found.sources[made], found.rows[made], found.targets[made], found.donors[made])
 
 
 def numbering(counts: IntArray) -> IntArray:

@@ -60,7 +60,6 @@ from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.latent_classes import (
     class_constraints,
-    classes_over,
     count_categories,
     draw_categories,
     first_classes,
@@ -326,7 +325,7 @@ def latent(features, codes, labels):
         bounds = class_constraints(60, len(features), groups)
         sizes = np.bincount(labels).astype(float)
         start = first_classes(count_categories(codes, labels, groups, starts), sizes, starts, features.shape[1], bounds)
-        classes = fit_classes(classes_over([(scores, codes)]), start, bounds).classes
+        classes = fit_classes(scores, codes, start, bounds).classes
     numbers, mean, spread = hybrid(features, labels), features.mean(axis=0), features.std(axis=0)
 
     def drawn(rng):

@@ -32,17 +32,14 @@ from anonpipe.rng import generator
 from anonpipe.types import FloatArray, IntArray
 
 SAMPLE_ROWS = 40_000  # Records that the mixture, and the latent classes, are fitted to
-
 CHOICE_ROWS = 4_000  # Of them those that number and shape of the components, and the first estimates, are found on
 
 # Numbers of components tried, those of the paper, until `_IDLE` in turn do not raise the BIC of their short runs
 _NUMBERS_TRIED = range(2, 11)
-
 _IDLE = 2
-
 _SHAPES_TRIED = ("full", "vev")  # Shapes tried where none is asked for
 
-_OUTWARD = 2.0
+_OUTWARD = 2.0  # Reach of `spread` beyond the outermost values, in units of that inward
 
 TOLERANCE = 1e-5  # A pass over the sample that changes the log-likelihood by less than this part is the last
 
@@ -91,10 +88,7 @@ class MixtureGroups:
     classes: latent.LatentClasses | None  # The latent classes of the categories; None without categories
     # Records whose most likely component it is, shape (n_components,); None until they are counted
     counts: IntArray | None = None
-    # sources, rows, targets: part, place and new component of each record that is moved
-    sources: IntArray | None = None
-    rows: IntArray | None = None
-    targets: IntArray | None = None
+    moved: mixtures.Moves | None = None  # The records that are moved to another component
 
     @property
     def sizes(self) -> IntArray:
@@ -157,11 +151,6 @@ def spread(column: FloatArray, rng: np.random.Generator) -> FloatArray:
     return np.asarray(np.where(counts[at] > 1, column + moved, column))
 
 
-def _one_a_number(given: int, params: View) -> int:
-    """Channels of `_score_rows`."""
-    return len(params.numbers)
-
-
 def _scores(part: FloatArray, view: View) -> FloatArray:
     return np.ascontiguousarray(part[:, : len(view.components.variances)])
 
@@ -203,26 +192,19 @@ def choose(
     mixture = chosen.mixture
     if larger:
         bounds = mixtures.on_sample(chosen.constraints, len(sample.keys), params.rows)
-        mixture = mixtures.fit(
-            mixtures.over([sample.scores]), mixture, bounds, tolerance=TOLERANCE, iterations=iterations
-        ).mixture
+        mixture = mixtures.fit(sample.scores, mixture, bounds, tolerance=TOLERANCE, iterations=iterations).mixture
     if not categories:
         return MixtureGroups(params, mixture, None)
-    latent, keep = choose_categories(few.scores, few.codes, starts_of(categories), k, params.rows, classes)
+    chosen_classes, keep = choose_categories(few.scores, few.codes, starts_of(categories), k, params.rows, classes)
     if larger:
-        latent = sharpened(sample.scores, sample.codes, latent, keep)
-    return MixtureGroups(params, mixture, latent)
+        chosen_classes = sharpened(sample.scores, sample.codes, chosen_classes, keep)
+    return MixtureGroups(params, mixture, chosen_classes)
 
 
 def _assign_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
     """The scores, and the most likely component of each record."""
     labels = mixtures.assign(_scores(part, params.view), params.mixture)
     return np.concatenate([part, labels[:, None].astype(np.float64)], axis=1)
-
-
-def _one_more(given: int, params: object) -> int:
-    """One channel more: the label."""
-    return given + 1
 
 
 def _count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int) -> ClassCounts | mixtures.Movable:
@@ -240,31 +222,22 @@ def _repair(
     if isinstance(counted, ClassCounts):
         return replace(params, counts=counted.counts)
     assert params.counts is not None
-    sources, rows, targets = mixtures.moves(counted, params.counts, k)
-    donors = _donors(counted, sources, rows)
-    counts = params.counts + np.bincount(targets, minlength=len(params.counts))
-    counts -= np.bincount(donors, minlength=len(params.counts))
+    moved, groups = mixtures.moves(counted, params.counts, k), len(params.counts)
+    counts = params.counts + np.bincount(moved.targets, minlength=groups) - np.bincount(moved.donors, minlength=groups)
     mixtures.check_sizes(counts, k)
-    return replace(params, counts=counts, sources=sources, rows=rows, targets=targets)
-
-
-def _donors(found: mixtures.Movable, sources: IntArray, rows: IntArray) -> IntArray:
-    """The component that each moved record comes from."""
-    whose = dict(zip(zip(found.sources.tolist(), found.rows.tolist(), strict=True), found.donors.tolist(), strict=True))
-    moved = zip(sources.tolist(), rows.tolist(), strict=True)
-    return np.array([whose[record] for record in moved], dtype=np.int64)
+    return replace(params, counts=counts, moved=moved)
 
 
 def _repair_again(params: MixtureGroups, k: int) -> bool:
     """Whether records must move that have not."""
-    return params.targets is None and params.counts is not None and bool(mixtures.needs(params.counts, k)[0].any())
+    return params.moved is None and params.counts is not None and bool(mixtures.needs(params.counts, k)[0].any())
 
 
 def group_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator, place: int) -> FloatArray:
     """The scores, and the final group of each record, 0 to the number of groups less 1."""
     labels = _labels(part)
-    if params.sources is not None and params.rows is not None and params.targets is not None:
-        labels = mixtures.relabel(labels, (params.sources, params.rows, params.targets), place)
+    if params.moved is not None:
+        labels = params.moved.applied(labels, place)
     assert params.counts is not None
     final = mixtures.numbering(params.counts)[labels].astype(np.float64)
     return np.concatenate([part[:, :-1], final[:, None]], axis=1)
@@ -382,14 +355,14 @@ def local_synthesis(
     choice = partial(choose, categories=categories, shape=shape, tails=tails, **numbers)
     groups: tuple[Step, ...] = (
         Reduce("moments", count_moments, view),
-        Rows("scores", _score_rows, channels=_one_a_number),
+        Rows("scores", _score_rows, channels=lambda given, view: len(view.numbers)),
         Reduce("mixture", sample, choice, placed=True, with_original=True, costly=True),
-        Rows("components", _assign_rows, channels=_one_more),
+        Rows("components", _assign_rows, channels=lambda given, found: given + 1),
         Reduce("sizes", partial(_count_repair, k=k), partial(_repair, k=k), partial(_repair_again, k=k), placed=True),
         Rows("groups", group_rows, placed=True),
     )
     draws: tuple[Step, ...] = (
-        Rows("draw", _draw_normal, channels=_label_and_draws),
+        Rows("draw", _draw_normal, channels=lambda given, found: found.view.width + 1),
         Reduce("group moments", _count_both, _first_maps, with_original=True),
         Rows("synthesize", partial(_synthesize, categories=categories)),
         Reduce("moments of draws", _count_draws, _last_maps),
@@ -401,18 +374,7 @@ def local_synthesis(
     return (*groups, *draws)
 
 
-def _expect_local(
-    moments: Moments,
-    *,
-    k: int,
-    categories: Categories = (),
-    components: int | None = None,
-    shape: str | None = None,
-    tails: str = "gaussian",
-    variance_share: float = 1.0,
-    classes: int | None = None,
-    iterations: int = 50,
-) -> Expected:
+def _expect_local(moments: Moments, **options: Any) -> Expected:
     """Exactly the moments of the features, whatever the options."""
     return Expected.exactly(moments.scatter / max(moments.n - 1, 1))
 
@@ -422,14 +384,9 @@ def _draw_normal(part: FloatArray, *, params: MixtureGroups, rng: np.random.Gene
     return np.concatenate([rng.standard_normal((len(part), params.view.width)), part[:, -1:]], axis=1)
 
 
-def _label_and_draws(given: int, params: MixtureGroups) -> int:
-    """Channels of `_draw_normal`."""
-    return params.view.width + 1
-
-
 def _apart(part: FloatArray) -> tuple[FloatArray, IntArray]:
     """Draws, and labels."""
-    return np.ascontiguousarray(part[:, :-1]), part[:, -1].astype(np.int64)
+    return np.ascontiguousarray(part[:, :-1]), _labels(part)
 
 
 def _count_both(part: FloatArray, *, params: MixtureGroups, original: FloatArray) -> RecordsAndDraws:
@@ -525,6 +482,7 @@ METHOD = Masker(
         latent.LatentClasses,
         mixtures.Mixture,
         mixtures.Movable,
+        mixtures.Moves,
         DrawnSample,
         View,
         mixtures.AffineMaps,

@@ -13,7 +13,7 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.methods.latent_classes import class_e_step
 from anonpipe.methods.masking import MASKERS, _local_synthesis, run_steps
 from anonpipe.methods.masking._draws import category_codes, choose_categories, dummies, starts_of
-from anonpipe.methods.mixture import assign, correcting_maps, fit, group_statistics, on_sample, over, select
+from anonpipe.methods.mixture import assign, correcting_maps, fit, group_statistics, on_sample, select
 from tests.methods.masking.tables import KEY, correlated, splits
 from tests.naive import local_synthesis as naive
 
@@ -172,7 +172,7 @@ def test_the_mixture_is_that_of_the_fit_to_the_sample_and_the_groups_those_of_th
     assert {tuple(row) for row in sample.scores} < {tuple(row) for row in scores}
     chosen = select(sample.scores[:90], 20, 300, numbers=[4], shapes=["full"])
     bounds = on_sample(chosen.constraints, 200, 300)
-    wanted = fit(over([sample.scores]), chosen.mixture, bounds, iterations=7).mixture
+    wanted = fit(sample.scores, chosen.mixture, bounds, iterations=7).mixture
     assert np.array_equal(found.mixture.means, wanted.means)
     assert np.array_equal(found.mixture.weights, wanted.weights)
     first = np.bincount(assign(scores, wanted), minlength=4)

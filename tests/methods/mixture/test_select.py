@@ -16,7 +16,6 @@ from anonpipe.methods.mixture import (
     fit,
     hard_statistics,
     m_step,
-    over,
     select,
 )
 from tests.methods.mixture.data import KINDS, random_mixture, sample_of, table, thyroid
@@ -96,7 +95,7 @@ def test_candidates_that_went_on_are_those_of_a_long_fit():
     for one in ended:
         bounds = constraints(20, 900, one.groups, features.var(axis=0), shape=one.shape)
         start = m_step(hard_statistics(features, agglomerate(features, 10, [60])[0][one.groups - 1]), bounds)
-        whole = fit(over([features]), start, bounds)
+        whole = fit(features, start, bounds)
         assert (one.passes, one.log_likelihood) == (len(whole.log_likelihoods), whole.log_likelihoods[-1])
 
 
@@ -106,7 +105,7 @@ def test_a_sample_starts_the_fit_of_the_table():
     chosen = select(np.ascontiguousarray(features[evenly_spaced(20_000, 1_500)]), 400, 20_000, numbers=(2, 3, 4))
     assert chosen.mixture.n_groups == 3
     assert chosen.constraints.least_weight == 400 / 20_000
-    whole = fit(over(np.array_split(features, 4)), chosen.mixture, chosen.constraints, tolerance=1e-8)
+    whole = fit(features, chosen.mixture, chosen.constraints, tolerance=1e-8)
     assert whole.log_likelihoods[-1] > whole.log_likelihoods[0]
     order, true_order = np.argsort(whole.mixture.means[:, 0]), np.argsort(truth.means[:, 0])
     assert whole.mixture.means[order] == pytest.approx(truth.means[true_order], abs=0.1)
