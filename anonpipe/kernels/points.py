@@ -157,8 +157,6 @@ def mean_of(sums: FloatArray, count: int) -> FloatArray:
     return mean
 
 
-# --- The one check of points before they reach compiled loops ---------------------------------------------------------
-
 LARGEST = 1e100  # Squares of larger numbers, summed, could leave the range of float64
 
 
@@ -173,9 +171,6 @@ def checked_features(features: FloatArray) -> FloatArray:
     if features.size and not (features.min() >= -LARGEST and features.max() <= LARGEST):
         raise ValueError("features holds NaN, infinity or numbers above 1e100 in size; encode nulls and scale first")
     return features
-
-
-# --- Records sorted by group: the view that every per-group loop works on ---------------------------------------------
 
 
 def by_first_row(labels: IntArray) -> IntArray:

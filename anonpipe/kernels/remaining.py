@@ -209,20 +209,26 @@ def take_rows(tree: Remaining, rows: IntArray) -> None:
         if single:
             _leave_single(values, ids, places, counts, row)
         else:
-            where = places[row]
-            _leave_bounds(
-                values,
-                radii,
-                low,
-                high,
-                reach,
-                branch_low,
-                branch_high,
-                branch_reach,
-                counts,
-                where // ROOM,
-                where % ROOM,
-            )
+            at, place = places[row] // ROOM, places[row] % ROOM
+            branch, leaf = at // FAN, at % FAN
+            last = counts[branch, leaf] - 1
+            # The bounds that the record held are drawn closer.
+            gone = radii[at, place]
+            if gone == reach[branch, leaf]:
+                reach[branch, leaf] = _most_but(radii[at], last + 1, place)
+                if gone == branch_reach[0, branch]:
+                    branch_reach[0, branch] = reach[branch].max()
+            for j in range(values.shape[1]):
+                gone = values[at, j, place]
+                values[at, j, place] = values[at, j, last]
+                if gone == low[branch, j, leaf]:
+                    low[branch, j, leaf] = _least(values, at, j, last)
+                    if gone == branch_low[0, j, branch]:
+                        branch_low[0, j, branch] = _least(low, branch, j, int(FAN))
+                if gone == high[branch, j, leaf]:
+                    high[branch, j, leaf] = _most(values, at, j, last)
+                    if gone == branch_high[0, j, branch]:
+                        branch_high[0, j, branch] = _most(high, branch, j, int(FAN))
             _leave_leaf(ids, radii, places, counts, row)
     tree.left[0] -= rows.shape[0]
 
@@ -253,41 +259,12 @@ def _leave_leaf(ids: IntArray, radii: FloatArray, places: IntArray, counts: IntA
 
 
 @nb.njit(cache=True, nogil=True)
-def _leave_bounds(
-    values: FloatArray,
-    radii: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    reach: FloatArray,
-    branch_low: FloatArray,
-    branch_high: FloatArray,
-    branch_reach: FloatArray,
-    counts: IntArray,
-    at: int,
-    place: int,
-) -> None:
-    """Remove a record's values from one of several leaves, and draw the bounds that it held closer."""
-    branch, leaf = at // FAN, at % FAN
-    last = counts[branch, leaf] - 1
-    gone = radii[at, place]
-    if gone == reach[branch, leaf]:
-        most = -np.inf
-        for i in range(last + 1):
-            most = max(most, radii[at, i] if i != place else most)
-        reach[branch, leaf] = most
-        if gone == branch_reach[0, branch]:
-            branch_reach[0, branch] = reach[branch].max()
-    for j in range(values.shape[1]):
-        gone = values[at, j, place]
-        values[at, j, place] = values[at, j, last]
-        if gone == low[branch, j, leaf]:
-            low[branch, j, leaf] = _least(values, at, j, last)
-            if gone == branch_low[0, j, branch]:
-                branch_low[0, j, branch] = _least(low, branch, j, int(FAN))
-        if gone == high[branch, j, leaf]:
-            high[branch, j, leaf] = _most(values, at, j, last)
-            if gone == branch_high[0, j, branch]:
-                branch_high[0, j, branch] = _most(high, branch, j, int(FAN))
+def _most_but(values: FloatArray, count: int, place: int) -> float:
+    """Largest of the first `count` values but that at `place`, minus infinity of none."""
+    most = -np.inf
+    for i in range(count):
+        most = max(most, values[i] if i != place else most)
+    return most
 
 
 @nb.njit(cache=True, nogil=True)

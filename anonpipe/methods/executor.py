@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.methods.steps import Columns, Reduce, Rows, Step, stream_of
 from anonpipe.rng import generator
 from anonpipe.types import FloatArray
+
+_Step = TypeVar("_Step", Columns, Reduce)
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,9 @@ class RowsPass:
 
 
 @dataclass(frozen=True)
-class ColumnsPass:
-    """A step that replaces columns, and its number."""
-
-    number: int
-    step: Columns
+class _OneStep(Generic[_Step]):
+    number: int  # Of the step among the method's
+    step: _Step
 
     @property
     def name(self) -> str:
@@ -51,17 +51,12 @@ class ColumnsPass:
         return self.step.name
 
 
-@dataclass(frozen=True)
-class ReducePass:
-    """A step that learns, and its number."""
+class ColumnsPass(_OneStep[Columns]):
+    """A step that replaces columns."""
 
-    number: int
-    step: Reduce
 
-    @property
-    def name(self) -> str:
-        """Of the step."""
-        return self.step.name
+class ReducePass(_OneStep[Reduce]):
+    """A step that learns."""
 
 
 Pass = RowsPass | ColumnsPass | ReducePass
@@ -124,10 +119,9 @@ def _asked(step: Rows | Reduce, place: Place) -> dict[str, Any]:
     asked: dict[str, Any] = {"place": place.number} if step.placed else {}
     if step.with_stratum:
         asked["stratum"] = place.stratum
-    if isinstance(step, Reduce) and step.with_original:
-        asked["original"] = place.original()
-    if isinstance(step, Reduce) and step.with_draws:
-        asked["draws"] = place.draws
+    if isinstance(step, Reduce):
+        asked |= {"original": place.original()} if step.with_original else {}
+        asked |= {"draws": place.draws} if step.with_draws else {}
     return asked
 
 

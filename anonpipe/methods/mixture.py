@@ -189,8 +189,6 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
     return (rotated + rotated.transpose(0, 2, 1)) / 2
 
 
-# --- Degrees of freedom of t components -------------------------------------------------------------------------------
-
 _LEAST, _MOST = 1.0, 200.0  # Range of estimated degrees of freedom; 200 is as good as normal
 _FIRST = 30.0  # Degrees of freedom that an estimate starts from
 _HALVINGS = 50
@@ -210,9 +208,6 @@ def _new_degrees(counts: FloatArray, tails: FloatArray, degrees: FloatArray, wid
         rising = np.log(v) - digamma(v) + constant > 0
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
     return np.asarray(np.exp((low + high) / 2))
-
-
-# --- The sums over records that an iteration needs --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -408,8 +403,6 @@ def _join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, pr
     return levels
 
 
-# --- First groups for a mixture: agglomeration of a sample ------------------------------------------------------------
-
 # Records of unit covariance added to each scatter: groups of fewer records than columns have no determinant else
 _PRIOR_ROWS = 0.1
 
@@ -456,6 +449,8 @@ _START_PASSES = 10  # Passes from every start; only the likeliest then goes on
 
 # Passes that shapes and numbers of components are compared after; then the best go on, in their order
 _SHORT_PASSES = 25
+_LONG_PASSES = 200  # The most that a run takes in all
+_TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this part is the last
 _BEATEN = 3  # Candidates in turn that went on to their end and are not the best: then nobody else goes on
 
 _T = TypeVar("_T")
@@ -486,8 +481,6 @@ def select(
     degrees: float | None = math.inf,
     starts: Iterable[int] = (50, 150, 450),
     idle: int | None = None,
-    tolerance: float = 1e-5,
-    iterations: int = 200,
 ) -> Selection:
     """Fit every number and shape of components to a sample (sample_rows, width) and take the one of the largest BIC."""
     # Each starts from several groupings: all take a few passes, the likeliest some more (Biernacki, Celeux & Govaert
@@ -507,7 +500,7 @@ def select(
             bounds = constraints(k, n_rows, groups, variances, shape=shape, degrees=degrees)
             here = on_sample(bounds, len(sample), n_rows)
             firsts = [tree[groups - 1] for tree in trees if tree[groups - 1].max() + 1 == groups]
-            found = _likeliest(sample, few, firsts, here, (tolerance, iterations))
+            found = _likeliest(sample, few, firsts, here)
             if found is None:
                 continue
             runs.append(_Run(bounds, here, found, len(sample)))
@@ -516,7 +509,7 @@ def select(
                 break
     if not runs:
         raise InputError("no mixture was tried; name one or more shapes, and one or more numbers to start from")
-    ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample, tolerance, iterations), _BEATEN)
+    ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample), _BEATEN)
     best = max(ended, key=lambda run: run.bic)
     return Selection(best.fit.mixture, best.bounds, ended)
 
@@ -524,10 +517,8 @@ def select(
 def race(
     candidates: Sequence[_T], criterion: Callable[[_T], float], go_on: Callable[[_T], _T], beaten: int
 ) -> tuple[_T, ...]:
-    """The candidates of short runs, the promising ones after a long run.
-
-    They go on in the order of their criterion until so many in turn have not become the best of those that went on.
-    """
+    """The candidates of short runs, the promising ones after a long run."""
+    # They go on in the order of their criterion until so many in turn have not become the best of those that went on.
     ended, best, since = list(candidates), -math.inf, 0
     for at in sorted(range(len(ended)), key=lambda one: -criterion(candidates[one])):
         ended[at] = go_on(candidates[at])
@@ -551,9 +542,9 @@ class _Run:
     def bic(self) -> float:
         return bic(self.fit.log_likelihoods[-1], self.bounds.parameters(self.fit.mixture.n_groups), self.rows)
 
-    def ended(self, sample: FloatArray, tolerance: float, iterations: int) -> _Run:
+    def ended(self, sample: FloatArray) -> _Run:
         """The same, fitted to its end."""
-        return replace(self, fit=_longer(sample, self.fit, self.here, tolerance, iterations))
+        return replace(self, fit=_longer(sample, self.fit, self.here, _LONG_PASSES))
 
 
 def on_sample(bounds: Constraints, rows: int, n_rows: int) -> Constraints:
@@ -567,31 +558,28 @@ def _allowed(numbers: Iterable[int], k: int, n_rows: int, few: FloatArray) -> li
     return sorted({g for g in numbers if 1 <= g <= distinct and (g == 1 or g * k < n_rows)}) or [1]
 
 
-def _likeliest(
-    sample: FloatArray, few: FloatArray, firsts: list[IntArray], bounds: Constraints, limits: tuple[float, int]
-) -> Fit | None:
+def _likeliest(sample: FloatArray, few: FloatArray, firsts: list[IntArray], bounds: Constraints) -> Fit | None:
     """The most likely of the short fits from several first groupings of `few`; None without any."""
     best: Fit | None = None
     seen: list[IntArray] = []
-    tolerance, iterations = limits
     for labels in firsts:
         if any(np.array_equal(labels, other) for other in seen):
             continue
         seen.append(labels)
         start = m_step(hard_statistics(few, labels, diagonal=bounds.shape in DIAGONAL), bounds)
-        result = fit(sample, start, bounds, tolerance=tolerance, iterations=min(_START_PASSES, iterations))
+        result = fit(sample, start, bounds, tolerance=_TOLERANCE, iterations=_START_PASSES)
         if best is None or result.log_likelihoods[-1] > best.log_likelihoods[-1]:
             best = result
-    return best and _longer(sample, best, bounds, tolerance, min(_SHORT_PASSES, iterations))
+    return best and _longer(sample, best, bounds, _SHORT_PASSES)
 
 
-def _longer(sample: FloatArray, begun: Fit, bounds: Constraints, tolerance: float, iterations: int) -> Fit:
+def _longer(sample: FloatArray, begun: Fit, bounds: Constraints, iterations: int) -> Fit:
     """The fit gone on with, up to so many passes in all."""
     passes = len(begun.log_likelihoods)
     if begun.converged or iterations <= passes:
         return begun
     # The pass that the run ended with is made once more: it goes on from its estimates.
-    rest = fit(sample, begun.mixture, bounds, tolerance=tolerance, iterations=iterations - passes + 1)
+    rest = fit(sample, begun.mixture, bounds, tolerance=_TOLERANCE, iterations=iterations - passes + 1)
     return replace(rest, log_likelihoods=begun.log_likelihoods[:-1] + rest.log_likelihoods)
 
 
@@ -737,7 +725,6 @@ class Components:
     mean: FloatArray  # Of the table, shape (width,)
     axes: FloatArray  # Orthonormal columns, by falling variance, shape (width, kept)
     variances: FloatArray  # Of the table along them, shape (kept,)
-    kept: float  # Their share of the table's total variance
 
     def scores(self, features: FloatArray) -> FloatArray:
         """Coordinates of records along the axes, shape (n_rows, number of axes)."""
@@ -754,16 +741,14 @@ def principal_components(moments: Moments, share: float) -> Components:
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     total = values.sum()
     if not total > 0:
-        return Components(moments.mean, np.ascontiguousarray(vectors[:, :1]), np.zeros(1), 1.0)
+        return Components(moments.mean, np.ascontiguousarray(vectors[:, :1]), np.zeros(1))
     cumulated = np.cumsum(values) / total
     positive = int((values > values[0] * len(values) * np.finfo(np.float64).eps).sum())
     number = min(int(np.searchsorted(cumulated, share * (1 - 1e-12))) + 1, positive)
     axes = vectors[:, :number]
     largest = np.abs(axes).argmax(axis=0)
     axes = axes * np.where(axes[largest, np.arange(number)] < 0, -1.0, 1.0)
-    return Components(
-        moments.mean, np.ascontiguousarray(axes), values[:number] / moments.n, float(cumulated[number - 1])
-    )
+    return Components(moments.mean, np.ascontiguousarray(axes), values[:number] / moments.n)
 
 
 # --- Normal records with exactly the moments of their group, for groups that span partitions --------------------------

@@ -23,9 +23,6 @@ class MethodOptions(Options):
     method: str
 
 
-# --- Where maskers mask -----------------------------------------------------------------------------------------------
-
-
 class MaskOptions(MethodOptions):
     """Options of a masker that sees the table part by part, or as one."""
 

@@ -106,7 +106,9 @@ class Grouping(Method):
     """
 
     sizes: str  # What group sizes it gives, in words
-    largest: Callable[[int], int] | None  # The largest group as a function of k, None where there is no limit
+    # The largest group as a function of k, None where there is no limit. Most published methods leave none of 2k: it
+    # could be split and lose less
+    largest: Callable[[int], int] | None = lambda k: 2 * k - 1
     about: Mapping[str, str] = field(default_factory=dict)  # What each of its options is for
     draws: bool = False  # Whether the groups depend on `rng`
     # Whether it takes `classes`, codes of shape (n_rows,), and `class_shares`, those of the whole table

@@ -76,8 +76,6 @@ class UnitSets:
         return min(self.most, len(np.unique(self.at(which).units)))
 
 
-# --- Strata: records that never share a group, found from the codes of the strata columns -----------------------------
-
 MOST_COMBINATIONS = 100_000
 
 

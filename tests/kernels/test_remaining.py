@@ -14,7 +14,7 @@ from anonpipe.kernels.remaining import (
     take_out,
     tidied,
 )
-from anonpipe.methods.grouping._mdav import pairs_of_groups
+from anonpipe.methods.grouping._mdav import groups_from_outside
 from tests.benchmarks.plain_mdav import plain_pairs
 
 
@@ -132,4 +132,4 @@ def test_large_tables_group_as_the_plain_loop(shape, rows):
     elif shape == "offset":
         features = np.exp(features) + 1e5
     for k in (3, 10):
-        assert (pairs_of_groups(features, k, 2 * k) == plain_pairs(features, k, 2 * k)).all()
+        assert (groups_from_outside(features, k, 2 * k, True) == plain_pairs(features, k, 2 * k)).all()

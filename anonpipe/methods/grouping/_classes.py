@@ -125,18 +125,12 @@ def diagonal(features: FloatArray) -> float:
     return length if length > 0.0 else 1.0
 
 
-# --- Figures of every group's classes ---------------------------------------------------------------------------------
-
 CHI_SQUARE, DIVERGENCE, DISTINCT, SINGLES, ENTROPY, VARIATION, ORDERED = range(7)  # Rows of what `_class_figures` gives
 
 
 @nb.njit(cache=True, nogil=True)
 def _class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares: FloatArray) -> FloatArray:
-    """Figures of every group, shape (7, n_groups), for records sorted by group.
-
-    Chi-square (Li and Sarkar 2013, one term of eq. 13), Jensen-Shannon divergence, number of classes, number of classes
-    with one record, entropy, total variation and ordered distance. Time O(n + n_groups·n_classes).
-    """
+    """Figures of every group, shape (7, n_groups): singles are classes of one record, chi-square a term of eq. 13."""
     n_groups = starts.shape[0] - 1
     out = np.zeros((7, n_groups))
     counts = np.empty(shares.shape[0])
@@ -158,9 +152,6 @@ def _class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares:
         out[VARIATION, g] = total_variation(counts, total, shares)
         out[ORDERED, g] = ordered_distance(counts, total, shares)
     return out
-
-
-# --- What a grouping discloses of the classes -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,6 @@ def crest(
         neighbours = min(max(2, k), MOST_NEIGHBOURS)
     if neighbours < 2:
         raise ValueError(f"neighbours is {neighbours}; give 2 or more, or None")
-    if len(features) < 2 * k:
-        return np.zeros(len(features), dtype=np.int64)
     tree = class_tree(features, classes, class_shares, neighbours, alpha, diagonal(features))
     return np.asarray(cut_by_ratio(*tree, k, classes, class_shares))
 
@@ -352,8 +350,6 @@ def crest_partial(
     number is cut first. An edge of length 0 is cut only where no other is removable. Labels are in the order of lowest
     rows. The paper calls this "partial CAMP-CREST" (eq. 7 and 9).
     """
-    if len(features) < 2 * k:
-        return np.zeros(len(features), dtype=np.int64)
     return np.asarray(cut_by_ratio(*shortest_tree(features), k, classes, class_shares))
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.grouping._classes import checked_alpha, jensen_shannon
-from anonpipe.methods.grouping._options import UNBLOCKED, ClassGroupingOptions, plain_options, under_2k
+from anonpipe.methods.grouping._options import UNBLOCKED, ClassGroupingOptions, plain_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -127,7 +127,6 @@ _KD_TREE = Grouping(
     reference="Li and Sarkar 2006, doi:10.1109/TKDE.2006.136",
     cost="time O(n·w·log n), memory O(n·w)",
     sizes="k to 2k-1",
-    largest=under_2k,
 )
 
 
@@ -169,7 +168,6 @@ _CLASS_KD_TREE = Grouping(
     cost="time O(n·w·log n), memory O(n·w)",
     about={"alpha": "weight of the spread against the divergence of the classes, 0.5 by default; 1 is kd_tree"},
     sizes="k to 2k-1",
-    largest=under_2k,
     classes=True,
 )
 

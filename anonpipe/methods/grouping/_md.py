@@ -17,7 +17,7 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink, with_rest
-from anonpipe.methods.grouping._options import plain_options, under_2k
+from anonpipe.methods.grouping._options import plain_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -122,8 +122,6 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     spanning-tree partition whose large parts are split by `diameter_fixed`. Figures of "MD-MHM" (16.9829, 22.5269,
     33.1834 % at k = 3, 5, 10), which refines these groups, lie just below those here (16.9834, 22.5272, 33.1834 %).
 
-    Notes
-    -----
     As published, a search of all pairs in every round takes O(n³/k) steps. Here each record keeps an upper bound of its
     distance to the others, and only those whose bound leads are looked at again: the groups are the same.
     """
@@ -137,7 +135,6 @@ _MD = Grouping(
     reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
     cost="time O(n²·w) usually, memory O(n·w)",
     sizes="k; up to 2k-1 for the last group, or for one that the last records join",
-    largest=under_2k,
 )
 
 
@@ -157,7 +154,6 @@ _DIAMETER_FIXED = Grouping(
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w) usually, memory O(n·w)",
     sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
-    largest=under_2k,
 )
 
 
@@ -194,11 +190,7 @@ _PAIRWISE_SYSTEMATIC = Grouping(
     reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
     cost="time O(n²·w) at worst, memory O(n·w)",
     sizes="k, and k to 2k-1 for the last group",
-    largest=under_2k,
 )
-
-
-# --- Groups of the pairwise systematic method: seeds from the ends of an order, members by least scatter --------------
 
 
 @nb.njit(cache=True, nogil=True)

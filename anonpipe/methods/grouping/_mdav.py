@@ -13,7 +13,7 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.points import gather_columns, mean_of, squared_distances, sum_rows
+from anonpipe.kernels.points import ascending, gather_columns, mean_of, squared_distances, sum_rows
 from anonpipe.kernels.remaining import (
     Remaining,
     furthest_record,
@@ -23,14 +23,17 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
-from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, plain_options, under_2k
+from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, plain_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def pairs_of_groups(features: FloatArray, k: int, least: int) -> IntArray:
-    """Form two groups a round, around r furthest from the mean and s furthest from r, while `least` remain (-1)."""
+def groups_from_outside(features: FloatArray, k: int, least: int, pairs: bool) -> IntArray:
+    """Form a group around r furthest from the mean while `least` remain (-1); in `pairs` one around s furthest from r.
+
+    Labels are in the order of formation.
+    """
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
@@ -38,47 +41,28 @@ def pairs_of_groups(features: FloatArray, k: int, least: int) -> IntArray:
     tree = remaining_records(features, every)
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
     label = int(0)
-    for left in range(n, least - 1, -2 * k):
+    for left in range(n, least - 1, -2 * k if pairs else -k):
         tree = tidied(features, tree)
         r = features[furthest_record(tree, mean_of(sums, left), nb.boolean(False))]
         nearest_records(tree, r, rows, distances)
-        s = features[furthest_record(tree, r, nb.boolean(True))]
+        s = features[furthest_record(tree, r, nb.boolean(True))] if pairs else r
         take_group(tree, features, sums, rows, labels, label)
-        nearest_records(tree, s, rows, distances)
-        take_group(tree, features, sums, rows, labels, label + 1)
-        label += 2
-    return labels
-
-
-@nb.njit(cache=True, nogil=True)
-def _single_groups(features: FloatArray, k: int) -> IntArray:
-    """Form one group a round, around the record furthest from the mean of the remaining (-1), while k remain."""
-    n = features.shape[0]
-    labels = np.full(n, -1, dtype=np.int64)
-    every = np.arange(n)
-    sums = sum_rows(features, every)
-    tree = remaining_records(features, every)
-    rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
-    for label in range(n // k):
-        tree = tidied(features, tree)
-        r = features[furthest_record(tree, mean_of(sums, n - label * k), nb.boolean(False))]
-        nearest_records(tree, r, rows, distances)
-        take_group(tree, features, sums, rows, labels, label)
+        label += 1
+        if pairs:
+            nearest_records(tree, s, rows, distances)
+            take_group(tree, features, sums, rows, labels, label)
+            label += 1
     return labels
 
 
 @nb.njit(cache=True, nogil=True)
 def outermost_group(features: FloatArray, rows: IntArray, k: int) -> IntArray:
-    """Of `rows` (k or more, ascending) the one furthest from their mean and its k - 1 nearest."""
-    columns = gather_columns(features, rows)
-    count = rows.shape[0]
-    distances = np.empty(count)
-    squared_distances(columns, count, mean_of(sum_rows(features, rows), count), distances)
-    r = features[rows[furthest(distances, count, rows)]]
-    squared_distances(columns, count, r, distances)
-    nearest = np.empty(k, dtype=np.int64)
-    k_nearest(distances, count, rows, nearest)
-    return rows[nearest]
+    """Of `rows` (k or more) the one furthest from their mean and its k - 1 nearest."""
+    tree = remaining_records(features, rows)
+    nearest, distances = np.empty(k, dtype=np.int64), np.empty(k)
+    r = furthest_record(tree, mean_of(sum_rows(features, rows), rows.shape[0]), nb.boolean(False))
+    nearest_records(tree, features[r], nearest, distances)
+    return nearest
 
 
 @nb.njit(cache=True, nogil=True)
@@ -140,34 +124,6 @@ def sink(heap: IntArray, at: int, distances: FloatArray, ids: IntArray) -> None:
         at = child
 
 
-@nb.njit(cache=True, nogil=True)
-def k_nearest(distances: FloatArray, count: int, ids: IntArray, nearest: IntArray) -> None:
-    """Write the places of the smallest distances among the first `count` to `nearest`, in descending order of place."""
-    k = nearest.shape[0]
-    for i in range(k):
-        nearest[i] = i
-    for i in range(k // 2 - 1, -1, -1):
-        sink(nearest, i, distances, ids)
-    border = distances[nearest[0]]
-    for i in range(k, count):
-        if distances[i] <= border and _nearer(distances, ids, i, nearest[0]):
-            nearest[0] = i
-            sink(nearest, 0, distances, ids)
-            border = distances[nearest[0]]
-    _descend(nearest)
-
-
-@nb.njit(cache=True, nogil=True)
-def _descend(places: IntArray) -> None:
-    """Sort a few places, the highest first."""
-    for i in range(1, places.shape[0]):
-        place, at = places[i], i
-        while at > 0 and places[at - 1] < place:
-            places[at] = places[at - 1]
-            at -= 1
-        places[at] = place
-
-
 def with_rest(features: FloatArray, labels: IntArray, k: int, join: Callable[[FloatArray, IntArray], None]) -> IntArray:
     """The labels once k or more records that remain (-1) have formed a group, or fewer have joined others."""
     remaining = np.flatnonzero(labels < 0)
@@ -201,7 +157,7 @@ def mdav(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     each other, time then grows with about the rows to the power of 1.5 instead of 2. With many unrelated columns it
     does not.
     """
-    return with_rest(features, pairs_of_groups(features, k, 2 * k), k, join_nearest)
+    return with_rest(features, groups_from_outside(features, k, 2 * k, True), k, join_nearest)
 
 
 _MDAV = Grouping(
@@ -211,7 +167,6 @@ _MDAV = Grouping(
     reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
     sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
-    largest=under_2k,
 )
 
 
@@ -222,7 +177,7 @@ def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     their mean and its k - 1 nearest form a group and the others another; fewer than 2k form one group. So all groups
     have k records but the last, which has up to 2k - 1.
     """
-    labels = pairs_of_groups(features, k, 3 * k)
+    labels = groups_from_outside(features, k, 3 * k, True)
     label = labels.max() + 1
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= 2 * k:
@@ -241,7 +196,6 @@ _MDAV_GENERIC = Grouping(
     reference="Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
     sizes="k, and k to 2k-1 for the last group",
-    largest=under_2k,
 )
 
 
@@ -256,7 +210,7 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     Tarragona table (z-scores, k = 10) this gives the published 33.192358 %, and so do moving means in row order; the
     outermost record first with moving means gives 33.192336 % and is not what was published.
     """
-    labels = pairs_of_groups(features, k, 2 * k)
+    labels = groups_from_outside(features, k, 2 * k, True)
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= k:
         labels[outermost_group(features, remaining, k)] = labels.max() + 1
@@ -271,7 +225,6 @@ _MDAV_1 = Grouping(
     reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-1",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
     sizes="k; up to 2k-1 where the last fewer than k records join",
-    largest=under_2k,
 )
 
 
@@ -296,8 +249,6 @@ def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: flo
 
     A `gamma` of 0 never grows a group. The authors find about 0.2 best for scattered and 1.1 for clustered data.
 
-    References
-    ----------
     Solanas and Martínez-Ballesté 2006, V-MDAV: a multivariate microaggregation with variable group size, COMPSTAT 2006;
     as described by Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV.
     """
@@ -320,9 +271,6 @@ _V_MDAV = Grouping(
     sizes="k to 2k-1; up to 3k-2 where the last fewer than k records join",
     largest=lambda k: max(k, 3 * k - 2),
 )
-
-
-# --- Groups of V-MDAV: k nearest records, extended while a further one is much nearer to them than to the rest --------
 
 
 @nb.njit(cache=True, nogil=True)
@@ -388,7 +336,7 @@ def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     group. The last ones, fewer than k, join the groups whose means are nearest; those means are of the k first records
     and do not move, so that the order of the last records decides nothing.
     """
-    labels = _single_groups(features, k)
+    labels = groups_from_outside(features, k, k, False)
     join_nearest(features, labels)
     return labels
 
@@ -400,7 +348,6 @@ _CBFS = Grouping(
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
     sizes="k; up to 2k-1 where the last fewer than k records join",
-    largest=under_2k,
 )
 
 
@@ -445,12 +392,8 @@ _CLASS_MDAV = Grouping(
     cost="time O(n²·w/k + n²), memory O(n·w)",
     about={"alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is mdav_generic"},
     sizes="k, and k to 2k-1 for the last group",
-    largest=under_2k,
     classes=True,
 )
-
-
-# --- MDAV over one block, with members chosen by distance and by the classes of the group -----------------------------
 
 
 @nb.njit(cache=True, nogil=True)
@@ -467,9 +410,6 @@ def _mixed_groups(
     columns = gather_columns(features, ids)
     labels = np.empty(n, dtype=np.int64)
     distances = np.empty(n)
-    front = np.empty(shares.shape[0], dtype=np.int64)
-    counts = np.empty(shares.shape[0])
-    places = np.empty(k, dtype=np.int64)
     left = n
     label = int(0)
     while left >= 2 * k:
@@ -479,12 +419,12 @@ def _mixed_groups(
         squared_distances(columns, left, r, distances)
         s = columns[:, furthest(distances, left, ids)].copy()
         pair = left >= 3 * k
-        _choose_mixed(distances, left, ids, classes, shares, alpha, unit, front, counts, places)
+        places = _choose_mixed(distances[:left], ids, classes, shares, alpha, unit, k)
         left = _take_places(columns, ids, left, places, labels, label)
         label += 1
         if pair:
             squared_distances(columns, left, s, distances)
-            _choose_mixed(distances, left, ids, classes, shares, alpha, unit, front, counts, places)
+            places = _choose_mixed(distances[:left], ids, classes, shares, alpha, unit, k)
             left = _take_places(columns, ids, left, places, labels, label)
             label += 1
     labels[ids[:left]] = label
@@ -493,26 +433,17 @@ def _mixed_groups(
 
 @nb.njit(cache=True, nogil=True)
 def _choose_mixed(
-    distances: FloatArray,
-    left: int,
-    ids: IntArray,
-    classes: IntArray,
-    shares: FloatArray,
-    alpha: float,
-    unit: float,
-    front: IntArray,
-    counts: FloatArray,
-    places: IntArray,
-) -> None:
-    """Write the places of a group's records to `places`, in descending order; `distances` become infinite there."""
+    distances: FloatArray, ids: IntArray, classes: IntArray, shares: FloatArray, alpha: float, unit: float, k: int
+) -> IntArray:
+    """The places of a group's records, in descending order, shape (k,); `distances` become infinite there."""
     # The first is the nearest of all; the next always the nearest of its class, so one candidate a class is compared.
-    counts[:] = 0.0
-    front[:] = -1
-    for i in range(left):
+    counts, front = np.zeros(shares.shape[0]), np.full(shares.shape[0], -1)
+    places = np.empty(k, dtype=np.int64)
+    for i in range(distances.shape[0]):
         c = classes[ids[i]]
         if front[c] < 0 or _nearer(distances, ids, i, front[c]):
             front[c] = i
-    for m in range(places.shape[0]):
+    for m in range(k):
         best = -1
         least = np.inf
         for c in range(front.shape[0]):
@@ -531,15 +462,15 @@ def _choose_mixed(
         distances[best] = np.inf
         c = classes[ids[best]]
         counts[c] += 1.0
-        front[c] = _next_of_class(distances, left, ids, classes, c)
-    _descend(places)
+        front[c] = _next_of_class(distances, ids, classes, c)
+    return places[ascending(-places)]
 
 
 @nb.njit(cache=True, nogil=True)
-def _next_of_class(distances: FloatArray, left: int, ids: IntArray, classes: IntArray, c: int) -> int:
+def _next_of_class(distances: FloatArray, ids: IntArray, classes: IntArray, c: int) -> int:
     """Place of the nearest record of class c that is not taken, or -1."""
     at = -1
-    for i in range(left):
+    for i in range(distances.shape[0]):
         if classes[ids[i]] == c and distances[i] < np.inf and (at < 0 or _nearer(distances, ids, i, at)):
             at = i
     return at

@@ -62,8 +62,3 @@ def plain_options(
     model: type[GroupingOptions] = create_model(name, __base__=base, __doc__=about, __module__=__name__, **fields)
     globals()[name] = model  # where pickle looks for the class of a job's options
     return model
-
-
-def under_2k(k: int) -> int:
-    """2k - 1: the largest group of most published methods; larger ones can be split and lose less."""
-    return 2 * k - 1

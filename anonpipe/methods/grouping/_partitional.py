@@ -15,7 +15,9 @@ from pydantic import Field
 
 from anonpipe.environment import one_thread
 from anonpipe.kernels.points import ascending, gather_columns, sort_groups, squared_distance, squared_distances
-from anonpipe.methods.grouping._options import GroupingOptions, plain_options, under_2k
+from anonpipe.methods.grouping._mdav import group_means
+from anonpipe.methods.grouping._options import GroupingOptions, plain_options
+from anonpipe.methods.grouping._units import ward_costs
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -32,7 +34,10 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
     sizes = np.zeros(centres.shape[0], dtype=np.int64)
     for c in assigned:
         sizes[c] += 1
-    _centre_on_means(columns, assigned, sizes, centres)
+    means = group_means(features[rows], assigned, centres.shape[0])
+    for c in range(sizes.shape[0]):
+        if sizes[c] > 0:
+            centres[c] = means[c]
     distances = np.empty(rows.shape[0])
     for c in ascending(sizes):
         if sizes[c] >= k:
@@ -43,19 +48,6 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
             sizes[assigned[i]] -= 1
             assigned[i] = c
             sizes[c] += 1
-
-
-@nb.njit(cache=True, nogil=True)
-def _centre_on_means(columns: FloatArray, assigned: IntArray, sizes: IntArray, centres: FloatArray) -> None:
-    """Write the mean of every cluster that has records to `centres`."""
-    for c in range(sizes.shape[0]):
-        if sizes[c] > 0:
-            centres[c] = 0.0
-    for i in range(assigned.shape[0]):
-        centres[assigned[i]] += columns[:, i]
-    for c in range(sizes.shape[0]):
-        if sizes[c] > 0:
-            centres[c] /= sizes[c]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -149,7 +141,6 @@ _K_WARD = Grouping(
     reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, the multivariate k-Ward algorithm",
     cost="time O(n²·w), memory O(n·w)",
     sizes="k to 2k-1",
-    largest=under_2k,
 )
 
 
@@ -183,12 +174,7 @@ def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     into = _seed_groups(columns, furthest_pair(features, rows), k)
     names = np.flatnonzero(into == np.arange(n))
     sizes = np.bincount(into, minlength=n)
-    centres = np.zeros((columns.shape[0], names.shape[0]))
-    for j in range(columns.shape[0]):
-        total = np.zeros(n)
-        for i in range(n):
-            total[into[i]] += columns[j, i]
-        centres[j] = total[names] / sizes[names]
+    centres = gather_columns(group_means(features[rows], into, n), names)
     merge_until_large(centres, sizes[names], names, k, into)
     found = np.empty(n, dtype=np.int64)
     groups = 0
@@ -260,7 +246,6 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
     """
     count = names.shape[0]
     small = (sizes < k).sum()
-    costs = np.empty(count)
     chain = np.empty(count, dtype=np.int64)
     at = np.full(count, -1)
     length = 0
@@ -271,7 +256,7 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
             length = 1
         top = chain[length - 1]
         before = chain[length - 2] if length > 1 else -1
-        near = _cheapest(centres, sizes, names, count, k, top, before, at, costs)
+        near = _cheapest(centres, sizes, names, count, k, top, before, at)
         if near != before:
             chain[length] = near
             at[near] = length
@@ -308,27 +293,18 @@ def _first_small(sizes: IntArray, names: IntArray, count: int, k: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def _cheapest(
-    centres: FloatArray,
-    sizes: IntArray,
-    names: IntArray,
-    count: int,
-    k: int,
-    top: int,
-    before: int,
-    at: IntArray,
-    costs: FloatArray,
+    centres: FloatArray, sizes: IntArray, names: IntArray, count: int, k: int, top: int, before: int, at: IntArray
 ) -> int:
     """Place of the group that is cheapest to merge with the one at `top`, among those allowed.
 
     Of equals `before`, so that chains end; then the smaller group, so that equal records form many groups; then the
     lower name. Other groups of the chain can be cheaper by rounding only and are passed over.
     """
-    squared_distances(centres, count, centres[:, top].copy(), costs)
+    costs = ward_costs(centres, sizes, count, top)
     found = -1
     for p in range(count):
         if p == top or (sizes[p] >= k and sizes[top] >= k) or (at[p] >= 0 and p != before):
             continue
-        costs[p] *= sizes[p] * sizes[top] / (sizes[p] + sizes[top])
         if found < 0 or costs[p] < costs[found]:
             found = p
         elif costs[p] == costs[found] and found != before:
@@ -400,7 +376,6 @@ _FUZZY_C_MEANS = Grouping(
         "iterations": "most iterations of one run of fuzzy c-means, 20 by default",
     },
     sizes="k to 2k-1",
-    largest=under_2k,
     draws=True,
 )
 
@@ -418,7 +393,7 @@ def _divide(
     """Cluster of each of `rows` (2k or more); at least two are in use, each of k records; equal ones as they come."""
     count = rows.shape[0] // k
     found: IntArray = np.minimum(np.arange(rows.shape[0]) // k, count - 1)
-    if _all_equal(features, rows):
+    if (features[rows] == features[rows[0]]).all():
         return found
     while True:
         centres = gather_columns(features, rows[:count])
@@ -434,12 +409,6 @@ def _divide(
             return found
         count = max(2, min(count - 1, int(count * shrink)))
         fuzziness += step
-
-
-@nb.njit(cache=True, nogil=True)
-def _all_equal(features: FloatArray, rows: IntArray) -> bool:
-    """Whether `rows` are equal records."""
-    return bool((features[rows] == features[rows[0]]).all())
 
 
 @nb.njit(cache=True, nogil=True)

@@ -12,19 +12,14 @@ from anonpipe.kernels.points import sort_groups, squared_distance
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import cbfs, mdav
-from anonpipe.methods.grouping._options import GroupingOptions, plain_options, under_2k
+from anonpipe.methods.grouping._options import GroupingOptions, plain_options
 from anonpipe.methods.record import Features, Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
 def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
-    """Rows in the order in which a walk visits them, group by group and always to the nearest record.
-
-    The walk starts at the record of the first group that is furthest from the mean of all records. It goes to the
-    nearest record of the same group that it has not visited; from the last one of a group to the nearest of the next
-    group. Ties go to the lower row.
-    """
+    """Rows as a walk visits them: group by group, always to the nearest one left, ties to the lower; see `mhm`."""
     path = np.empty(features.shape[0], dtype=np.int64)
     here = _furthest_from_mean(features, order[starts[0] : starts[1]])
     nearest, distance = np.empty(1, dtype=np.int64), np.empty(1)
@@ -135,12 +130,9 @@ _OPTIMAL_UNIVARIATE = Grouping(
     reference="Hansen and Mukherjee 2003, doi:10.1109/TKDE.2003.1209020",
     cost="time O(n·(k + log n)), memory O(n)",
     sizes="k to 2k-1",
-    largest=under_2k,
     refuses=_of_one_column,
 )
 
-
-# --- Multivariate Hansen-Mukherjee (MHM) ------------------------------------------------------------------------------
 
 GROUPED = {"md": md, "mdav": mdav, "cbfs": cbfs}  # Methods whose groups a path may follow; npn goes without
 
@@ -212,7 +204,6 @@ _MHM = Grouping(
         "order": "what puts the records in a line, 'mdav' by default; 'md', 'cbfs', or 'npn': the nearest comes next"
     },
     sizes="k to 2k-1",
-    largest=under_2k,
 )
 
 METHODS = (_OPTIMAL_UNIVARIATE, _MHM)

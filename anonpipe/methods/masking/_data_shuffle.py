@@ -89,14 +89,9 @@ def data_shuffle(*, k: int = 1, conditioning: tuple[int, ...] = (), categories: 
 
 def rank(column: FloatArray, *, place: int, params: object, rng: np.random.Generator) -> FloatArray:
     """(Rank - 1/2)/n, between 0 and 1; tied values share their mean rank."""
-    n = len(column)
-    order = np.argsort(column, kind="stable")
-    ordered = column[order]
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    ends = np.append(starts[1:], n)
-    out = np.empty(n)
-    out[order] = np.repeat((starts + ends) / 2 / n, ends - starts)
-    return out
+    _, at, counts = np.unique(column, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray(((2 * ends - counts) / 2 / len(column))[at])
 
 
 def _find_copula(moments: Moments, *, params: object, rng: np.random.Generator, kept: tuple[int, ...]) -> Copula:

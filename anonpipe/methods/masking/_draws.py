@@ -143,8 +143,8 @@ def dummies(codes: IntArray, columns: Categories, out: FloatArray) -> None:
 
 def choose_categories(
     scores: FloatArray, codes: IntArray, starts: IntArray, k: int, n_rows: int, classes: int | None
-) -> tuple[latent.LatentClasses, latent.ClassConstraints]:
-    """Latent classes of a sample, so many or the number of the largest BIC."""
+) -> tuple[latent.LatentClasses, float]:
+    """Latent classes of a sample, so many or the number of the largest BIC, and the least weight of one."""
     # The authors take as many classes as the numbers have components. With one component the categories would be
     # independent given the numbers, so here the number has a BIC of its own, and first groups see both.
     most = max(1, min((n_rows - 1) // k, len(scores)))
@@ -156,18 +156,18 @@ def choose_categories(
     for number in tried:
         labels = levels[number - 1]
         groups = int(labels.max()) + 1
-        bounds = latent.class_constraints(k, n_rows, groups)
+        least = mixtures.least_weight(k, n_rows, groups, "classes")
         tables = latent.count_categories(codes[few], labels, groups, starts)
-        start = latent.first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1], bounds)
-        found = latent.fit_classes(scores, codes, start, bounds, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
-        short.append(_CategoryRun(found, bounds, len(scores)))
+        start = latent.first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1])
+        found = latent.fit_classes(scores, codes, start, least, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
+        short.append(_CategoryRun(found, least, len(scores)))
         criteria = [run.bic for run in short]
         if len(short) - 1 - int(np.argmax(criteria)) == _IDLE:
             break
     best = max(
         mixtures.race(short, lambda run: run.bic, lambda run: run.ended(scores, codes), _IDLE), key=lambda run: run.bic
     )
-    return best.fit.classes, best.bounds
+    return best.fit.classes, best.least
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ class _CategoryRun:
     """The fit of a number of classes so far."""
 
     fit: latent.ClassFit
-    bounds: latent.ClassConstraints
+    least: float
     rows: int
 
     @property
@@ -189,15 +189,13 @@ class _CategoryRun:
         if self.fit.converged:
             return self
         left, start = _LONG_PASSES - _SHORT_PASSES + 1, self.fit.classes
-        found = latent.fit_classes(scores, codes, start, self.bounds, tolerance=_TOLERANCE, iterations=left)
+        found = latent.fit_classes(scores, codes, start, self.least, tolerance=_TOLERANCE, iterations=left)
         return replace(self, fit=found)
 
 
-def sharpened(
-    scores: FloatArray, codes: IntArray, found: latent.LatentClasses, bounds: latent.ClassConstraints
-) -> latent.LatentClasses:
+def sharpened(scores: FloatArray, codes: IntArray, found: latent.LatentClasses, least: float) -> latent.LatentClasses:
     """The classes fitted on, to a larger sample."""
-    return latent.fit_classes(scores, codes, found, bounds, tolerance=_TOLERANCE, iterations=_MOST_PASSES).classes
+    return latent.fit_classes(scores, codes, found, least, tolerance=_TOLERANCE, iterations=_MOST_PASSES).classes
 
 
 def _indicators(codes: IntArray, starts: IntArray) -> FloatArray:

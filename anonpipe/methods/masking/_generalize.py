@@ -58,13 +58,6 @@ class Intervals:
     high: FloatArray
 
     @property
-    def labels(self) -> IntArray:
-        """Group of each record, shape (n_rows,)."""
-        labels = np.empty(len(self.order), dtype=np.int64)
-        labels[self.order] = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-        return labels
-
-    @property
     def middle(self) -> FloatArray:
         """Middle of the intervals, shape (n_rows, width)."""
         return self.low + (self.high - self.low) / 2

@@ -24,7 +24,7 @@ from anonpipe.methods.masking._draws import (
     starts_of,
 )
 from anonpipe.methods.masking._spectral import count_moments
-from anonpipe.methods.options import MaskOptions
+from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
@@ -137,10 +137,8 @@ def _score_rows(part: FloatArray, *, params: View, rng: np.random.Generator) -> 
 
 
 def spread(column: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Values of which those that several records have lie evenly between halfway to the next lower and higher ones.
-
-    Beyond the outermost value twice as far outward as inward: its records stand for a tail.
-    """
+    """Values of which those that several records have lie evenly between halfway to the next lower and higher ones."""
+    # Beyond the outermost value twice as far outward as inward: its records stand for a tail.
     values, at, counts = np.unique(column, return_inverse=True, return_counts=True)
     if len(values) < 2:
         return column
@@ -149,6 +147,11 @@ def spread(column: FloatArray, rng: np.random.Generator) -> FloatArray:
     draw = rng.uniform(-1.0, 1.0, len(column))
     moved = draw * np.where(draw < 0.0, below[at], above[at])
     return np.asarray(np.where(counts[at] > 1, column + moved, column))
+
+
+def _one_a_number(given: int, params: View) -> int:
+    """Channels of `_score_rows`."""
+    return len(params.numbers)
 
 
 def _scores(part: FloatArray, view: View) -> FloatArray:
@@ -195,9 +198,9 @@ def choose(
         mixture = mixtures.fit(sample.scores, mixture, bounds, tolerance=TOLERANCE, iterations=iterations).mixture
     if not categories:
         return MixtureGroups(params, mixture, None)
-    chosen_classes, keep = choose_categories(few.scores, few.codes, starts_of(categories), k, params.rows, classes)
+    chosen_classes, least = choose_categories(few.scores, few.codes, starts_of(categories), k, params.rows, classes)
     if larger:
-        chosen_classes = sharpened(sample.scores, sample.codes, chosen_classes, keep)
+        chosen_classes = sharpened(sample.scores, sample.codes, chosen_classes, least)
     return MixtureGroups(params, mixture, chosen_classes)
 
 
@@ -205,6 +208,11 @@ def _assign_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Gene
     """The scores, and the most likely component of each record."""
     labels = mixtures.assign(_scores(part, params.view), params.mixture)
     return np.concatenate([part, labels[:, None].astype(np.float64)], axis=1)
+
+
+def _one_more(given: int, params: object) -> int:
+    """One channel more: the label."""
+    return given + 1
 
 
 def _count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int) -> ClassCounts | mixtures.Movable:
@@ -286,7 +294,7 @@ class Drawing:
     maps: mixtures.AffineMaps  # From the present draws to these
 
 
-class LocalSynthesisOptions(MaskOptions):
+class LocalSynthesisOptions(ScopedMaskOptions):
     """The records of every group of a mixture replaced by draws with exactly the group's means and covariance.
 
     Groups of k or more, and of more records than feature columns, are few and
@@ -305,11 +313,6 @@ class LocalSynthesisOptions(MaskOptions):
     variance_share: float = Field(default=1.0, gt=0, le=1)
     classes: int | None = Field(default=None, ge=1)
     iterations: int = Field(default=50, ge=1)
-
-    @property
-    def by_stratum(self) -> bool:
-        """Whether each stratum is masked as a table of its own."""
-        return True
 
 
 def local_synthesis(
@@ -355,14 +358,14 @@ def local_synthesis(
     choice = partial(choose, categories=categories, shape=shape, tails=tails, **numbers)
     groups: tuple[Step, ...] = (
         Reduce("moments", count_moments, view),
-        Rows("scores", _score_rows, channels=lambda given, view: len(view.numbers)),
+        Rows("scores", _score_rows, channels=_one_a_number),
         Reduce("mixture", sample, choice, placed=True, with_original=True, costly=True),
-        Rows("components", _assign_rows, channels=lambda given, found: given + 1),
+        Rows("components", _assign_rows, channels=_one_more),
         Reduce("sizes", partial(_count_repair, k=k), partial(_repair, k=k), partial(_repair_again, k=k), placed=True),
         Rows("groups", group_rows, placed=True),
     )
     draws: tuple[Step, ...] = (
-        Rows("draw", _draw_normal, channels=lambda given, found: found.view.width + 1),
+        Rows("draw", _draw_normal, channels=_label_and_draws),
         Reduce("group moments", _count_both, _first_maps, with_original=True),
         Rows("synthesize", partial(_synthesize, categories=categories)),
         Reduce("moments of draws", _count_draws, _last_maps),
@@ -374,7 +377,18 @@ def local_synthesis(
     return (*groups, *draws)
 
 
-def _expect_local(moments: Moments, **options: Any) -> Expected:
+def _expect_local(
+    moments: Moments,
+    *,
+    k: int,
+    categories: Categories = (),
+    components: int | None = None,
+    shape: str | None = None,
+    tails: str = "gaussian",
+    variance_share: float = 1.0,
+    classes: int | None = None,
+    iterations: int = 50,
+) -> Expected:
     """Exactly the moments of the features, whatever the options."""
     return Expected.exactly(moments.scatter / max(moments.n - 1, 1))
 
@@ -382,6 +396,11 @@ def _expect_local(moments: Moments, **options: Any) -> Expected:
 def _draw_normal(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
     """A normal draw for each feature column, and the label after them."""
     return np.concatenate([rng.standard_normal((len(part), params.view.width)), part[:, -1:]], axis=1)
+
+
+def _label_and_draws(given: int, params: MixtureGroups) -> int:
+    """Channels of `_draw_normal`."""
+    return params.view.width + 1
 
 
 def _apart(part: FloatArray) -> tuple[FloatArray, IntArray]:

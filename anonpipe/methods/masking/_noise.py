@@ -144,11 +144,7 @@ def _find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) 
         )
     slopes = inverse @ xz
     rest = both.scatter[width:, width:] - xz.T @ slopes
-    colour = (
-        np.linalg.solve(np.linalg.cholesky(rest).T, params.factor.T) * np.sqrt(both.n - 1)
-        if rank
-        else np.zeros((0, width))
-    )
+    colour = np.linalg.solve(np.linalg.cholesky(rest).T, params.factor.T) * np.sqrt(both.n - 1)
     matrix = np.concatenate([np.eye(width) - slopes @ colour, colour]) / params.shrink
     return Mixing(both.mean, np.ascontiguousarray(matrix), params.total.mean)
 

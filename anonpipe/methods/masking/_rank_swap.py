@@ -117,9 +117,6 @@ METHOD = Masker(
 )
 
 
-# --- Who swaps with whom: see `anonpipe.methods.masking._rank_swap` ---------------------------------------------------
-
-
 @nb.njit(cache=True, nogil=True)
 def partners(draws: FloatArray, reach: int) -> IntArray:
     """The rank that each rank changes places with, its own where none is left, from one uniform draw a rank."""

@@ -14,7 +14,7 @@ from anonpipe.kernels.groups import contrasts, group_mean, householder, reflect,
 from anonpipe.kernels.points import largest_group
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Synthesizer
-from anonpipe.moments import Expected, GroupedMoments, GroupSpread, limit_by_group, merge_all
+from anonpipe.moments import Expected, GroupedMoments, GroupSpread, expect_by_group, merge_all
 from anonpipe.types import FloatArray, IntArray
 
 _DRAWS = 1 << 20  # Draws held at a time (8 MiB), more only for a group that needs more
@@ -45,11 +45,11 @@ def draw_in_chunks(
 _DEPENDENT = 1e-10
 
 
-@nb.njit(cache=True, nogil=True)
-def _rotation_draws(rows: int, width: int) -> int:
-    """Normal draws that a random rotation of a matrix of that shape takes."""
-    rank: int = min(rows, width)
-    return rank * rows - rank * (rank - 1) // 2
+def rotation_draws(starts: IntArray, width: int) -> IntArray:
+    """Normal draws that a random rotation takes of each group, shape (n_groups,)."""
+    rows = np.diff(starts) - 1
+    rank = np.minimum(rows, width)
+    return np.asarray(rank * rows - rank * (rank - 1) // 2)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -152,13 +152,11 @@ def rotate_residuals(
         if free > width:
             triangularise(residuals, free, v, sums)
         rotate(residuals, free, min(free, width), draws[at:], v, sums)
-        at += _rotation_draws(rows, width)
+        rank = min(rows, width)
+        at += rank * rows - rank * (rank - 1) // 2  # as many as without `kept`
         for i in range(explained - 1, -1, -1):
             reflect(x, i, int(0), normals[i], rows - i, 1.0, sums)
         write_group(x, mean, members, out)
-
-
-# --- Normal records that have the mean and the scatter of their group, exactly or on average --------------------------
 
 
 class GaussianOptions(MethodOptions):
@@ -204,9 +202,7 @@ def gaussian(
         raise JobError(f"moments={moments!r} was given; known are 'exact' and 'expected'")
     if n_table is not None:
         raise JobError("n_table is taken with moments='expected' only; leave it out")
-    rows = sizes - 1
-    rank = np.minimum(rows, features.shape[1])
-    for first, after, draws in draw_in_chunks(rank * rows - rank * (rank - 1) // 2, rng):
+    for first, after, draws in draw_in_chunks(rotation_draws(starts, features.shape[1]), rng):
         rotate_groups(features, order, starts[first : after + 1], draws, out)
     return out
 
@@ -220,7 +216,7 @@ def _kept_on_average(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSp
     """The covariance as it was on average, of records drawn with the covariance of their group."""
     if not spread:
         raise JobError("the sampling error of groups in expectation needs a GroupSpread; count one a partition")
-    return limit_by_group(merge_all(spread)).about(merge_all(grouped).total.covariance)
+    return expect_by_group(merge_all(spread), merge_all(grouped).total.covariance)
 
 
 def _guarantee(options: Any) -> Guarantee:
