@@ -64,11 +64,11 @@ from anonpipe.methods.latent_classes import (
     first_classes,
     fit_classes,
 )
-from anonpipe.methods.masking import mask
 from anonpipe.methods.mixture import affine_maps, group_statistics, least_weight
 from anonpipe.methods.synthesis import synthesize
 from tests.benchmarks._coefficient_changes import coefficient_changes
 from tests.benchmarks._propensity import propensity
+from tests.in_memory import mask
 from tests.methods.grouping.data import reference_folder, standardized
 from tests.methods.mixture.in_memory import draw_statistics, gaussian_mixture, synthesize_rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -10,20 +10,12 @@ from pydantic import Field
 
 from anonpipe.kernels.points import gather_columns, squared_distance, squared_distances
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
-from anonpipe.methods.grouping._options import ClassGroupingOptions, plain_options
+from anonpipe.methods.grouping._options import ClassGroupingOptions, grouping_options
 from anonpipe.methods.grouping._spanning_tree import cut_by_ratio, drop_outside, shortest_tree, smallest
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 MOST_NEIGHBOURS = 100
-
-
-class CrestOptions(ClassGroupingOptions):
-    """Class-restricted spanning tree (Li & Sarkar 2013): distance and class divergence weighed by `alpha`."""
-
-    method: Literal["crest"]
-    alpha: float = Field(default=0.5, ge=0, le=1)
-    neighbours: int | None = Field(default=None, ge=2)
 
 
 def crest(
@@ -33,8 +25,8 @@ def crest(
     rng: np.random.Generator,
     classes: IntArray,
     class_shares: FloatArray,
-    alpha: float = 0.5,
-    neighbours: int | None = None,
+    alpha: Annotated[float, Field(ge=0, le=1)] = 0.5,
+    neighbours: Annotated[int | None, Field(ge=2)] = None,
 ) -> IntArray:
     """Group near records so that the classes in a group are spread as in the whole table.
 
@@ -72,7 +64,11 @@ def crest(
 
 _CREST = Grouping(
     function=crest,
-    options=CrestOptions,
+    options=grouping_options(
+        crest,
+        "Class-restricted spanning tree (Li & Sarkar 2013): distance and class divergence weighed by `alpha`.",
+        base=ClassGroupingOptions,
+    ),
     published="Class restricted spanning tree (CREST)",
     reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 4",
     cost="time O(b·n²·w), memory O(n·(w + b + classes)), b neighbours",
@@ -310,7 +306,7 @@ def _enter(tree: Partial, owner: int, v: int, degree: int, distance: float) -> b
     filled = tree.filled[owner]
     hood, degrees, distances = tree.hood[owner], tree.degree[owner], tree.distance[owner]
     place = filled
-    while place > 0 and _comes_before(degree, distance, v, degrees[place - 1], distances[place - 1], hood[place - 1]):
+    while place > 0 and (degree, distance, v) < (degrees[place - 1], distances[place - 1], hood[place - 1]):
         place -= 1
     if place == most:
         return False
@@ -327,14 +323,6 @@ def _enter(tree: Partial, owner: int, v: int, degree: int, distance: float) -> b
         hood[i], degrees[i], distances[i] = hood[i - 1], degrees[i - 1], distances[i - 1]
     hood[place], degrees[place], distances[place] = v, degree, distance
     return change
-
-
-@nb.njit(cache=True, nogil=True)
-def _comes_before(degree: int, distance: float, v: int, other_degree: int, other_distance: float, other: int) -> bool:
-    """Whether a vertex stands before another in a hood."""
-    if degree != other_degree:
-        return degree < other_degree
-    return distance < other_distance or (distance == other_distance and v < other)
 
 
 def crest_partial(
@@ -355,10 +343,10 @@ def crest_partial(
 
 _CREST_PARTIAL = Grouping(
     function=crest_partial,
-    options=plain_options(
-        "crest_partial",
+    options=grouping_options(
+        crest_partial,
         "A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1).",
-        ClassGroupingOptions,
+        base=ClassGroupingOptions,
     ),
     published="Partial CREST: minimum spanning tree cut by divergence and length",
     reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, sections 4 and 6",

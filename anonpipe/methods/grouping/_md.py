@@ -17,7 +17,7 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink, with_rest
-from anonpipe.methods.grouping._options import plain_options
+from anonpipe.methods.grouping._options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -130,7 +130,7 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _MD = Grouping(
     function=md,
-    options=plain_options("md", "Maximum distance (MD)."),
+    options=grouping_options(md, "Maximum distance (MD)."),
     published="Maximum distance (MD)",
     reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
     cost="time O(n²·w) usually, memory O(n·w)",
@@ -149,7 +149,7 @@ def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) ->
 
 _DIAMETER_FIXED = Grouping(
     function=diameter_fixed,
-    options=plain_options("diameter_fixed", "Diameter-based fixed-size microaggregation."),
+    options=grouping_options(diameter_fixed, "Diameter-based fixed-size microaggregation."),
     published="Diameter-based fixed-size microaggregation (D)",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w) usually, memory O(n·w)",
@@ -185,7 +185,7 @@ def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generato
 
 _PAIRWISE_SYSTEMATIC = Grouping(
     function=pairwise_systematic,
-    options=plain_options("pairwise_systematic", "Pairwise systematic microaggregation (P-S)."),
+    options=grouping_options(pairwise_systematic, "Pairwise systematic microaggregation (P-S)."),
     published="Pairwise systematic microaggregation (P-S)",
     reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
     cost="time O(n²·w) at worst, memory O(n·w)",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import numba as nb
 import numpy as np
@@ -23,7 +23,7 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
-from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, plain_options
+from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -189,8 +189,8 @@ def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
 _MDAV_GENERIC = Grouping(
     function=mdav_generic,
-    options=plain_options(
-        "mdav_generic", "MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."
+    options=grouping_options(
+        mdav_generic, "MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."
     ),
     published="MDAV-generic",
     reference="Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic",
@@ -220,7 +220,7 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 _MDAV_1 = Grouping(
     function=mdav_1,
-    options=plain_options("mdav_1", "MDAV-1: MDAV whose last group has k records too."),
+    options=grouping_options(mdav_1, "MDAV-1: MDAV whose last group has k records too."),
     published="MDAV-1",
     reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-1",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
@@ -228,14 +228,9 @@ _MDAV_1 = Grouping(
 )
 
 
-class VMdavOptions(GroupingOptions):
-    """MDAV with groups that grow to up to 2k-1 records where near ones are at hand."""
-
-    method: Literal["v_mdav"]
-    gamma: float = Field(default=0.2, ge=0)
-
-
-def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: float = 0.2) -> IntArray:
+def v_mdav(
+    features: FloatArray, k: int, *, rng: np.random.Generator, gamma: Annotated[float, Field(ge=0)] = 0.2
+) -> IntArray:
     """Group records by V-MDAV: groups of k that grow where the data are dense.
 
     While k or more records remain, the one furthest from the mean of the whole table and its k - 1 nearest form a
@@ -261,7 +256,7 @@ def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: flo
 
 _V_MDAV = Grouping(
     function=v_mdav,
-    options=VMdavOptions,
+    options=grouping_options(v_mdav, "MDAV with groups that grow to up to 2k-1 records where near ones are at hand."),
     published="MDAV with variable group size (V-MDAV)",
     reference="Solanas and Martínez-Ballesté 2006; Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV",
     cost="time O(n²·w) at worst, memory O(n·w)",
@@ -343,19 +338,12 @@ def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _CBFS = Grouping(
     function=cbfs,
-    options=plain_options("cbfs", "Centroid-based fixed-size microaggregation (CBFS)."),
+    options=grouping_options(cbfs, "Centroid-based fixed-size microaggregation (CBFS)."),
     published="Centroid-based fixed-size microaggregation (CBFS)",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w/k) at worst, memory O(n·w)",
     sizes="k; up to 2k-1 where the last fewer than k records join",
 )
-
-
-class ClassMdavOptions(ClassGroupingOptions):
-    """MDAV whose groups weigh distance and class divergence by `alpha`."""
-
-    method: Literal["class_mdav"]
-    alpha: float = Field(default=0.5, ge=0, le=1)
 
 
 def class_mdav(
@@ -365,7 +353,7 @@ def class_mdav(
     rng: np.random.Generator,
     classes: IntArray,
     class_shares: FloatArray,
-    alpha: float = 0.5,
+    alpha: Annotated[float, Field(ge=0, le=1)] = 0.5,
 ) -> IntArray:
     """Group records by MDAV whose groups are filled by distance and classes.
 
@@ -386,7 +374,9 @@ def class_mdav(
 
 _CLASS_MDAV = Grouping(
     function=class_mdav,
-    options=ClassMdavOptions,
+    options=grouping_options(
+        class_mdav, "MDAV whose groups weigh distance and class divergence by `alpha`.", base=ClassGroupingOptions
+    ),
     published="MDAV with the composite distance of CREST",
     reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
     cost="time O(n²·w/k + n²), memory O(n·w)",

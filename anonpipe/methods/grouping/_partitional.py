@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
 import numba as nb
 import numpy as np
@@ -16,7 +16,7 @@ from pydantic import Field
 from anonpipe.environment import one_thread
 from anonpipe.kernels.points import ascending, gather_columns, sort_groups, squared_distance, squared_distances
 from anonpipe.methods.grouping._mdav import group_means
-from anonpipe.methods.grouping._options import GroupingOptions, plain_options
+from anonpipe.methods.grouping._options import GroupingOptions, grouping_options
 from anonpipe.methods.grouping._units import ward_costs
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
@@ -136,7 +136,7 @@ def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 _K_WARD = Grouping(
     function=k_ward,
-    options=plain_options("k_ward", "Multivariate k-Ward."),
+    options=grouping_options(k_ward, "Multivariate k-Ward."),
     published="k-Ward, multivariate",
     reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, the multivariate k-Ward algorithm",
     cost="time O(n²·w), memory O(n·w)",
@@ -305,23 +305,10 @@ def _cheapest(
     for p in range(count):
         if p == top or (sizes[p] >= k and sizes[top] >= k) or (at[p] >= 0 and p != before):
             continue
-        if found < 0 or costs[p] < costs[found]:
+        here = (costs[p], p != before, sizes[p], names[p])
+        if found < 0 or here < (costs[found], found != before, sizes[found], names[found]):
             found = p
-        elif costs[p] == costs[found] and found != before:
-            same = sizes[p] == sizes[found]
-            if p == before or sizes[p] < sizes[found] or (same and names[p] < names[found]):
-                found = p
     return found
-
-
-class FuzzyCMeansOptions(GroupingOptions):
-    """Fuzzy c-means, run with fewer and softer clusters until all have k records."""
-
-    method: Literal["fuzzy_c_means"]
-    fuzziness: float = Field(default=1.1, gt=1)
-    step: float = Field(default=0.02, gt=0)
-    shrink: float = Field(default=0.5, gt=0, lt=1)
-    iterations: int = Field(default=20, ge=1)
 
 
 def fuzzy_c_means(
@@ -329,10 +316,10 @@ def fuzzy_c_means(
     k: int,
     *,
     rng: np.random.Generator,
-    fuzziness: float = 1.1,
-    step: float = 0.02,
-    shrink: float = 0.5,
-    iterations: int = 20,
+    fuzziness: Annotated[float, Field(gt=1)] = 1.1,
+    step: Annotated[float, Field(gt=0)] = 0.02,
+    shrink: Annotated[float, Field(gt=0, lt=1)] = 0.5,
+    iterations: Annotated[int, Field(ge=1)] = 20,
 ) -> IntArray:
     """Group records by fuzzy c-means with fewer and fewer clusters.
 
@@ -365,7 +352,9 @@ def fuzzy_c_means(
 
 _FUZZY_C_MEANS = Grouping(
     function=fuzzy_c_means,
-    options=FuzzyCMeansOptions,
+    options=grouping_options(
+        fuzzy_c_means, "Fuzzy c-means, run with fewer and softer clusters until all have k records."
+    ),
     published="Microaggregation by fuzzy c-means",
     reference="Domingo-Ferrer and Torra 2003, doi:10.20965/jaciii.2003.p0153",
     cost="time O(iterations·n²·w/k), more with many far records; memory O(n·w)",

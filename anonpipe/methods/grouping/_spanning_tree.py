@@ -6,7 +6,7 @@ A tree is three arrays: `parent` (n,), -1 at the root; `length` (n,), that of th
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 import numba as nb
 import numpy as np
@@ -15,7 +15,7 @@ from pydantic import Field
 from anonpipe.kernels.points import ascending, gather_columns, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
 from anonpipe.methods.grouping._md import diameter_fixed
-from anonpipe.methods.grouping._options import ClassGroupingOptions, plain_options
+from anonpipe.methods.grouping._options import ClassGroupingOptions, grouping_options
 from anonpipe.methods.grouping._two_phase import group_large_again
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -190,10 +190,7 @@ def _least_ratio(
         parts = size[v] * jensen_shannon(below[v], size[v], shares) + rest * jensen_shannon(above, rest, shares)
         increase = rounded(max(0.0, parts / total - whole))
         ratio = increase / length[v] if length[v] > 0.0 else np.inf
-        first = best < 0 or ratio < least
-        if not first and ratio == least:
-            first = length[v] > length[best] or (length[v] == length[best] and v < best)
-        if first:
+        if best < 0 or (ratio, -length[v], v) < (least, -length[best], best):
             best = v
             least = ratio
     return best
@@ -228,7 +225,7 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _MST = Grouping(
     function=mst,
-    options=plain_options("mst", "Cutting the longest edges of a minimum spanning tree."),
+    options=grouping_options(mst, "Cutting the longest edges of a minimum spanning tree."),
     published="Minimum spanning tree partitioning",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w), memory O(n·w)",
@@ -249,21 +246,14 @@ def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
 
 _MST_D = Grouping(
     function=mst_d,
-    options=plain_options(
-        "mst_d", "Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."
+    options=grouping_options(
+        mst_d, "Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."
     ),
     published="M-d: minimum spanning tree, large parts split by maximum distance",
     reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
     cost="time O(n²·w), memory O(n·w)",
     sizes="k to 2k-1",
 )
-
-
-class MstTCloseOptions(ClassGroupingOptions):
-    """Minimum spanning tree, cut only where both parts stay `t`-close to the table's classes."""
-
-    method: Literal["mst_t_close"]
-    t: float = Field(default=0.25, gt=0, le=1)
 
 
 def mst_t_close(
@@ -273,7 +263,7 @@ def mst_t_close(
     rng: np.random.Generator,
     classes: IntArray,
     class_shares: FloatArray,
-    t: float = 0.25,
+    t: Annotated[float, Field(gt=0, le=1)] = 0.25,
 ) -> IntArray:
     """Group records like `mst`, cutting only where both parts are t-close.
 
@@ -295,7 +285,11 @@ def mst_t_close(
 
 _MST_T_CLOSE = Grouping(
     function=mst_t_close,
-    options=MstTCloseOptions,
+    options=grouping_options(
+        mst_t_close,
+        "Minimum spanning tree, cut only where both parts stay `t`-close to the table's classes.",
+        base=ClassGroupingOptions,
+    ),
     published="Minimum spanning tree partitioning with t-closeness (benchmark of CREST)",
     reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6",
     cost="time O(n²·w), memory O(n·(w + classes))",

@@ -8,7 +8,7 @@ import numpy as np
 from anonpipe.errors import InfeasibleError
 from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import covariance, split_rows
-from anonpipe.methods.grouping._options import UNBLOCKED, plain_options
+from anonpipe.methods.grouping._options import UNBLOCKED, grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -159,7 +159,7 @@ def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 
 _RHS = Grouping(
     function=rhs,
-    options=plain_options("rhs", "Recursive histogram sanitization (RHS).", **UNBLOCKED),
+    options=grouping_options(rhs, "Recursive histogram sanitization (RHS).", **UNBLOCKED),
     published="Recursive histogram sanitization (RHS)",
     reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
     cost="time O(n·w·log(n/k)), memory O(n·w)",
@@ -201,7 +201,7 @@ def principal_axes(features: FloatArray) -> FloatArray:
 
 _SPECTRAL_RHS = Grouping(
     function=spectral_rhs,
-    options=plain_options("spectral_rhs", "Spectral recursive histogram sanitization (Spectral-RHS).", **UNBLOCKED),
+    options=grouping_options(spectral_rhs, "Spectral recursive histogram sanitization (Spectral-RHS).", **UNBLOCKED),
     published="Spectral recursive histogram sanitization (Spectral-RHS)",
     reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
     cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",

@@ -12,7 +12,7 @@ from anonpipe.kernels.points import sort_groups, squared_distance
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import cbfs, mdav
-from anonpipe.methods.grouping._options import GroupingOptions, plain_options
+from anonpipe.methods.grouping._options import GroupingOptions, grouping_options
 from anonpipe.methods.record import Features, Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -125,7 +125,7 @@ def _of_one_column(options: GroupingOptions, features: Features) -> str | None:
 
 _OPTIMAL_UNIVARIATE = Grouping(
     function=optimal_univariate,
-    options=plain_options("optimal_univariate", "Optimal microaggregation of one column."),
+    options=grouping_options(optimal_univariate, "Optimal microaggregation of one column."),
     published="Optimal univariate microaggregation, one column only",
     reference="Hansen and Mukherjee 2003, doi:10.1109/TKDE.2003.1209020",
     cost="time O(n·(k + log n)), memory O(n)",
@@ -135,13 +135,6 @@ _OPTIMAL_UNIVARIATE = Grouping(
 
 
 GROUPED = {"md": md, "mdav": mdav, "cbfs": cbfs}  # Methods whose groups a path may follow; npn goes without
-
-
-class MhmOptions(GroupingOptions):
-    """The best cut of the records put in an order by another heuristic."""
-
-    method: Literal["mhm"]
-    order: Literal["npn", "md", "mdav", "cbfs"] = "mdav"
 
 
 def mhm(
@@ -196,7 +189,7 @@ def _chained(features: FloatArray, order: IntArray, starts: IntArray) -> tuple[I
 
 _MHM = Grouping(
     function=mhm,
-    options=MhmOptions,
+    options=grouping_options(mhm, "The best cut of the records put in an order by another heuristic."),
     published="Multivariate Hansen-Mukherjee (MDAV-MHM, MD-MHM, CBFS-MHM, NPN-MHM)",
     reference="Domingo-Ferrer et al. 2006, doi:10.1007/s00778-006-0007-0",
     cost="time O(n²·w/k), O(n²·w) for order npn, memory O(n·w)",

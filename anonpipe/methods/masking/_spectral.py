@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.options import ScopedMaskOptions
+from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Columns, Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments, form_eigenvalue, product_variance
@@ -174,13 +174,6 @@ def _largest_products(sizes: FloatArray) -> FloatArray:
 # --- Swapping of cells, in the spectral basis or in the columns -------------------------------------------------------
 
 
-class SpectralSwapOptions(ScopedMaskOptions):
-    """Every principal component permuted by itself."""
-
-    method: Literal["spectral_swap"]
-    basis: Literal["spectral", "columns"] = "spectral"
-
-
 def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     """Permute every principal component by itself, over all records, and turn back.
 
@@ -204,7 +197,7 @@ def _permute(column: FloatArray, *, place: int, params: Axes, rng: np.random.Gen
 
 _SPECTRAL_SWAP = Masker(
     function=spectral_swap,
-    options=SpectralSwapOptions,
+    options=options_of(spectral_swap, "Every principal component permuted by itself.", ScopedMaskOptions),
     published="spectral swapping",
     reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.B.1",
     cost="time n · w²; memory: one part, and two columns of all rows",
@@ -224,14 +217,6 @@ _SPECTRAL_SWAP = Masker(
 # --- Synthesis of each component by itself, in the spectral basis or in the columns -----------------------------------
 
 Draw = Literal["normal", "quantiles"]
-
-
-class SynthesisOptions(ScopedMaskOptions):
-    """Every principal component drawn again from its distribution."""
-
-    method: Literal["synthesis"]
-    basis: Literal["spectral", "columns"] = "spectral"
-    draw: Literal["normal", "quantiles"] = "normal"
 
 
 def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step, ...]:
@@ -279,7 +264,7 @@ def _expect_synthesized(moments: Moments, *, basis: Basis = "spectral", draw: Dr
 
 _SYNTHESIS = Masker(
     function=synthesis,
-    options=SynthesisOptions,
+    options=options_of(synthesis, "Every principal component drawn again from its distribution.", ScopedMaskOptions),
     published="synthesis in a spectral basis",
     reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
     cost="time n · (w² + w log n with draw='quantiles'); memory: one part, and three columns of all rows",

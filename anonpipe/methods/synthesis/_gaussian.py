@@ -12,7 +12,7 @@ import numpy as np
 from anonpipe.errors import JobError
 from anonpipe.kernels.groups import contrasts, group_mean, householder, reflect, rotate, triangularise, write_group
 from anonpipe.kernels.points import largest_group
-from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.options import MethodOptions, options_of
 from anonpipe.methods.record import Features, Guarantee, Synthesizer
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, expect_by_group, merge_all
 from anonpipe.types import FloatArray, IntArray
@@ -159,13 +159,6 @@ def rotate_residuals(
         write_group(x, mean, members, out)
 
 
-class GaussianOptions(MethodOptions):
-    """Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`."""
-
-    method: Literal["gaussian"]
-    moments: Literal["exact", "expected"] = "exact"
-
-
 def gaussian(
     features: FloatArray,
     order: IntArray,
@@ -239,7 +232,11 @@ _ABOUT = {
 
 _GAUSSIAN = Synthesizer(
     function=gaussian,
-    options=GaussianOptions,
+    options=options_of(
+        gaussian,
+        "Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`.",
+        MethodOptions,
+    ),
     published="normal data with the moments of the group (hybrid microdata); the same method as pca",
     reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
     cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
@@ -254,13 +251,6 @@ _GAUSSIAN = Synthesizer(
     follows=_of_table,
     forms="moments",
 )
-
-
-class PcaOptions(MethodOptions):
-    """Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`."""
-
-    method: Literal["pca"]
-    moments: Literal["exact", "expected"] = "exact"
 
 
 def pca(
@@ -291,7 +281,11 @@ def pca(
 
 _PCA = Synthesizer(
     function=pca,
-    options=PcaOptions,
+    options=options_of(
+        pca,
+        "Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`.",
+        MethodOptions,
+    ),
     published="improved condensation, synthetic data generation; the same method as gaussian",
     reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
     cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.methods.masking import intervals, mask
+from anonpipe.methods.masking import intervals
+from tests.in_memory import mask
 from tests.methods.grouping.data import grouping_problems
 from tests.methods.masking.tables import correlated, run, splits
 from tests.naive import mask as naive

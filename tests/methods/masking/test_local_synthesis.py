@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.methods.latent_classes import class_e_step
-from anonpipe.methods.masking import MASKERS, _local_synthesis, run_steps
+from anonpipe.methods.masking import MASKERS, _local_synthesis
 from anonpipe.methods.masking._draws import category_codes, choose_categories, dummies, starts_of
 from anonpipe.methods.mixture import assign, correcting_maps, fit, group_statistics, on_sample, select
+from tests.in_memory import run_steps
 from tests.methods.masking.tables import KEY, correlated, splits
 from tests.naive import local_synthesis as naive
 
