@@ -184,12 +184,10 @@ class GroupSpread:
 
 # --- Which parts of a table get noise of one covariance: strata, of which small ones share theirs ---------------------
 
-LEAST_FREE = 30  # Records beyond the groups that noise of an own covariance takes, whatever the number of columns
-
 
 def least_free(width: int) -> int:
     """Records beyond the groups that noise of an own covariance takes: 30, or twice the feature columns."""
-    return max(LEAST_FREE, 2 * width)
+    return max(30, 2 * width)
 
 
 def noise_scopes(grouped: Sequence[GroupedMoments]) -> list[int]:
@@ -516,11 +514,6 @@ class NoiseScatter:
         """Both pieces together; no group may have records in both."""
         same_width(self.root, other.root)
         return type(self)(self.free + other.free, fold_rows(self.root, other.root))
-
-    @property
-    def scatter(self) -> FloatArray:
-        """Sum of outer products of the centred draws, shape (width, width)."""
-        return self.root.T @ self.root
 
 
 def exact_factor(noise: NoiseScatter, within: FloatArray) -> FloatArray:

@@ -46,11 +46,10 @@ class Remaining(NamedTuple):
     left: IntArray  # Number of records, shape (1,)
     looked: IntArray  # Leaves that queries have looked into, and queries, shape (2,)
     centre: FloatArray  # Mean of the records at the start, shape (width,)
-    # branch_bounds, leaf_bounds, distances, one: room to work in
+    # branch_bounds, leaf_bounds, distances: room to work in
     branch_bounds: FloatArray
     leaf_bounds: FloatArray
     distances: FloatArray
-    one: IntArray
 
 
 @nb.njit(cache=True, nogil=True)
@@ -125,7 +124,6 @@ def _lay_out(features: FloatArray, rows: IntArray, starts: IntArray, room: int, 
         np.empty(branches),
         np.empty(fan),
         np.empty(room),
-        np.empty(1, dtype=np.int64),
     )
     for row in rows:
         for j in range(width):
@@ -158,7 +156,11 @@ def _fill_branch(tree: Remaining, branch: int, features: FloatArray, rows: IntAr
             radius += step * step
         radii[at, place] = radius
         reach[branch, leaf] = max(reach[branch, leaf], radius)
-    _enclose(tree, branch)
+    # The bounds of the branch from those of its leaves
+    tree.branch_reach[0, branch] = reach[branch].max()
+    for j in range(features.shape[1]):
+        tree.branch_low[0, j, branch] = _least(low, branch, j, fan)
+        tree.branch_high[0, j, branch] = _most(high, branch, j, fan)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -182,24 +184,8 @@ def _most(values: FloatArray, at: int, column: int, count: int) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def _enclose(tree: Remaining, branch: int) -> None:
-    """Set the bounds of a branch from those of its leaves."""
-    tree.branch_reach[0, branch] = tree.reach[branch].max()
-    for j in range(tree.low.shape[1]):
-        tree.branch_low[0, j, branch] = _least(tree.low, branch, j, tree.low.shape[2])
-        tree.branch_high[0, j, branch] = _most(tree.high, branch, j, tree.low.shape[2])
-
-
-@nb.njit(cache=True, nogil=True)
-def take_out(tree: Remaining, row: int) -> None:
-    """Remove a record; the last one of its leaf takes its place."""
-    tree.one[0] = row
-    take_rows(tree, tree.one)
-
-
-@nb.njit(cache=True, nogil=True)
 def take_rows(tree: Remaining, rows: IntArray) -> None:
-    """Remove records one after the other, as `take_out` does."""
+    """Remove records one after the other; the last one of its leaf takes the place of each."""
     # Arrays by themselves: to reach for them in the tree takes longer than the work.
     values, ids, radii, places, counts = tree.values, tree.ids, tree.radii, tree.places, tree.counts
     low, high, reach = tree.low, tree.high, tree.reach

@@ -9,9 +9,9 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
 from anonpipe.columns import Column
 from anonpipe.errors import JobError
@@ -247,8 +247,15 @@ class Masker(Replacing):
         return self.same_person
 
     def steps(self, **options: Any) -> tuple[Any, ...]:
-        """The steps for these options."""
+        """The steps for these options, whose limits and alternatives are those of the function's annotations."""
         self.check(options)
+        hints = get_type_hints(self.function, include_extras=True)
+        for name, value in options.items():
+            if get_origin(hints[name]) in (Annotated, Literal):
+                try:
+                    TypeAdapter(hints[name]).validate_python(value)
+                except ValidationError as error:
+                    raise JobError(f"{self.name} was given {name}={value!r}: {error.errors()[0]['msg']}") from None
         made: tuple[Any, ...] = self.function(**options)
         return made
 

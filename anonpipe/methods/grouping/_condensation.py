@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, take_rows, tidied
+from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._mdav import join_nearest
 from anonpipe.methods.grouping._options import grouping_options
 from anonpipe.methods.record import Grouping
@@ -55,7 +55,7 @@ def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) ->
             continue
         tree = tidied(features, tree)
         labels[seed] = label
-        take_out(tree, int(seed))
+        take_rows(tree, np.array([seed]))
         if k > 1:
             nearest_records(tree, features[seed], near, distances)
             take_rows(tree, near)

@@ -62,26 +62,6 @@ def crest(
     return np.asarray(cut_by_ratio(*tree, k, classes, class_shares))
 
 
-_CREST = Grouping(
-    function=crest,
-    options=grouping_options(
-        crest,
-        "Class-restricted spanning tree (Li & Sarkar 2013): distance and class divergence weighed by `alpha`.",
-        base=ClassGroupingOptions,
-    ),
-    published="Class restricted spanning tree (CREST)",
-    reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 4",
-    cost="time O(b·n²·w), memory O(n·(w + b + classes)), b neighbours",
-    about={
-        "alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is crest_partial",
-        "neighbours": "nearest records that one can be joined with; by default k, but 2 at least and 100 at most",
-    },
-    sizes="k or more, without an upper limit",
-    largest=None,
-    classes=True,
-)
-
-
 # --- A spanning tree whose edges are short and whose neighbourhoods mix the classes -----------------------------------
 # Names are those of Li and Sarkar 2013, section 4:
 #
@@ -341,19 +321,37 @@ def crest_partial(
     return np.asarray(cut_by_ratio(*shortest_tree(features), k, classes, class_shares))
 
 
-_CREST_PARTIAL = Grouping(
-    function=crest_partial,
-    options=grouping_options(
-        crest_partial,
-        "A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1).",
-        base=ClassGroupingOptions,
+METHODS = (
+    Grouping(
+        function=crest,
+        options=grouping_options(
+            crest,
+            "Class-restricted spanning tree (Li & Sarkar 2013): distance and class divergence weighed by `alpha`.",
+            base=ClassGroupingOptions,
+        ),
+        published="Class restricted spanning tree (CREST)",
+        reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 4",
+        cost="time O(b·n²·w), memory O(n·(w + b + classes)), b neighbours",
+        about={
+            "alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is crest_partial",
+            "neighbours": "nearest records that one can be joined with; by default k, but 2 at least and 100 at most",
+        },
+        sizes="k or more, without an upper limit",
+        largest=None,
+        classes=True,
     ),
-    published="Partial CREST: minimum spanning tree cut by divergence and length",
-    reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, sections 4 and 6",
-    cost="time O(n²·w), memory O(n·(w + classes))",
-    sizes="k or more, without an upper limit",
-    largest=None,
-    classes=True,
+    Grouping(
+        function=crest_partial,
+        options=grouping_options(
+            crest_partial,
+            "A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1).",
+            base=ClassGroupingOptions,
+        ),
+        published="Partial CREST: minimum spanning tree cut by divergence and length",
+        reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, sections 4 and 6",
+        cost="time O(n²·w), memory O(n·(w + classes))",
+        sizes="k or more, without an upper limit",
+        largest=None,
+        classes=True,
+    ),
 )
-
-METHODS = (_CREST, _CREST_PARTIAL)

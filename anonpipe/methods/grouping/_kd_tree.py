@@ -120,16 +120,6 @@ def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
     return np.asarray(_median_groups(features, k, np.zeros(len(features), dtype=np.int64), np.ones(1), 1.0))
 
 
-_KD_TREE = Grouping(
-    function=kd_tree,
-    options=grouping_options(kd_tree, "Recursive splits at the median of the widest column.", **UNBLOCKED),
-    published="kd-tree partitioning",
-    reference="Li and Sarkar 2006, doi:10.1109/TKDE.2006.136",
-    cost="time O(n·w·log n), memory O(n·w)",
-    sizes="k to 2k-1",
-)
-
-
 def class_kd_tree(
     features: FloatArray,
     k: int,
@@ -152,20 +142,28 @@ def class_kd_tree(
     return np.asarray(_median_groups(features, k, classes, class_shares, checked_alpha(alpha)))
 
 
-_CLASS_KD_TREE = Grouping(
-    function=class_kd_tree,
-    options=grouping_options(
-        class_kd_tree,
-        "Median splits that weigh spread and class divergence by `alpha`.",
-        base=ClassGroupingOptions,
-        **UNBLOCKED,
+METHODS = (
+    Grouping(
+        function=kd_tree,
+        options=grouping_options(kd_tree, "Recursive splits at the median of the widest column.", **UNBLOCKED),
+        published="kd-tree partitioning",
+        reference="Li and Sarkar 2006, doi:10.1109/TKDE.2006.136",
+        cost="time O(n·w·log n), memory O(n·w)",
+        sizes="k to 2k-1",
     ),
-    published="kd-tree partitioning with regard to classes",
-    reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
-    cost="time O(n·w·log n), memory O(n·w)",
-    about={"alpha": "weight of the spread against the divergence of the classes, 0.5 by default; 1 is kd_tree"},
-    sizes="k to 2k-1",
-    classes=True,
+    Grouping(
+        function=class_kd_tree,
+        options=grouping_options(
+            class_kd_tree,
+            "Median splits that weigh spread and class divergence by `alpha`.",
+            base=ClassGroupingOptions,
+            **UNBLOCKED,
+        ),
+        published="kd-tree partitioning with regard to classes",
+        reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
+        cost="time O(n·w·log n), memory O(n·w)",
+        about={"alpha": "weight of the spread against the divergence of the classes, 0.5 by default; 1 is kd_tree"},
+        sizes="k to 2k-1",
+        classes=True,
+    ),
 )
-
-METHODS = (_KD_TREE, _CLASS_KD_TREE)

@@ -160,16 +160,6 @@ def mdav(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     return with_rest(features, groups_from_outside(features, k, 2 * k, True), k, join_nearest)
 
 
-_MDAV = Grouping(
-    function=mdav,
-    options=MdavOptions,
-    published="Maximum distance to average vector (MDAV)",
-    reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
-    cost="time O(n²·w/k) at worst, memory O(n·w)",
-    sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
-)
-
-
 def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by MDAV-generic.
 
@@ -185,18 +175,6 @@ def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
         label += 1
     labels[labels < 0] = label
     return labels
-
-
-_MDAV_GENERIC = Grouping(
-    function=mdav_generic,
-    options=grouping_options(
-        mdav_generic, "MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."
-    ),
-    published="MDAV-generic",
-    reference="Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic",
-    cost="time O(n²·w/k) at worst, memory O(n·w)",
-    sizes="k, and k to 2k-1 for the last group",
-)
 
 
 def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -216,16 +194,6 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
         labels[outermost_group(features, remaining, k)] = labels.max() + 1
     join_nearest(features, labels)
     return labels
-
-
-_MDAV_1 = Grouping(
-    function=mdav_1,
-    options=grouping_options(mdav_1, "MDAV-1: MDAV whose last group has k records too."),
-    published="MDAV-1",
-    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-1",
-    cost="time O(n²·w/k) at worst, memory O(n·w)",
-    sizes="k; up to 2k-1 where the last fewer than k records join",
-)
 
 
 def v_mdav(
@@ -254,20 +222,6 @@ def v_mdav(
     return labels
 
 
-_V_MDAV = Grouping(
-    function=v_mdav,
-    options=grouping_options(v_mdav, "MDAV with groups that grow to up to 2k-1 records where near ones are at hand."),
-    published="MDAV with variable group size (V-MDAV)",
-    reference="Solanas and Martínez-Ballesté 2006; Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV",
-    cost="time O(n²·w) at worst, memory O(n·w)",
-    about={
-        "gamma": "how readily a group grows, a ratio of distances: 0.2 (default) for scattered data, 1.1 for clusters"
-    },
-    sizes="k to 2k-1; up to 3k-2 where the last fewer than k records join",
-    largest=lambda k: max(k, 3 * k - 2),
-)
-
-
 @nb.njit(cache=True, nogil=True)
 def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     """Form a group around the record furthest from the mean of all, and extend it, while k records remain (-1)."""
@@ -279,6 +233,7 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     tree = remaining_records(features, every)
     group, distances = np.empty(2 * k - 1, dtype=np.int64), np.empty(2 * k - 1)
     nearest = np.empty(2 * k - 1, dtype=np.int64)
+    two, apart = np.empty(2, dtype=np.int64), np.empty(2)
     left, label = n, int(0)
     while left >= k:
         tree = tidied(features, tree)
@@ -290,8 +245,10 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
         while gamma > 0.0 and size < group.shape[0] and left >= 2:
             fresh = 0 if size == k else size - 1
             at = _closest_member(features, tree, group[:size], nearest, distances, fresh)
+            # Its own distance, zero, is one of the two smallest.
+            nearest_records(tree, features[nearest[at]], two, apart)
             # Roots, as the method is stated: 0.2 squared is rounded, and a tie would count as nearer.
-            if not math.sqrt(distances[at]) < gamma * math.sqrt(_second_distance(features, tree, nearest[at])):
+            if not math.sqrt(distances[at]) < gamma * math.sqrt(apart[1]):
                 break
             group[size] = nearest[at]
             take_group(tree, features, sums, group[size : size + 1], labels, label)
@@ -316,14 +273,6 @@ def _closest_member(
     return at
 
 
-@nb.njit(cache=True, nogil=True)
-def _second_distance(features: FloatArray, tree: Remaining, row: int) -> float:
-    """Squared distance of a remaining record to the nearest other; its own, zero, is one of the two smallest."""
-    rows, distances = np.empty(2, dtype=np.int64), np.empty(2)
-    nearest_records(tree, features[row], rows, distances)
-    return float(distances[1])
-
-
 def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records one group at a time, from the outside in.
 
@@ -334,16 +283,6 @@ def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     labels = groups_from_outside(features, k, k, False)
     join_nearest(features, labels)
     return labels
-
-
-_CBFS = Grouping(
-    function=cbfs,
-    options=grouping_options(cbfs, "Centroid-based fixed-size microaggregation (CBFS)."),
-    published="Centroid-based fixed-size microaggregation (CBFS)",
-    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
-    cost="time O(n²·w/k) at worst, memory O(n·w)",
-    sizes="k; up to 2k-1 where the last fewer than k records join",
-)
 
 
 def class_mdav(
@@ -370,20 +309,6 @@ def class_mdav(
     """
     alpha = checked_alpha(alpha)
     return np.asarray(_mixed_groups(features, k, classes, class_shares, alpha, diagonal(features)))
-
-
-_CLASS_MDAV = Grouping(
-    function=class_mdav,
-    options=grouping_options(
-        class_mdav, "MDAV whose groups weigh distance and class divergence by `alpha`.", base=ClassGroupingOptions
-    ),
-    published="MDAV with the composite distance of CREST",
-    reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
-    cost="time O(n²·w/k + n²), memory O(n·w)",
-    about={"alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is mdav_generic"},
-    sizes="k, and k to 2k-1 for the last group",
-    classes=True,
-)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -477,4 +402,68 @@ def _take_places(columns: FloatArray, ids: IntArray, left: int, places: IntArray
     return left
 
 
-METHODS = (_MDAV, _MDAV_GENERIC, _MDAV_1, _V_MDAV, _CBFS, _CLASS_MDAV)
+METHODS = (
+    Grouping(
+        function=mdav,
+        options=MdavOptions,
+        published="Maximum distance to average vector (MDAV)",
+        reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
+        cost="time O(n²·w/k) at worst, memory O(n·w)",
+        sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
+    ),
+    Grouping(
+        function=mdav_generic,
+        options=grouping_options(
+            mdav_generic, "MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."
+        ),
+        published="MDAV-generic",
+        reference="Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic",
+        cost="time O(n²·w/k) at worst, memory O(n·w)",
+        sizes="k, and k to 2k-1 for the last group",
+    ),
+    Grouping(
+        function=mdav_1,
+        options=grouping_options(mdav_1, "MDAV-1: MDAV whose last group has k records too."),
+        published="MDAV-1",
+        reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-1",
+        cost="time O(n²·w/k) at worst, memory O(n·w)",
+        sizes="k; up to 2k-1 where the last fewer than k records join",
+    ),
+    Grouping(
+        function=v_mdav,
+        options=grouping_options(
+            v_mdav, "MDAV with groups that grow to up to 2k-1 records where near ones are at hand."
+        ),
+        published="MDAV with variable group size (V-MDAV)",
+        reference="Solanas and Martínez-Ballesté 2006; Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV",
+        cost="time O(n²·w) at worst, memory O(n·w)",
+        about={
+            "gamma": "how readily a group grows, a ratio of distances: 0.2 (default) for scattered data, "
+            "1.1 for clusters"
+        },
+        sizes="k to 2k-1; up to 3k-2 where the last fewer than k records join",
+        largest=lambda k: max(k, 3 * k - 2),
+    ),
+    Grouping(
+        function=cbfs,
+        options=grouping_options(cbfs, "Centroid-based fixed-size microaggregation (CBFS)."),
+        published="Centroid-based fixed-size microaggregation (CBFS)",
+        reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+        cost="time O(n²·w/k) at worst, memory O(n·w)",
+        sizes="k; up to 2k-1 where the last fewer than k records join",
+    ),
+    Grouping(
+        function=class_mdav,
+        options=grouping_options(
+            class_mdav, "MDAV whose groups weigh distance and class divergence by `alpha`.", base=ClassGroupingOptions
+        ),
+        published="MDAV with the composite distance of CREST",
+        reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
+        cost="time O(n²·w/k + n²), memory O(n·w)",
+        about={
+            "alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is mdav_generic"
+        },
+        sizes="k, and k to 2k-1 for the last group",
+        classes=True,
+    ),
+)

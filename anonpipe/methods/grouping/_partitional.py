@@ -104,19 +104,6 @@ def _lloyd(features: FloatArray, clusters: int, iterations: int, seed: int) -> t
     return model.labels_.astype(np.int64), np.ascontiguousarray(model.cluster_centers_, dtype=np.float64)
 
 
-_KMEANS = Grouping(
-    function=kmeans,
-    options=KmeansOptions,
-    published="Improved condensation: k-means with small clusters filled up",
-    reference="Gal et al. 2014, doi:10.1016/j.jbi.2014.01.001, Algorithm 2, steps 2a to 2c",
-    cost="time O(iterations·n²·w/k), memory O(n·w)",
-    about={"iterations": "most iterations of Lloyd's algorithm, 10 by default, the limit that the authors name"},
-    sizes="k or more, without an upper limit",
-    largest=None,
-    draws=True,
-)
-
-
 def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by Ward's method, never merging two groups of k or more.
 
@@ -132,16 +119,6 @@ def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     than a global search. A set that gives one group of nearly all its records again and again would make time cubic.
     """
     return _divided(features, np.arange(len(features)), k, _ward_once)
-
-
-_K_WARD = Grouping(
-    function=k_ward,
-    options=grouping_options(k_ward, "Multivariate k-Ward."),
-    published="k-Ward, multivariate",
-    reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, the multivariate k-Ward algorithm",
-    cost="time O(n²·w), memory O(n·w)",
-    sizes="k to 2k-1",
-)
 
 
 # --- Ward merging that never joins two large groups, and the seeds it starts from -------------------------------------
@@ -350,25 +327,6 @@ def fuzzy_c_means(
     return _divided(features, order, k, divide)
 
 
-_FUZZY_C_MEANS = Grouping(
-    function=fuzzy_c_means,
-    options=grouping_options(
-        fuzzy_c_means, "Fuzzy c-means, run with fewer and softer clusters until all have k records."
-    ),
-    published="Microaggregation by fuzzy c-means",
-    reference="Domingo-Ferrer and Torra 2003, doi:10.20965/jaciii.2003.p0153",
-    cost="time O(iterations·n²·w/k), more with many far records; memory O(n·w)",
-    about={
-        "fuzziness": "the exponent m at first, 1.1 by default: the nearer to 1, the harder the clusters",
-        "step": "what is added to m each time that a cluster has fewer than k records, 0.02 by default",
-        "shrink": "what the number of clusters is multiplied by each time, 0.5 by default",
-        "iterations": "most iterations of one run of fuzzy c-means, 20 by default",
-    },
-    sizes="k to 2k-1",
-    draws=True,
-)
-
-
 # --- Fuzzy c-means, repeated with fewer clusters until all are large enough, and inside large clusters again ----------
 
 # Distances of a record to two centres that differ by less than this share are equal: coinciding centres are one
@@ -489,4 +447,41 @@ def _assign(features: FloatArray, rows: IntArray, centres: FloatArray, found: In
                 break
 
 
-METHODS = (_KMEANS, _K_WARD, _FUZZY_C_MEANS)
+METHODS = (
+    Grouping(
+        function=kmeans,
+        options=KmeansOptions,
+        published="Improved condensation: k-means with small clusters filled up",
+        reference="Gal et al. 2014, doi:10.1016/j.jbi.2014.01.001, Algorithm 2, steps 2a to 2c",
+        cost="time O(iterations·n²·w/k), memory O(n·w)",
+        about={"iterations": "most iterations of Lloyd's algorithm, 10 by default, the limit that the authors name"},
+        sizes="k or more, without an upper limit",
+        largest=None,
+        draws=True,
+    ),
+    Grouping(
+        function=k_ward,
+        options=grouping_options(k_ward, "Multivariate k-Ward."),
+        published="k-Ward, multivariate",
+        reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, the multivariate k-Ward algorithm",
+        cost="time O(n²·w), memory O(n·w)",
+        sizes="k to 2k-1",
+    ),
+    Grouping(
+        function=fuzzy_c_means,
+        options=grouping_options(
+            fuzzy_c_means, "Fuzzy c-means, run with fewer and softer clusters until all have k records."
+        ),
+        published="Microaggregation by fuzzy c-means",
+        reference="Domingo-Ferrer and Torra 2003, doi:10.20965/jaciii.2003.p0153",
+        cost="time O(iterations·n²·w/k), more with many far records; memory O(n·w)",
+        about={
+            "fuzziness": "the exponent m at first, 1.1 by default: the nearer to 1, the harder the clusters",
+            "step": "what is added to m each time that a cluster has fewer than k records, 0.02 by default",
+            "shrink": "what the number of clusters is multiplied by each time, 0.5 by default",
+            "iterations": "most iterations of one run of fuzzy c-means, 20 by default",
+        },
+        sizes="k to 2k-1",
+        draws=True,
+    ),
+)

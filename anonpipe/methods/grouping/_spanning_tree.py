@@ -223,17 +223,6 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     return np.asarray(_cut_longest(*shortest_tree(features), k, one_class, np.ones(1), 1.0))
 
 
-_MST = Grouping(
-    function=mst,
-    options=grouping_options(mst, "Cutting the longest edges of a minimum spanning tree."),
-    published="Minimum spanning tree partitioning",
-    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
-    cost="time O(n²·w), memory O(n·w)",
-    sizes="k or more, without an upper limit",
-    largest=None,
-)
-
-
 def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by `mst`, then every group of 2k records or more by `diameter_fixed`.
 
@@ -242,18 +231,6 @@ def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     19.66, 24.50 and 38.58 % are printed; `md` loses 16.983, 19.536, 22.527 and 33.183 %.
     """
     return group_large_again(features, mst(features, k, rng=rng), k, diameter_fixed, rng)
-
-
-_MST_D = Grouping(
-    function=mst_d,
-    options=grouping_options(
-        mst_d, "Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."
-    ),
-    published="M-d: minimum spanning tree, large parts split by maximum distance",
-    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
-    cost="time O(n²·w), memory O(n·w)",
-    sizes="k to 2k-1",
-)
 
 
 def mst_t_close(
@@ -283,20 +260,41 @@ def mst_t_close(
     return np.asarray(_cut_longest(*shortest_tree(features), k, classes, class_shares, t))
 
 
-_MST_T_CLOSE = Grouping(
-    function=mst_t_close,
-    options=grouping_options(
-        mst_t_close,
-        "Minimum spanning tree, cut only where both parts stay `t`-close to the table's classes.",
-        base=ClassGroupingOptions,
+METHODS = (
+    Grouping(
+        function=mst,
+        options=grouping_options(mst, "Cutting the longest edges of a minimum spanning tree."),
+        published="Minimum spanning tree partitioning",
+        reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+        cost="time O(n²·w), memory O(n·w)",
+        sizes="k or more, without an upper limit",
+        largest=None,
     ),
-    published="Minimum spanning tree partitioning with t-closeness (benchmark of CREST)",
-    reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6",
-    cost="time O(n²·w), memory O(n·(w + classes))",
-    about={"t": "largest distance of a group's classes from the table's, 0.25 by default; below 1/k groups grow large"},
-    sizes="k or more, without an upper limit",
-    largest=None,
-    classes=True,
+    Grouping(
+        function=mst_d,
+        options=grouping_options(
+            mst_d, "Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."
+        ),
+        published="M-d: minimum spanning tree, large parts split by maximum distance",
+        reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+        cost="time O(n²·w), memory O(n·w)",
+        sizes="k to 2k-1",
+    ),
+    Grouping(
+        function=mst_t_close,
+        options=grouping_options(
+            mst_t_close,
+            "Minimum spanning tree, cut only where both parts stay `t`-close to the table's classes.",
+            base=ClassGroupingOptions,
+        ),
+        published="Minimum spanning tree partitioning with t-closeness (benchmark of CREST)",
+        reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6",
+        cost="time O(n²·w), memory O(n·(w + classes))",
+        about={
+            "t": "largest distance of a group's classes from the table's, 0.25 by default; below 1/k groups grow large"
+        },
+        sizes="k or more, without an upper limit",
+        largest=None,
+        classes=True,
+    ),
 )
-
-METHODS = (_MST, _MST_D, _MST_T_CLOSE)

@@ -157,17 +157,6 @@ def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     return labels
 
 
-_RHS = Grouping(
-    function=rhs,
-    options=grouping_options(rhs, "Recursive histogram sanitization (RHS).", **UNBLOCKED),
-    published="Recursive histogram sanitization (RHS)",
-    reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
-    cost="time O(n·w·log(n/k)), memory O(n·w)",
-    sizes="k to 2k, more only of equal records; refuses where a cell is under k, as with many columns",
-    largest=None,
-)
-
-
 def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by halving them along principal axes.
 
@@ -199,14 +188,25 @@ def principal_axes(features: FloatArray) -> FloatArray:
     return np.ascontiguousarray(axes * np.sign(axes[first, np.arange(len(axes))]))
 
 
-_SPECTRAL_RHS = Grouping(
-    function=spectral_rhs,
-    options=grouping_options(spectral_rhs, "Spectral recursive histogram sanitization (Spectral-RHS).", **UNBLOCKED),
-    published="Spectral recursive histogram sanitization (Spectral-RHS)",
-    reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
-    cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",
-    sizes="k to 2k",
-    largest=lambda k: 2 * k,
+METHODS = (
+    Grouping(
+        function=rhs,
+        options=grouping_options(rhs, "Recursive histogram sanitization (RHS).", **UNBLOCKED),
+        published="Recursive histogram sanitization (RHS)",
+        reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
+        cost="time O(n·w·log(n/k)), memory O(n·w)",
+        sizes="k to 2k, more only of equal records; refuses where a cell is under k, as with many columns",
+        largest=None,
+    ),
+    Grouping(
+        function=spectral_rhs,
+        options=grouping_options(
+            spectral_rhs, "Spectral recursive histogram sanitization (Spectral-RHS).", **UNBLOCKED
+        ),
+        published="Spectral recursive histogram sanitization (Spectral-RHS)",
+        reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
+        cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",
+        sizes="k to 2k",
+        largest=lambda k: 2 * k,
+    ),
 )
-
-METHODS = (_RHS, _SPECTRAL_RHS)

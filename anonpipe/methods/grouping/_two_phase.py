@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.kernels.points import ascending, sort_groups, squared_distances
-from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, take_rows, tidied
+from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
 from anonpipe.methods.grouping._options import grouping_options
 from anonpipe.methods.grouping._units import group_again
@@ -72,10 +72,9 @@ def _group_by_density(features: FloatArray, k: int) -> IntArray:
         scatter[i] = scatter_times_size(features, near[i, :k], offsets)
     groups = n // k
     for label in range(groups):
-        for row in near[np.argmin(scatter), :k]:
-            take_out(tree, row)
-            labels[row] = label
-            scatter[row] = np.inf
+        densest = near[np.argmin(scatter), :k]
+        take_rows(tree, densest)
+        labels[densest], scatter[densest] = label, np.inf
         left = n - (label + 1) * k
         if left < k:
             break
@@ -295,16 +294,6 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     return np.asarray(_group_by_reference_points(features, k))
 
 
-_TFRP_1 = Grouping(
-    function=tfrp_1,
-    options=grouping_options(tfrp_1, "Two fixed reference points, first phase (TFRP-1)."),
-    published="Two fixed reference points, first phase (TFRP-1)",
-    reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014, first phase",
-    cost="time O(n²·w/k) at worst, memory O(n·w)",
-    sizes="k; up to 2k-1 where the last fewer than k records join",
-)
-
-
 def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by TFRP-1, then give up groups whose records fit better into others.
 
@@ -323,16 +312,6 @@ def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     labels = tfrp_1(features, k, rng=rng)
     labels = decompose(features, labels, by_falling_scatter(features, labels), most=4 * k - 1)
     return group_large_again(features, labels, k, tfrp_1, rng)
-
-
-_TFRP_2 = Grouping(
-    function=tfrp_2,
-    options=grouping_options(tfrp_2, "Two fixed reference points, both phases (TFRP-2)."),
-    published="Two fixed reference points, both phases (TFRP-2)",
-    reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014",
-    cost="time O(n²·w/k), memory O(n·w)",
-    sizes="k to 2k-1",
-)
 
 
 def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -354,16 +333,6 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     return np.asarray(_group_by_density(features, k))
 
 
-_DBA_1 = Grouping(
-    function=dba_1,
-    options=grouping_options(dba_1, "Density-based microaggregation, first phase (DBA-1)."),
-    published="Density-based algorithm, first phase (DBA-1)",
-    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-1",
-    cost="time O(n²·w) usually, memory O(n·(w + k))",
-    sizes="k; up to 2k-1 where the last fewer than k records join",
-)
-
-
 def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by DBA-1, then give up groups whose records fit better into others.
 
@@ -377,16 +346,6 @@ def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     labels = dba_1(features, k, rng=rng)
     labels = decompose(features, labels, np.arange(labels.max(), -1, -1), most=len(features))
     return group_large_again(features, labels, k, mdav_1, rng)
-
-
-_DBA_2 = Grouping(
-    function=dba_2,
-    options=grouping_options(dba_2, "Density-based microaggregation, both phases (DBA-2)."),
-    published="Density-based algorithm, both phases (DBA-2)",
-    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-2",
-    cost="time O(n²·w) usually, memory O(n·(w + k))",
-    sizes="k to 2k-1",
-)
 
 
 def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -406,13 +365,45 @@ def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     return group_large_again(features, labels, k, mdav_1, rng)
 
 
-_MDAV_2 = Grouping(
-    function=mdav_2,
-    options=grouping_options(mdav_2, "MDAV-1 with the second phase of DBA (MDAV-2)."),
-    published="MDAV-1 with the second phase of DBA (MDAV-2)",
-    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-2",
-    cost="time O(n²·w/k), memory O(n·w)",
-    sizes="k to 2k-1",
+METHODS = (
+    Grouping(
+        function=tfrp_1,
+        options=grouping_options(tfrp_1, "Two fixed reference points, first phase (TFRP-1)."),
+        published="Two fixed reference points, first phase (TFRP-1)",
+        reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014, first phase",
+        cost="time O(n²·w/k) at worst, memory O(n·w)",
+        sizes="k; up to 2k-1 where the last fewer than k records join",
+    ),
+    Grouping(
+        function=tfrp_2,
+        options=grouping_options(tfrp_2, "Two fixed reference points, both phases (TFRP-2)."),
+        published="Two fixed reference points, both phases (TFRP-2)",
+        reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014",
+        cost="time O(n²·w/k), memory O(n·w)",
+        sizes="k to 2k-1",
+    ),
+    Grouping(
+        function=dba_1,
+        options=grouping_options(dba_1, "Density-based microaggregation, first phase (DBA-1)."),
+        published="Density-based algorithm, first phase (DBA-1)",
+        reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-1",
+        cost="time O(n²·w) usually, memory O(n·(w + k))",
+        sizes="k; up to 2k-1 where the last fewer than k records join",
+    ),
+    Grouping(
+        function=dba_2,
+        options=grouping_options(dba_2, "Density-based microaggregation, both phases (DBA-2)."),
+        published="Density-based algorithm, both phases (DBA-2)",
+        reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-2",
+        cost="time O(n²·w) usually, memory O(n·(w + k))",
+        sizes="k to 2k-1",
+    ),
+    Grouping(
+        function=mdav_2,
+        options=grouping_options(mdav_2, "MDAV-1 with the second phase of DBA (MDAV-2)."),
+        published="MDAV-1 with the second phase of DBA (MDAV-2)",
+        reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-2",
+        cost="time O(n²·w/k), memory O(n·w)",
+        sizes="k to 2k-1",
+    ),
 )
-
-METHODS = (_TFRP_1, _TFRP_2, _DBA_1, _DBA_2, _MDAV_2)

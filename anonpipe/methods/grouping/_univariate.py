@@ -9,7 +9,7 @@ import numpy as np
 
 from anonpipe.errors import InfeasibleError
 from anonpipe.kernels.points import sort_groups, squared_distance
-from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
+from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import cbfs, mdav
 from anonpipe.methods.grouping._options import GroupingOptions, grouping_options
@@ -30,7 +30,7 @@ def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> Int
         for at in range(starts[g], starts[g + 1]):
             tree = tidied(inside, tree)
             nearest_records(tree, here, nearest, distance)
-            take_out(tree, nearest[0])
+            take_rows(tree, nearest)
             path[at] = rows[nearest[0]]
             here = inside[nearest[0]]
     return path
@@ -123,17 +123,6 @@ def _of_one_column(options: GroupingOptions, features: Features) -> str | None:
     )
 
 
-_OPTIMAL_UNIVARIATE = Grouping(
-    function=optimal_univariate,
-    options=grouping_options(optimal_univariate, "Optimal microaggregation of one column."),
-    published="Optimal univariate microaggregation, one column only",
-    reference="Hansen and Mukherjee 2003, doi:10.1109/TKDE.2003.1209020",
-    cost="time O(n·(k + log n)), memory O(n)",
-    sizes="k to 2k-1",
-    refuses=_of_one_column,
-)
-
-
 GROUPED = {"md": md, "mdav": mdav, "cbfs": cbfs}  # Methods whose groups a path may follow; npn goes without
 
 
@@ -187,16 +176,26 @@ def _chained(features: FloatArray, order: IntArray, starts: IntArray) -> tuple[I
     return order[moved], np.concatenate([[0], np.cumsum(sizes[chain])])
 
 
-_MHM = Grouping(
-    function=mhm,
-    options=grouping_options(mhm, "The best cut of the records put in an order by another heuristic."),
-    published="Multivariate Hansen-Mukherjee (MDAV-MHM, MD-MHM, CBFS-MHM, NPN-MHM)",
-    reference="Domingo-Ferrer et al. 2006, doi:10.1007/s00778-006-0007-0",
-    cost="time O(n²·w/k), O(n²·w) for order npn, memory O(n·w)",
-    about={
-        "order": "what puts the records in a line, 'mdav' by default; 'md', 'cbfs', or 'npn': the nearest comes next"
-    },
-    sizes="k to 2k-1",
+METHODS = (
+    Grouping(
+        function=optimal_univariate,
+        options=grouping_options(optimal_univariate, "Optimal microaggregation of one column."),
+        published="Optimal univariate microaggregation, one column only",
+        reference="Hansen and Mukherjee 2003, doi:10.1109/TKDE.2003.1209020",
+        cost="time O(n·(k + log n)), memory O(n)",
+        sizes="k to 2k-1",
+        refuses=_of_one_column,
+    ),
+    Grouping(
+        function=mhm,
+        options=grouping_options(mhm, "The best cut of the records put in an order by another heuristic."),
+        published="Multivariate Hansen-Mukherjee (MDAV-MHM, MD-MHM, CBFS-MHM, NPN-MHM)",
+        reference="Domingo-Ferrer et al. 2006, doi:10.1007/s00778-006-0007-0",
+        cost="time O(n²·w/k), O(n²·w) for order npn, memory O(n·w)",
+        about={
+            "order": "what puts the records in a line, 'mdav' by default; 'md', 'cbfs', or 'npn': "
+            "the nearest comes next"
+        },
+        sizes="k to 2k-1",
+    ),
 )
-
-METHODS = (_OPTIMAL_UNIVARIATE, _MHM)

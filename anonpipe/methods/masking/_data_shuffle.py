@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 from scipy.special import ndtri
 
 from anonpipe.columns import Column
@@ -47,7 +48,9 @@ class DataShuffleOptions(ScopedMaskOptions):
     conditioning: tuple[str, ...] = ()
 
 
-def data_shuffle(*, k: int = 1, conditioning: tuple[int, ...] = (), categories: Categories = ()) -> tuple[Step, ...]:
+def data_shuffle(
+    *, k: Annotated[int, Field(ge=1)] = 1, conditioning: tuple[int, ...] = (), categories: Categories = ()
+) -> tuple[Step, ...]:
     """Give every column's r-th smallest value to the record whose normal draw is the r-th smallest.
 
     Ranks of all columns; their correlations r turned into those of a normal law, ρ = 2 sin(π r / 6); a draw Y for each
@@ -69,8 +72,6 @@ def data_shuffle(*, k: int = 1, conditioning: tuple[int, ...] = (), categories: 
     to few values has weaker correlations than ρ: two halved columns keep about two thirds of theirs (0.28 of 0.41),
     rarer values less. Equal draws, where Y depends on the kept columns entirely, are put in a random order.
     """
-    if k < 1:
-        raise JobError(f"k is {k}; give 1 or more: the records that share a value")
     if len(set(conditioning)) != len(conditioning) or any(column < 0 for column in conditioning):
         raise JobError(f"conditioning is {conditioning}; give numbers of columns from 0, each once")
     scored = tuple(column for block in categories for column in block)

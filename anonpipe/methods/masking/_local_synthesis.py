@@ -56,16 +56,11 @@ class View:
     components: mixtures.Components  # Principal components of the numbers in these units
     key: str  # Of the sample, hexadecimal
 
-    @property
-    def spread(self) -> FloatArray:
-        """Standard deviation along each component, 1 where there is none, shape (n_components,)."""
-        variances = self.components.variances
-        return np.sqrt(np.where(variances > 0, variances, 1.0))
-
     def scores(self, features: FloatArray) -> FloatArray:
         """Coordinates of records along the components, of variance 1, shape (n_rows, n_components)."""
-        scaled = features[:, self.numbers] * self.inverse
-        return np.ascontiguousarray(self.components.scores(scaled) / self.spread)
+        scaled, variances = features[:, self.numbers] * self.inverse, self.components.variances
+        spread = np.sqrt(np.where(variances > 0, variances, 1.0))
+        return np.ascontiguousarray(self.components.scores(scaled) / spread)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from anonpipe.errors import InputError, JobError
-from anonpipe.methods.masking._spectral import Basis, checked_basis, count_moments, spectral_inverse, turn_rows
+from anonpipe.errors import InputError
+from anonpipe.methods.masking._spectral import Basis, count_moments, spectral_inverse, turn_rows
 from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Masker
 from anonpipe.methods.steps import Reduce, Rows, Step
@@ -18,7 +18,6 @@ from anonpipe.moments import Expected, Moments, form_eigenvalue, noise_factor, p
 from anonpipe.types import FloatArray
 
 Form = Literal["expected", "centred", "exact"]
-FORMS: tuple[Form, ...] = ("expected", "centred", "exact")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +63,6 @@ def noise(
     mean vector and covariance matrix: on average. `exact` is the case of Muralidhar & Sarathy without kept columns,
     with weight 1/sqrt(1 + c) on the original.
     """
-    checked_basis(basis)
-    if not (np.isfinite(amount) and amount > 0):
-        raise JobError(f"noise was given amount={amount}; give a finite number above 0, such as 0.15")
-    if form not in FORMS:
-        raise JobError(f"noise was given form={form!r}; known are: {', '.join(FORMS)}")
     learn = Reduce("moments", count_moments, partial(_find_noise, amount=amount, basis=basis))
     if form == "expected":
         return learn, Rows("add", add)

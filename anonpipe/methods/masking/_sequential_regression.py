@@ -216,12 +216,6 @@ def sequential_regression(
     that depends on others is then 0. Logistic regressions start from the maximum of a sample. That changes the number
     of passes over the table, and not where they end: at a gradient of 0.
     """
-    if rounds < 1:
-        raise JobError(f"sequential_regression was given rounds={rounds}; give 1 or more")
-    if parameters not in ("estimated", "drawn"):
-        raise JobError(f"sequential_regression was given parameters={parameters!r}; known are 'estimated' and 'drawn'")
-    if not (np.isfinite(penalty) and penalty > 0):
-        raise JobError(f"sequential_regression was given penalty={penalty}; give a finite number above 0")
     named = [column for columns in categories for column in columns]
     if any(not columns for columns in categories) or len(set(named)) != len(named) or any(c < 0 for c in named):
         raise JobError("categories of sequential_regression are columns from 0, each in one category at most")

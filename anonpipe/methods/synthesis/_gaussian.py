@@ -53,34 +53,6 @@ def rotation_draws(starts: IntArray, width: int) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def _coordinates(
-    features: FloatArray, members: IntArray, mean: FloatArray, a: FloatArray, v: FloatArray, sums: FloatArray
-) -> int:
-    """Write a group's mean, and coordinates of its scatter into `a`; returns how many rows of `a` these may fill."""
-    rows, width = members.shape[0] - 1, features.shape[1]
-    group_mean(features, members, mean)
-    contrasts(features, members, mean, a)
-    if rows > width:
-        triangularise(a, rows, v, sums)
-    return int(min(rows, width))
-
-
-@nb.njit(cache=True, nogil=True)
-def rotate_groups(features: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray) -> None:
-    """Write a random rotation of every group about its mean into `out`."""
-    width = features.shape[1]
-    largest = largest_group(starts)
-    a, v = np.empty((largest, width)), np.empty(largest)
-    mean, sums = np.empty(width), np.empty(width)
-    at = 0
-    for g in range(starts.shape[0] - 1):
-        members = order[starts[g] : starts[g + 1]]
-        rank = _coordinates(features, members, mean, a, v, sums)
-        at += rotate(a, members.shape[0] - 1, rank, draws[at:], v, sums)
-        write_group(a, mean, members, out)
-
-
-@nb.njit(cache=True, nogil=True)
 def draw_groups(
     features: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, factor: float, out: FloatArray
 ) -> None:
@@ -92,12 +64,16 @@ def draw_groups(
     at = 0
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
-        rank = _coordinates(features, members, mean, a, v, sums)
+        rows = members.shape[0] - 1
+        group_mean(features, members, mean)
+        contrasts(features, members, mean, a)
+        if rows > width:
+            triangularise(a, rows, v, sums)
         scale = math.sqrt(factor / members.shape[0])
         for row in members:
             for j in range(width):
                 out[row, j] = mean[j]
-            for i in range(rank):
+            for i in range(min(rows, width)):
                 weight = draws[at] * scale
                 at += 1
                 for j in range(width):
@@ -195,8 +171,9 @@ def gaussian(
         raise JobError(f"moments={moments!r} was given; known are 'exact' and 'expected'")
     if n_table is not None:
         raise JobError("n_table is taken with moments='expected' only; leave it out")
+    none_kept = np.empty((len(features), 0))
     for first, after, draws in draw_in_chunks(rotation_draws(starts, features.shape[1]), rng):
-        rotate_groups(features, order, starts[first : after + 1], draws, out)
+        rotate_residuals(features, none_kept, order, starts[first : after + 1], draws, out)
     return out
 
 
@@ -230,28 +207,6 @@ _ABOUT = {
     "n_table": "records of the whole table; with moments='expected' only, and needed there",
 }
 
-_GAUSSIAN = Synthesizer(
-    function=gaussian,
-    options=options_of(
-        gaussian,
-        "Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`.",
-        MethodOptions,
-    ),
-    published="normal data with the moments of the group (hybrid microdata); the same method as pca",
-    reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
-    cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
-    about=_ABOUT,
-    keeps=(
-        "exact: mean and scatter of every group, and so means and covariances of strata and table; groups of "
-        "up to width + 1 records stay in the span of the originals, groups of two are the originals; "
-        "expected: means and covariance of the table are unbiased (of a stratum up to a relative 1/N), those "
-        f"of a group are not kept; {_SAME_METHOD}"
-    ),
-    guarantee=_guarantee,
-    follows=_of_table,
-    forms="moments",
-)
-
 
 def pca(
     features: FloatArray,
@@ -279,21 +234,42 @@ def pca(
     return gaussian(features, order, starts, rng=rng, moments=moments, n_table=n_table)
 
 
-_PCA = Synthesizer(
-    function=pca,
-    options=options_of(
-        pca,
-        "Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`.",
-        MethodOptions,
+METHODS = (
+    Synthesizer(
+        function=gaussian,
+        options=options_of(
+            gaussian,
+            "Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`.",
+            MethodOptions,
+        ),
+        published="normal data with the moments of the group (hybrid microdata); the same method as pca",
+        reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
+        cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
+        about=_ABOUT,
+        keeps=(
+            "exact: mean and scatter of every group, and so means and covariances of strata and table; groups of "
+            "up to width + 1 records stay in the span of the originals, groups of two are the originals; "
+            "expected: means and covariance of the table are unbiased (of a stratum up to a relative 1/N), those "
+            f"of a group are not kept; {_SAME_METHOD}"
+        ),
+        guarantee=_guarantee,
+        follows=_of_table,
+        forms="moments",
     ),
-    published="improved condensation, synthetic data generation; the same method as gaussian",
-    reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
-    cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
-    about=_ABOUT,
-    keeps=f"as gaussian, in both forms; {_SAME_METHOD}",
-    guarantee=_guarantee,
-    follows=_of_table,
-    forms="moments",
+    Synthesizer(
+        function=pca,
+        options=options_of(
+            pca,
+            "Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`.",
+            MethodOptions,
+        ),
+        published="improved condensation, synthetic data generation; the same method as gaussian",
+        reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
+        cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
+        about=_ABOUT,
+        keeps=f"as gaussian, in both forms; {_SAME_METHOD}",
+        guarantee=_guarantee,
+        follows=_of_table,
+        forms="moments",
+    ),
 )
-
-METHODS = (_GAUSSIAN, _PCA)
