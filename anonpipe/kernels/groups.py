@@ -277,9 +277,6 @@ def rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArray
     return used
 
 
-# --- Group means laid over the records, with or without noise ---------------------------------------------------------
-
-
 @nb.njit(cache=True, nogil=True)
 def centre_groups(features: FloatArray, order: IntArray, starts: IntArray, out: FloatArray) -> None:
     """Write each group's mean into the rows of its members in `out`, shape (n_rows, width)."""

@@ -332,9 +332,6 @@ def choose_moves(
     return chosen
 
 
-# --- Moments of every group, and an affine map for every group --------------------------------------------------------
-
-
 @nb.njit(cache=True, nogil=True)
 def moments_by_group(features: FloatArray, order: IntArray, starts: IntArray) -> tuple[FloatArray, FloatArray]:
     """Mean, shape (n_groups, width), and scatter about it, (n_groups, width, width), of each group; 0 for no rows."""

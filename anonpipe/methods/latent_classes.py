@@ -316,10 +316,7 @@ def fit_classes(
     tolerance: float = 1e-6,
     iterations: int = 200,
 ) -> ClassFit:
-    """Iterate until the log-likelihood settles; a safe step replaces a Newton step that lowers it (eq. 12-15).
-
-    No class's mean weight is to fall below `least`, as from `least_weight`.
-    """
+    """Iterate until the log-likelihood settles; a safe step replaces a Newton step that lowers it (eq. 12-15)."""
     check_passes(tolerance, iterations)
     classes, statistics = start, class_e_step(features, codes, start)
     likelihoods, converged, passes = [statistics.log_likelihood], False, 1

@@ -53,8 +53,6 @@ def least_weight(k: int, n_rows: int, parts: int, called: str) -> float:
     return k / n_rows if parts > 1 else 0.0
 
 
-# --- The records of a mixture: its parameters, and what estimates must keep to ----------------------------------------
-
 SHAPES = ("spherical", "diagonal", "tied", "eev", "vev", "full")  # Forms of the covariances; see `covariances`
 DIAGONAL = ("spherical", "diagonal")  # Shapes whose covariances are diagonal
 
@@ -250,9 +248,6 @@ def hard_statistics(features: FloatArray, labels: IntArray, *, diagonal: bool = 
     return Statistics(len(features), -np.inf, counts, counts, -counts, np.zeros_like(means), scatters, means, degrees)
 
 
-# --- Estimating a mixture: the maximisation step, and the iteration ---------------------------------------------------
-
-
 def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:
     """New estimates from the sums over all records: weights lifted to the bound, means, covariances, degrees."""
     # The prior is `prior_rows` records with covariance diag(variances) about the component's mean: iterations raise the
@@ -315,7 +310,7 @@ def bic(log_likelihood: float, parameters: int, n_rows: int) -> float:
     return 2.0 * log_likelihood - parameters * float(np.log(n_rows))
 
 
-# --- First groups of a sample by agglomeration, and number and shape of components by the BIC -------------------------
+# --- First groups of a sample by agglomeration ------------------------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)
@@ -713,9 +708,6 @@ def check_sizes(counts: IntArray, k: int) -> None:
     under = int(((counts > 0) & (counts < k)).sum())
     if under:
         raise InputError(f"{under} of {len(counts)} groups have fewer than {k} records; repair them before synthesis")
-
-
-# --- Principal components before a mixture of many columns ------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

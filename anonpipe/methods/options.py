@@ -51,8 +51,8 @@ class ScopedMaskOptions(MaskOptions):
         return self.scope == "stratum"
 
 
-# Keyword arguments of methods that a run gives, whatever the job's options
-_OF_THE_RUN = {"rng", "k", "classes", "class_shares", "categories", "n_table"}
+# Keyword arguments of methods that no job gives: they follow from the run
+_OF_THE_RUN = {"rng", "k", "classes", "class_shares", "categories", "n_table", "statistics"}
 
 
 def options_of(

@@ -105,7 +105,7 @@ class Grouping(Method):
     `class_shares` are its options.
     """
 
-    sizes: str  # What group sizes it gives, in words
+    sizes: str = "k to 2k-1"  # What group sizes it gives, in words
     # The largest group as a function of k, None where there is no limit. Most published methods leave none of 2k: it
     # could be split and lose less
     largest: Callable[[int], int] | None = lambda k: 2 * k - 1

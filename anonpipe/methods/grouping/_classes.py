@@ -78,8 +78,6 @@ def entropy(counts: FloatArray, total: float) -> float:
     return rounded(value)
 
 
-# --- Class codes: checking them, weighing them against distances -------------------------
-
 MOST_CODES = 100_000  # Counts are kept for every code up to the largest: codes beyond are meant for something else
 
 

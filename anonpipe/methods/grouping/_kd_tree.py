@@ -149,7 +149,6 @@ METHODS = (
         published="kd-tree partitioning",
         reference="Li and Sarkar 2006, doi:10.1109/TKDE.2006.136",
         cost="time O(n·w·log n), memory O(n·w)",
-        sizes="k to 2k-1",
     ),
     Grouping(
         function=class_kd_tree,
@@ -163,7 +162,6 @@ METHODS = (
         reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
         cost="time O(n·w·log n), memory O(n·w)",
         about={"alpha": "weight of the spread against the divergence of the classes, 0.5 by default; 1 is kd_tree"},
-        sizes="k to 2k-1",
         classes=True,
     ),
 )

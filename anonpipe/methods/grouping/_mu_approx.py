@@ -57,7 +57,6 @@ METHOD = Grouping(
     published="Approximation by forests (µ-Approx)",
     reference="Domingo-Ferrer, Sebé and Solanas 2008, doi:10.1016/j.camwa.2007.04.034",
     cost="time O(n²·w), memory O(n·w)",
-    sizes="k to 2k-1",
 )
 
 

@@ -121,9 +121,6 @@ def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     return _divided(features, np.arange(len(features)), k, _ward_once)
 
 
-# --- Ward merging that never joins two large groups, and the seeds it starts from -------------------------------------
-
-
 def _divided(
     features: FloatArray, order: IntArray, k: int, divide: Callable[[FloatArray, IntArray, int], IntArray]
 ) -> IntArray:
@@ -228,8 +225,12 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
     length = 0
     while small > 0:
         if length == 0:
-            chain[0] = _first_small(sizes, names, count, k)
-            at[chain[0]] = 0
+            first = -1  # the group under k with the lowest name
+            for p in range(count):
+                if sizes[p] < k and (first < 0 or names[p] < names[first]):
+                    first = p
+            chain[0] = first
+            at[first] = 0
             length = 1
         top = chain[length - 1]
         before = chain[length - 2] if length > 1 else -1
@@ -256,16 +257,6 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
         at[gone] = at[count]
         if at[gone] >= 0:
             chain[at[gone]] = gone
-
-
-@nb.njit(cache=True, nogil=True)
-def _first_small(sizes: IntArray, names: IntArray, count: int, k: int) -> int:
-    """Place of the group under k with the lowest name."""
-    found = -1
-    for p in range(count):
-        if sizes[p] < k and (found < 0 or names[p] < names[found]):
-            found = p
-    return found
 
 
 @nb.njit(cache=True, nogil=True)
@@ -326,8 +317,6 @@ def fuzzy_c_means(
     divide = partial(_divide, fuzziness=float(fuzziness), step=float(step), shrink=float(shrink), iterations=iterations)
     return _divided(features, order, k, divide)
 
-
-# --- Fuzzy c-means, repeated with fewer clusters until all are large enough, and inside large clusters again ----------
 
 # Distances of a record to two centres that differ by less than this share are equal: coinciding centres are one
 SAME = 1e-9
@@ -465,7 +454,6 @@ METHODS = (
         published="k-Ward, multivariate",
         reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, the multivariate k-Ward algorithm",
         cost="time O(n²·w), memory O(n·w)",
-        sizes="k to 2k-1",
     ),
     Grouping(
         function=fuzzy_c_means,
@@ -481,7 +469,6 @@ METHODS = (
             "shrink": "what the number of clusters is multiplied by each time, 0.5 by default",
             "iterations": "most iterations of one run of fuzzy c-means, 20 by default",
         },
-        sizes="k to 2k-1",
         draws=True,
     ),
 )

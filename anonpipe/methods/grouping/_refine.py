@@ -70,9 +70,6 @@ def refine(
     return refined
 
 
-# --- What a local search for groups goes through: layout, annealing, descent ------------------------------------------
-
-
 LAYOUT_GROUPS = 64  # Groups whose records are kept side by side in memory
 SWEEPS = 25  # In each run; in a sweep every group tries one step
 

@@ -278,7 +278,6 @@ METHODS = (
         published="M-d: minimum spanning tree, large parts split by maximum distance",
         reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
         cost="time O(n²·w), memory O(n·w)",
-        sizes="k to 2k-1",
     ),
     Grouping(
         function=mst_t_close,

@@ -6,7 +6,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.kernels.points import kth_smallest
+from anonpipe.kernels.points import kth_smallest, turn_rows
 from anonpipe.kernels.principal import covariance, split_rows
 from anonpipe.methods.grouping._options import UNBLOCKED, grouping_options
 from anonpipe.methods.record import Grouping
@@ -119,21 +119,6 @@ def _widest_column(columns: FloatArray, rows: IntArray) -> int:
     return best
 
 
-@nb.njit(cache=True, nogil=True)
-def rotated_columns(features: FloatArray, centre: FloatArray, axes: FloatArray) -> FloatArray:
-    """The columns of (features - centre) · axes, shape (n_axes, n_rows)."""
-    # Column by column, so that equal records have equal bits.
-    out = np.zeros((axes.shape[1], features.shape[0]))
-    tile = 512
-    for low in range(0, features.shape[0], tile):
-        high = min(low + tile, features.shape[0])
-        for j in range(features.shape[1]):
-            for a in range(axes.shape[1]):
-                for i in range(low, high):
-                    out[a, i] += (features[i, j] - centre[j]) * axes[j, a]
-    return out
-
-
 def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records into the cells of a recursive histogram, or refuse.
 
@@ -173,7 +158,8 @@ def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     the axes that the linear algebra library of the machine gives.
     """
     labels = np.empty(len(features), dtype=np.int64)
-    split_widest(rotated_columns(features, features.mean(axis=0), principal_axes(features)), k, labels)
+    rotated = turn_rows(features, principal_axes(features), before=features.mean(axis=0))
+    split_widest(np.ascontiguousarray(rotated.T), k, labels)
     return labels
 
 

@@ -111,9 +111,6 @@ def _keep_free(neighbours: IntArray, labels: IntArray) -> int:
     return free
 
 
-# --- The second phase of TFRP-2, DBA-2 and MDAV-2: groups whose records fit better into others are given up -----------
-
-
 def decompose(features: FloatArray, labels: IntArray, sequence: IntArray, *, most: int) -> IntArray:
     """Give up every group, in `sequence`, whose records add less scatter to other groups than their own has.
 
@@ -168,7 +165,9 @@ def _decompose_groups(
     for g in sequence:
         if alive == 1:
             break
-        members = _records_from(first[g], following, sizes[g])
+        members, record = np.empty(sizes[g], dtype=np.int64), first[g]
+        for at in range(sizes[g]):
+            members[at], record = record, following[record]
         hosts = _nearest_hosts(features, members, g, centres, sizes, most)
         if hosts[-1] < 0:
             continue
@@ -190,16 +189,6 @@ def _decompose_groups(
             sums[:, host] += features[i]
             centres[:, host] = sums[:, host] / sizes[host]
     return labels
-
-
-@nb.njit(cache=True, nogil=True)
-def _records_from(record: int, following: IntArray, size: int) -> IntArray:
-    """The `size` records of a list."""
-    members = np.empty(size, dtype=np.int64)
-    for at in range(size):
-        members[at] = record
-        record = following[record]
-    return members
 
 
 @nb.njit(cache=True, nogil=True)
@@ -380,7 +369,6 @@ METHODS = (
         published="Two fixed reference points, both phases (TFRP-2)",
         reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014",
         cost="time O(n²·w/k), memory O(n·w)",
-        sizes="k to 2k-1",
     ),
     Grouping(
         function=dba_1,
@@ -396,7 +384,6 @@ METHODS = (
         published="Density-based algorithm, both phases (DBA-2)",
         reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-2",
         cost="time O(n²·w) usually, memory O(n·(w + k))",
-        sizes="k to 2k-1",
     ),
     Grouping(
         function=mdav_2,
@@ -404,6 +391,5 @@ METHODS = (
         published="MDAV-1 with the second phase of DBA (MDAV-2)",
         reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-2",
         cost="time O(n²·w/k), memory O(n·w)",
-        sizes="k to 2k-1",
     ),
 )

@@ -183,7 +183,6 @@ METHODS = (
         published="Optimal univariate microaggregation, one column only",
         reference="Hansen and Mukherjee 2003, doi:10.1109/TKDE.2003.1209020",
         cost="time O(n·(k + log n)), memory O(n)",
-        sizes="k to 2k-1",
         refuses=_of_one_column,
     ),
     Grouping(
@@ -196,6 +195,5 @@ METHODS = (
             "order": "what puts the records in a line, 'mdav' by default; 'md', 'cbfs', or 'npn': "
             "the nearest comes next"
         },
-        sizes="k to 2k-1",
     ),
 )

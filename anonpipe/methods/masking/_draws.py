@@ -141,23 +141,25 @@ def dummies(codes: IntArray, columns: Categories, out: FloatArray) -> None:
             out[rows, np.array(each)[codes[:, at]]] = 1.0
 
 
-def choose_categories(
-    scores: FloatArray, codes: IntArray, starts: IntArray, k: int, n_rows: int, classes: int | None
-) -> tuple[latent.LatentClasses, float]:
-    """Latent classes of a sample, so many or the number of the largest BIC, and the least weight of one."""
+def fit_categories(
+    few: DrawnSample, sample: DrawnSample, starts: IntArray, k: int, n_rows: int, classes: int | None
+) -> latent.LatentClasses:
+    """Latent classes, so many or the number of the largest BIC of a few records, fitted on to the larger sample."""
     # The authors take as many classes as the numbers have components. With one component the categories would be
     # independent given the numbers, so here the number has a BIC of its own, and first groups see both.
+    scores, codes = few.scores, few.codes
     most = max(1, min((n_rows - 1) // k, len(scores)))
     tried = [g for g in _CLASSES_TRIED if g <= most] if classes is None else [min(classes, most)]
-    few = mixtures.evenly_spaced(len(scores), max(mixtures.TREE_ROWS, tried[-1]))
-    seen = np.concatenate([scores[few], _indicators(codes[few], starts)], axis=1)
+    rows = mixtures.evenly_spaced(len(scores), max(mixtures.TREE_ROWS, tried[-1]))
+    indicators = [np.eye(size)[codes[rows, at]] for at, size in enumerate(np.diff(starts))]
+    seen = np.concatenate([scores[rows], *indicators], axis=1)
     levels = mixtures.agglomerate(seen, tried[-1])[0]
     short: list[_CategoryRun] = []
     for number in tried:
         labels = levels[number - 1]
         groups = int(labels.max()) + 1
         least = mixtures.least_weight(k, n_rows, groups, "classes")
-        tables = latent.count_categories(codes[few], labels, groups, starts)
+        tables = latent.count_categories(codes[rows], labels, groups, starts)
         start = latent.first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1])
         found = latent.fit_classes(scores, codes, start, least, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
         short.append(_CategoryRun(found, least, len(scores)))
@@ -167,7 +169,12 @@ def choose_categories(
     best = max(
         mixtures.race(short, lambda run: run.bic, lambda run: run.ended(scores, codes), _IDLE), key=lambda run: run.bic
     )
-    return best.fit.classes, best.least
+    if len(sample.keys) == len(few.keys):
+        return best.fit.classes
+    given = best.fit.classes, best.least
+    return latent.fit_classes(
+        sample.scores, sample.codes, *given, tolerance=_TOLERANCE, iterations=_MOST_PASSES
+    ).classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,16 +198,3 @@ class _CategoryRun:
         left, start = _LONG_PASSES - _SHORT_PASSES + 1, self.fit.classes
         found = latent.fit_classes(scores, codes, start, self.least, tolerance=_TOLERANCE, iterations=left)
         return replace(self, fit=found)
-
-
-def sharpened(scores: FloatArray, codes: IntArray, found: latent.LatentClasses, least: float) -> latent.LatentClasses:
-    """The classes fitted on, to a larger sample."""
-    return latent.fit_classes(scores, codes, found, least, tolerance=_TOLERANCE, iterations=_MOST_PASSES).classes
-
-
-def _indicators(codes: IntArray, starts: IntArray) -> FloatArray:
-    """One column a category, 1 where a record has it."""
-    out = np.zeros((len(codes), int(starts[-1])))
-    for at, low in enumerate(starts[:-1]):
-        out[np.arange(len(codes)), low + codes[:, at]] = 1.0
-    return out

@@ -18,9 +18,8 @@ from anonpipe.methods.masking._draws import (
     Categories,
     DrawnSample,
     category_codes,
-    choose_categories,
     dummies,
-    sharpened,
+    fit_categories,
     starts_of,
 )
 from anonpipe.methods.masking._spectral import count_moments
@@ -186,17 +185,13 @@ def choose(
         degrees=math.inf if tails == "gaussian" else None,
         idle=_IDLE,
     )
-    larger = len(sample.keys) > len(few.keys)
     mixture = chosen.mixture
-    if larger:
+    if len(sample.keys) > len(few.keys):
         bounds = mixtures.on_sample(chosen.constraints, len(sample.keys), params.rows)
         mixture = mixtures.fit(sample.scores, mixture, bounds, tolerance=TOLERANCE, iterations=iterations).mixture
-    if not categories:
-        return MixtureGroups(params, mixture, None)
-    chosen_classes, least = choose_categories(few.scores, few.codes, starts_of(categories), k, params.rows, classes)
-    if larger:
-        chosen_classes = sharpened(sample.scores, sample.codes, chosen_classes, least)
-    return MixtureGroups(params, mixture, chosen_classes)
+    starts = starts_of(categories)
+    of_categories = fit_categories(few, sample, starts, k, params.rows, classes) if categories else None
+    return MixtureGroups(params, mixture, of_categories)
 
 
 def _assign_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:

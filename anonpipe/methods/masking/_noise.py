@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.errors import InputError
-from anonpipe.methods.masking._spectral import Basis, count_moments, spectral_inverse, turn_rows
+from anonpipe.kernels.points import turn_rows
+from anonpipe.methods.masking._spectral import Basis, count_moments, spectral_inverse
 from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Masker
 from anonpipe.methods.steps import Reduce, Rows, Step

@@ -6,43 +6,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from anonpipe.errors import InputError, JobError
+from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Columns, Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments, form_eigenvalue, product_variance
 from anonpipe.types import FloatArray
-
-
-@nb.njit(cache=True, nogil=True)
-def _turn(features: FloatArray, before: FloatArray, matrix: FloatArray, after: FloatArray) -> FloatArray:
-    # No BLAS: the order in which it sums follows the number of records it is given, and of its threads.
-    n, width = features.shape
-    channels = matrix.shape[1]
-    out = np.zeros((n, channels))
-    for i in range(n):
-        for h in range(width):
-            value = features[i, h] - before[h]
-            for j in range(channels):
-                out[i, j] += value * matrix[h, j]
-        for j in range(channels):
-            out[i, j] += after[j]
-    return out
-
-
-def turn_rows(
-    features: FloatArray, matrix: FloatArray, *, before: FloatArray | None = None, after: FloatArray | None = None
-) -> FloatArray:
-    """(features - before) · matrix + after, one record at a time; before (width,), after (channels,)."""
-    width, channels = matrix.shape
-    before, after = np.zeros(width) if before is None else before, np.zeros(channels) if after is None else after
-    return np.asarray(_turn(np.ascontiguousarray(features), before, np.ascontiguousarray(matrix), after))
-
 
 # --- The spectral basis: the axes along which the records spread, and the way there and back --------------------------
 # A masker that works on one column at a time keeps no correlation of the columns. Principal components have none: the
@@ -164,9 +138,6 @@ def _largest_products(sizes: FloatArray) -> FloatArray:
     return products
 
 
-# --- Swapping of cells, in the spectral basis or in the columns -------------------------------------------------------
-
-
 def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     """Permute every principal component by itself, over all records, and turn back.
 
@@ -186,8 +157,6 @@ def _permute(column: FloatArray, *, place: int, params: Axes, rng: np.random.Gen
     """A uniform permutation of one component."""
     return rng.permutation(column)
 
-
-# --- Synthesis of each component by itself, in the spectral basis or in the columns -----------------------------------
 
 Draw = Literal["normal", "quantiles"]
 
@@ -230,9 +199,6 @@ def _draw_quantiles(column: FloatArray, *, place: int, params: Axes, rng: np.ran
 def _expect_synthesized(moments: Moments, *, basis: Basis = "spectral", draw: Draw = "normal") -> Expected | None:
     """What normal draws promise; nothing is said of quantiles, whose error depends on fourth moments."""
     return normal_draws(moments, basis) if draw == "normal" else None
-
-
-# --- Suppression of cells in the spectral basis, or in the columns ----------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numba as nb
@@ -202,11 +203,6 @@ def _of_table(options: Any, features: Features) -> dict[str, Any]:
 
 _SAME_METHOD = "pca and gaussian are one method under two names: their records have the same distribution"
 
-_ABOUT = {
-    "moments": "'exact' (default): of the drawn records; 'expected': of the distribution each is drawn from",
-    "n_table": "records of the whole table; with moments='expected' only, and needed there",
-}
-
 
 def pca(
     features: FloatArray,
@@ -234,29 +230,35 @@ def pca(
     return gaussian(features, order, starts, rng=rng, moments=moments, n_table=n_table)
 
 
-METHODS = (
-    Synthesizer(
-        function=gaussian,
-        options=options_of(
-            gaussian,
-            "Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`.",
-            MethodOptions,
-        ),
-        published="normal data with the moments of the group (hybrid microdata); the same method as pca",
-        reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
-        cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
-        about=_ABOUT,
-        keeps=(
-            "exact: mean and scatter of every group, and so means and covariances of strata and table; groups of "
-            "up to width + 1 records stay in the span of the originals, groups of two are the originals; "
-            "expected: means and covariance of the table are unbiased (of a stratum up to a relative 1/N), those "
-            f"of a group are not kept; {_SAME_METHOD}"
-        ),
-        guarantee=_guarantee,
-        follows=_of_table,
-        forms="moments",
+_GAUSSIAN = Synthesizer(
+    function=gaussian,
+    options=options_of(
+        gaussian,
+        "Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`.",
+        MethodOptions,
     ),
-    Synthesizer(
+    published="normal data with the moments of the group (hybrid microdata); the same method as pca",
+    reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
+    cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
+    about={
+        "moments": "'exact' (default): of the drawn records; 'expected': of the distribution each is drawn from",
+        "n_table": "records of the whole table; with moments='expected' only, and needed there",
+    },
+    keeps=(
+        "exact: mean and scatter of every group, and so means and covariances of strata and table; groups of "
+        "up to width + 1 records stay in the span of the originals, groups of two are the originals; "
+        "expected: means and covariance of the table are unbiased (of a stratum up to a relative 1/N), those "
+        f"of a group are not kept; {_SAME_METHOD}"
+    ),
+    guarantee=_guarantee,
+    follows=_of_table,
+    forms="moments",
+)
+
+METHODS = (
+    _GAUSSIAN,
+    replace(
+        _GAUSSIAN,
         function=pca,
         options=options_of(
             pca,
@@ -265,11 +267,6 @@ METHODS = (
         ),
         published="improved condensation, synthetic data generation; the same method as gaussian",
         reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
-        cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
-        about=_ABOUT,
         keeps=f"as gaussian, in both forms; {_SAME_METHOD}",
-        guarantee=_guarantee,
-        follows=_of_table,
-        forms="moments",
     ),
 )
