@@ -30,10 +30,7 @@ from anonpipe.types import FloatArray, IntArray
 
 @nb.njit(cache=True, nogil=True)
 def groups_from_outside(features: FloatArray, k: int, least: int, pairs: bool) -> IntArray:
-    """Form a group around r furthest from the mean while `least` remain (-1); in `pairs` one around s furthest from r.
-
-    Labels are in the order of formation.
-    """
+    """Form groups around r furthest from the mean and, in `pairs`, s furthest from r, while `least` remain (-1)."""
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
@@ -57,12 +54,13 @@ def groups_from_outside(features: FloatArray, k: int, least: int, pairs: bool) -
 
 @nb.njit(cache=True, nogil=True)
 def outermost_group(features: FloatArray, rows: IntArray, k: int) -> IntArray:
-    """Of `rows` (k or more) the one furthest from their mean and its k - 1 nearest."""
-    tree = remaining_records(features, rows)
+    """Of `rows` (k or more, ascending) the one furthest from their mean and its k - 1 nearest."""
+    inside, every = features[rows], np.arange(rows.shape[0])
+    tree = remaining_records(inside, every)
     nearest, distances = np.empty(k, dtype=np.int64), np.empty(k)
-    r = furthest_record(tree, mean_of(sum_rows(features, rows), rows.shape[0]), nb.boolean(False))
-    nearest_records(tree, features[r], nearest, distances)
-    return nearest
+    r = furthest_record(tree, mean_of(sum_rows(inside, every), rows.shape[0]), nb.boolean(False))
+    nearest_records(tree, inside[r], nearest, distances)
+    return rows[nearest]
 
 
 @nb.njit(cache=True, nogil=True)
