@@ -251,7 +251,7 @@ class Masker(Replacing):
         self.check(options)
         hints = get_type_hints(self.function, include_extras=True)
         for name, value in options.items():
-            if get_origin(hints[name]) in (Annotated, Literal):
+            if get_origin(hints.get(name)) in (Annotated, Literal):
                 try:
                     TypeAdapter(hints[name]).validate_python(value)
                 except ValidationError as error:
