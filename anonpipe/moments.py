@@ -2,9 +2,8 @@
 
 Each statistic is a frozen record: `of` counts one piece, `merge` joins two, `merge_all` joins many in the given order;
 any split of a table merges to the moments of the whole, to rounding. From them follow the noise of micro-perturbation
-(`s_delta`, `noise_factor`, `exact_factor`), and what is expected of synthetic records: `expected_of_scopes` on average,
-`limit_of_scopes` and `limit_by_group` for the standard errors about it, `mean_limit` and `covariance_limit` for how far
-these lead.
+(`s_delta`, `noise_factor`, `exact_factor`), and what is expected of synthetic records with standard errors
+(`expect_scopes`, `expect_by_group`); `mean_limit` and `covariance_limit` say how far these lead.
 """
 
 from __future__ import annotations
@@ -134,12 +133,9 @@ class GroupedMoments:
         return self.total.scatter - self.within
 
 
-# --- How the covariances of the groups and their means lie: what standard errors, and tails beyond them, depend on ----
-
-
 @dataclass(frozen=True, eq=False)
 class GroupSpread:
-    """Sums over groups that `limit_by_group` needs for noise with each group's own covariance.
+    """Sums over groups that `expect_by_group` needs for noise with each group's own covariance.
 
     For each group let n be its records, u its mean less the mean of all records, W its scatter. All matrices have shape
     (width, width).
@@ -188,12 +184,10 @@ class GroupSpread:
 
 # --- Which parts of a table get noise of one covariance: strata, of which small ones share theirs ---------------------
 
-LEAST_FREE = 30  # Records beyond the groups that noise of an own covariance takes, whatever the number of columns
-
 
 def least_free(width: int) -> int:
     """Records beyond the groups that noise of an own covariance takes: 30, or twice the feature columns."""
-    return max(LEAST_FREE, 2 * width)
+    return max(30, 2 * width)
 
 
 def noise_scopes(grouped: Sequence[GroupedMoments]) -> list[int]:
@@ -224,9 +218,6 @@ def together(parts: Sequence[Statistic], scopes: Sequence[int]) -> list[Statisti
     """Merge what was counted of the strata of each scope, in their order."""
     every = sorted(set(scopes))
     return [merge_all([part for part, own in zip(parts, scopes, strict=True) if own == scope]) for scope in every]
-
-
-# --- Moments of columns with nulls, pair by pair ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,15 +281,11 @@ def mean_limit(error: FloatArray, chance: float) -> FloatArray:
 def covariance_limit(error: FloatArray, scale: FloatArray, chance: float) -> FloatArray:
     """How far a covariance lies from its expectation at most, but for `chance`.
 
-    Notes
-    -----
     Let Q = Σ λ_i (Z_i² - 1) + Σ μ_i Z_i with independent standard normal Z_i, of variance v = Σ (2λ_i² + μ_i²), and λ
     the largest |λ_i|. Each term has log E exp(sQ_i) = -log(1 - 2λ_i s)/2 - λ_i s + μ_i² s²/(2(1 - 2λ_i s)), at most s²
     v_i/(2(1 - 2λs)). So Q is sub-gamma with variance v and scale 2λ, and P(|Q| > √(2vt) + 2λt) is at most 2 exp(-t).
     Nothing is assumed of the λ_i: one outlier's group may make up nearly all of Q.
 
-    References
-    ----------
     Boucheron, Lugosi & Massart (2013), Concentration Inequalities, section 2.4; Laurent & Massart (2000),
     doi:10.1214/aos/1015957395, lemma 1.
     """
@@ -320,8 +307,6 @@ def centred_eigenvalue(largest: FloatArray, average: FloatArray) -> FloatArray:
 
     Shapes: largest (width, width); average (width, width).
 
-    Notes
-    -----
     The sum about the mean is the sum Σ e_j e_h of the records less (Σ e_j)(Σ e_h)/N, whose eigenvalues are those of one
     record with the average covariance: by Weyl's inequality they add at most. For squares, both forms being positive,
     the first is an upper limit itself.
@@ -380,39 +365,13 @@ def expect_together(parts: Sequence[tuple[Moments, Expected]]) -> Expected:
 # --- Moments of fixed group means with normal noise: what to expect of them, and their standard errors ----------------
 
 
-@dataclass(frozen=True, eq=False)
-class SamplingLimit:
-    """Standard errors of the moments of synthetic records about what is expected of them."""
-
-    mean: FloatArray  # Of the means, shape (width,)
-    covariance: FloatArray  # Of the covariances (n - 1 in the denominator), shape (width, width)
-    # How heavy the tails of the covariances are, in their unit, shape (width, width): see `covariance_limit`
-    scale: FloatArray
-
-    def about(self, covariance: FloatArray) -> Expected:
-        """The same about an expected covariance."""
-        return Expected(self.mean, covariance, self.covariance, self.scale)
-
-
 # Parts of a table below each other, each with the covariance of the noise of its records
 Scopes = Sequence[tuple[GroupedMoments, FloatArray]]
 
 
-def expected_of_scopes(scopes: Scopes, form: str) -> FloatArray:
-    """Covariance of a table whose parts get noise of a covariance each, shape (width, width)."""
-    n = sum(grouped.total.n for grouped, _ in scopes)
-    if form == "centred":
-        added = np.sum([(grouped.total.n - grouped.groups) * noise for grouped, noise in scopes], axis=0)
-    else:
-        added = (1.0 - 1.0 / max(n, 1)) * np.sum([grouped.total.n * noise for grouped, noise in scopes], axis=0)
-    return np.asarray((np.sum(_between(scopes), axis=0) + added) / max(n - 1, 1))
+def expect_scopes(scopes: Scopes, form: str) -> Expected:
+    """Of a table whose parts get noise of a covariance each; the standard errors are exact.
 
-
-def limit_of_scopes(scopes: Scopes, form: str) -> SamplingLimit:
-    """How far such noise may move the means and covariances of the table: exact standard errors.
-
-    Notes
-    -----
     The N synthetic records are fixed group means plus normal noise. Write B for the between-group scatter and V for the
     covariance of the noise, first of a single part.
 
@@ -430,24 +389,30 @@ def limit_of_scopes(scopes: Scopes, form: str) -> SamplingLimit:
     same of Σ_s n_s V_s. Centred noise has Σ_s (n_s - G_s)(V_jj V_hh + V_jh²), and nothing else.
 
     Each covariance is a quadratic form in normals plus a linear one: its standard error says all of its tails where no
-    eigenvalue of the form stands out, as with noise of one covariance and many records. `scale` is twice the largest
+    eigenvalue of the form stands out, as with noise of one covariance and many records. The scale is twice the largest
     eigenvalue.
     """
     n, width = sum(grouped.total.n for grouped, _ in scopes), len(scopes[0][1])
     degrees = max(n - 1, 1)
     largest = np.max([form_eigenvalue(noise) for _, noise in scopes], axis=0)
+    betweens = _between(scopes)
     if form == "centred":
-        parts = [(grouped.total.n - grouped.groups) * product_variance(noise) for grouped, noise in scopes]
-        return SamplingLimit(np.zeros(width), _root(np.sum(parts, axis=0)) / degrees, 2.0 * largest / degrees)
+        free = [grouped.total.n - grouped.groups for grouped, _ in scopes]
+        added = np.sum([own * noise for own, (_, noise) in zip(free, scopes, strict=True)], axis=0)
+        parts = [own * product_variance(noise) for own, (_, noise) in zip(free, scopes, strict=True)]
+        covariance = (np.sum(betweens, axis=0) + added) / degrees
+        return Expected(np.zeros(width), covariance, _root(np.sum(parts, axis=0)) / degrees, 2.0 * largest / degrees)
     variance, whole = np.zeros((width, width)), np.zeros((width, width))
-    for (grouped, noise), between in zip(scopes, _between(scopes), strict=True):
-        variance += _symmetric(np.outer(np.diag(between), np.diag(noise))) + 2 * between * noise
+    for (grouped, noise), between in zip(scopes, betweens, strict=True):
+        outer = np.outer(np.diag(between), np.diag(noise))
+        variance += outer + outer.T + 2 * between * noise
         variance += (1.0 - 2.0 / max(n, 1)) * grouped.total.n * product_variance(noise)
         whole += grouped.total.n * noise
     variance += product_variance(whole) / max(n, 1) ** 2
     if len(scopes) > 1:
         largest = centred_eigenvalue(largest, whole / max(n, 1))
-    return SamplingLimit(_root(np.diag(whole)) / max(n, 1), _root(variance) / degrees, 2.0 * largest / degrees)
+    covariance = (np.sum(betweens, axis=0) + (1.0 - 1.0 / max(n, 1)) * whole) / degrees
+    return Expected(_root(np.diag(whole)) / max(n, 1), covariance, _root(variance) / degrees, 2.0 * largest / degrees)
 
 
 def _between(scopes: Scopes) -> list[FloatArray]:
@@ -460,11 +425,9 @@ def _between(scopes: Scopes) -> list[FloatArray]:
     ]
 
 
-def limit_by_group(spread: GroupSpread) -> SamplingLimit:
-    """The same of records that are drawn with the mean and the covariance of their group.
+def expect_by_group(spread: GroupSpread, covariance: FloatArray) -> Expected:
+    """Of records that are drawn with the mean and the covariance of their group; `covariance` is that of the table.
 
-    Notes
-    -----
     With a covariance V_g = c W_g/n_g in each group, c = N/(N-1), the mean has variance c W_jj/N². The products with the
     means have variance c Σ_g (u_j² W_hh + u_h² W_jj + 2 u_j u_h W_jh), u being the group's mean less that of all; the
     scatter of the noise, a quadratic form in I - 11'/N, has (1 - 2/N) c² Σ_g (W_jj W_hh + W_jh²)/n_g plus c²/N² (W_jj
@@ -472,19 +435,15 @@ def limit_by_group(spread: GroupSpread) -> SamplingLimit:
     by a relative 1/N.
 
     One outlier can make up most of the quadratic form, whose tails are then those of a chi-square with as many degrees
-    of freedom as its group has records; see `limit_of_scopes` for `scale`.
+    of freedom as its group has records; see `expect_scopes` for the scale.
     """
     n = max(spread.n, 1)
     degrees, c = max(n - 1, 1), n / max(n - 1, 1)
-    cross = c * (_symmetric(spread.square) + 2 * spread.product)
+    cross = c * (spread.square + spread.square.T + 2 * spread.product)
     scatter = c**2 * ((1 - 2 / n) * spread.noise + product_variance(spread.within) / n**2)
     mean = _root(c * np.diag(spread.within)) / n
     largest = centred_eigenvalue(c * spread.largest, c * spread.within / n)
-    return SamplingLimit(mean, _root(cross + scatter) / degrees, 2.0 * largest / degrees)
-
-
-def _symmetric(a: FloatArray) -> FloatArray:
-    return a + a.T
+    return Expected(mean, covariance, _root(cross + scatter) / degrees, 2.0 * largest / degrees)
 
 
 def _root(variance: FloatArray) -> FloatArray:
@@ -507,8 +466,6 @@ _FLAT = 1e-6  # Draws whose smallest singular value is below this part of the la
 def s_delta(grouped: GroupedMoments, form: str) -> FloatArray:
     """Covariance of the noise that micro-perturbation adds to group means.
 
-    References
-    ----------
     Li & Sarkar (2013), doi:10.1287/mnsc.1120.1584, section 5, eq. 11. There it reads (N-1)/(N-G) (S_X - S_B); with
     S_X - S_B = W/(N-1) it is positive semidefinite as computed.
     """
@@ -558,19 +515,12 @@ class NoiseScatter:
         same_width(self.root, other.root)
         return type(self)(self.free + other.free, fold_rows(self.root, other.root))
 
-    @property
-    def scatter(self) -> FloatArray:
-        """Sum of outer products of the centred draws, shape (width, width)."""
-        return self.root.T @ self.root
-
 
 def exact_factor(noise: NoiseScatter, within: FloatArray) -> FloatArray:
     """A matrix F that turns the counted draws into noise whose scatter is exactly W.
 
     Shapes: noise (n_rows, width); within (width, width).
 
-    Notes
-    -----
     Z S^(-1/2) is a uniform random frame: r orthonormal columns among the vectors that sum to zero in every group. So
     the outcome is a random rotation of the pooled within-group deviations.
     """

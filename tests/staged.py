@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.methods.executor import run_steps
 from anonpipe.pipeline.arrays import partition_cells, scope_key, scopes_of, shuffled
 from anonpipe.pipeline.context import Context
 from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.pipeline.tasks.route import encoded_cells
 from anonpipe.types import FloatArray
+from tests.in_memory import run_steps
 
 
 def features(records: Context, index: int) -> FloatArray:

@@ -14,13 +14,13 @@ import pytest
 from anonpipe.columns import Kind as ColumnKind
 from anonpipe.evaluate import risk
 from anonpipe.evaluate.utility._tables import typed_tables
-from anonpipe.methods.executor import run_steps
 from anonpipe.methods.grouping import METHODS, cluster
 from anonpipe.methods.record import by_name, union_of
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments
 from anonpipe.verify import catalogue
+from tests.in_memory import run_steps
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -16,12 +16,10 @@ from anonpipe.moments import (
     GroupSpread,
     Moments,
     PairwiseMoments,
-    SamplingLimit,
     covariance_limit,
     exact_factor,
-    expected_of_scopes,
+    expect_scopes,
     form_eigenvalue,
-    limit_of_scopes,
     merge_all,
     noise_factor,
     product_variance,
@@ -188,7 +186,7 @@ def test_groups_of_one_need_no_noise():
     for form in ("independent", "centred", "published"):
         assert not s_delta(grouped, form).any()
         assert not noise_factor(s_delta(grouped, form)).any()
-        assert not limit_of(grouped, "micro_perturbation", form).covariance.any()
+        assert not limit_of(grouped, "micro_perturbation", form).covariance_error.any()
 
 
 @given(groupings())
@@ -279,8 +277,7 @@ def covariance_of(grouped, method, form=None):
 
 
 def limit_of(grouped, method, form=None, spread=None):
-    told = guaranteed(grouped, method, form, spread)
-    return SamplingLimit(told.mean_error, told.covariance_error, told.covariance_scale)
+    return guaranteed(grouped, method, form, spread)
 
 
 RANDOM = [
@@ -304,9 +301,12 @@ def test_sampling_limits_and_expectations_hold(method, form, apart):
     times = len(mean)
     limit = limit_of(grouped, method, form, spread=spread_for(form, apart))
     target = covariance_of(grouped, method, form)
-    assert np.all(np.abs(covariance.mean(axis=0) - target) <= Z * limit.covariance / np.sqrt(times))
-    assert np.all(np.abs(mean.mean(axis=0) - grouped.total.mean) <= Z * limit.mean / np.sqrt(times) + 1e-12)
-    for values, centre, error in ((covariance, target, limit.covariance), (mean, grouped.total.mean, limit.mean)):
+    assert np.all(np.abs(covariance.mean(axis=0) - target) <= Z * limit.covariance_error / np.sqrt(times))
+    assert np.all(np.abs(mean.mean(axis=0) - grouped.total.mean) <= Z * limit.mean_error / np.sqrt(times) + 1e-12)
+    for values, centre, error in (
+        (covariance, target, limit.covariance_error),
+        (mean, grouped.total.mean, limit.mean_error),
+    ):
         square = (values - centre) ** 2
         slack = Z * square.std(axis=0) / np.sqrt(times)
         assert np.all(np.abs(square.mean(axis=0) - error**2) <= slack + 1e-20)
@@ -326,8 +326,8 @@ def test_sampling_limits_are_the_sums_written_out(method, form, apart):
         covariances[members] = own if form == "expected" else s_delta(grouped, form)
     mean, covariance = naive.standard_errors(naive.centroid(features, order, starts), covariances, averaging)
     limit = limit_of(grouped, method, form, spread=spread_for(form, apart))
-    assert np.allclose(limit.mean, mean, rtol=1e-10, atol=1e-14)
-    assert np.allclose(limit.covariance, covariance, rtol=1e-10)
+    assert np.allclose(limit.mean_error, mean, rtol=1e-10, atol=1e-14)
+    assert np.allclose(limit.covariance_error, covariance, rtol=1e-10)
 
 
 @pytest.mark.parametrize("form", ["independent", "centred"])
@@ -344,14 +344,14 @@ def test_parts_with_noise_of_their_own_are_the_sums_written_out(form):
     for members in naive.groups_of(order, starts) if form == "centred" else ():
         averaging[np.ix_(members, members)] = 1 / len(members)
     mean, covariance = naive.standard_errors(naive.centroid(features, order, starts), covariances, averaging)
-    limit = limit_of_scopes(scopes, form)
-    assert np.allclose(limit.mean, mean, rtol=1e-10, atol=1e-14)
-    assert np.allclose(limit.covariance, covariance, rtol=1e-10)
+    limit = expect_scopes(scopes, form)
+    assert np.allclose(limit.mean_error, mean, rtol=1e-10, atol=1e-14)
+    assert np.allclose(limit.covariance_error, covariance, rtol=1e-10)
     left = np.eye(len(features)) - averaging
     left -= left.mean(axis=0)
     added = np.einsum("ij,jab,ij->ab", left, covariances, left) / (len(features) - 1)
     between = np.cov(naive.centroid(features, order, starts).T)
-    assert np.allclose(expected_of_scopes(scopes, form), between + added, rtol=1e-10)
+    assert np.allclose(limit.covariance, between + added, rtol=1e-10)
     if form == "independent":  # each part is unbiased; the table gets what the parts' means move
         assert np.all(np.diag(between + added) > np.diag(np.cov(features.T)))
 
@@ -366,10 +366,10 @@ def test_a_group_that_is_all_of_the_variance_stays_within_its_limit_and_not_with
     spread = GroupSpread.of(features, np.arange(300), np.arange(0, 301, 3))
     grouped = GroupedMoments.of(features, np.arange(300), np.arange(0, 301, 3))
     limit = limit_of(grouped, "pca", "expected", spread=spread)
-    unit = limit.scale[0, 0] / 2  # of the chi-square, which the group's mean makes non-central
+    unit = limit.covariance_scale[0, 0] / 2  # of the chi-square, which the group's mean makes non-central
     other = float(spread.square[0, 0] / spread.largest[0, 0] ** 2)  # 3 u²/V
     chance = 1e-5
-    reach = covariance_limit(limit.covariance, limit.scale, chance)[0, 0] / unit
+    reach = covariance_limit(limit.covariance_error, limit.covariance_scale, chance)[0, 0] / unit
     law = ncx2(3, other)
     assert law.sf(law.mean() + reach) + law.cdf(law.mean() - reach) < chance
     chi = chi2(3)
@@ -378,7 +378,7 @@ def test_a_group_that_is_all_of_the_variance_stays_within_its_limit_and_not_with
     even = np.random.default_rng(2).normal(size=(5_000, 1))
     grouped = GroupedMoments.of(even, np.arange(5_000), np.arange(0, 5_001, 5))
     limit = limit_of(grouped, "micro_perturbation", "independent")
-    assert covariance_limit(limit.covariance, limit.scale, 2e-9) < 6.9 * limit.covariance
+    assert covariance_limit(limit.covariance_error, limit.covariance_scale, 2e-9) < 6.9 * limit.covariance_error
 
 
 @pytest.mark.parametrize("sizes", [(3, 3, 3), (3, 9, 30), (100, 100, 100)])
@@ -414,7 +414,7 @@ def test_published_noise_is_biased_as_predicted_and_the_others_are_not():
     off = {}
     for form in ("independent", "centred", "published"):
         grouped, _, covariance = simulate("micro_perturbation", form)
-        error = np.diag(limit_of(grouped, "micro_perturbation", form).covariance) / np.sqrt(len(covariance))
+        error = np.diag(limit_of(grouped, "micro_perturbation", form).covariance_error) / np.sqrt(len(covariance))
         off[form] = np.diag(covariance.mean(axis=0) - grouped.total.covariance) / error
     assert np.all(np.abs(off["independent"]) < Z)
     assert np.all(np.abs(off["centred"]) < Z)
@@ -470,12 +470,12 @@ def make_grouped():
 def test_foreign_noise_is_accounted_for(form):
     noise = np.diag([1.0, 4.0, 9.0])
     grouped, mean, covariance = simulate("micro_perturbation", form, noise=noise)
-    limit = limit_of_scopes([(grouped, noise)], form)
-    target = expected_of_scopes([(grouped, noise)], form)
-    assert np.all(np.abs(covariance.mean(axis=0) - target) <= Z * limit.covariance / np.sqrt(len(mean)))
+    limit = expect_scopes([(grouped, noise)], form)
+    target = limit.covariance
+    assert np.all(np.abs(covariance.mean(axis=0) - target) <= Z * limit.covariance_error / np.sqrt(len(mean)))
     square = (covariance - target) ** 2
     slack = Z * square.std(axis=0) / np.sqrt(len(mean))
-    assert np.all(np.abs(square.mean(axis=0) - limit.covariance**2) <= slack)
+    assert np.all(np.abs(square.mean(axis=0) - limit.covariance_error**2) <= slack)
 
 
 EXACT = [
@@ -492,7 +492,7 @@ EXACT = [
 def test_exact_methods_have_no_sampling_error_and_meet_their_expectation(method, form):
     grouped, mean, covariance = simulate(method, form, times=20)
     limit = limit_of(grouped, method, form)
-    assert not limit.mean.any() and not limit.covariance.any()
+    assert not limit.mean_error.any() and not limit.covariance_error.any()
     close(mean, grouped.total.mean[None], np.sqrt(np.diag(grouped.total.covariance)), 1e-12)
     close(covariance, covariance_of(grouped, method, form)[None], sizes_of(grouped.total.covariance), 1e-12)
 

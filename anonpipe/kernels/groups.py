@@ -277,9 +277,6 @@ def rotate(a: FloatArray, rows: int, rank: int, draws: FloatArray, v: FloatArray
     return used
 
 
-# --- Group means laid over the records, with or without noise ---------------------------------------------------------
-
-
 @nb.njit(cache=True, nogil=True)
 def centre_groups(features: FloatArray, order: IntArray, starts: IntArray, out: FloatArray) -> None:
     """Write each group's mean into the rows of its members in `out`, shape (n_rows, width)."""
@@ -293,23 +290,17 @@ def centre_groups(features: FloatArray, order: IntArray, starts: IntArray, out: 
 
 
 @nb.njit(cache=True, nogil=True)
-def _centre_draws(z: FloatArray, columns: int) -> None:
-    """Subtract from the first `columns` columns of `z` their means."""
-    size = z.shape[0]
-    for c in range(columns):
-        middle = 0.0
-        for i in range(size):
-            middle += z[i, c]
-        middle /= size
-        for i in range(size):
-            z[i, c] -= middle
-
-
-@nb.njit(cache=True, nogil=True)
 def centre_in_groups(draws: FloatArray, starts: IntArray) -> None:
     """Subtract from `draws`, shape (rows of the groups, rank), group by group, the mean of each group."""
     for g in range(starts.shape[0] - 1):
-        _centre_draws(draws[starts[g] - starts[0] : starts[g + 1] - starts[0]], draws.shape[1])
+        z = draws[starts[g] - starts[0] : starts[g + 1] - starts[0]]
+        for c in range(z.shape[1]):
+            middle = 0.0
+            for i in range(z.shape[0]):
+                middle += z[i, c]
+            middle /= z.shape[0]
+            for i in range(z.shape[0]):
+                z[i, c] -= middle
 
 
 @nb.njit(cache=True, nogil=True)
@@ -329,13 +320,7 @@ def fold_rows(root: FloatArray, rows: FloatArray) -> FloatArray:
 
 @nb.njit(cache=True, nogil=True)
 def perturb_groups(
-    features: FloatArray,
-    order: IntArray,
-    starts: IntArray,
-    draws: FloatArray,
-    factor: FloatArray,
-    centred: bool,
-    out: FloatArray,
+    features: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, factor: FloatArray, out: FloatArray
 ) -> None:
     """Write each group's mean plus noise into `out`; draws (rows of the groups, rank or more), factor (rank, width)."""
     rank, width = factor.shape
@@ -343,12 +328,9 @@ def perturb_groups(
     begin = starts[0]
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
-        size = members.shape[0]
         group_mean(features, members, mean)
         z = draws[starts[g] - begin : starts[g + 1] - begin]
-        if centred:
-            _centre_draws(z, rank)
-        for i in range(size):
+        for i in range(members.shape[0]):
             row = members[i]
             for j in range(width):
                 out[row, j] = mean[j]

@@ -16,6 +16,7 @@ from anonpipe.kernels.groups import group_mean
 from anonpipe.types import FloatArray, IntArray
 
 _TILE = 256  # Rows handled at a time
+_TURNS, _SETTLED = 200, 1e-12  # Most turns of `common_shape`, and the change of an axis that ends them
 
 NEGLIGIBLE = -60.0  # Log posterior below which a record counts as no member: 1e-26, far below rounding of any sum
 
@@ -287,21 +288,19 @@ def most_likely(features: FloatArray, mixture: Ellipsoids) -> IntArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def common_shape(
-    values: FloatArray, counts: FloatArray, iterations: int, tolerance: float
-) -> tuple[FloatArray, FloatArray]:
+def common_shape(values: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Volumes λ_g, shape (n_groups,), and a common shape a, (width,), with Π a_j = 1, by turns."""
     # Each is the most likely one given the other. In numpy the turns were a third of all time of a choice.
     groups, width = values.shape
     shape, volumes, change = np.empty(width), np.empty(groups), np.inf
     shape[:] = 1.0
-    for turn in range(iterations + 1):
+    for turn in range(_TURNS + 1):
         for g in range(groups):
             total = 0.0
             for j in range(width):
                 total += values[g, j] / shape[j]
             volumes[g] = total / (width * counts[g])
-        if change < tolerance or turn == iterations:
+        if change < _SETTLED or turn == _TURNS:
             break
         new, logs = np.zeros(width), 0.0
         for j in range(width):
@@ -331,9 +330,6 @@ def choose_moves(
             lacking[target] -= 1
             spare[donor] -= 1
     return chosen
-
-
-# --- Moments of every group, and an affine map for every group --------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""Squared distances from one point to many, summed column by column: the same bits wherever the row stands."""
+"""Squared distances from one point to many, and records turned: the same bits wherever the row stands."""
 
 from __future__ import annotations
 
@@ -126,7 +126,29 @@ def largest_group(starts: IntArray) -> int:
     return largest
 
 
-# --- Column sums that do not depend on the order in which rows come and go --------------------------------------------
+@nb.njit(cache=True, nogil=True)
+def _turn(features: FloatArray, before: FloatArray, matrix: FloatArray, after: FloatArray) -> FloatArray:
+    # No BLAS: the order in which it sums follows the number of records it is given, and of its threads.
+    n, width = features.shape
+    channels = matrix.shape[1]
+    out = np.zeros((n, channels))
+    for i in range(n):
+        for h in range(width):
+            value = features[i, h] - before[h]
+            for j in range(channels):
+                out[i, j] += value * matrix[h, j]
+        for j in range(channels):
+            out[i, j] += after[j]
+    return out
+
+
+def turn_rows(
+    features: FloatArray, matrix: FloatArray, *, before: FloatArray | None = None, after: FloatArray | None = None
+) -> FloatArray:
+    """(features - before) · matrix + after, one record at a time; before (width,), after (channels,)."""
+    width, channels = matrix.shape
+    before, after = np.zeros(width) if before is None else before, np.zeros(channels) if after is None else after
+    return np.asarray(_turn(np.ascontiguousarray(features), before, np.ascontiguousarray(matrix), after))
 
 
 @nb.njit(cache=True, nogil=True)
@@ -157,8 +179,6 @@ def mean_of(sums: FloatArray, count: int) -> FloatArray:
     return mean
 
 
-# --- The one check of points before they reach compiled loops ---------------------------------------------------------
-
 LARGEST = 1e100  # Squares of larger numbers, summed, could leave the range of float64
 
 
@@ -173,9 +193,6 @@ def checked_features(features: FloatArray) -> FloatArray:
     if features.size and not (features.min() >= -LARGEST and features.max() <= LARGEST):
         raise ValueError("features holds NaN, infinity or numbers above 1e100 in size; encode nulls and scale first")
     return features
-
-
-# --- Records sorted by group: the view that every per-group loop works on ---------------------------------------------
 
 
 def by_first_row(labels: IntArray) -> IntArray:

@@ -162,9 +162,6 @@ def split_recursively(features: FloatArray, leaves: int, turned: bool) -> tuple[
     return order, np.cumsum(sizes)
 
 
-# --- Blocks of near records as a sorted view: what clustering and local search work through ---------------------------
-
-
 def block_order(features: FloatArray, rows: int, *, turned: bool = False) -> tuple[IntArray, IntArray]:
     """Split records into ceil(n_rows / rows) blocks whose sizes differ by one at most, and sort them by block."""
     # A set for L blocks is cut across its first principal direction at the rank that leaves floor(L/2) of them below.

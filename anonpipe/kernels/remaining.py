@@ -46,11 +46,10 @@ class Remaining(NamedTuple):
     left: IntArray  # Number of records, shape (1,)
     looked: IntArray  # Leaves that queries have looked into, and queries, shape (2,)
     centre: FloatArray  # Mean of the records at the start, shape (width,)
-    # branch_bounds, leaf_bounds, distances, one: room to work in
+    # branch_bounds, leaf_bounds, distances: room to work in
     branch_bounds: FloatArray
     leaf_bounds: FloatArray
     distances: FloatArray
-    one: IntArray
 
 
 @nb.njit(cache=True, nogil=True)
@@ -125,7 +124,6 @@ def _lay_out(features: FloatArray, rows: IntArray, starts: IntArray, room: int, 
         np.empty(branches),
         np.empty(fan),
         np.empty(room),
-        np.empty(1, dtype=np.int64),
     )
     for row in rows:
         for j in range(width):
@@ -158,7 +156,11 @@ def _fill_branch(tree: Remaining, branch: int, features: FloatArray, rows: IntAr
             radius += step * step
         radii[at, place] = radius
         reach[branch, leaf] = max(reach[branch, leaf], radius)
-    _enclose(tree, branch)
+    # The bounds of the branch from those of its leaves
+    tree.branch_reach[0, branch] = reach[branch].max()
+    for j in range(features.shape[1]):
+        tree.branch_low[0, j, branch] = _least(low, branch, j, fan)
+        tree.branch_high[0, j, branch] = _most(high, branch, j, fan)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -182,24 +184,8 @@ def _most(values: FloatArray, at: int, column: int, count: int) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def _enclose(tree: Remaining, branch: int) -> None:
-    """Set the bounds of a branch from those of its leaves."""
-    tree.branch_reach[0, branch] = tree.reach[branch].max()
-    for j in range(tree.low.shape[1]):
-        tree.branch_low[0, j, branch] = _least(tree.low, branch, j, tree.low.shape[2])
-        tree.branch_high[0, j, branch] = _most(tree.high, branch, j, tree.low.shape[2])
-
-
-@nb.njit(cache=True, nogil=True)
-def take_out(tree: Remaining, row: int) -> None:
-    """Remove a record; the last one of its leaf takes its place."""
-    tree.one[0] = row
-    take_rows(tree, tree.one)
-
-
-@nb.njit(cache=True, nogil=True)
 def take_rows(tree: Remaining, rows: IntArray) -> None:
-    """Remove records one after the other, as `take_out` does."""
+    """Remove records one after the other; the last one of its leaf takes the place of each."""
     # Arrays by themselves: to reach for them in the tree takes longer than the work.
     values, ids, radii, places, counts = tree.values, tree.ids, tree.radii, tree.places, tree.counts
     low, high, reach = tree.low, tree.high, tree.reach
@@ -209,20 +195,26 @@ def take_rows(tree: Remaining, rows: IntArray) -> None:
         if single:
             _leave_single(values, ids, places, counts, row)
         else:
-            where = places[row]
-            _leave_bounds(
-                values,
-                radii,
-                low,
-                high,
-                reach,
-                branch_low,
-                branch_high,
-                branch_reach,
-                counts,
-                where // ROOM,
-                where % ROOM,
-            )
+            at, place = places[row] // ROOM, places[row] % ROOM
+            branch, leaf = at // FAN, at % FAN
+            last = counts[branch, leaf] - 1
+            # The bounds that the record held are drawn closer.
+            gone = radii[at, place]
+            if gone == reach[branch, leaf]:
+                reach[branch, leaf] = _most_but(radii[at], last + 1, place)
+                if gone == branch_reach[0, branch]:
+                    branch_reach[0, branch] = reach[branch].max()
+            for j in range(values.shape[1]):
+                gone = values[at, j, place]
+                values[at, j, place] = values[at, j, last]
+                if gone == low[branch, j, leaf]:
+                    low[branch, j, leaf] = _least(values, at, j, last)
+                    if gone == branch_low[0, j, branch]:
+                        branch_low[0, j, branch] = _least(low, branch, j, int(FAN))
+                if gone == high[branch, j, leaf]:
+                    high[branch, j, leaf] = _most(values, at, j, last)
+                    if gone == branch_high[0, j, branch]:
+                        branch_high[0, j, branch] = _most(high, branch, j, int(FAN))
             _leave_leaf(ids, radii, places, counts, row)
     tree.left[0] -= rows.shape[0]
 
@@ -253,41 +245,12 @@ def _leave_leaf(ids: IntArray, radii: FloatArray, places: IntArray, counts: IntA
 
 
 @nb.njit(cache=True, nogil=True)
-def _leave_bounds(
-    values: FloatArray,
-    radii: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    reach: FloatArray,
-    branch_low: FloatArray,
-    branch_high: FloatArray,
-    branch_reach: FloatArray,
-    counts: IntArray,
-    at: int,
-    place: int,
-) -> None:
-    """Remove a record's values from one of several leaves, and draw the bounds that it held closer."""
-    branch, leaf = at // FAN, at % FAN
-    last = counts[branch, leaf] - 1
-    gone = radii[at, place]
-    if gone == reach[branch, leaf]:
-        most = -np.inf
-        for i in range(last + 1):
-            most = max(most, radii[at, i] if i != place else most)
-        reach[branch, leaf] = most
-        if gone == branch_reach[0, branch]:
-            branch_reach[0, branch] = reach[branch].max()
-    for j in range(values.shape[1]):
-        gone = values[at, j, place]
-        values[at, j, place] = values[at, j, last]
-        if gone == low[branch, j, leaf]:
-            low[branch, j, leaf] = _least(values, at, j, last)
-            if gone == branch_low[0, j, branch]:
-                branch_low[0, j, branch] = _least(low, branch, j, int(FAN))
-        if gone == high[branch, j, leaf]:
-            high[branch, j, leaf] = _most(values, at, j, last)
-            if gone == branch_high[0, j, branch]:
-                branch_high[0, j, branch] = _most(high, branch, j, int(FAN))
+def _most_but(values: FloatArray, count: int, place: int) -> float:
+    """Largest of the first `count` values but that at `place`, minus infinity of none."""
+    most = -np.inf
+    for i in range(count):
+        most = max(most, values[i] if i != place else most)
+    return most
 
 
 @nb.njit(cache=True, nogil=True)

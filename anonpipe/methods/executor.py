@@ -1,6 +1,6 @@
 """The one executor of steps: the passes they make over a table, and what is done with a part, a column or a count.
 
-`run_steps` works on an array, `anonpipe.pipeline.tasks.passes` on the staging of a run; both make the same numbers.
+`anonpipe.pipeline.tasks.passes` runs them on the staging of a run.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.methods.steps import Columns, Reduce, Rows, Step, stream_of
-from anonpipe.rng import generator
 from anonpipe.types import FloatArray
+
+_Step = TypeVar("_Step", Columns, Reduce)
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,9 @@ class RowsPass:
 
 
 @dataclass(frozen=True)
-class ColumnsPass:
-    """A step that replaces columns, and its number."""
-
-    number: int
-    step: Columns
+class _OneStep(Generic[_Step]):
+    number: int  # Of the step among the method's
+    step: _Step
 
     @property
     def name(self) -> str:
@@ -51,17 +49,12 @@ class ColumnsPass:
         return self.step.name
 
 
-@dataclass(frozen=True)
-class ReducePass:
-    """A step that learns, and its number."""
+class ColumnsPass(_OneStep[Columns]):
+    """A step that replaces columns."""
 
-    number: int
-    step: Reduce
 
-    @property
-    def name(self) -> str:
-        """Of the step."""
-        return self.step.name
+class ReducePass(_OneStep[Reduce]):
+    """A step that learns."""
 
 
 Pass = RowsPass | ColumnsPass | ReducePass
@@ -124,10 +117,9 @@ def _asked(step: Rows | Reduce, place: Place) -> dict[str, Any]:
     asked: dict[str, Any] = {"place": place.number} if step.placed else {}
     if step.with_stratum:
         asked["stratum"] = place.stratum
-    if isinstance(step, Reduce) and step.with_original:
-        asked["original"] = place.original()
-    if isinstance(step, Reduce) and step.with_draws:
-        asked["draws"] = place.draws
+    if isinstance(step, Reduce):
+        asked |= {"original": place.original()} if step.with_original else {}
+        asked |= {"draws": place.draws} if step.with_draws else {}
     return asked
 
 
@@ -170,60 +162,3 @@ def _checked(made: FloatArray, wanted: tuple[int, ...], name: str) -> FloatArray
     if not np.isfinite(made).all():
         raise AnonpipeError(f"the step {name} made numbers that are not finite; please report this")
     return made
-
-
-@dataclass
-class InMemory:
-    """Channels as an array."""
-
-    # channels, params: what the last pass left
-    channels: FloatArray
-    features: FloatArray  # What the first began with
-    key: bytes  # Of all draws
-    parts: Sequence[slice]  # The rows of each part
-    strata: Sequence[int]  # Stratum of each part
-    params: Any = None
-
-    def _place(self, at: int) -> Place:
-        rows = self.parts[at]
-        return Place(at, lambda stream: generator(self.key, stream, at), lambda: self.features[rows], self.strata[at])
-
-    def replace_rows(self, one: RowsPass) -> None:
-        """Replace the channels of every part."""
-        made = [rows_made(one, self.channels[rows], self.params, self._place(at)) for at, rows in enumerate(self.parts)]
-        self.channels = made[0] if len(made) == 1 else np.concatenate(made)
-
-    def replace_columns(self, one: ColumnsPass) -> None:
-        """Replace every channel."""
-        out, step = np.empty_like(self.channels), one.step
-        for at in range(out.shape[1]):
-            original = np.ascontiguousarray(self.features[:, at]) if step.with_original else None
-            column = np.ascontiguousarray(self.channels[:, at])
-            rng = generator(self.key, stream_of(one.number, step), at)
-            out[:, at] = column_made(step, column, at, self.params, rng, original)
-        self.channels = out
-
-    def learn(self, one: ReducePass, turn: int) -> bool:
-        """Count all parts; whether another turn is wanted."""
-        step = one.step
-        counted = [
-            statistic(step, self.channels[rows], self.params, self._place(at)) for at, rows in enumerate(self.parts)
-        ]
-        self.params = learnt(step, counted, self.params, generator(self.key, stream_of(one.number, step), turn))
-        return step.again is not None and step.again(self.params)
-
-
-def run_steps(
-    features: FloatArray,
-    steps: Sequence[Step],
-    *,
-    key: bytes,
-    parts: Sequence[int],
-    strata: Sequence[int] | None = None,
-) -> FloatArray:
-    """Run the steps of a method on an array (n_rows, width)."""
-    edges = [0, *np.cumsum(parts, dtype=np.int64).tolist()]
-    pieces = [slice(low, high) for low, high in pairwise(edges)]
-    table = InMemory(features, features, key, pieces, [0] * len(pieces) if strata is None else strata)
-    execute(passes(steps), table)
-    return table.channels

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Self
 
 import numba as nb
 import numpy as np
@@ -20,8 +18,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from anonpipe.errors import InputError
 from anonpipe.kernels.groups import BLOCK, add_matrix, add_products
 from anonpipe.kernels.points import largest
-from anonpipe.methods.mixture import check_passes, least_weight, smoothed
-from anonpipe.moments import merge_all
+from anonpipe.methods.mixture import check_passes, smoothed
 from anonpipe.types import FloatArray, IntArray
 
 _NEGLIGIBLE = -60.0  # Log probability below which a class counts as impossible: 1e-26
@@ -156,11 +153,14 @@ def _pick(shares: FloatArray, uniform: float) -> int:
     return last
 
 
-# --- Categorical columns after the numbers: latent classes whose weights depend on the numbers ------------------------
-
 _MOST_FOR_NEWTON = 512  # Largest number of classes times (1 + width) for which second derivatives are summed
 _LEAST_PIVOT = 1e-7  # Of a Cholesky factor, relative to its largest one: below, its solution is noise
 _DRAWS = 1 << 20  # Draws held at a time (8 MiB)
+
+# Half of it, times the sum of squared slopes (not the intercepts), is taken off the log-likelihood: where the numbers
+# separate the classes the slopes would grow for ever
+RIDGE = 0.01
+PRIOR_ROWS = 0.01  # Records with the table's category shares given to each class, so that no probability is 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,29 +175,11 @@ class LatentClasses:
     starts: IntArray  # Column j is `shares[:, starts[j]:starts[j + 1]]`; shape (n_columns + 1,)
 
 
-@dataclass(frozen=True)
-class ClassConstraints:
-    """What the estimates of classes keep to."""
-
-    least_weight: float  # No class's mean weight is to fall below it: k / n
-    # Half of it, times the sum of squared slopes (not the intercepts), is taken off the log-likelihood: where the
-    # numbers separate the classes the slopes would grow for ever
-    ridge: float = 0.01
-    # Records with the table's category shares that each class is given besides its own, so that no probability is 0
-    prior_rows: float = 0.01
-
-
-def class_constraints(k: int, n_rows: int, classes: int) -> ClassConstraints:
-    """The constraints of latent classes; the bound is k of `n_rows` records of the whole table."""
-    return ClassConstraints(least_weight(k, n_rows, classes, "classes"))
-
-
 @dataclass(frozen=True, eq=False)
 class ClassStatistics:
-    """Sums over the records of a piece of the table; z is the posterior, p the prior probability of a class."""
+    """Sums over records; z is the posterior, p the prior probability of a class."""
 
-    # rows, log_likelihood: of the piece
-    rows: int
+    rows: int  # Number of records
     log_likelihood: float
     posteriors: FloatArray  # Sums of z, shape (n_classes,)
     tables: FloatArray  # Sums of z over the records of each category, shape (n_classes, n_categories)
@@ -209,25 +191,17 @@ class ClassStatistics:
     # Sums of (p_g [g = h] - p_g p_h) (1, x)(1, x)', in blocks, minus the second derivatives; shape (0, 0) if not wanted
     hessian: FloatArray
 
-    def merge(self, other: Self) -> Self:
-        """Both pieces together; they must be of the same classes."""
-        return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
-
 
 def class_e_step(features: FloatArray, codes: IntArray, classes: LatentClasses) -> ClassStatistics:
-    """Posterior probabilities of the classes in a piece of the table, summed up (eq. 12 and 14)."""
-    _check_codes(codes, classes.starts)
-    n, columns = codes.shape
+    """Posterior probabilities of the classes, summed up (eq. 12 and 14)."""
+    n = len(codes)
+    totals = count_categories(codes, np.zeros(n, dtype=np.int64), 1, classes.starts)[0]
     curvature = classes.slopes.size <= _MOST_FOR_NEWTON
     slopes, shares = np.ascontiguousarray(classes.slopes.T), np.ascontiguousarray(np.log(classes.shares).T)
     likelihood, posteriors, tables, gradient, products = _class_sums(
         features, codes, classes.starts, slopes, shares, curvature
     )
     hessian = _hessian(products, *slopes.shape) if curvature else np.zeros((0, 0))
-    totals = np.zeros(int(classes.starts[-1]))
-    for j in range(columns):
-        low, high = int(classes.starts[j]), int(classes.starts[j + 1])
-        totals[low:high] = np.bincount(codes[:, j], minlength=high - low)
     terms = np.concatenate([[float(n)], features.sum(axis=0)])
     squares = np.empty((len(terms), len(terms)))
     squares[0], squares[:, 0] = terms, terms
@@ -245,25 +219,25 @@ def _hessian(products: FloatArray, terms: int, classes: int) -> FloatArray:
     return summed.transpose(2, 0, 3, 1).reshape(classes * terms, classes * terms)
 
 
-def lifted(statistics: ClassStatistics, bounds: ClassConstraints) -> tuple[FloatArray, FloatArray]:
-    """Mean weights p*new of the classes (eq. 14, 3 and 4), and what that adds to every record's z."""
+def lifted(statistics: ClassStatistics, least: float) -> tuple[FloatArray, FloatArray]:
+    """Mean weights p*new of the classes, `least` or more (eq. 14, 3 and 4), and what that adds to every record's z."""
     # Equation 15 as printed adds (p*new - p*old) / n to z, whose mean then does not reach p*new. The closest that
     # reaches it is z plus the whole difference. Sums over a category that come out below 0 count as 0.
     old = statistics.posteriors / statistics.rows
-    new = smoothed(old, bounds.least_weight)
+    new = smoothed(old, least)
     return new, new - old
 
 
 def class_m_step(
-    statistics: ClassStatistics, classes: LatentClasses, bounds: ClassConstraints, *, newton: bool = True
+    statistics: ClassStatistics, classes: LatentClasses, least: float, *, newton: bool = True
 ) -> LatentClasses:
     """New shares, and slopes one Newton step on, or one by Böhning's bound (1992, doi:10.1007/BF00048682)."""
     # The bound, without `newton` or with too many slopes, is one on second derivatives: it cannot lower the likelihood.
     s = statistics
-    _, difference = lifted(s, bounds)
+    _, difference = lifted(s, least)
     tables = np.maximum(s.tables + difference[:, None] * s.totals, 0.0)
-    shares = _shares(tables, s.totals, classes.starts, bounds.prior_rows)
-    penalty = bounds.ridge * np.concatenate([[0.0], np.ones(len(s.terms) - 1)])
+    shares = _shares(tables, s.totals, classes.starts)
+    penalty = RIDGE * np.concatenate([[0.0], np.ones(len(s.terms) - 1)])
     gradient = s.gradient + np.outer(difference, s.terms) - penalty * classes.slopes
     # Adding one number to the same slope of all classes changes nothing; steps have mean 0 over the classes.
     gradient -= gradient.mean(axis=0)
@@ -289,28 +263,26 @@ def _solved(curved: FloatArray, gradient: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.lstsq(curved, gradient, rcond=None)[0], dtype=np.float64)
 
 
-def _shares(tables: FloatArray, totals: FloatArray, starts: IntArray, prior_rows: float) -> FloatArray:
-    """Category shares in each class, with `prior_rows` records of the table's shares in each."""
+def _shares(tables: FloatArray, totals: FloatArray, starts: IntArray) -> FloatArray:
+    """Category shares in each class, with `PRIOR_ROWS` records of the table's shares in each."""
     shares = np.empty_like(tables)
     for low, high in pairwise(starts):
         # A category that the table has not is given a billionth of a record, to have a logarithm.
         overall = np.maximum(totals[low:high], 1e-9)
-        part = tables[:, low:high] + prior_rows * overall / overall.sum()
+        part = tables[:, low:high] + PRIOR_ROWS * overall / overall.sum()
         shares[:, low:high] = part / part.sum(axis=1, keepdims=True)
     return shares
 
 
-def first_classes(
-    tables: FloatArray, counts: FloatArray, starts: IntArray, width: int, bounds: ClassConstraints
-) -> LatentClasses:
+def first_classes(tables: FloatArray, counts: FloatArray, starts: IntArray, width: int) -> LatentClasses:
     """A start whose classes are groups of records; tables (n_groups, n_categories), counts (n_groups,)."""
     slopes = np.zeros((len(counts), 1 + width))
     slopes[:, 0] = np.log(counts) - np.log(counts).mean()
-    return LatentClasses(slopes, _shares(tables, tables.sum(axis=0), starts, bounds.prior_rows), starts)
+    return LatentClasses(slopes, _shares(tables, tables.sum(axis=0), starts), starts)
 
 
 def count_categories(codes: IntArray, labels: IntArray, groups: int, starts: IntArray) -> FloatArray:
-    """Records of each group in each category, shape (groups, starts[-1]); pieces of a table add up."""
+    """Records of each group in each category, shape (groups, starts[-1])."""
     _check_codes(codes, starts)
     total = int(starts[-1])
     tables = np.zeros(groups * total)
@@ -335,30 +307,26 @@ class ClassFit:
     converged: bool
 
 
-def classes_over(pieces: Iterable[tuple[FloatArray, IntArray]]) -> Callable[[LatentClasses], ClassStatistics]:
-    """The expectation step over pieces (features, codes) of a table that can be gone through again and again."""
-    return lambda classes: merge_all([class_e_step(features, codes, classes) for features, codes in pieces])
-
-
 def fit_classes(
-    expect: Callable[[LatentClasses], ClassStatistics],
+    features: FloatArray,
+    codes: IntArray,
     start: LatentClasses,
-    bounds: ClassConstraints,
+    least: float,
     *,
     tolerance: float = 1e-6,
     iterations: int = 200,
 ) -> ClassFit:
     """Iterate until the log-likelihood settles; a safe step replaces a Newton step that lowers it (eq. 12-15)."""
     check_passes(tolerance, iterations)
-    classes, statistics = start, expect(start)
+    classes, statistics = start, class_e_step(features, codes, start)
     likelihoods, converged, passes = [statistics.log_likelihood], False, 1
     while passes < iterations and not converged:
-        new = class_m_step(statistics, classes, bounds)
-        after, passes = expect(new), passes + 1
+        new = class_m_step(statistics, classes, least)
+        after, passes = class_e_step(features, codes, new), passes + 1
         slack = tolerance * (1.0 + abs(likelihoods[-1]))
         if not after.log_likelihood >= likelihoods[-1] - slack and passes < iterations:
-            new = class_m_step(statistics, classes, bounds, newton=False)
-            after, passes = expect(new), passes + 1
+            new = class_m_step(statistics, classes, least, newton=False)
+            after, passes = class_e_step(features, codes, new), passes + 1
         converged = abs(after.log_likelihood - likelihoods[-1]) <= slack
         classes, statistics = new, after
         likelihoods.append(after.log_likelihood)

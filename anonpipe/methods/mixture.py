@@ -1,4 +1,4 @@
-"""Mixtures of normal or t components over tables in pieces: estimates, first groups and their number, and groups of k.
+"""Mixtures of normal or t components: estimates, first groups and their number, and groups of k over tables in pieces.
 
 scikit-learn's `GaussianMixture` has no bound on weights, no shape "vev" and no t components.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Self, TypeVar
 
 import numba as nb
 import numpy as np
-import numpy.typing as npt
 from scipy.special import digamma, gammaln
 
 from anonpipe.errors import LOWER_K, SMALLER_K, InputError, JobError
@@ -28,7 +27,7 @@ from anonpipe.kernels.mixture import (
     move_costs,
 )
 from anonpipe.kernels.points import by_first_row, sort_groups
-from anonpipe.moments import Moments, merge_all
+from anonpipe.moments import Moments
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
@@ -53,8 +52,6 @@ def least_weight(k: int, n_rows: int, parts: int, called: str) -> float:
         )
     return k / n_rows if parts > 1 else 0.0
 
-
-# --- The records of a mixture: its parameters, and what estimates must keep to ----------------------------------------
 
 SHAPES = ("spherical", "diagonal", "tied", "eev", "vev", "full")  # Forms of the covariances; see `covariances`
 DIAGONAL = ("spherical", "diagonal")  # Shapes whose covariances are diagonal
@@ -145,10 +142,6 @@ class Mixture:
         return Ellipsoids(self.means, factors, constants, self.degrees, self.diagonal)
 
 
-_ITERATIONS = 200
-_TOLERANCE = 1e-12
-
-
 def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatArray:
     """The most likely covariances Σ_g = λ_g D_g A_g D_g' of a shape.
 
@@ -188,13 +181,11 @@ def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatAr
     if shape == "eev":  # eigenvalues λ a_j, the same for all
         sizes = np.broadcast_to(values.sum(axis=0) / counts.sum(), values.shape)
     else:  # λ_g a_j with Π a_j = 1, by turns
-        volumes, axis = common_shape(values, counts, _ITERATIONS, _TOLERANCE)
+        volumes, axis = common_shape(values, counts)
         sizes = np.asarray(volumes[:, None] * axis)
     rotated: FloatArray = np.einsum("gjm,gm,ghm->gjh", vectors, sizes, vectors)
     return (rotated + rotated.transpose(0, 2, 1)) / 2
 
-
-# --- Degrees of freedom of t components -------------------------------------------------------------------------------
 
 _LEAST, _MOST = 1.0, 200.0  # Range of estimated degrees of freedom; 200 is as good as normal
 _FIRST = 30.0  # Degrees of freedom that an estimate starts from
@@ -217,12 +208,9 @@ def _new_degrees(counts: FloatArray, tails: FloatArray, degrees: FloatArray, wid
     return np.asarray(np.exp((low + high) / 2))
 
 
-# --- The sums over records that an iteration needs; pieces of a table add up to the table's ---------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Sums over a piece's records: z posteriors (eq. 2), u the factor by which a t component weighs a record down."""
+    """Sums over records: z posteriors (eq. 2), u the factor by which a t component weighs a record down."""
 
     rows: int  # Number of records
     log_likelihood: float  # Of these records, in the mixture that the posteriors are of
@@ -237,16 +225,9 @@ class Statistics:
     centres: FloatArray
     degrees: FloatArray
 
-    def merge(self, other: Self) -> Self:
-        """Both pieces together; they must be of one mixture."""
-        if not np.array_equal(self.centres, other.centres) or not np.array_equal(self.degrees, other.degrees):
-            raise InputError("these sums are of two different mixtures; take all pieces with the same mixture")
-        added = ("rows", "log_likelihood", "counts", "heavy", "tails", "sums", "scatters")
-        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in added})
-
 
 def e_step(features: FloatArray, mixture: Mixture) -> Statistics:
-    """Posterior probabilities of a piece of the table (eq. 2), summed up; time n · n_groups · width²."""
+    """Posterior probabilities of records (eq. 2), summed up; time n · n_groups · width²."""
     likelihood, counts, heavy, tails, sums, scatters = expectation(features, mixture.ellipsoids)
     if not np.isfinite(likelihood):
         raise InputError(
@@ -265,9 +246,6 @@ def hard_statistics(features: FloatArray, labels: IntArray, *, diagonal: bool = 
         scatters = np.ascontiguousarray(np.diagonal(scatters, axis1=1, axis2=2))[:, None, :]
     degrees = np.full(len(counts), np.inf)
     return Statistics(len(features), -np.inf, counts, counts, -counts, np.zeros_like(means), scatters, means, degrees)
-
-
-# --- Estimating a mixture: the maximisation step, and the iteration over a table in pieces ----------------------------
 
 
 def m_step(statistics: Statistics, constraints: Constraints) -> Mixture:
@@ -303,11 +281,6 @@ class Fit:
     converged: bool  # Whether the iteration ended because it no longer changed
 
 
-def over(pieces: Iterable[FloatArray]) -> Callable[[Mixture], Statistics]:
-    """The expectation step over pieces of a table that can be gone through again and again, such as a list."""
-    return lambda mixture: merge_all([e_step(piece, mixture) for piece in pieces])
-
-
 def check_passes(tolerance: float, iterations: int) -> None:
     """Refuse an iteration that could not end, or not begin."""
     if not tolerance > 0 or iterations < 1:
@@ -315,12 +288,7 @@ def check_passes(tolerance: float, iterations: int) -> None:
 
 
 def fit(
-    expect: Callable[[Mixture], Statistics],
-    start: Mixture,
-    constraints: Constraints,
-    *,
-    tolerance: float = 1e-5,
-    iterations: int = 200,
+    features: FloatArray, start: Mixture, constraints: Constraints, *, tolerance: float = 1e-5, iterations: int = 200
 ) -> Fit:
     """Iterate expectation and maximisation until the log-likelihood settles."""
     # The penalised likelihood never falls, to rounding, while no weight is at the bound. With weights there it may, as
@@ -328,7 +296,7 @@ def fit(
     check_passes(tolerance, iterations)
     mixture, likelihoods = start, list[float]()
     for step in range(iterations):
-        statistics = expect(mixture)
+        statistics = e_step(features, mixture)
         likelihoods.append(statistics.log_likelihood)
         converged = step > 0 and abs(likelihoods[-1] - likelihoods[-2]) <= tolerance * (1.0 + abs(likelihoods[-1]))
         if converged or step + 1 == iterations:
@@ -342,7 +310,7 @@ def bic(log_likelihood: float, parameters: int, n_rows: int) -> float:
     return 2.0 * log_likelihood - parameters * float(np.log(n_rows))
 
 
-# --- First groups of a sample by agglomeration, and number and shape of components by the BIC -------------------------
+# --- First groups of a sample by agglomeration ------------------------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)
@@ -430,8 +398,6 @@ def _join_groups(counts: FloatArray, means: FloatArray, scatters: FloatArray, pr
     return levels
 
 
-# --- First groups for a mixture: agglomeration of a sample ------------------------------------------------------------
-
 # Records of unit covariance added to each scatter: groups of fewer records than columns have no determinant else
 _PRIOR_ROWS = 0.1
 
@@ -473,12 +439,13 @@ def _ward(tree: FloatArray | None, n_rows: int, groups: int) -> IntArray:
 
 # --- Number and shape of the components, by the Bayesian information criterion on a sample ----------------------------
 
-SAMPLE_ROWS = 4_000  # Rows of a sample
-TREE_ROWS = 2_000  # Of them those that first groups are made of, which takes 4 bytes for each pair
+TREE_ROWS = 2_000  # Rows of the sample that first groups are made of, which takes 4 bytes for each pair
 _START_PASSES = 10  # Passes from every start; only the likeliest then goes on
 
 # Passes that shapes and numbers of components are compared after; then the best go on, in their order
 _SHORT_PASSES = 25
+_LONG_PASSES = 200  # The most that a run takes in all
+_TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this part is the last
 _BEATEN = 3  # Candidates in turn that went on to their end and are not the best: then nobody else goes on
 
 _T = TypeVar("_T")
@@ -493,7 +460,7 @@ class Selection:
     runs: tuple[_Run, ...]  # In the order of shapes, then of numbers of groups
 
 
-def evenly_spaced(n_rows: int, most: int = SAMPLE_ROWS) -> IntArray:
+def evenly_spaced(n_rows: int, most: int) -> IntArray:
     """At most `most` row numbers out of `n_rows`, evenly spaced."""
     size = min(n_rows, most)
     return np.arange(size) * n_rows // max(size, 1)
@@ -509,8 +476,6 @@ def select(
     degrees: float | None = math.inf,
     starts: Iterable[int] = (50, 150, 450),
     idle: int | None = None,
-    tolerance: float = 1e-5,
-    iterations: int = 200,
 ) -> Selection:
     """Fit every number and shape of components to a sample (sample_rows, width) and take the one of the largest BIC."""
     # Each starts from several groupings: all take a few passes, the likeliest some more (Biernacki, Celeux & Govaert
@@ -530,7 +495,7 @@ def select(
             bounds = constraints(k, n_rows, groups, variances, shape=shape, degrees=degrees)
             here = on_sample(bounds, len(sample), n_rows)
             firsts = [tree[groups - 1] for tree in trees if tree[groups - 1].max() + 1 == groups]
-            found = _likeliest(sample, few, firsts, here, (tolerance, iterations))
+            found = _likeliest(sample, few, firsts, here)
             if found is None:
                 continue
             runs.append(_Run(bounds, here, found, len(sample)))
@@ -539,7 +504,7 @@ def select(
                 break
     if not runs:
         raise InputError("no mixture was tried; name one or more shapes, and one or more numbers to start from")
-    ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample, tolerance, iterations), _BEATEN)
+    ended = race(runs, lambda run: run.bic, lambda run: run.ended(sample), _BEATEN)
     best = max(ended, key=lambda run: run.bic)
     return Selection(best.fit.mixture, best.bounds, ended)
 
@@ -547,10 +512,8 @@ def select(
 def race(
     candidates: Sequence[_T], criterion: Callable[[_T], float], go_on: Callable[[_T], _T], beaten: int
 ) -> tuple[_T, ...]:
-    """The candidates of short runs, the promising ones after a long run.
-
-    They go on in the order of their criterion until so many in turn have not become the best of those that went on.
-    """
+    """The candidates of short runs, the promising ones after a long run."""
+    # They go on in the order of their criterion until so many in turn have not become the best of those that went on.
     ended, best, since = list(candidates), -math.inf, 0
     for at in sorted(range(len(ended)), key=lambda one: -criterion(candidates[one])):
         ended[at] = go_on(candidates[at])
@@ -574,9 +537,9 @@ class _Run:
     def bic(self) -> float:
         return bic(self.fit.log_likelihoods[-1], self.bounds.parameters(self.fit.mixture.n_groups), self.rows)
 
-    def ended(self, sample: FloatArray, tolerance: float, iterations: int) -> _Run:
+    def ended(self, sample: FloatArray) -> _Run:
         """The same, fitted to its end."""
-        return replace(self, fit=_longer(over([sample]), self.fit, self.here, tolerance, iterations))
+        return replace(self, fit=_longer(sample, self.fit, self.here, _LONG_PASSES))
 
 
 def on_sample(bounds: Constraints, rows: int, n_rows: int) -> Constraints:
@@ -590,33 +553,28 @@ def _allowed(numbers: Iterable[int], k: int, n_rows: int, few: FloatArray) -> li
     return sorted({g for g in numbers if 1 <= g <= distinct and (g == 1 or g * k < n_rows)}) or [1]
 
 
-def _likeliest(
-    sample: FloatArray, few: FloatArray, firsts: list[IntArray], bounds: Constraints, limits: tuple[float, int]
-) -> Fit | None:
+def _likeliest(sample: FloatArray, few: FloatArray, firsts: list[IntArray], bounds: Constraints) -> Fit | None:
     """The most likely of the short fits from several first groupings of `few`; None without any."""
     best: Fit | None = None
     seen: list[IntArray] = []
-    expect, (tolerance, iterations) = over([sample]), limits
     for labels in firsts:
         if any(np.array_equal(labels, other) for other in seen):
             continue
         seen.append(labels)
         start = m_step(hard_statistics(few, labels, diagonal=bounds.shape in DIAGONAL), bounds)
-        result = fit(expect, start, bounds, tolerance=tolerance, iterations=min(_START_PASSES, iterations))
+        result = fit(sample, start, bounds, tolerance=_TOLERANCE, iterations=_START_PASSES)
         if best is None or result.log_likelihoods[-1] > best.log_likelihoods[-1]:
             best = result
-    return best and _longer(expect, best, bounds, tolerance, min(_SHORT_PASSES, iterations))
+    return best and _longer(sample, best, bounds, _SHORT_PASSES)
 
 
-def _longer(
-    expect: Callable[[Mixture], Statistics], begun: Fit, bounds: Constraints, tolerance: float, iterations: int
-) -> Fit:
+def _longer(sample: FloatArray, begun: Fit, bounds: Constraints, iterations: int) -> Fit:
     """The fit gone on with, up to so many passes in all."""
     passes = len(begun.log_likelihoods)
     if begun.converged or iterations <= passes:
         return begun
     # The pass that the run ended with is made once more: it goes on from its estimates.
-    rest = fit(expect, begun.mixture, bounds, tolerance=tolerance, iterations=iterations - passes + 1)
+    rest = fit(sample, begun.mixture, bounds, tolerance=_TOLERANCE, iterations=iterations - passes + 1)
     return replace(rest, log_likelihoods=begun.log_likelihoods[:-1] + rest.log_likelihoods)
 
 
@@ -659,16 +617,12 @@ class Movable:
     # is lacking in all
     most: IntArray
 
-    @classmethod
-    def none(cls, most: IntArray) -> Self:
-        """No entries."""
-        empty = np.zeros(0, dtype=np.int64)
-        return cls(np.zeros(0), empty, empty, empty, empty, most)
-
     def merge(self, other: Self) -> Self:
         """Both together, the cheapest of each pair of target and donor."""
-        pairs = zip(self._columns(), other._columns(), strict=True)
-        costs, targets, donors, sources, rows = (np.concatenate(pair) for pair in pairs)
+        names = [field.name for field in fields(self)][:-1]
+        costs, targets, donors, sources, rows = (
+            np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
+        )
         order = np.lexsort((rows, sources, costs, donors, targets))
         pair = np.stack([targets[order], donors[order]])
         new = np.ones(len(order), dtype=np.bool_)
@@ -687,9 +641,6 @@ class Movable:
         np.maximum.at(dearest, pair, self.costs)
         return np.where(full, dearest.reshape(-1, groups), np.inf)
 
-    def _columns(self) -> tuple[npt.NDArray[np.generic], ...]:
-        return self.costs, self.targets, self.donors, self.sources, self.rows
-
 
 def movable(
     features: FloatArray, labels: IntArray, mixture: Mixture, counts: IntArray, k: int, source: int = 0
@@ -699,7 +650,8 @@ def movable(
     # `moves` is that of all records at hand. Memory: 40 bytes a lacking group and donor record.
     lacking, spare = needs(counts, k)
     most, targets = np.minimum(spare, lacking.sum()), np.flatnonzero(lacking)
-    found = Movable.none(most)
+    none = np.zeros(0, dtype=np.int64)
+    found = Movable(np.zeros(0), none, none, none, none, most)
     if len(targets) == 0:
         return found
     candidates = np.flatnonzero(spare[labels] > 0)
@@ -718,22 +670,31 @@ def movable(
     return found
 
 
-def moves(found: Movable, counts: IntArray, k: int) -> tuple[IntArray, IntArray, IntArray]:
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Records that change their group, shape (n_moves,) each."""
+
+    # sources, rows: the partition and the record's number in it
+    sources: IntArray
+    rows: IntArray
+    # targets, donors: the new group and the old one
+    targets: IntArray
+    donors: IntArray
+
+    def applied(self, labels: IntArray, source: int = 0) -> IntArray:
+        """The labels of a partition after its own moves."""
+        own, new = self.sources == source, labels.copy()
+        new[self.rows[own]] = self.targets[own]
+        return new
+
+
+def moves(found: Movable, counts: IntArray, k: int) -> Moves:
     """Which records move where: the cheapest first, while the group lacks some and the donor can spare some."""
     lacking, spare = needs(counts, k)
     order = np.lexsort((found.rows, found.sources, found.targets, found.costs))
-    sources, rows, targets = found.sources[order], found.rows[order], found.targets[order]
-    records = np.unique(np.stack([sources, rows]), axis=1, return_inverse=True)[1].ravel()
-    chosen = choose_moves(records, targets, found.donors[order], lacking, spare)
-    return sources[chosen], rows[chosen], targets[chosen]
-
-
-def relabel(labels: IntArray, moved: tuple[IntArray, IntArray, IntArray], source: int = 0) -> IntArray:
-    """The labels of a partition after its own moves."""
-    sources, rows, targets = moved
-    new = labels.copy()
-    new[rows[sources == source]] = targets[sources == source]
-    return new
+    records = np.unique(np.stack([found.sources, found.rows]), axis=1, return_inverse=True)[1].ravel()
+    made = order[choose_moves(records[order], found.targets[order], found.donors[order], lacking, spare)]
+    return Moves(found.sources[made], found.rows[made], found.targets[made], found.donors[made])
 
 
 def numbering(counts: IntArray) -> IntArray:
@@ -749,9 +710,6 @@ def check_sizes(counts: IntArray, k: int) -> None:
         raise InputError(f"{under} of {len(counts)} groups have fewer than {k} records; repair them before synthesis")
 
 
-# --- Principal components before a mixture of many columns ------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Components:
     """The directions along which a table spreads most."""
@@ -759,7 +717,6 @@ class Components:
     mean: FloatArray  # Of the table, shape (width,)
     axes: FloatArray  # Orthonormal columns, by falling variance, shape (width, kept)
     variances: FloatArray  # Of the table along them, shape (kept,)
-    kept: float  # Their share of the table's total variance
 
     def scores(self, features: FloatArray) -> FloatArray:
         """Coordinates of records along the axes, shape (n_rows, number of axes)."""
@@ -776,16 +733,14 @@ def principal_components(moments: Moments, share: float) -> Components:
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     total = values.sum()
     if not total > 0:
-        return Components(moments.mean, np.ascontiguousarray(vectors[:, :1]), np.zeros(1), 1.0)
+        return Components(moments.mean, np.ascontiguousarray(vectors[:, :1]), np.zeros(1))
     cumulated = np.cumsum(values) / total
     positive = int((values > values[0] * len(values) * np.finfo(np.float64).eps).sum())
     number = min(int(np.searchsorted(cumulated, share * (1 - 1e-12))) + 1, positive)
     axes = vectors[:, :number]
     largest = np.abs(axes).argmax(axis=0)
     axes = axes * np.where(axes[largest, np.arange(number)] < 0, -1.0, 1.0)
-    return Components(
-        moments.mean, np.ascontiguousarray(axes), values[:number] / moments.n, float(cumulated[number - 1])
-    )
+    return Components(moments.mean, np.ascontiguousarray(axes), values[:number] / moments.n)
 
 
 # --- Normal records with exactly the moments of their group, for groups that span partitions --------------------------

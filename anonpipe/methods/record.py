@@ -9,9 +9,9 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
 from anonpipe.columns import Column
 from anonpipe.errors import JobError
@@ -107,8 +107,10 @@ class Grouping(Method):
     `class_shares` are its options.
     """
 
-    sizes: str  # What group sizes it gives, in words
-    largest: Callable[[int], int] | None  # The largest group as a function of k, None where there is no limit
+    sizes: str = "k to 2k-1"  # What group sizes it gives, in words
+    # The largest group as a function of k, None where there is no limit. Most published methods leave none of 2k: it
+    # could be split and lose less
+    largest: Callable[[int], int] | None = lambda k: 2 * k - 1
     about: Mapping[str, str] = field(default_factory=dict)  # What each of its options is for
     draws: bool = False  # Whether the groups depend on `rng`
     # Whether it takes `classes`, codes of shape (n_rows,), and `class_shares`, those of the whole table
@@ -247,8 +249,15 @@ class Masker(Replacing):
         return self.same_person
 
     def steps(self, **options: Any) -> tuple[Any, ...]:
-        """The steps for these options."""
+        """The steps for these options, whose limits and alternatives are those of the function's annotations."""
         self.check(options)
+        hints = get_type_hints(self.function, include_extras=True)
+        for name, value in options.items():
+            if get_origin(hints.get(name)) in (Annotated, Literal):
+                try:
+                    TypeAdapter(hints[name]).validate_python(value)
+                except ValidationError as error:
+                    raise JobError(f"{self.name} was given {name}={value!r}: {error.errors()[0]['msg']}") from None
         made: tuple[Any, ...] = self.function(**options)
         return made
 

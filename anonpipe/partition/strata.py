@@ -76,8 +76,6 @@ class UnitSets:
         return min(self.most, len(np.unique(self.at(which).units)))
 
 
-# --- Strata: records that never share a group, found from the codes of the strata columns -----------------------------
-
 MOST_COMBINATIONS = 100_000
 
 
@@ -138,10 +136,10 @@ def build_strata(
     if units is not None:
         minimum = f"k={k} units"
     combinations = np.arange(len(counts))
-    codes = np.array(np.unravel_index(combinations, tuple(sizes))).reshape(len(sizes), -1) if len(sizes) else None
     happened = np.zeros(len(counts), dtype=bool)
     base: IntArray = combinations.copy()
-    if event is not None and codes is not None:
+    if event is not None:
+        codes = np.array(np.unravel_index(combinations, tuple(sizes)))
         happened = event[1][codes[event[0]]]
         if by_event:
             canonical = codes.copy()

@@ -50,29 +50,23 @@ def fit_tree(sample_features: FloatArray, sample_keys: KeyArray, leaves: int) ->
         raise ValueError(
             f"{leaves} leaves from a sample of {len(features)} records; give 1 to as many leaves as records"
         )
-    nodes: list[_Node] = []
-    if leaves > 1:
-        _grow(nodes, features, keys, np.arange(len(features)), leaves, 0)
-    return Tree(
-        np.array([node.direction for node in nodes]).reshape(-1, features.shape[1]),
-        np.array([node.threshold for node in nodes], dtype=np.float64),
-        np.array([node.key for node in nodes], dtype=np.uint64),
-        np.array([node.children for node in nodes], dtype=np.int64).reshape(-1, 2),
+    tree = Tree(
+        np.empty((leaves - 1, features.shape[1])),
+        np.empty(leaves - 1),
+        np.empty(leaves - 1, dtype=np.uint64),
+        np.empty((leaves - 1, 2), dtype=np.int64),
     )
-
-
-@dataclass
-class _Node:
-    direction: FloatArray
-    threshold: float
-    key: int
-    children: list[int]
+    _grow(tree, 0, features, keys, np.arange(len(features)), leaves, 0)
+    return tree
 
 
 def _grow(
-    nodes: list[_Node], features: FloatArray, keys: KeyArray, rows: IntArray, leaves: int, first_leaf: int
+    tree: Tree, node: int, features: FloatArray, keys: KeyArray, rows: IntArray, leaves: int, first_leaf: int
 ) -> int:
-    """Append the subtree of `rows` to `nodes`; the number by which its parent names it."""
+    """Fill in the subtree of `rows` from `node` on, a node before those below; the number by which its parent names it.
+
+    A subtree of L leaves takes L - 1 nodes.
+    """
     if leaves == 1:
         return -1 - first_leaf
     direction = principal_direction(features, rows, False)
@@ -81,14 +75,14 @@ def _grow(
     left_leaves = leaves // 2
     left = len(rows) * left_leaves // leaves
     border = ranked[left]
-    at = len(nodes)
-    nodes.append(_Node(direction, float(projections[border]), int(keys[rows[border]]), []))
+    tree.directions[node], tree.thresholds[node] = direction, projections[border]
+    tree.key_thresholds[node] = keys[rows[border]]
     lower, upper = rows[np.sort(ranked[:left])], rows[np.sort(ranked[left:])]
-    nodes[at].children = [
-        _grow(nodes, features, keys, lower, left_leaves, first_leaf),
-        _grow(nodes, features, keys, upper, leaves - left_leaves, first_leaf + left_leaves),
-    ]
-    return at
+    tree.children[node] = (
+        _grow(tree, node + 1, features, keys, lower, left_leaves, first_leaf),
+        _grow(tree, node + left_leaves, features, keys, upper, leaves - left_leaves, first_leaf + left_leaves),
+    )
+    return node
 
 
 def route(tree: Tree, features: FloatArray, keys: KeyArray) -> IntArray:

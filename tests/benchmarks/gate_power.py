@@ -22,12 +22,13 @@ from scipy.stats import beta
 
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
-from anonpipe.methods.masking import MASKERS, mask
+from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.masking._spectral import axes_of
 from anonpipe.methods.synthesis import METHODS, synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, noise_factor, s_delta
 from anonpipe.verify.catalogue import Scope
 from anonpipe.verify.expectations import Target, against_expectation, of_groups
+from tests.in_memory import mask
 
 WIDTH = 4
 LINE = "{:<16} {:>6} {:>3}  {:<32} {:>7} {:>9} {:>9} {:>8} {:>8}"

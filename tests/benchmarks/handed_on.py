@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from anonpipe.methods.masking import mask
 from anonpipe.methods.synthesis import synthesize
 from anonpipe.moments import GroupedMoments, noise_factor, s_delta
 from anonpipe.verify.original_values import Chances, Fineness, chances, coarsest_grid, means_lie_on
+from tests.in_memory import mask
 
 METHODS = ("micro_perturbation", "gaussian", "noise", "synthesis", "centroid")
 SINGLE = float(np.finfo(np.float32).eps)

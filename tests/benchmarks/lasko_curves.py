@@ -21,8 +21,8 @@ import numpy as np
 
 from anonpipe.evaluate.risk import nearest
 from anonpipe.evaluate.risk._lasko import MEASURES, LaskoMeasures, lasko_measures, predictions
-from anonpipe.methods.masking import mask
 from tests.benchmarks.masker_table import METHODS, coded, population, spectral_rhs
+from tests.in_memory import mask
 
 K = 5
 MASKED = ("spectral swapping", "data shuffling", "additive noise")

@@ -58,18 +58,16 @@ from anonpipe.evaluate.utility._moments import moment_changes
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
 from anonpipe.methods.latent_classes import (
-    class_constraints,
-    classes_over,
     count_categories,
     draw_categories,
     first_classes,
     fit_classes,
 )
-from anonpipe.methods.masking import mask
-from anonpipe.methods.mixture import affine_maps, group_statistics
+from anonpipe.methods.mixture import affine_maps, group_statistics, least_weight
 from anonpipe.methods.synthesis import synthesize
 from tests.benchmarks._coefficient_changes import coefficient_changes
 from tests.benchmarks._propensity import interaction_terms, propensity, scaled
+from tests.in_memory import mask
 from tests.methods.grouping.data import reference_folder, standardized
 from tests.methods.mixture.in_memory import draw_statistics, gaussian_mixture, synthesize_rows
 
@@ -322,10 +320,10 @@ def latent(features, codes, labels):
     with timed("latent classes"):
         groups, starts = int(labels.max()) + 1, 2 * np.arange(len(CATEGORIES) + 1)
         scores = standardized(features)
-        bounds = class_constraints(60, len(features), groups)
+        least = least_weight(60, len(features), groups, "classes")
         sizes = np.bincount(labels).astype(float)
-        start = first_classes(count_categories(codes, labels, groups, starts), sizes, starts, features.shape[1], bounds)
-        classes = fit_classes(classes_over([(scores, codes)]), start, bounds).classes
+        start = first_classes(count_categories(codes, labels, groups, starts), sizes, starts, features.shape[1])
+        classes = fit_classes(scores, codes, start, least).classes
     numbers, mean, spread = hybrid(features, labels), features.mean(axis=0), features.std(axis=0)
 
     def drawn(rng):

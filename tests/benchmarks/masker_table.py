@@ -23,9 +23,9 @@ import pandas as pd
 
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
-from anonpipe.methods.masking import mask
 from anonpipe.methods.synthesis import centroid
 from tests.benchmarks._lasko_table import lasko_table
+from tests.in_memory import mask
 from tests.methods.grouping.data import reference_folder, standardized
 
 CONTINUOUS, ORDINAL, BINARY = 10, 6, 12

@@ -45,9 +45,9 @@ MUTANTS = (
     Mutant(
         "grouping: k records that remain are no group",
         "methods/grouping/_mdav.py",
-        "labels = pairs_of_groups(features, k, 2 * k)\n    remaining = np.flatnonzero(labels < 0)\n"
+        "labels = groups_from_outside(features, k, 2 * k, True)\n    remaining = np.flatnonzero(labels < 0)\n"
         "    if len(remaining) >= k:",
-        "labels = pairs_of_groups(features, k, 2 * k)\n    remaining = np.flatnonzero(labels < 0)\n"
+        "labels = groups_from_outside(features, k, 2 * k, True)\n    remaining = np.flatnonzero(labels < 0)\n"
         "    if len(remaining) > k:",
         ("tests/methods/grouping/test_mdav.py", "tests/methods/grouping/test_contract.py"),
     ),

@@ -52,9 +52,9 @@ from anonpipe import anonymize
 from anonpipe.evaluate.utility import Analysis, fit_models
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster
-from anonpipe.methods.masking import mask
 from anonpipe.methods.synthesis import restore_by_rank, synthesize
 from anonpipe.pipeline.procedure import group_steps
+from tests.in_memory import mask
 from tests.methods.grouping.data import reference_folder, standardized
 
 COLUMNS = {

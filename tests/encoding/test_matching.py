@@ -12,7 +12,7 @@ from anonpipe.encoding.features import FeatureEncoder
 from anonpipe.encoding.matching import _chosen, _Exchangeable, _opposite, decode_matched, exchange
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.scan import scan_batch
-from anonpipe.methods.masking import mask
+from tests.in_memory import mask
 from tests.naive import encoder as naive
 
 COLUMNS = {

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anonpipe.kernels.points import ascending, largest, largest_group
-from anonpipe.methods.grouping._mdav import _descend
 
 numbers = st.lists(st.floats(-3, 3).map(lambda x: round(x, 1)) | st.just(math.inf), max_size=70)
 
@@ -33,5 +32,4 @@ def test_the_largest_group(sizes):
 @given(st.lists(st.integers(-2, 9), max_size=20))
 def test_places_from_the_highest_down(places):
     found = np.array(places, dtype=np.int64)
-    _descend(found)
-    assert found.tolist() == sorted(places, reverse=True)
+    assert found[ascending(-found)].tolist() == sorted(places, reverse=True)

@@ -11,10 +11,10 @@ from anonpipe.kernels.remaining import (
     nearest_records,
     remaining_records,
     take_group,
-    take_out,
+    take_rows,
     tidied,
 )
-from anonpipe.methods.grouping._mdav import pairs_of_groups
+from anonpipe.methods.grouping._mdav import groups_from_outside
 from tests.benchmarks.plain_mdav import plain_pairs
 
 
@@ -83,7 +83,7 @@ def test_same_answers_as_a_loop_while_records_leave(table, few):
             check(features, tree, left, point, int(rng.integers(1, min(len(left), 9) + 1)))
         gone = rng.choice(left, min(len(left), int(rng.integers(1, 1 + n // 8 + 1))), replace=False)
         for row in gone:
-            take_out(tree, row)
+            take_rows(tree, np.array([row]))
         left = np.setdiff1d(left, gone)
         assert tree.left[0] == len(left) == (tree.places >= 0).sum()
         tree = tidied(features, tree, few)
@@ -132,4 +132,4 @@ def test_large_tables_group_as_the_plain_loop(shape, rows):
     elif shape == "offset":
         features = np.exp(features) + 1e5
     for k in (3, 10):
-        assert (pairs_of_groups(features, k, 2 * k) == plain_pairs(features, k, 2 * k)).all()
+        assert (groups_from_outside(features, k, 2 * k, True) == plain_pairs(features, k, 2 * k)).all()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anonpipe.methods.masking._spectral import turn_rows
+from anonpipe.kernels.points import turn_rows
 
 
 def test_records_are_turned_in_the_same_bits_in_any_part():

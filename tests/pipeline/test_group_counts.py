@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from anonpipe.encoding.scan import SCAN_RECORDS
 from anonpipe.errors import DamagedError, InputError
-from anonpipe.methods.executor import run_steps
 from anonpipe.methods.grouping import class_disclosure, information_loss_bound
 from anonpipe.methods.steps import Reduce, Rows
 from anonpipe.methods.synthesis import METHODS
@@ -30,6 +29,7 @@ from anonpipe.pipeline.procedure.group_steps import (
 )
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.verify import verdict
+from tests.in_memory import run_steps
 
 KEY = b"k" * 16
 K = 3

@@ -11,7 +11,7 @@ from anonpipe.columns import Column
 from anonpipe.encoding.cells import Tally
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import LossBound, class_disclosure
-from anonpipe.methods.masking import MASKERS, mask
+from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Guarantee
 from anonpipe.methods.synthesis import METHODS, synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_factor, s_delta
@@ -22,6 +22,7 @@ from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, Mask
 from anonpipe.verify.gates import judge as judge_evidence
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import line
+from tests.in_memory import mask
 
 NOTHING = ClassConditions(None, "distinct", None, "total_variation")
 LIMITS = {name: gate.default for name, gate in GATES.items() if name not in MEASURED}

@@ -6,7 +6,8 @@ whatever the order of the sums, and rounding errors decide nothing where figures
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numba as nb
 import numpy as np
@@ -77,8 +78,6 @@ def entropy(counts: FloatArray, total: float) -> float:
     return rounded(value)
 
 
-# --- Class codes: checking them, weighing them against distances -------------------------
-
 MOST_CODES = 100_000  # Counts are kept for every code up to the largest: codes beyond are meant for something else
 
 
@@ -125,18 +124,12 @@ def diagonal(features: FloatArray) -> float:
     return length if length > 0.0 else 1.0
 
 
-# --- Figures of every group's classes ---------------------------------------------------------------------------------
-
 CHI_SQUARE, DIVERGENCE, DISTINCT, SINGLES, ENTROPY, VARIATION, ORDERED = range(7)  # Rows of what `_class_figures` gives
 
 
 @nb.njit(cache=True, nogil=True)
 def _class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares: FloatArray) -> FloatArray:
-    """Figures of every group, shape (7, n_groups), for records sorted by group.
-
-    Chi-square (Li and Sarkar 2013, one term of eq. 13), Jensen-Shannon divergence, number of classes, number of classes
-    with one record, entropy, total variation and ordered distance. Time O(n + n_groups·n_classes).
-    """
+    """Figures of every group, shape (7, n_groups): singles are classes of one record, chi-square a term of eq. 13."""
     n_groups = starts.shape[0] - 1
     out = np.zeros((7, n_groups))
     counts = np.empty(shares.shape[0])
@@ -158,9 +151,6 @@ def _class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares:
         out[VARIATION, g] = total_variation(counts, total, shares)
         out[ORDERED, g] = ordered_distance(counts, total, shares)
     return out
-
-
-# --- What a grouping discloses of the classes -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -191,26 +181,18 @@ class ClassDisclosure:
 
     def merge(self, other: ClassDisclosure) -> ClassDisclosure:
         """Both parts of a table together, measured against the same shares; no group may have records in both."""
-        rows, groups = self.n_rows + other.n_rows, self.n_groups + other.n_groups
 
-        def mean(name: str, mine: int, all_of_both: int) -> float:
-            share = mine / all_of_both
-            return float(share * getattr(self, name) + (1.0 - share) * getattr(other, name))
+        def merged(name: str) -> Any:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if name.startswith(("largest_", "smallest_")):
+                return max(mine, theirs) if name.startswith("largest_") else min(mine, theirs)
+            if isinstance(mine, int):
+                return mine + theirs
+            weighed_by = "n_groups" if name == "chi_square" else "n_rows"  # means over groups, and over records
+            share = getattr(self, weighed_by) / (getattr(self, weighed_by) + getattr(other, weighed_by))
+            return float(share * mine + (1.0 - share) * theirs)
 
-        return ClassDisclosure(
-            n_rows=rows,
-            n_groups=groups,
-            chi_square=mean("chi_square", self.n_groups, groups),
-            mean_divergence=mean("mean_divergence", self.n_rows, rows),
-            largest_divergence=max(self.largest_divergence, other.largest_divergence),
-            homogeneous_share=mean("homogeneous_share", self.n_rows, rows),
-            groups_with_a_single=self.groups_with_a_single + other.groups_with_a_single,
-            single_records=self.single_records + other.single_records,
-            smallest_distinct=min(self.smallest_distinct, other.smallest_distinct),
-            smallest_entropy_l=min(self.smallest_entropy_l, other.smallest_entropy_l),
-            largest_total_variation=max(self.largest_total_variation, other.largest_total_variation),
-            largest_ordered=max(self.largest_ordered, other.largest_ordered),
-        )
+        return ClassDisclosure(**{field.name: merged(field.name) for field in fields(self)})
 
 
 def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArray | None = None) -> ClassDisclosure:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
+from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._mdav import join_nearest
-from anonpipe.methods.grouping._options import plain_options, under_2k
+from anonpipe.methods.grouping._options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -31,24 +31,18 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
 METHOD = Grouping(
     function=condensation,
-    options=plain_options("condensation", "Condensation: random seeds and their nearest records."),
+    options=grouping_options(condensation, "Condensation: random seeds and their nearest records."),
     published="Condensation, static",
     reference="Aggarwal and Yu 2004, doi:10.1007/978-3-540-24741-8_12; Gal et al. 2014, Algorithm 1, steps 1 to 4",
     cost="time O(n²·w/k), memory O(n·w)",
     sizes="k, and up to 2k-1 for groups that leftovers join",
-    largest=under_2k,
     draws=True,
 )
 
 
 @nb.njit(cache=True, nogil=True)
 def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) -> None:
-    """Write the group of every record to `labels`.
-
-    `seeds` are all rows; one that has a group already is passed over. The others in turn, while k records are left,
-    form a group with the k - 1 nearest ones that have none. Of fewer than k left over, each joins the group of the
-    nearest centroid as it is before any of them has joined; of equals the group of the lower label.
-    """
+    """Write the group of every record to `labels`; `seeds` are all rows, in the order in which they are drawn."""
     n = features.shape[0]
     tree = remaining_records(features, np.arange(n))
     near, distances = np.empty(k - 1, dtype=np.int64), np.empty(k - 1)
@@ -61,11 +55,10 @@ def condense(features: FloatArray, k: int, seeds: IntArray, labels: IntArray) ->
             continue
         tree = tidied(features, tree)
         labels[seed] = label
-        take_out(tree, int(seed))
+        take_rows(tree, np.array([seed]))
         if k > 1:
             nearest_records(tree, features[seed], near, distances)
-        for row in near:
-            labels[row] = label
-            take_out(tree, int(row))
+            take_rows(tree, near)
+            labels[near] = label
         label += 1
     join_nearest(features, labels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -10,20 +10,12 @@ from pydantic import Field
 
 from anonpipe.kernels.points import gather_columns, squared_distance, squared_distances
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
-from anonpipe.methods.grouping._options import ClassGroupingOptions, plain_options
+from anonpipe.methods.grouping._options import ClassGroupingOptions, grouping_options
 from anonpipe.methods.grouping._spanning_tree import cut_by_ratio, drop_outside, shortest_tree, smallest
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 MOST_NEIGHBOURS = 100
-
-
-class CrestOptions(ClassGroupingOptions):
-    """Class-restricted spanning tree (Li & Sarkar 2013): distance and class divergence weighed by `alpha`."""
-
-    method: Literal["crest"]
-    alpha: float = Field(default=0.5, ge=0, le=1)
-    neighbours: int | None = Field(default=None, ge=2)
 
 
 def crest(
@@ -33,8 +25,8 @@ def crest(
     rng: np.random.Generator,
     classes: IntArray,
     class_shares: FloatArray,
-    alpha: float = 0.5,
-    neighbours: int | None = None,
+    alpha: Annotated[float, Field(ge=0, le=1)] = 0.5,
+    neighbours: Annotated[int | None, Field(ge=2)] = None,
 ) -> IntArray:
     """Group near records so that the classes in a group are spread as in the whole table.
 
@@ -66,26 +58,8 @@ def crest(
         neighbours = min(max(2, k), MOST_NEIGHBOURS)
     if neighbours < 2:
         raise ValueError(f"neighbours is {neighbours}; give 2 or more, or None")
-    if len(features) < 2 * k:
-        return np.zeros(len(features), dtype=np.int64)
     tree = class_tree(features, classes, class_shares, neighbours, alpha, diagonal(features))
     return np.asarray(cut_by_ratio(*tree, k, classes, class_shares))
-
-
-_CREST = Grouping(
-    function=crest,
-    options=CrestOptions,
-    published="Class restricted spanning tree (CREST)",
-    reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 4",
-    cost="time O(b·n²·w), memory O(n·(w + b + classes)), b neighbours",
-    about={
-        "alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is crest_partial",
-        "neighbours": "nearest records that one can be joined with; by default k, but 2 at least and 100 at most",
-    },
-    sizes="k or more, without an upper limit",
-    largest=None,
-    classes=True,
-)
 
 
 # --- A spanning tree whose edges are short and whose neighbourhoods mix the classes -----------------------------------
@@ -312,7 +286,7 @@ def _enter(tree: Partial, owner: int, v: int, degree: int, distance: float) -> b
     filled = tree.filled[owner]
     hood, degrees, distances = tree.hood[owner], tree.degree[owner], tree.distance[owner]
     place = filled
-    while place > 0 and _comes_before(degree, distance, v, degrees[place - 1], distances[place - 1], hood[place - 1]):
+    while place > 0 and (degree, distance, v) < (degrees[place - 1], distances[place - 1], hood[place - 1]):
         place -= 1
     if place == most:
         return False
@@ -331,14 +305,6 @@ def _enter(tree: Partial, owner: int, v: int, degree: int, distance: float) -> b
     return change
 
 
-@nb.njit(cache=True, nogil=True)
-def _comes_before(degree: int, distance: float, v: int, other_degree: int, other_distance: float, other: int) -> bool:
-    """Whether a vertex stands before another in a hood."""
-    if degree != other_degree:
-        return degree < other_degree
-    return distance < other_distance or (distance == other_distance and v < other)
-
-
 def crest_partial(
     features: FloatArray, k: int, *, rng: np.random.Generator, classes: IntArray, class_shares: FloatArray
 ) -> IntArray:
@@ -352,24 +318,40 @@ def crest_partial(
     number is cut first. An edge of length 0 is cut only where no other is removable. Labels are in the order of lowest
     rows. The paper calls this "partial CAMP-CREST" (eq. 7 and 9).
     """
-    if len(features) < 2 * k:
-        return np.zeros(len(features), dtype=np.int64)
     return np.asarray(cut_by_ratio(*shortest_tree(features), k, classes, class_shares))
 
 
-_CREST_PARTIAL = Grouping(
-    function=crest_partial,
-    options=plain_options(
-        "crest_partial",
-        "A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1).",
-        ClassGroupingOptions,
+METHODS = (
+    Grouping(
+        function=crest,
+        options=grouping_options(
+            crest,
+            "Class-restricted spanning tree (Li & Sarkar 2013): distance and class divergence weighed by `alpha`.",
+            base=ClassGroupingOptions,
+        ),
+        published="Class restricted spanning tree (CREST)",
+        reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 4",
+        cost="time O(b·n²·w), memory O(n·(w + b + classes)), b neighbours",
+        about={
+            "alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is crest_partial",
+            "neighbours": "nearest records that one can be joined with; by default k, but 2 at least and 100 at most",
+        },
+        sizes="k or more, without an upper limit",
+        largest=None,
+        classes=True,
     ),
-    published="Partial CREST: minimum spanning tree cut by divergence and length",
-    reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, sections 4 and 6",
-    cost="time O(n²·w), memory O(n·(w + classes))",
-    sizes="k or more, without an upper limit",
-    largest=None,
-    classes=True,
+    Grouping(
+        function=crest_partial,
+        options=grouping_options(
+            crest_partial,
+            "A plain spanning tree, cut where class divergence rises least for the length (their alpha of 1).",
+            base=ClassGroupingOptions,
+        ),
+        published="Partial CREST: minimum spanning tree cut by divergence and length",
+        reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, sections 4 and 6",
+        cost="time O(n²·w), memory O(n·(w + classes))",
+        sizes="k or more, without an upper limit",
+        largest=None,
+        classes=True,
+    ),
 )
-
-METHODS = (_CREST, _CREST_PARTIAL)

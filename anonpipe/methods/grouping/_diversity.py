@@ -8,9 +8,9 @@ import numba as nb
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.kernels.points import checked_features, squared_distances
+from anonpipe.kernels.points import checked_features
 from anonpipe.methods.grouping._classes import checked_classes, entropy, ordered_distance, rounded, total_variation
-from anonpipe.methods.grouping._units import unit_codes
+from anonpipe.methods.grouping._units import cheaper, unit_codes, ward_costs
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 HELP = 0.1  # A merger that only helps is taken where it costs less than this share of the cheapest that mends
@@ -53,28 +53,24 @@ def _fulfils(counts: FloatArray, total: float, limits: Limits) -> bool:
 
 @nb.njit(cache=True, nogil=True)
 def _merge_groups(means: FloatArray, sizes: FloatArray, counts: FloatArray, limits: Limits) -> IntArray:
-    """For each group the lowest number among those it is merged with, shape (n_groups,).
-
-    `means` (width, n_groups), `sizes` (n_groups,) and `counts` (n_groups, n_classes) are overwritten. The smallest
-    group that breaks the limits, of equals the one of lowest number, is merged with another until none is left;
-    `_partner` says with which.
-    """
+    """For each group the lowest number among those it is merged with, shape (n_groups,); the arrays are overwritten."""
+    # `means` (width, n_groups), `sizes` (n_groups,) and `counts` (n_groups, n_classes)
     n_groups = sizes.shape[0]
     ids = np.arange(n_groups)
     into = np.arange(n_groups)
-    costs = np.empty(n_groups)
-    union = np.empty(counts.shape[1])
     wrong = np.empty(n_groups, dtype=np.bool_)
     for g in range(n_groups):
         wrong[g] = not _fulfils(counts[g], sizes[g], limits)
     left = n_groups
     a = _smallest_wrong(wrong, sizes, ids, left)
     while a >= 0 and left > 1:
-        b = _partner(means, sizes, counts, ids, left, a, limits, costs, union)
+        b = _partner(means, sizes, counts, ids, left, a, limits)
         if ids[b] < ids[a]:
             a, b = b, a
         into[ids[b]] = ids[a]
-        _take_in(means, sizes, counts, a, b)
+        means[:, a] = (sizes[a] * means[:, a] + sizes[b] * means[:, b]) / (sizes[a] + sizes[b])
+        sizes[a] += sizes[b]
+        counts[a] += counts[b]
         wrong[a] = not _fulfils(counts[a], sizes[a], limits)
         left -= 1
         ids[b], sizes[b], wrong[b] = ids[left], sizes[left], wrong[left]
@@ -98,15 +94,7 @@ def _smallest_wrong(wrong: BoolArray, sizes: FloatArray, ids: IntArray, left: in
 
 @nb.njit(cache=True, nogil=True)
 def _partner(
-    means: FloatArray,
-    sizes: FloatArray,
-    counts: FloatArray,
-    ids: IntArray,
-    left: int,
-    a: int,
-    limits: Limits,
-    costs: FloatArray,
-    union: FloatArray,
+    means: FloatArray, sizes: FloatArray, counts: FloatArray, ids: IntArray, left: int, a: int, limits: Limits
 ) -> int:
     """Place of the group that raises the within-group scatter least when group a takes it in.
 
@@ -114,9 +102,7 @@ def _partner(
     scatter: without these, one large group in the right shares would take in all the others one by one. Where there is
     neither, any group will do; of equals the lowest number.
     """
-    squared_distances(means, left, means[:, a].copy(), costs)
-    for g in range(left):
-        costs[g] *= sizes[a] * sizes[g] / (sizes[a] + sizes[g])
+    costs, union = ward_costs(means, sizes, left, a), np.empty(counts.shape[1])
     short = _shortfall(counts[a], sizes[a], limits)
     mending, helping, other = -1, -1, -1
     for g in range(left):
@@ -126,34 +112,15 @@ def _partner(
             union[c] = counts[a, c] + counts[g, c]
         after = _shortfall(union, sizes[a] + sizes[g], limits)
         if after <= 0.0:
-            mending = _cheaper(mending, g, costs, ids)
+            mending = cheaper(mending, g, costs, ids)
         elif after < short:
-            helping = _cheaper(helping, g, costs, ids)
+            helping = cheaper(helping, g, costs, ids)
         else:
-            other = _cheaper(other, g, costs, ids)
+            other = cheaper(other, g, costs, ids)
     if helping >= 0 and (mending < 0 or costs[helping] < HELP * costs[mending]):
         return helping
     return mending if mending >= 0 else other
 
-
-@nb.njit(cache=True, nogil=True)
-def _cheaper(best: int, g: int, costs: FloatArray, ids: IntArray) -> int:
-    """The one of lower cost, of equals the one of lower number; g where there is no best yet."""
-    if best < 0 or costs[g] < costs[best] or (costs[g] == costs[best] and ids[g] < ids[best]):
-        return g
-    return best
-
-
-@nb.njit(cache=True, nogil=True)
-def _take_in(means: FloatArray, sizes: FloatArray, counts: FloatArray, a: int, b: int) -> None:
-    """Give group a the records of group b."""
-    total = sizes[a] + sizes[b]
-    means[:, a] = (sizes[a] * means[:, a] + sizes[b] * means[:, b]) / total
-    sizes[a] = total
-    counts[a] += counts[b]
-
-
-# --- Merging groups until each is diverse in class and close to the whole table ---------------------------------------
 
 DIVERSITIES = ("distinct", "entropy")
 DISTANCES = ("total_variation", "ordered")

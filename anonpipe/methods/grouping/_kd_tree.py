@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 import numba as nb
 import numpy as np
@@ -11,7 +11,7 @@ from pydantic import Field
 from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.grouping._classes import checked_alpha, jensen_shannon
-from anonpipe.methods.grouping._options import UNBLOCKED, ClassGroupingOptions, plain_options, under_2k
+from anonpipe.methods.grouping._options import UNBLOCKED, ClassGroupingOptions, grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -120,25 +120,6 @@ def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
     return np.asarray(_median_groups(features, k, np.zeros(len(features), dtype=np.int64), np.ones(1), 1.0))
 
 
-_KD_TREE = Grouping(
-    function=kd_tree,
-    options=plain_options("kd_tree", "Recursive splits at the median of the widest column.", **UNBLOCKED),
-    published="kd-tree partitioning",
-    reference="Li and Sarkar 2006, doi:10.1109/TKDE.2006.136",
-    cost="time O(n·w·log n), memory O(n·w)",
-    sizes="k to 2k-1",
-    largest=under_2k,
-)
-
-
-class ClassKdTreeOptions(ClassGroupingOptions):
-    """Median splits that weigh spread and class divergence by `alpha`."""
-
-    method: Literal["class_kd_tree"]
-    block_rows: int | None = Field(default=None, ge=10)
-    alpha: float = Field(default=0.5, ge=0, le=1)
-
-
 def class_kd_tree(
     features: FloatArray,
     k: int,
@@ -146,7 +127,7 @@ def class_kd_tree(
     rng: np.random.Generator,
     classes: IntArray,
     class_shares: FloatArray,
-    alpha: float = 0.5,
+    alpha: Annotated[float, Field(ge=0, le=1)] = 0.5,
 ) -> IntArray:
     """Group records like `kd_tree`, on columns that leave the classes mixed.
 
@@ -161,16 +142,26 @@ def class_kd_tree(
     return np.asarray(_median_groups(features, k, classes, class_shares, checked_alpha(alpha)))
 
 
-_CLASS_KD_TREE = Grouping(
-    function=class_kd_tree,
-    options=ClassKdTreeOptions,
-    published="kd-tree partitioning with regard to classes",
-    reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
-    cost="time O(n·w·log n), memory O(n·w)",
-    about={"alpha": "weight of the spread against the divergence of the classes, 0.5 by default; 1 is kd_tree"},
-    sizes="k to 2k-1",
-    largest=under_2k,
-    classes=True,
+METHODS = (
+    Grouping(
+        function=kd_tree,
+        options=grouping_options(kd_tree, "Recursive splits at the median of the widest column.", **UNBLOCKED),
+        published="kd-tree partitioning",
+        reference="Li and Sarkar 2006, doi:10.1109/TKDE.2006.136",
+        cost="time O(n·w·log n), memory O(n·w)",
+    ),
+    Grouping(
+        function=class_kd_tree,
+        options=grouping_options(
+            class_kd_tree,
+            "Median splits that weigh spread and class divergence by `alpha`.",
+            base=ClassGroupingOptions,
+            **UNBLOCKED,
+        ),
+        published="kd-tree partitioning with regard to classes",
+        reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
+        cost="time O(n·w·log n), memory O(n·w)",
+        about={"alpha": "weight of the spread against the divergence of the classes, 0.5 by default; 1 is kd_tree"},
+        classes=True,
+    ),
 )
-
-METHODS = (_KD_TREE, _CLASS_KD_TREE)

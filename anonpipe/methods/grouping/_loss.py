@@ -9,7 +9,8 @@ import numba as nb
 import numpy as np
 
 from anonpipe.errors import AnonpipeError
-from anonpipe.kernels.points import checked_features, sort_groups, squared_distances
+from anonpipe.kernels.groups import centre_groups
+from anonpipe.kernels.points import by_first_row, checked_features, sort_groups
 from anonpipe.kernels.remaining import nearest_records, remaining_records
 from anonpipe.types import FloatArray, IntArray
 
@@ -30,9 +31,6 @@ def count_groups(labels: IntArray, n_rows: int, k: int, source: str) -> IntArray
     if small:
         raise AnonpipeError(f"{source} left {small} of {len(sizes)} groups under k={k} records. Nothing is used of it")
     return sizes
-
-
-# --- Information loss of a grouping -----------------------------------------------------------------------------------
 
 
 def information_loss(features: FloatArray, labels: IntArray) -> float:
@@ -60,27 +58,9 @@ def information_loss(features: FloatArray, labels: IntArray) -> float:
     total = float(np.square(centred).sum())
     if total <= 0.0:
         return 0.0
-    return 100.0 * scatter_in_groups(centred, *sort_groups(labels.astype(np.int64))) / total
-
-
-@nb.njit(cache=True, nogil=True)
-def scatter_in_groups(features: FloatArray, order: IntArray, starts: IntArray) -> float:
-    """Sum of squared distances to the group means, two passes a group."""
-    width = features.shape[1]
-    mean = np.empty(width)
-    total = 0.0
-    for g in range(starts.shape[0] - 1):
-        rows = order[starts[g] : starts[g + 1]]
-        mean[:] = 0.0
-        for i in rows:
-            for j in range(width):
-                mean[j] += features[i, j]
-        for j in range(width):
-            mean[j] /= max(1, rows.shape[0])
-        for i in rows:
-            for j in range(width):
-                total += (features[i, j] - mean[j]) ** 2
-    return total
+    means = np.empty_like(centred)
+    centre_groups(centred, *sort_groups(by_first_row(labels)), means)  # without numbers that no record has
+    return 100.0 * float(np.square(centred - means).sum()) / total
 
 
 def information_loss_bound(features: FloatArray, k: int) -> float:
@@ -98,7 +78,7 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
 
     Shapes: features (n_rows, width).
 
-    Neighbours are exact. Memory is linear in the rows; time grows by less than their square.
+    Neighbours are exact. Memory is k numbers a row; time grows by less than the square of the rows.
     """
     features = checked_features(features)
     if not 1 <= k <= len(features):
@@ -111,37 +91,14 @@ def information_loss_bound(features: FloatArray, k: int) -> float:
     total = float(np.square(features - features.mean(axis=0)).sum())
     if total <= 0.0:
         return 0.0
-    inside = float(_nearest_sums(features, k).sum())
+    # The distance of a record to itself, zero, is one of its k smallest, whatever duplicates there are.
+    inside = float(smallest_distances(features, features, k).sum())
     # Every term is rounded about 3 + width times, and then added in two sums of at most 64 + log2(n) and
     # k + 64 + log2(n) levels. A mean that is rounded makes `total` larger and so the bound lower.
     roundings = 2 * (features.shape[1] + 3) + k + 2 * (64 + len(features).bit_length())
     bound: float = 100.0 * inside / (2 * k) / total * (1.0 - roundings * float(np.finfo(np.float64).eps))
     return bound
 
-
-@nb.njit(cache=True, nogil=True)
-def _nearest_sums(features: FloatArray, k: int) -> FloatArray:
-    """Sum of the squared distances of each record to its k - 1 nearest others, shape (n_rows,).
-
-    A record is at distance zero from itself, so that the k smallest distances with its own have the same sum as the
-    k - 1 smallest to others, whatever duplicates there are.
-    """
-    n = features.shape[0]
-    tree = remaining_records(features, np.arange(n))
-    rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
-    sums = np.zeros(n)
-    fan = tree.counts.shape[1]
-    # Leaf by leaf: what one query reads is still at hand for the next.
-    for leaf in range(tree.ids.shape[0]):
-        for place in range(tree.counts[leaf // fan, leaf % fan]):
-            row = tree.ids[leaf, place]
-            nearest_records(tree, features[row], rows, distances)
-            for distance in distances:
-                sums[row] += distance
-    return sums
-
-
-# --- The lower bound of the information loss where the rows lie in parts: a few records against all others ------------
 
 CONFIDENCE = 0.99
 
@@ -154,8 +111,19 @@ def smallest_distances(features: FloatArray, queries: FloatArray, count: int) ->
     Shapes: features (n_rows, width); queries (n_queries, width).
     """
     found = np.full((len(queries), count), np.inf)
-    _keep_smallest(np.ascontiguousarray(features), np.ascontiguousarray(queries), found)
+    if len(features):
+        _write_smallest(np.ascontiguousarray(features), np.ascontiguousarray(queries), found)
     return found
+
+
+@nb.njit(cache=True, nogil=True)
+def _write_smallest(features: FloatArray, queries: FloatArray, out: FloatArray) -> None:
+    """Write the smallest squared distances of each query to all points, ascending."""
+    n = features.shape[0]
+    tree = remaining_records(features, np.arange(n))
+    rows = np.empty(min(n, out.shape[1]), dtype=np.int64)
+    for q in range(queries.shape[0]):
+        nearest_records(tree, queries[q], rows, out[q, : rows.shape[0]])
 
 
 @dataclass(frozen=True)
@@ -181,28 +149,3 @@ def bound_from_distances(distances: FloatArray, k: int, n_rows: int, total_scatt
         error = float(own.std(ddof=1)) / measured**0.5 if measured > 1 else mean
         mean = max(0.0, mean - NormalDist().inv_cdf(CONFIDENCE) * error)
     return LossBound(100.0 * mean * n_rows / total_scatter, measured if measured < n_rows else None)
-
-
-_TILE = 512  # Records whose columns are turned at a time; with their distances they stay in the fastest cache
-
-
-@nb.njit(cache=True, nogil=True)
-def _keep_smallest(features: FloatArray, queries: FloatArray, kept: FloatArray) -> None:
-    """Write the smallest squared distances of each query to all points, ascending."""
-    columns, out = np.empty((features.shape[1], _TILE)), np.empty(_TILE)
-    last = kept.shape[1] - 1
-    for low in range(0, features.shape[0], _TILE):
-        count = min(_TILE, features.shape[0] - low)
-        for i in range(count):
-            for j in range(features.shape[1]):
-                columns[j, i] = features[low + i, j]
-        for q in range(queries.shape[0]):
-            squared_distances(columns, count, queries[q], out)
-            own = kept[q]
-            for i in range(count):
-                if out[i] < own[last]:
-                    at = last
-                    while at > 0 and out[i] < own[at - 1]:
-                        own[at] = own[at - 1]
-                        at -= 1
-                    own[at] = out[i]

@@ -12,12 +12,11 @@ from anonpipe.kernels.remaining import (
     nearest_records,
     remaining_records,
     take_group,
-    take_out,
     take_rows,
     tidied,
 )
 from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink, with_rest
-from anonpipe.methods.grouping._options import plain_options, under_2k
+from anonpipe.methods.grouping._options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -122,23 +121,10 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     spanning-tree partition whose large parts are split by `diameter_fixed`. Figures of "MD-MHM" (16.9829, 22.5269,
     33.1834 % at k = 3, 5, 10), which refines these groups, lie just below those here (16.9834, 22.5272, 33.1834 %).
 
-    Notes
-    -----
     As published, a search of all pairs in every round takes O(n³/k) steps. Here each record keeps an upper bound of its
     distance to the others, and only those whose bound leads are looked at again: the groups are the same.
     """
     return with_rest(features, _maximum_distance_groups(features, k), k, _join_together)
-
-
-_MD = Grouping(
-    function=md,
-    options=plain_options("md", "Maximum distance (MD)."),
-    published="Maximum distance (MD)",
-    reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
-    cost="time O(n²·w) usually, memory O(n·w)",
-    sizes="k; up to 2k-1 for the last group, or for one that the last records join",
-    largest=under_2k,
-)
 
 
 def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -148,17 +134,6 @@ def diameter_fixed(features: FloatArray, k: int, *, rng: np.random.Generator) ->
     means do not move when records join, so that their order decides nothing.
     """
     return with_rest(features, _maximum_distance_groups(features, k), k, join_nearest)
-
-
-_DIAMETER_FIXED = Grouping(
-    function=diameter_fixed,
-    options=plain_options("diameter_fixed", "Diameter-based fixed-size microaggregation."),
-    published="Diameter-based fixed-size microaggregation (D)",
-    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
-    cost="time O(n²·w) usually, memory O(n·w)",
-    sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
-    largest=under_2k,
-)
 
 
 def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -187,20 +162,6 @@ def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generato
     return _systematic_groups(features, k, np.argsort(key, kind="stable"))
 
 
-_PAIRWISE_SYSTEMATIC = Grouping(
-    function=pairwise_systematic,
-    options=plain_options("pairwise_systematic", "Pairwise systematic microaggregation (P-S)."),
-    published="Pairwise systematic microaggregation (P-S)",
-    reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
-    cost="time O(n²·w) at worst, memory O(n·w)",
-    sizes="k, and k to 2k-1 for the last group",
-    largest=under_2k,
-)
-
-
-# --- Groups of the pairwise systematic method: seeds from the ends of an order, members by least scatter --------------
-
-
 @nb.njit(cache=True, nogil=True)
 def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArray:
     """Form groups around the first and the last remaining record of `order` in turn, down to one of all the rest."""
@@ -212,13 +173,13 @@ def _systematic_groups(features: FloatArray, k: int, order: IntArray) -> IntArra
         tree = tidied(features, tree)
         while tree.places[order[first]] < 0:
             first += 1
-        take_out(tree, order[first])
+        take_rows(tree, order[first : first + 1])
         pair = left >= 3 * k
         if pair:
             # The last record seeds the second group: the first must not take it.
             while tree.places[order[last]] < 0:
                 last -= 1
-            take_out(tree, order[last])
+            take_rows(tree, order[last : last + 1])
         _grow(features, k, tree, order[first], labels, label)
         label += 1
         left -= k
@@ -245,4 +206,29 @@ def _grow(features: FloatArray, k: int, tree: Remaining, seed: int, labels: IntA
         add_row(sums, features, row[0], 1.0)
 
 
-METHODS = (_MD, _DIAMETER_FIXED, _PAIRWISE_SYSTEMATIC)
+METHODS = (
+    Grouping(
+        function=md,
+        options=grouping_options(md, "Maximum distance (MD)."),
+        published="Maximum distance (MD)",
+        reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
+        cost="time O(n²·w) usually, memory O(n·w)",
+        sizes="k; up to 2k-1 for the last group, or for one that the last records join",
+    ),
+    Grouping(
+        function=diameter_fixed,
+        options=grouping_options(diameter_fixed, "Diameter-based fixed-size microaggregation."),
+        published="Diameter-based fixed-size microaggregation (D)",
+        reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+        cost="time O(n²·w) usually, memory O(n·w)",
+        sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
+    ),
+    Grouping(
+        function=pairwise_systematic,
+        options=grouping_options(pairwise_systematic, "Pairwise systematic microaggregation (P-S)."),
+        published="Pairwise systematic microaggregation (P-S)",
+        reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
+        cost="time O(n²·w) at worst, memory O(n·w)",
+        sizes="k, and k to 2k-1 for the last group",
+    ),
+)

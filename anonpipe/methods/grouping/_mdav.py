@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.kernels.points import gather_columns, mean_of, squared_distances, sum_rows
+from anonpipe.kernels.points import ascending, gather_columns, mean_of, squared_distances, sum_rows
 from anonpipe.kernels.remaining import (
     Remaining,
     furthest_record,
@@ -23,14 +23,14 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
-from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, plain_options, under_2k
+from anonpipe.methods.grouping._options import ClassGroupingOptions, GroupingOptions, grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
-def pairs_of_groups(features: FloatArray, k: int, least: int) -> IntArray:
-    """Form two groups a round, around r furthest from the mean and s furthest from r, while `least` remain (-1)."""
+def groups_from_outside(features: FloatArray, k: int, least: int, pairs: bool) -> IntArray:
+    """Form groups around r furthest from the mean and, in `pairs`, s furthest from r, while `least` remain (-1)."""
     n = features.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     every = np.arange(n)
@@ -38,46 +38,28 @@ def pairs_of_groups(features: FloatArray, k: int, least: int) -> IntArray:
     tree = remaining_records(features, every)
     rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
     label = int(0)
-    for left in range(n, least - 1, -2 * k):
+    for left in range(n, least - 1, -2 * k if pairs else -k):
         tree = tidied(features, tree)
         r = features[furthest_record(tree, mean_of(sums, left), nb.boolean(False))]
         nearest_records(tree, r, rows, distances)
-        s = features[furthest_record(tree, r, nb.boolean(True))]
+        s = features[furthest_record(tree, r, nb.boolean(True))] if pairs else r
         take_group(tree, features, sums, rows, labels, label)
-        nearest_records(tree, s, rows, distances)
-        take_group(tree, features, sums, rows, labels, label + 1)
-        label += 2
-    return labels
-
-
-@nb.njit(cache=True, nogil=True)
-def _single_groups(features: FloatArray, k: int) -> IntArray:
-    """Form one group a round, around the record furthest from the mean of the remaining (-1), while k remain."""
-    n = features.shape[0]
-    labels = np.full(n, -1, dtype=np.int64)
-    every = np.arange(n)
-    sums = sum_rows(features, every)
-    tree = remaining_records(features, every)
-    rows, distances = np.empty(k, dtype=np.int64), np.empty(k)
-    for label in range(n // k):
-        tree = tidied(features, tree)
-        r = features[furthest_record(tree, mean_of(sums, n - label * k), nb.boolean(False))]
-        nearest_records(tree, r, rows, distances)
-        take_group(tree, features, sums, rows, labels, label)
+        label += 1
+        if pairs:
+            nearest_records(tree, s, rows, distances)
+            take_group(tree, features, sums, rows, labels, label)
+            label += 1
     return labels
 
 
 @nb.njit(cache=True, nogil=True)
 def outermost_group(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     """Of `rows` (k or more, ascending) the one furthest from their mean and its k - 1 nearest."""
-    columns = gather_columns(features, rows)
-    count = rows.shape[0]
-    distances = np.empty(count)
-    squared_distances(columns, count, mean_of(sum_rows(features, rows), count), distances)
-    r = features[rows[furthest(distances, count, rows)]]
-    squared_distances(columns, count, r, distances)
-    nearest = np.empty(k, dtype=np.int64)
-    k_nearest(distances, count, rows, nearest)
+    inside, every = features[rows], np.arange(rows.shape[0])
+    tree = remaining_records(inside, every)
+    nearest, distances = np.empty(k, dtype=np.int64), np.empty(k)
+    r = furthest_record(tree, mean_of(sum_rows(inside, every), rows.shape[0]), nb.boolean(False))
+    nearest_records(tree, inside[r], nearest, distances)
     return rows[nearest]
 
 
@@ -140,34 +122,6 @@ def sink(heap: IntArray, at: int, distances: FloatArray, ids: IntArray) -> None:
         at = child
 
 
-@nb.njit(cache=True, nogil=True)
-def k_nearest(distances: FloatArray, count: int, ids: IntArray, nearest: IntArray) -> None:
-    """Write the places of the smallest distances among the first `count` to `nearest`, in descending order of place."""
-    k = nearest.shape[0]
-    for i in range(k):
-        nearest[i] = i
-    for i in range(k // 2 - 1, -1, -1):
-        sink(nearest, i, distances, ids)
-    border = distances[nearest[0]]
-    for i in range(k, count):
-        if distances[i] <= border and _nearer(distances, ids, i, nearest[0]):
-            nearest[0] = i
-            sink(nearest, 0, distances, ids)
-            border = distances[nearest[0]]
-    _descend(nearest)
-
-
-@nb.njit(cache=True, nogil=True)
-def _descend(places: IntArray) -> None:
-    """Sort a few places, the highest first."""
-    for i in range(1, places.shape[0]):
-        place, at = places[i], i
-        while at > 0 and places[at - 1] < place:
-            places[at] = places[at - 1]
-            at -= 1
-        places[at] = place
-
-
 def with_rest(features: FloatArray, labels: IntArray, k: int, join: Callable[[FloatArray, IntArray], None]) -> IntArray:
     """The labels once k or more records that remain (-1) have formed a group, or fewer have joined others."""
     remaining = np.flatnonzero(labels < 0)
@@ -201,18 +155,7 @@ def mdav(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     each other, time then grows with about the rows to the power of 1.5 instead of 2. With many unrelated columns it
     does not.
     """
-    return with_rest(features, pairs_of_groups(features, k, 2 * k), k, join_nearest)
-
-
-_MDAV = Grouping(
-    function=mdav,
-    options=MdavOptions,
-    published="Maximum distance to average vector (MDAV)",
-    reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
-    cost="time O(n²·w/k) at worst, memory O(n·w)",
-    sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
-    largest=under_2k,
-)
+    return with_rest(features, groups_from_outside(features, k, 2 * k, True), k, join_nearest)
 
 
 def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -222,7 +165,7 @@ def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     their mean and its k - 1 nearest form a group and the others another; fewer than 2k form one group. So all groups
     have k records but the last, which has up to 2k - 1.
     """
-    labels = pairs_of_groups(features, k, 3 * k)
+    labels = groups_from_outside(features, k, 3 * k, True)
     label = labels.max() + 1
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= 2 * k:
@@ -230,19 +173,6 @@ def mdav_generic(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
         label += 1
     labels[labels < 0] = label
     return labels
-
-
-_MDAV_GENERIC = Grouping(
-    function=mdav_generic,
-    options=plain_options(
-        "mdav_generic", "MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."
-    ),
-    published="MDAV-generic",
-    reference="Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic",
-    cost="time O(n²·w/k) at worst, memory O(n·w)",
-    sizes="k, and k to 2k-1 for the last group",
-    largest=under_2k,
-)
 
 
 def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -256,7 +186,7 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     Tarragona table (z-scores, k = 10) this gives the published 33.192358 %, and so do moving means in row order; the
     outermost record first with moving means gives 33.192336 % and is not what was published.
     """
-    labels = pairs_of_groups(features, k, 2 * k)
+    labels = groups_from_outside(features, k, 2 * k, True)
     remaining = np.flatnonzero(labels < 0)
     if len(remaining) >= k:
         labels[outermost_group(features, remaining, k)] = labels.max() + 1
@@ -264,25 +194,9 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     return labels
 
 
-_MDAV_1 = Grouping(
-    function=mdav_1,
-    options=plain_options("mdav_1", "MDAV-1: MDAV whose last group has k records too."),
-    published="MDAV-1",
-    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-1",
-    cost="time O(n²·w/k) at worst, memory O(n·w)",
-    sizes="k; up to 2k-1 where the last fewer than k records join",
-    largest=under_2k,
-)
-
-
-class VMdavOptions(GroupingOptions):
-    """MDAV with groups that grow to up to 2k-1 records where near ones are at hand."""
-
-    method: Literal["v_mdav"]
-    gamma: float = Field(default=0.2, ge=0)
-
-
-def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: float = 0.2) -> IntArray:
+def v_mdav(
+    features: FloatArray, k: int, *, rng: np.random.Generator, gamma: Annotated[float, Field(ge=0)] = 0.2
+) -> IntArray:
     """Group records by V-MDAV: groups of k that grow where the data are dense.
 
     While k or more records remain, the one furthest from the mean of the whole table and its k - 1 nearest form a
@@ -296,8 +210,6 @@ def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: flo
 
     A `gamma` of 0 never grows a group. The authors find about 0.2 best for scattered and 1.1 for clustered data.
 
-    References
-    ----------
     Solanas and Martínez-Ballesté 2006, V-MDAV: a multivariate microaggregation with variable group size, COMPSTAT 2006;
     as described by Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV.
     """
@@ -306,23 +218,6 @@ def v_mdav(features: FloatArray, k: int, *, rng: np.random.Generator, gamma: flo
     labels = _variable_groups(features, k, float(gamma))
     join_nearest(features, labels)
     return labels
-
-
-_V_MDAV = Grouping(
-    function=v_mdav,
-    options=VMdavOptions,
-    published="MDAV with variable group size (V-MDAV)",
-    reference="Solanas and Martínez-Ballesté 2006; Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV",
-    cost="time O(n²·w) at worst, memory O(n·w)",
-    about={
-        "gamma": "how readily a group grows, a ratio of distances: 0.2 (default) for scattered data, 1.1 for clusters"
-    },
-    sizes="k to 2k-1; up to 3k-2 where the last fewer than k records join",
-    largest=lambda k: max(k, 3 * k - 2),
-)
-
-
-# --- Groups of V-MDAV: k nearest records, extended while a further one is much nearer to them than to the rest --------
 
 
 @nb.njit(cache=True, nogil=True)
@@ -336,6 +231,7 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
     tree = remaining_records(features, every)
     group, distances = np.empty(2 * k - 1, dtype=np.int64), np.empty(2 * k - 1)
     nearest = np.empty(2 * k - 1, dtype=np.int64)
+    two, apart = np.empty(2, dtype=np.int64), np.empty(2)
     left, label = n, int(0)
     while left >= k:
         tree = tidied(features, tree)
@@ -347,8 +243,10 @@ def _variable_groups(features: FloatArray, k: int, gamma: float) -> IntArray:
         while gamma > 0.0 and size < group.shape[0] and left >= 2:
             fresh = 0 if size == k else size - 1
             at = _closest_member(features, tree, group[:size], nearest, distances, fresh)
+            # Its own distance, zero, is one of the two smallest.
+            nearest_records(tree, features[nearest[at]], two, apart)
             # Roots, as the method is stated: 0.2 squared is rounded, and a tie would count as nearer.
-            if not math.sqrt(distances[at]) < gamma * math.sqrt(_second_distance(features, tree, nearest[at])):
+            if not math.sqrt(distances[at]) < gamma * math.sqrt(apart[1]):
                 break
             group[size] = nearest[at]
             take_group(tree, features, sums, group[size : size + 1], labels, label)
@@ -373,14 +271,6 @@ def _closest_member(
     return at
 
 
-@nb.njit(cache=True, nogil=True)
-def _second_distance(features: FloatArray, tree: Remaining, row: int) -> float:
-    """Squared distance of a remaining record to the nearest other; its own, zero, is one of the two smallest."""
-    rows, distances = np.empty(2, dtype=np.int64), np.empty(2)
-    nearest_records(tree, features[row], rows, distances)
-    return float(distances[1])
-
-
 def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records one group at a time, from the outside in.
 
@@ -388,27 +278,9 @@ def cbfs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     group. The last ones, fewer than k, join the groups whose means are nearest; those means are of the k first records
     and do not move, so that the order of the last records decides nothing.
     """
-    labels = _single_groups(features, k)
+    labels = groups_from_outside(features, k, k, False)
     join_nearest(features, labels)
     return labels
-
-
-_CBFS = Grouping(
-    function=cbfs,
-    options=plain_options("cbfs", "Centroid-based fixed-size microaggregation (CBFS)."),
-    published="Centroid-based fixed-size microaggregation (CBFS)",
-    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
-    cost="time O(n²·w/k) at worst, memory O(n·w)",
-    sizes="k; up to 2k-1 where the last fewer than k records join",
-    largest=under_2k,
-)
-
-
-class ClassMdavOptions(ClassGroupingOptions):
-    """MDAV whose groups weigh distance and class divergence by `alpha`."""
-
-    method: Literal["class_mdav"]
-    alpha: float = Field(default=0.5, ge=0, le=1)
 
 
 def class_mdav(
@@ -418,7 +290,7 @@ def class_mdav(
     rng: np.random.Generator,
     classes: IntArray,
     class_shares: FloatArray,
-    alpha: float = 0.5,
+    alpha: Annotated[float, Field(ge=0, le=1)] = 0.5,
 ) -> IntArray:
     """Group records by MDAV whose groups are filled by distance and classes.
 
@@ -437,22 +309,6 @@ def class_mdav(
     return np.asarray(_mixed_groups(features, k, classes, class_shares, alpha, diagonal(features)))
 
 
-_CLASS_MDAV = Grouping(
-    function=class_mdav,
-    options=ClassMdavOptions,
-    published="MDAV with the composite distance of CREST",
-    reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
-    cost="time O(n²·w/k + n²), memory O(n·w)",
-    about={"alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is mdav_generic"},
-    sizes="k, and k to 2k-1 for the last group",
-    largest=under_2k,
-    classes=True,
-)
-
-
-# --- MDAV over one block, with members chosen by distance and by the classes of the group -----------------------------
-
-
 @nb.njit(cache=True, nogil=True)
 def _mixed_groups(
     features: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float, unit: float
@@ -467,9 +323,6 @@ def _mixed_groups(
     columns = gather_columns(features, ids)
     labels = np.empty(n, dtype=np.int64)
     distances = np.empty(n)
-    front = np.empty(shares.shape[0], dtype=np.int64)
-    counts = np.empty(shares.shape[0])
-    places = np.empty(k, dtype=np.int64)
     left = n
     label = int(0)
     while left >= 2 * k:
@@ -479,12 +332,12 @@ def _mixed_groups(
         squared_distances(columns, left, r, distances)
         s = columns[:, furthest(distances, left, ids)].copy()
         pair = left >= 3 * k
-        _choose_mixed(distances, left, ids, classes, shares, alpha, unit, front, counts, places)
+        places = _choose_mixed(distances[:left], ids, classes, shares, alpha, unit, k)
         left = _take_places(columns, ids, left, places, labels, label)
         label += 1
         if pair:
             squared_distances(columns, left, s, distances)
-            _choose_mixed(distances, left, ids, classes, shares, alpha, unit, front, counts, places)
+            places = _choose_mixed(distances[:left], ids, classes, shares, alpha, unit, k)
             left = _take_places(columns, ids, left, places, labels, label)
             label += 1
     labels[ids[:left]] = label
@@ -493,26 +346,17 @@ def _mixed_groups(
 
 @nb.njit(cache=True, nogil=True)
 def _choose_mixed(
-    distances: FloatArray,
-    left: int,
-    ids: IntArray,
-    classes: IntArray,
-    shares: FloatArray,
-    alpha: float,
-    unit: float,
-    front: IntArray,
-    counts: FloatArray,
-    places: IntArray,
-) -> None:
-    """Write the places of a group's records to `places`, in descending order; `distances` become infinite there."""
+    distances: FloatArray, ids: IntArray, classes: IntArray, shares: FloatArray, alpha: float, unit: float, k: int
+) -> IntArray:
+    """The places of a group's records, in descending order, shape (k,); `distances` become infinite there."""
     # The first is the nearest of all; the next always the nearest of its class, so one candidate a class is compared.
-    counts[:] = 0.0
-    front[:] = -1
-    for i in range(left):
+    counts, front = np.zeros(shares.shape[0]), np.full(shares.shape[0], -1)
+    places = np.empty(k, dtype=np.int64)
+    for i in range(distances.shape[0]):
         c = classes[ids[i]]
         if front[c] < 0 or _nearer(distances, ids, i, front[c]):
             front[c] = i
-    for m in range(places.shape[0]):
+    for m in range(k):
         best = -1
         least = np.inf
         for c in range(front.shape[0]):
@@ -531,15 +375,15 @@ def _choose_mixed(
         distances[best] = np.inf
         c = classes[ids[best]]
         counts[c] += 1.0
-        front[c] = _next_of_class(distances, left, ids, classes, c)
-    _descend(places)
+        front[c] = _next_of_class(distances, ids, classes, c)
+    return places[ascending(-places)]
 
 
 @nb.njit(cache=True, nogil=True)
-def _next_of_class(distances: FloatArray, left: int, ids: IntArray, classes: IntArray, c: int) -> int:
+def _next_of_class(distances: FloatArray, ids: IntArray, classes: IntArray, c: int) -> int:
     """Place of the nearest record of class c that is not taken, or -1."""
     at = -1
-    for i in range(left):
+    for i in range(distances.shape[0]):
         if classes[ids[i]] == c and distances[i] < np.inf and (at < 0 or _nearer(distances, ids, i, at)):
             at = i
     return at
@@ -556,4 +400,68 @@ def _take_places(columns: FloatArray, ids: IntArray, left: int, places: IntArray
     return left
 
 
-METHODS = (_MDAV, _MDAV_GENERIC, _MDAV_1, _V_MDAV, _CBFS, _CLASS_MDAV)
+METHODS = (
+    Grouping(
+        function=mdav,
+        options=MdavOptions,
+        published="Maximum distance to average vector (MDAV)",
+        reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
+        cost="time O(n²·w/k) at worst, memory O(n·w)",
+        sizes="k; up to 2k-1 for the last group, or where the last fewer than k records join",
+    ),
+    Grouping(
+        function=mdav_generic,
+        options=grouping_options(
+            mdav_generic, "MDAV-generic: MDAV whose last two groups are formed from up to 3k - 1 records."
+        ),
+        published="MDAV-generic",
+        reference="Domingo-Ferrer and Torra 2005, doi:10.1007/s10618-005-0007-5, algorithm MDAV-generic",
+        cost="time O(n²·w/k) at worst, memory O(n·w)",
+        sizes="k, and k to 2k-1 for the last group",
+    ),
+    Grouping(
+        function=mdav_1,
+        options=grouping_options(mdav_1, "MDAV-1: MDAV whose last group has k records too."),
+        published="MDAV-1",
+        reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-1",
+        cost="time O(n²·w/k) at worst, memory O(n·w)",
+        sizes="k; up to 2k-1 where the last fewer than k records join",
+    ),
+    Grouping(
+        function=v_mdav,
+        options=grouping_options(
+            v_mdav, "MDAV with groups that grow to up to 2k-1 records where near ones are at hand."
+        ),
+        published="MDAV with variable group size (V-MDAV)",
+        reference="Solanas and Martínez-Ballesté 2006; Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV",
+        cost="time O(n²·w) at worst, memory O(n·w)",
+        about={
+            "gamma": "how readily a group grows, a ratio of distances: 0.2 (default) for scattered data, "
+            "1.1 for clusters"
+        },
+        sizes="k to 2k-1; up to 3k-2 where the last fewer than k records join",
+        largest=lambda k: max(k, 3 * k - 2),
+    ),
+    Grouping(
+        function=cbfs,
+        options=grouping_options(cbfs, "Centroid-based fixed-size microaggregation (CBFS)."),
+        published="Centroid-based fixed-size microaggregation (CBFS)",
+        reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+        cost="time O(n²·w/k) at worst, memory O(n·w)",
+        sizes="k; up to 2k-1 where the last fewer than k records join",
+    ),
+    Grouping(
+        function=class_mdav,
+        options=grouping_options(
+            class_mdav, "MDAV whose groups weigh distance and class divergence by `alpha`.", base=ClassGroupingOptions
+        ),
+        published="MDAV with the composite distance of CREST",
+        reference="after Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 8",
+        cost="time O(n²·w/k + n²), memory O(n·w)",
+        about={
+            "alpha": "weight of the distance against the divergence of the classes, 0.5 by default; 1 is mdav_generic"
+        },
+        sizes="k, and k to 2k-1 for the last group",
+        classes=True,
+    ),
+)

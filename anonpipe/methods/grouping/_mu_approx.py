@@ -9,7 +9,7 @@ import numpy as np
 
 from anonpipe.kernels.points import gather_columns, sort_groups, squared_distances
 from anonpipe.methods.grouping._mdav import outermost_group
-from anonpipe.methods.grouping._options import plain_options, under_2k
+from anonpipe.methods.grouping._options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -53,12 +53,10 @@ def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntA
 
 METHOD = Grouping(
     function=mu_approx,
-    options=plain_options("mu_approx", "The approximation by forests (µ-Approx)."),
+    options=grouping_options(mu_approx, "The approximation by forests (µ-Approx)."),
     published="Approximation by forests (µ-Approx)",
     reference="Domingo-Ferrer, Sebé and Solanas 2008, doi:10.1016/j.camwa.2007.04.034",
     cost="time O(n²·w), memory O(n·w)",
-    sizes="k to 2k-1",
-    largest=under_2k,
 )
 
 
@@ -239,11 +237,7 @@ def _share_branches(u: int, records: int, n: int, k: int, links: Links, steiner:
 
 @nb.njit(cache=True, nogil=True)
 def grow_forest(features: FloatArray, k: int) -> tuple[IntArray, IntArray]:
-    """Link trees of fewer than k records to others until there is none.
-
-    The root of a small tree is linked to the record nearest to it in another tree. Records are passed in row order,
-    again and again; each that is the root of a small tree then is linked.
-    """
+    """Link trees of fewer than k records to others until there is none: parent and root of each record."""
     n = features.shape[0]
     columns = gather_columns(features, np.arange(n))
     distances = np.empty(n)
@@ -275,7 +269,6 @@ def grow_forest(features: FloatArray, k: int) -> tuple[IntArray, IntArray]:
     return parent, tree
 
 
-@nb.njit(cache=True, nogil=True)
 def _split_large_parts(features: FloatArray, k: int, labels: IntArray) -> None:
     """From each part of 2k or more take the record furthest from its centroid and its k - 1 nearest, in place."""
     order, starts = sort_groups(labels)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, create_model
+from pydantic import BeforeValidator, Field
 
-from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.options import MethodOptions, options_of
 
 # True and quick are the same job: they must draw the same noise
 Refine = Annotated[
@@ -52,18 +53,4 @@ class ClassGroupingOptions(GroupingOptions):
 
 UNBLOCKED: dict[str, Any] = {"block_rows": (int | None, Field(default=None, ge=10))}  # The whole partition at once
 
-
-def plain_options(
-    method: str, about: str, base: type[GroupingOptions] = GroupingOptions, **changed: Any
-) -> type[GroupingOptions]:
-    """The model of a method without options of its own: `mdav_1` has `Mdav1Options`; `changed` are other defaults."""
-    name = "".join(map(str.capitalize, method.split("_"))) + "Options"
-    fields: dict[str, Any] = {"method": (Literal[method], ...)} | changed
-    model: type[GroupingOptions] = create_model(name, __base__=base, __doc__=about, __module__=__name__, **fields)
-    globals()[name] = model  # where pickle looks for the class of a job's options
-    return model
-
-
-def under_2k(k: int) -> int:
-    """2k - 1: the largest group of most published methods; larger ones can be split and lose less."""
-    return 2 * k - 1
+grouping_options = partial(options_of, base=GroupingOptions)

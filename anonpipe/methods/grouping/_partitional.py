@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
 import numba as nb
 import numpy as np
@@ -15,7 +15,9 @@ from pydantic import Field
 
 from anonpipe.environment import one_thread
 from anonpipe.kernels.points import ascending, gather_columns, sort_groups, squared_distance, squared_distances
-from anonpipe.methods.grouping._options import GroupingOptions, plain_options, under_2k
+from anonpipe.methods.grouping._mdav import group_means
+from anonpipe.methods.grouping._options import GroupingOptions, grouping_options
+from anonpipe.methods.grouping._units import ward_costs
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -32,7 +34,10 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
     sizes = np.zeros(centres.shape[0], dtype=np.int64)
     for c in assigned:
         sizes[c] += 1
-    _centre_on_means(columns, assigned, sizes, centres)
+    means = group_means(features[rows], assigned, centres.shape[0])
+    for c in range(sizes.shape[0]):
+        if sizes[c] > 0:
+            centres[c] = means[c]
     distances = np.empty(rows.shape[0])
     for c in ascending(sizes):
         if sizes[c] >= k:
@@ -43,19 +48,6 @@ def fill_small(features: FloatArray, rows: IntArray, k: int, assigned: IntArray,
             sizes[assigned[i]] -= 1
             assigned[i] = c
             sizes[c] += 1
-
-
-@nb.njit(cache=True, nogil=True)
-def _centre_on_means(columns: FloatArray, assigned: IntArray, sizes: IntArray, centres: FloatArray) -> None:
-    """Write the mean of every cluster that has records to `centres`."""
-    for c in range(sizes.shape[0]):
-        if sizes[c] > 0:
-            centres[c] = 0.0
-    for i in range(assigned.shape[0]):
-        centres[assigned[i]] += columns[:, i]
-    for c in range(sizes.shape[0]):
-        if sizes[c] > 0:
-            centres[c] /= sizes[c]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -112,19 +104,6 @@ def _lloyd(features: FloatArray, clusters: int, iterations: int, seed: int) -> t
     return model.labels_.astype(np.int64), np.ascontiguousarray(model.cluster_centers_, dtype=np.float64)
 
 
-_KMEANS = Grouping(
-    function=kmeans,
-    options=KmeansOptions,
-    published="Improved condensation: k-means with small clusters filled up",
-    reference="Gal et al. 2014, doi:10.1016/j.jbi.2014.01.001, Algorithm 2, steps 2a to 2c",
-    cost="time O(iterations·n²·w/k), memory O(n·w)",
-    about={"iterations": "most iterations of Lloyd's algorithm, 10 by default, the limit that the authors name"},
-    sizes="k or more, without an upper limit",
-    largest=None,
-    draws=True,
-)
-
-
 def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by Ward's method, never merging two groups of k or more.
 
@@ -140,20 +119,6 @@ def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     than a global search. A set that gives one group of nearly all its records again and again would make time cubic.
     """
     return _divided(features, np.arange(len(features)), k, _ward_once)
-
-
-_K_WARD = Grouping(
-    function=k_ward,
-    options=plain_options("k_ward", "Multivariate k-Ward."),
-    published="k-Ward, multivariate",
-    reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, the multivariate k-Ward algorithm",
-    cost="time O(n²·w), memory O(n·w)",
-    sizes="k to 2k-1",
-    largest=under_2k,
-)
-
-
-# --- Ward merging that never joins two large groups, and the seeds it starts from -------------------------------------
 
 
 def _divided(
@@ -183,12 +148,7 @@ def _ward_once(features: FloatArray, rows: IntArray, k: int) -> IntArray:
     into = _seed_groups(columns, furthest_pair(features, rows), k)
     names = np.flatnonzero(into == np.arange(n))
     sizes = np.bincount(into, minlength=n)
-    centres = np.zeros((columns.shape[0], names.shape[0]))
-    for j in range(columns.shape[0]):
-        total = np.zeros(n)
-        for i in range(n):
-            total[into[i]] += columns[j, i]
-        centres[j] = total[names] / sizes[names]
+    centres = gather_columns(group_means(features[rows], into, n), names)
     merge_until_large(centres, sizes[names], names, k, into)
     found = np.empty(n, dtype=np.int64)
     groups = 0
@@ -260,18 +220,21 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
     """
     count = names.shape[0]
     small = (sizes < k).sum()
-    costs = np.empty(count)
     chain = np.empty(count, dtype=np.int64)
     at = np.full(count, -1)
     length = 0
     while small > 0:
         if length == 0:
-            chain[0] = _first_small(sizes, names, count, k)
-            at[chain[0]] = 0
+            first = -1  # the group under k with the lowest name
+            for p in range(count):
+                if sizes[p] < k and (first < 0 or names[p] < names[first]):
+                    first = p
+            chain[0] = first
+            at[first] = 0
             length = 1
         top = chain[length - 1]
         before = chain[length - 2] if length > 1 else -1
-        near = _cheapest(centres, sizes, names, count, k, top, before, at, costs)
+        near = _cheapest(centres, sizes, names, count, k, top, before, at)
         if near != before:
             chain[length] = near
             at[near] = length
@@ -297,55 +260,23 @@ def merge_until_large(centres: FloatArray, sizes: IntArray, names: IntArray, k: 
 
 
 @nb.njit(cache=True, nogil=True)
-def _first_small(sizes: IntArray, names: IntArray, count: int, k: int) -> int:
-    """Place of the group under k with the lowest name."""
-    found = -1
-    for p in range(count):
-        if sizes[p] < k and (found < 0 or names[p] < names[found]):
-            found = p
-    return found
-
-
-@nb.njit(cache=True, nogil=True)
 def _cheapest(
-    centres: FloatArray,
-    sizes: IntArray,
-    names: IntArray,
-    count: int,
-    k: int,
-    top: int,
-    before: int,
-    at: IntArray,
-    costs: FloatArray,
+    centres: FloatArray, sizes: IntArray, names: IntArray, count: int, k: int, top: int, before: int, at: IntArray
 ) -> int:
     """Place of the group that is cheapest to merge with the one at `top`, among those allowed.
 
     Of equals `before`, so that chains end; then the smaller group, so that equal records form many groups; then the
     lower name. Other groups of the chain can be cheaper by rounding only and are passed over.
     """
-    squared_distances(centres, count, centres[:, top].copy(), costs)
+    costs = ward_costs(centres, sizes, count, top)
     found = -1
     for p in range(count):
         if p == top or (sizes[p] >= k and sizes[top] >= k) or (at[p] >= 0 and p != before):
             continue
-        costs[p] *= sizes[p] * sizes[top] / (sizes[p] + sizes[top])
-        if found < 0 or costs[p] < costs[found]:
+        here = (costs[p], p != before, sizes[p], names[p])
+        if found < 0 or here < (costs[found], found != before, sizes[found], names[found]):
             found = p
-        elif costs[p] == costs[found] and found != before:
-            same = sizes[p] == sizes[found]
-            if p == before or sizes[p] < sizes[found] or (same and names[p] < names[found]):
-                found = p
     return found
-
-
-class FuzzyCMeansOptions(GroupingOptions):
-    """Fuzzy c-means, run with fewer and softer clusters until all have k records."""
-
-    method: Literal["fuzzy_c_means"]
-    fuzziness: float = Field(default=1.1, gt=1)
-    step: float = Field(default=0.02, gt=0)
-    shrink: float = Field(default=0.5, gt=0, lt=1)
-    iterations: int = Field(default=20, ge=1)
 
 
 def fuzzy_c_means(
@@ -353,10 +284,10 @@ def fuzzy_c_means(
     k: int,
     *,
     rng: np.random.Generator,
-    fuzziness: float = 1.1,
-    step: float = 0.02,
-    shrink: float = 0.5,
-    iterations: int = 20,
+    fuzziness: Annotated[float, Field(gt=1)] = 1.1,
+    step: Annotated[float, Field(gt=0)] = 0.02,
+    shrink: Annotated[float, Field(gt=0, lt=1)] = 0.5,
+    iterations: Annotated[int, Field(ge=1)] = 20,
 ) -> IntArray:
     """Group records by fuzzy c-means with fewer and fewer clusters.
 
@@ -387,26 +318,6 @@ def fuzzy_c_means(
     return _divided(features, order, k, divide)
 
 
-_FUZZY_C_MEANS = Grouping(
-    function=fuzzy_c_means,
-    options=FuzzyCMeansOptions,
-    published="Microaggregation by fuzzy c-means",
-    reference="Domingo-Ferrer and Torra 2003, doi:10.20965/jaciii.2003.p0153",
-    cost="time O(iterations·n²·w/k), more with many far records; memory O(n·w)",
-    about={
-        "fuzziness": "the exponent m at first, 1.1 by default: the nearer to 1, the harder the clusters",
-        "step": "what is added to m each time that a cluster has fewer than k records, 0.02 by default",
-        "shrink": "what the number of clusters is multiplied by each time, 0.5 by default",
-        "iterations": "most iterations of one run of fuzzy c-means, 20 by default",
-    },
-    sizes="k to 2k-1",
-    largest=under_2k,
-    draws=True,
-)
-
-
-# --- Fuzzy c-means, repeated with fewer clusters until all are large enough, and inside large clusters again ----------
-
 # Distances of a record to two centres that differ by less than this share are equal: coinciding centres are one
 SAME = 1e-9
 
@@ -418,7 +329,7 @@ def _divide(
     """Cluster of each of `rows` (2k or more); at least two are in use, each of k records; equal ones as they come."""
     count = rows.shape[0] // k
     found: IntArray = np.minimum(np.arange(rows.shape[0]) // k, count - 1)
-    if _all_equal(features, rows):
+    if (features[rows] == features[rows[0]]).all():
         return found
     while True:
         centres = gather_columns(features, rows[:count])
@@ -434,12 +345,6 @@ def _divide(
             return found
         count = max(2, min(count - 1, int(count * shrink)))
         fuzziness += step
-
-
-@nb.njit(cache=True, nogil=True)
-def _all_equal(features: FloatArray, rows: IntArray) -> bool:
-    """Whether `rows` are equal records."""
-    return bool((features[rows] == features[rows[0]]).all())
 
 
 @nb.njit(cache=True, nogil=True)
@@ -531,4 +436,39 @@ def _assign(features: FloatArray, rows: IntArray, centres: FloatArray, found: In
                 break
 
 
-METHODS = (_KMEANS, _K_WARD, _FUZZY_C_MEANS)
+METHODS = (
+    Grouping(
+        function=kmeans,
+        options=KmeansOptions,
+        published="Improved condensation: k-means with small clusters filled up",
+        reference="Gal et al. 2014, doi:10.1016/j.jbi.2014.01.001, Algorithm 2, steps 2a to 2c",
+        cost="time O(iterations·n²·w/k), memory O(n·w)",
+        about={"iterations": "most iterations of Lloyd's algorithm, 10 by default, the limit that the authors name"},
+        sizes="k or more, without an upper limit",
+        largest=None,
+        draws=True,
+    ),
+    Grouping(
+        function=k_ward,
+        options=grouping_options(k_ward, "Multivariate k-Ward."),
+        published="k-Ward, multivariate",
+        reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, the multivariate k-Ward algorithm",
+        cost="time O(n²·w), memory O(n·w)",
+    ),
+    Grouping(
+        function=fuzzy_c_means,
+        options=grouping_options(
+            fuzzy_c_means, "Fuzzy c-means, run with fewer and softer clusters until all have k records."
+        ),
+        published="Microaggregation by fuzzy c-means",
+        reference="Domingo-Ferrer and Torra 2003, doi:10.20965/jaciii.2003.p0153",
+        cost="time O(iterations·n²·w/k), more with many far records; memory O(n·w)",
+        about={
+            "fuzziness": "the exponent m at first, 1.1 by default: the nearer to 1, the harder the clusters",
+            "step": "what is added to m each time that a cluster has fewer than k records, 0.02 by default",
+            "shrink": "what the number of clusters is multiplied by each time, 0.5 by default",
+            "iterations": "most iterations of one run of fuzzy c-means, 20 by default",
+        },
+        draws=True,
+    ),
+)

@@ -70,9 +70,6 @@ def refine(
     return refined
 
 
-# --- What a local search for groups goes through: layout, annealing, descent ------------------------------------------
-
-
 LAYOUT_GROUPS = 64  # Groups whose records are kept side by side in memory
 SWEEPS = 25  # In each run; in a sweep every group tries one step
 
@@ -128,7 +125,8 @@ def _search(features: FloatArray, labels: IntArray, k: int, effort: Effort, bloc
     runs = min(effort.many, max(effort.few, effort.trials // (len(x) * SWEEPS)))
     for key in np.arange(runs, dtype=np.uint64):
         _run_hot_and_down(groups, effort, key, least, block_rows)
-    _reopen(groups, combine(home, first, groups.home, group_scatter(groups)))
+    groups.home[:] = combine(home, first, groups.home, group_scatter(groups))
+    _settle(groups)
     for _ in range(SETTLING):
         if not _run_down(groups, *_near_groups(groups, effort.near, block_rows), least):
             break
@@ -137,19 +135,14 @@ def _search(features: FloatArray, labels: IntArray, k: int, effort: Effort, bloc
     return by_first_row(found)
 
 
-def _reopen(groups: SearchGroups, home: IntArray) -> None:
-    """Go over to the groups of `home`."""
-    groups.home[:] = home
-    _settle(groups)
-
-
 def _run_hot_and_down(groups: SearchGroups, effort: Effort, key: np.uint64, least: float, block_rows: int) -> None:
     """One run: anneal, descend, and keep the better groups of before and after in every region."""
     before, parts = groups.home.copy(), group_scatter(groups)
     near = _near_groups(groups, effort.near, block_rows)
-    anneal(groups, *near, temperatures(groups), np.geomspace(HOT, COLD, SWEEPS), EVERY, key)
+    anneal(groups, *near, temperatures(groups), np.geomspace(HOT, COLD, SWEEPS), key)
     _run_down(groups, *near, least)
-    _reopen(groups, combine(before, parts, groups.home, group_scatter(groups)))
+    groups.home[:] = combine(before, parts, groups.home, group_scatter(groups))
+    _settle(groups)
 
 
 def _run_down(groups: SearchGroups, starts: IntArray, others: ListArray, least: float) -> int:
@@ -209,11 +202,9 @@ def _allowance(bits: np.uint64) -> float:
 def _anneal_steps(
     groups: SearchGroups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
 ) -> None:
-    """One sweep: every group takes its best step with one near group, if that adds less than allowed.
-
-    The allowance is exponential with mean `factor` times the group's `heat`, so that a step that adds x is taken with
-    the probability exp(-x/mean) of Metropolis.
-    """
+    """One sweep: every group takes its best step with one near group, if that adds less than allowed."""
+    # The allowance is exponential with mean `factor` times the group's `heat`, so that a step that adds x is taken with
+    # the probability exp(-x/mean) of Metropolis.
     for a in range(groups.sizes.shape[0]):
         if groups.sizes[a] == 0 or starts[a] == starts[a + 1]:
             continue
@@ -253,19 +244,13 @@ def _anneal_groups(
 
 @nb.njit(cache=True, nogil=True)
 def anneal(
-    groups: SearchGroups,
-    starts: IntArray,
-    others: ListArray,
-    heat: FloatArray,
-    schedule: FloatArray,
-    every: int,
-    key: np.uint64,
+    groups: SearchGroups, starts: IntArray, others: ListArray, heat: FloatArray, schedule: FloatArray, key: np.uint64
 ) -> None:
-    """One sweep of steps for each factor of `schedule`, and after every `every`-th one of whole groups."""
+    """One sweep of steps for each factor of `schedule`, and after each `EVERY` of them one of whole groups."""
     for at in range(schedule.shape[0]):
         number = np.uint64(at)
         _anneal_steps(groups, starts, others, heat, schedule[at], mixed(key ^ mixed(number)))
-        if at % every == every - 1:
+        if at % EVERY == EVERY - 1:
             _anneal_groups(groups, starts, others, heat, schedule[at], mixed(~key ^ mixed(number)))
 
 
@@ -637,10 +622,8 @@ def take(groups: SearchGroups, a: int, b: int, i: int, partner: int) -> None:
     """Take a step between a and b that `best_step` found."""
     if partner != MOVE:
         _exchange(groups, i, partner)
-    elif groups.home[i] == a:
-        _put(groups, i, b)
     else:
-        _put(groups, i, a)
+        _put(groups, i, b if groups.home[i] == a else a)
     _recentre(groups, a)
     _recentre(groups, b)
 
@@ -652,8 +635,6 @@ def descend(groups: SearchGroups, starts: IntArray, others: ListArray, changed: 
     Groups wait in a queue, those with `changed` set at first. Each looks at its near groups in turn, takes the best
     step with each, calls the other one into the queue, and leaves when a full turn has brought nothing. A pair is
     passed over where neither has changed since it was last looked at.
-
-    Shapes: changed (n_groups,).
     """
     count = groups.sizes.shape[0]
     queue = np.flatnonzero(changed)
@@ -700,13 +681,8 @@ EXACT = 1_000
 
 
 def near_records(features: FloatArray, count: int, block: int) -> ListArray:
-    """Numbers of about the `count` nearest other points of each, nearest first.
-
-    The idea that a neighbour's neighbour is likely one, too, is Dong, Moses and Li 2011, doi:10.1145/1963405.1963487;
-    here nothing is drawn at random.
-
-    Shapes: features (n, width).
-    """
+    """Numbers of about the `count` nearest other points of each, nearest first, shape (n, count)."""
+    # A neighbour of a neighbour is likely one: Dong, Moses and Li 2011, doi:10.1145/1963405.1963487. Nothing is drawn.
     n = len(features)
     count = max(0, min(count, n - 1))
     near = np.full((n, count), -1, dtype=np.int32)
@@ -847,13 +823,11 @@ def _root_of(parent: IntArray, node: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def combine(first: IntArray, first_scatter: FloatArray, second: IntArray, second_scatter: FloatArray) -> IntArray:
-    """Labels that are in every region those of the better of two groupings.
+    """Labels (n,) that are in every region those of the better of two groupings.
 
     A region is a smallest set of records that both groupings divide into whole groups: the connected parts of the graph
     of all groups, in which two are joined that share a record. So each choice leaves whole groups. The idea is that of
     partition crossover, Whitley, Hains and Howe 2009, doi:10.1145/1569901.1570026, for the travelling salesman.
-
-    Shapes: first, second (n,).
     """
     offset = first_scatter.shape[0]
     parent = np.arange(offset + second_scatter.shape[0])

@@ -6,7 +6,7 @@ A tree is three arrays: `parent` (n,), -1 at the root; `length` (n,), that of th
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
 import numba as nb
 import numpy as np
@@ -15,7 +15,7 @@ from pydantic import Field
 from anonpipe.kernels.points import ascending, gather_columns, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
 from anonpipe.methods.grouping._md import diameter_fixed
-from anonpipe.methods.grouping._options import ClassGroupingOptions, plain_options, under_2k
+from anonpipe.methods.grouping._options import ClassGroupingOptions, grouping_options
 from anonpipe.methods.grouping._two_phase import group_large_again
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -76,13 +76,9 @@ def drop_outside(outside: FloatArray, ids: IntArray, key: FloatArray, link: IntA
 def _cut_longest(
     parent: IntArray, length: FloatArray, joined: IntArray, k: int, classes: IntArray, shares: FloatArray, t: float
 ) -> IntArray:
-    """Groups that are left when the longest removable edge is cut again and again, (n,) labels.
-
-    An edge is removable where both parts have k records and lie no further than `t` from `shares` by total variation.
-    Sizes and class counts are held for the part of each vertex's subtree that still hangs together. A cut walks up to
-    the root of its group: O(depth) for each edge whose lower part is large enough, never more than the tree cost to
-    build.
-    """
+    """Labels (n,) of the parts when the longest removable edge is cut again and again; see `mst_t_close`."""
+    # Sizes and class counts are held for the part of each vertex's subtree that still hangs together. A cut walks up to
+    # the root of its group, which never takes more than building the tree.
     below, size = np.zeros((parent.shape[0], shares.shape[0])), np.zeros(parent.shape[0])
     _count_stretch(parent, joined, classes, below, size)
     t = rounded(t)
@@ -133,15 +129,12 @@ def _label_parts(parent: IntArray, joined: IntArray, cut: BoolArray) -> IntArray
 def cut_by_ratio(
     parent: IntArray, length: FloatArray, joined: IntArray, k: int, classes: IntArray, shares: FloatArray
 ) -> IntArray:
-    """Groups that are left when the removable edge of least divergence/length ratio is cut again and again.
-
-    The ratio of an edge depends on its own group only, so that groups are cut one by one, each from a stretch of
-    `members` where parents come before their children. An edge that is not removable never becomes so again.
-    """
+    """Labels (n,) of the parts when the removable edge of least divergence/length ratio is cut again and again."""
+    # The ratio of an edge depends on its own group only, so that groups are cut one by one, each from a stretch of
+    # `members` where parents come before their children. An edge that is not removable never becomes so again.
     n = parent.shape[0]
     below = np.zeros((n, shares.shape[0]))
     size = np.zeros(n)
-    above = np.empty(shares.shape[0])
     inside = np.zeros(n, dtype=np.bool_)
     cut = np.zeros(n, dtype=np.bool_)
     members = joined.copy()
@@ -152,7 +145,7 @@ def cut_by_ratio(
             continue
         group = members[low:high]
         _count_stretch(parent, group, classes, below, size)
-        best = _least_ratio(length, group, k, shares, below, size, above)
+        best = _least_ratio(length, group, k, shares, below, size)
         if best < 0:
             continue
         cut[best] = True
@@ -179,18 +172,12 @@ def _count_stretch(parent: IntArray, group: IntArray, classes: IntArray, below: 
 
 @nb.njit(cache=True, nogil=True)
 def _least_ratio(
-    length: FloatArray,
-    group: IntArray,
-    k: int,
-    shares: FloatArray,
-    below: FloatArray,
-    size: FloatArray,
-    above: FloatArray,
+    length: FloatArray, group: IntArray, k: int, shares: FloatArray, below: FloatArray, size: FloatArray
 ) -> int:
     """Removable vertex of least weighted divergence / edge length (eq. 7 and 9), or -1; ties: longer edge, low row."""
     root = group[0]
     total = size[root]
-    whole = jensen_shannon(below[root], total, shares)
+    whole, above = jensen_shannon(below[root], total, shares), np.empty(shares.shape[0])
     best = -1
     least = np.inf
     for i in range(1, group.shape[0]):
@@ -203,10 +190,7 @@ def _least_ratio(
         parts = size[v] * jensen_shannon(below[v], size[v], shares) + rest * jensen_shannon(above, rest, shares)
         increase = rounded(max(0.0, parts / total - whole))
         ratio = increase / length[v] if length[v] > 0.0 else np.inf
-        first = best < 0 or ratio < least
-        if not first and ratio == least:
-            first = length[v] > length[best] or (length[v] == length[best] and v < best)
-        if first:
+        if best < 0 or (ratio, -length[v], v) < (least, -length[best], best):
             best = v
             least = ratio
     return best
@@ -236,20 +220,7 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     (`mst_d`). Labels are in the order of lowest rows.
     """
     one_class = np.zeros(len(features), dtype=np.int64)
-    if len(features) < 2 * k:
-        return one_class
     return np.asarray(_cut_longest(*shortest_tree(features), k, one_class, np.ones(1), 1.0))
-
-
-_MST = Grouping(
-    function=mst,
-    options=plain_options("mst", "Cutting the longest edges of a minimum spanning tree."),
-    published="Minimum spanning tree partitioning",
-    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
-    cost="time O(n²·w), memory O(n·w)",
-    sizes="k or more, without an upper limit",
-    largest=None,
-)
 
 
 def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -262,26 +233,6 @@ def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     return group_large_again(features, mst(features, k, rng=rng), k, diameter_fixed, rng)
 
 
-_MST_D = Grouping(
-    function=mst_d,
-    options=plain_options(
-        "mst_d", "Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."
-    ),
-    published="M-d: minimum spanning tree, large parts split by maximum distance",
-    reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
-    cost="time O(n²·w), memory O(n·w)",
-    sizes="k to 2k-1",
-    largest=under_2k,
-)
-
-
-class MstTCloseOptions(ClassGroupingOptions):
-    """Minimum spanning tree, cut only where both parts stay `t`-close to the table's classes."""
-
-    method: Literal["mst_t_close"]
-    t: float = Field(default=0.25, gt=0, le=1)
-
-
 def mst_t_close(
     features: FloatArray,
     k: int,
@@ -289,7 +240,7 @@ def mst_t_close(
     rng: np.random.Generator,
     classes: IntArray,
     class_shares: FloatArray,
-    t: float = 0.25,
+    t: Annotated[float, Field(gt=0, le=1)] = 0.25,
 ) -> IntArray:
     """Group records like `mst`, cutting only where both parts are t-close.
 
@@ -306,21 +257,43 @@ def mst_t_close(
     """
     if not 0 <= t <= 1:
         raise ValueError(f"t is {t}; give a number from 0 to 1")
-    if len(features) < 2 * k:
-        return np.zeros(len(features), dtype=np.int64)
     return np.asarray(_cut_longest(*shortest_tree(features), k, classes, class_shares, t))
 
 
-_MST_T_CLOSE = Grouping(
-    function=mst_t_close,
-    options=MstTCloseOptions,
-    published="Minimum spanning tree partitioning with t-closeness (benchmark of CREST)",
-    reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6",
-    cost="time O(n²·w), memory O(n·(w + classes))",
-    about={"t": "largest distance of a group's classes from the table's, 0.25 by default; below 1/k groups grow large"},
-    sizes="k or more, without an upper limit",
-    largest=None,
-    classes=True,
+METHODS = (
+    Grouping(
+        function=mst,
+        options=grouping_options(mst, "Cutting the longest edges of a minimum spanning tree."),
+        published="Minimum spanning tree partitioning",
+        reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+        cost="time O(n²·w), memory O(n·w)",
+        sizes="k or more, without an upper limit",
+        largest=None,
+    ),
+    Grouping(
+        function=mst_d,
+        options=grouping_options(
+            mst_d, "Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."
+        ),
+        published="M-d: minimum spanning tree, large parts split by maximum distance",
+        reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
+        cost="time O(n²·w), memory O(n·w)",
+    ),
+    Grouping(
+        function=mst_t_close,
+        options=grouping_options(
+            mst_t_close,
+            "Minimum spanning tree, cut only where both parts stay `t`-close to the table's classes.",
+            base=ClassGroupingOptions,
+        ),
+        published="Minimum spanning tree partitioning with t-closeness (benchmark of CREST)",
+        reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6",
+        cost="time O(n²·w), memory O(n·(w + classes))",
+        about={
+            "t": "largest distance of a group's classes from the table's, 0.25 by default; below 1/k groups grow large"
+        },
+        sizes="k or more, without an upper limit",
+        largest=None,
+        classes=True,
+    ),
 )
-
-METHODS = (_MST, _MST_D, _MST_T_CLOSE)

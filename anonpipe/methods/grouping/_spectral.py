@@ -6,9 +6,9 @@ import numba as nb
 import numpy as np
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.kernels.points import kth_smallest
+from anonpipe.kernels.points import kth_smallest, turn_rows
 from anonpipe.kernels.principal import covariance, split_rows
-from anonpipe.methods.grouping._options import UNBLOCKED, plain_options
+from anonpipe.methods.grouping._options import UNBLOCKED, grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -119,21 +119,6 @@ def _widest_column(columns: FloatArray, rows: IntArray) -> int:
     return best
 
 
-@nb.njit(cache=True, nogil=True)
-def rotated_columns(features: FloatArray, centre: FloatArray, axes: FloatArray) -> FloatArray:
-    """The columns of (features - centre) · axes, shape (n_axes, n_rows)."""
-    # Column by column, so that equal records have equal bits.
-    out = np.zeros((axes.shape[1], features.shape[0]))
-    tile = 512
-    for low in range(0, features.shape[0], tile):
-        high = min(low + tile, features.shape[0])
-        for j in range(features.shape[1]):
-            for a in range(axes.shape[1]):
-                for i in range(low, high):
-                    out[a, i] += (features[i, j] - centre[j]) * axes[j, a]
-    return out
-
-
 def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records into the cells of a recursive histogram, or refuse.
 
@@ -157,17 +142,6 @@ def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     return labels
 
 
-_RHS = Grouping(
-    function=rhs,
-    options=plain_options("rhs", "Recursive histogram sanitization (RHS).", **UNBLOCKED),
-    published="Recursive histogram sanitization (RHS)",
-    reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
-    cost="time O(n·w·log(n/k)), memory O(n·w)",
-    sizes="k to 2k, more only of equal records; refuses where a cell is under k, as with many columns",
-    largest=None,
-)
-
-
 def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by halving them along principal axes.
 
@@ -184,7 +158,8 @@ def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     the axes that the linear algebra library of the machine gives.
     """
     labels = np.empty(len(features), dtype=np.int64)
-    split_widest(rotated_columns(features, features.mean(axis=0), principal_axes(features)), k, labels)
+    rotated = turn_rows(features, principal_axes(features), before=features.mean(axis=0))
+    split_widest(np.ascontiguousarray(rotated.T), k, labels)
     return labels
 
 
@@ -199,14 +174,25 @@ def principal_axes(features: FloatArray) -> FloatArray:
     return np.ascontiguousarray(axes * np.sign(axes[first, np.arange(len(axes))]))
 
 
-_SPECTRAL_RHS = Grouping(
-    function=spectral_rhs,
-    options=plain_options("spectral_rhs", "Spectral recursive histogram sanitization (Spectral-RHS).", **UNBLOCKED),
-    published="Spectral recursive histogram sanitization (Spectral-RHS)",
-    reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
-    cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",
-    sizes="k to 2k",
-    largest=lambda k: 2 * k,
+METHODS = (
+    Grouping(
+        function=rhs,
+        options=grouping_options(rhs, "Recursive histogram sanitization (RHS).", **UNBLOCKED),
+        published="Recursive histogram sanitization (RHS)",
+        reference="Chawla et al. 2005, doi:10.1007/978-3-540-30576-7_20, as Lasko and Vinterbo 2010, section III-B2",
+        cost="time O(n·w·log(n/k)), memory O(n·w)",
+        sizes="k to 2k, more only of equal records; refuses where a cell is under k, as with many columns",
+        largest=None,
+    ),
+    Grouping(
+        function=spectral_rhs,
+        options=grouping_options(
+            spectral_rhs, "Spectral recursive histogram sanitization (Spectral-RHS).", **UNBLOCKED
+        ),
+        published="Spectral recursive histogram sanitization (Spectral-RHS)",
+        reference="Lasko and Vinterbo 2010, doi:10.1109/TKDE.2009.88, section III-B2 and figure 1",
+        cost="time O(n·w² + n·w·log(n/k)), memory O(n·w)",
+        sizes="k to 2k",
+        largest=lambda k: 2 * k,
+    ),
 )
-
-METHODS = (_RHS, _SPECTRAL_RHS)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import numba as nb
 import numpy as np
 
 from anonpipe.kernels.points import ascending, sort_groups, squared_distances
-from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
+from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
-from anonpipe.methods.grouping._options import plain_options, under_2k
+from anonpipe.methods.grouping._options import grouping_options
+from anonpipe.methods.grouping._units import group_again
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -34,9 +34,8 @@ def _group_by_reference_points(features: FloatArray, k: int) -> IntArray:
             at[turn] += 1
         tree = tidied(features, tree)
         nearest_records(tree, features[order[at[turn]]], nearest, distances)
-        for row in nearest:
-            take_out(tree, int(row))
-            labels[row] = label
+        take_rows(tree, nearest)
+        labels[nearest] = label
     join_nearest(features, labels)
     return labels
 
@@ -49,8 +48,6 @@ def _from_furthest(features: FloatArray, value: float) -> IntArray:
         distances += (column - value) ** 2
     return ascending(-distances)
 
-
-# --- Groups that are the neighbourhoods of the densest records --------------------------------------------------------
 
 KNOWN = 2  # Nearest records known of each, in units of k: the more, the fewer searches when neighbours leave
 
@@ -75,10 +72,9 @@ def _group_by_density(features: FloatArray, k: int) -> IntArray:
         scatter[i] = scatter_times_size(features, near[i, :k], offsets)
     groups = n // k
     for label in range(groups):
-        for row in near[np.argmin(scatter), :k]:
-            take_out(tree, row)
-            labels[row] = label
-            scatter[row] = np.inf
+        densest = near[np.argmin(scatter), :k]
+        take_rows(tree, densest)
+        labels[densest], scatter[densest] = label, np.inf
         left = n - (label + 1) * k
         if left < k:
             break
@@ -115,9 +111,6 @@ def _keep_free(neighbours: IntArray, labels: IntArray) -> int:
     return free
 
 
-# --- The second phase of TFRP-2, DBA-2 and MDAV-2: groups whose records fit better into others are given up -----------
-
-
 def decompose(features: FloatArray, labels: IntArray, sequence: IntArray, *, most: int) -> IntArray:
     """Give up every group, in `sequence`, whose records add less scatter to other groups than their own has.
 
@@ -126,42 +119,17 @@ def decompose(features: FloatArray, labels: IntArray, sequence: IntArray, *, mos
     of the groups that would grow, after all joins, exceeds their present scatter by less than the scatter of the group
     in turn, the records move; otherwise all stay. A group that has grown is treated as any other on its turn. A gain
     under 1e-12 of the mean squared distance to the mean of all records is rounding. The last group stays.
-
-    Shapes: features (n_rows, width).
     """
     order, starts = sort_groups(labels)
     labels = _decompose_groups(features, order, starts, sequence, most)
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-def _second_phase(
-    features: FloatArray,
-    labels: IntArray,
-    k: int,
-    sequence: IntArray,
-    most: int,
-    method: Callable[..., IntArray],
-    rng: np.random.Generator,
-) -> IntArray:
-    """The groups of a first phase after `decompose`, and those of 2k and more grouped by `method`."""
-    return group_large_again(features, decompose(features, labels, sequence, most=most), k, method, rng)
-
-
 def group_large_again(
     features: FloatArray, labels: IntArray, k: int, method: Callable[..., IntArray], rng: np.random.Generator
 ) -> IntArray:
     """Labels after every group of 2k and more has been grouped by `method` as a table of its own."""
-    order, starts = sort_groups(labels)
-    again = np.empty_like(labels)
-    label = 0
-    for low, high in pairwise(starts.tolist()):
-        rows = order[low:high]
-        again[rows] = label
-        if high - low >= 2 * k:
-            again[rows] += method(features[rows], k, rng=rng)
-            label = int(again[rows].max())
-        label += 1
-    return again
+    return group_again(labels, np.bincount(labels) >= 2 * k, lambda rows: method(features[rows], k, rng=rng))
 
 
 def by_falling_scatter(features: FloatArray, labels: IntArray) -> IntArray:
@@ -176,11 +144,9 @@ TOLERANCE = 1e-12  # Smallest gain that counts, in units of the mean squared dis
 def _decompose_groups(
     features: FloatArray, order: IntArray, starts: IntArray, sequence: IntArray, most: int
 ) -> IntArray:
-    """Labels after each group, in `sequence`, has been given up if that lowers the scatter.
-
-    A group that is given up keeps its number, unused. `decompose` says what is done; here `centres` (width,
-    n_groups) are infinite for groups that are given up, and the records of a group are a list from its `first` on.
-    """
+    """Labels after each group, in `sequence`, has been given up if that lowers the scatter; its number stays unused."""
+    # `centres` (width, n_groups) are infinite for groups that are given up; the records of a group are a list from its
+    # `first` on.
     n, width = features.shape
     groups = starts.shape[0] - 1
     scatter = _group_scatters(features, order, starts)
@@ -195,14 +161,14 @@ def _decompose_groups(
             following[order[at]] = order[at + 1] if at + 1 < starts[g + 1] else -1
             sums[:, g] += features[order[at]]
     centres = sums / sizes
-    coming = np.zeros(groups, dtype=np.int64)
-    distances = np.empty(groups)
     alive = groups
     for g in sequence:
         if alive == 1:
             break
-        members = _records_from(first[g], following, sizes[g])
-        hosts = _nearest_hosts(features, members, g, centres, sizes, coming, most, distances)
+        members, record = np.empty(sizes[g], dtype=np.int64), first[g]
+        for at in range(sizes[g]):
+            members[at], record = record, following[record]
+        hosts = _nearest_hosts(features, members, g, centres, sizes, most)
         if hosts[-1] < 0:
             continue
         by_host = ascending(hosts)
@@ -226,29 +192,12 @@ def _decompose_groups(
 
 
 @nb.njit(cache=True, nogil=True)
-def _records_from(record: int, following: IntArray, size: int) -> IntArray:
-    """The `size` records of a list."""
-    members = np.empty(size, dtype=np.int64)
-    for at in range(size):
-        members[at] = record
-        record = following[record]
-    return members
-
-
-@nb.njit(cache=True, nogil=True)
 def _nearest_hosts(
-    features: FloatArray,
-    members: IntArray,
-    group: int,
-    centres: FloatArray,
-    sizes: IntArray,
-    coming: IntArray,
-    most: int,
-    distances: FloatArray,
+    features: FloatArray, members: IntArray, group: int, centres: FloatArray, sizes: IntArray, most: int
 ) -> IntArray:
     """Nearest other group (of equals the lower) with room below `most`, a member; -1 from the first that finds none."""
-    # Room is counted with the members before it; `coming` is zero on entry and on return.
     hosts = np.full(members.shape[0], -1, dtype=np.int64)
+    distances, coming = np.empty(sizes.shape[0]), np.zeros(sizes.shape[0], dtype=np.int64)  # members before take room
     for at in range(members.shape[0]):
         squared_distances(centres, centres.shape[1], features[members[at]], distances)
         distances[group] = np.inf
@@ -260,7 +209,6 @@ def _nearest_hosts(
             break
         hosts[at] = host
         coming[host] += 1
-    coming[hosts[hosts >= 0]] = 0
     return hosts
 
 
@@ -284,9 +232,6 @@ def _added_scatter(
             centre[j] += step / (size + 1.0)
         size += 1
     return added
-
-
-# --- Scatter of a few records, with true ties -------------------------------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)
@@ -338,17 +283,6 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     return np.asarray(_group_by_reference_points(features, k))
 
 
-_TFRP_1 = Grouping(
-    function=tfrp_1,
-    options=plain_options("tfrp_1", "Two fixed reference points, first phase (TFRP-1)."),
-    published="Two fixed reference points, first phase (TFRP-1)",
-    reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014, first phase",
-    cost="time O(n²·w/k) at worst, memory O(n·w)",
-    sizes="k; up to 2k-1 where the last fewer than k records join",
-    largest=under_2k,
-)
-
-
 def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by TFRP-1, then give up groups whose records fit better into others.
 
@@ -365,18 +299,8 @@ def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     which a record finds none is kept.
     """
     labels = tfrp_1(features, k, rng=rng)
-    return _second_phase(features, labels, k, by_falling_scatter(features, labels), 4 * k - 1, tfrp_1, rng)
-
-
-_TFRP_2 = Grouping(
-    function=tfrp_2,
-    options=plain_options("tfrp_2", "Two fixed reference points, both phases (TFRP-2)."),
-    published="Two fixed reference points, both phases (TFRP-2)",
-    reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014",
-    cost="time O(n²·w/k), memory O(n·w)",
-    sizes="k to 2k-1",
-    largest=under_2k,
-)
+    labels = decompose(features, labels, by_falling_scatter(features, labels), most=4 * k - 1)
+    return group_large_again(features, labels, k, tfrp_1, rng)
 
 
 def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -398,17 +322,6 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     return np.asarray(_group_by_density(features, k))
 
 
-_DBA_1 = Grouping(
-    function=dba_1,
-    options=plain_options("dba_1", "Density-based microaggregation, first phase (DBA-1)."),
-    published="Density-based algorithm, first phase (DBA-1)",
-    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-1",
-    cost="time O(n²·w) usually, memory O(n·(w + k))",
-    sizes="k; up to 2k-1 where the last fewer than k records join",
-    largest=under_2k,
-)
-
-
 def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by DBA-1, then give up groups whose records fit better into others.
 
@@ -420,18 +333,8 @@ def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     25.45039236 and 34.80675148 % at k = 3, 4, 5 and 10), and not otherwise.
     """
     labels = dba_1(features, k, rng=rng)
-    return _second_phase(features, labels, k, np.arange(labels.max(), -1, -1), len(features), mdav_1, rng)
-
-
-_DBA_2 = Grouping(
-    function=dba_2,
-    options=plain_options("dba_2", "Density-based microaggregation, both phases (DBA-2)."),
-    published="Density-based algorithm, both phases (DBA-2)",
-    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-2",
-    cost="time O(n²·w) usually, memory O(n·(w + k))",
-    sizes="k to 2k-1",
-    largest=under_2k,
-)
+    labels = decompose(features, labels, np.arange(labels.max(), -1, -1), most=len(features))
+    return group_large_again(features, labels, k, mdav_1, rng)
 
 
 def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
@@ -447,17 +350,46 @@ def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     16.38261429 is printed: nine of ten digits agree, one is a misprint.
     """
     labels = mdav_1(features, k, rng=rng)
-    return _second_phase(features, labels, k, by_falling_scatter(features, labels), len(features), mdav_1, rng)
+    labels = decompose(features, labels, by_falling_scatter(features, labels), most=len(features))
+    return group_large_again(features, labels, k, mdav_1, rng)
 
 
-_MDAV_2 = Grouping(
-    function=mdav_2,
-    options=plain_options("mdav_2", "MDAV-1 with the second phase of DBA (MDAV-2)."),
-    published="MDAV-1 with the second phase of DBA (MDAV-2)",
-    reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-2",
-    cost="time O(n²·w/k), memory O(n·w)",
-    sizes="k to 2k-1",
-    largest=under_2k,
+METHODS = (
+    Grouping(
+        function=tfrp_1,
+        options=grouping_options(tfrp_1, "Two fixed reference points, first phase (TFRP-1)."),
+        published="Two fixed reference points, first phase (TFRP-1)",
+        reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014, first phase",
+        cost="time O(n²·w/k) at worst, memory O(n·w)",
+        sizes="k; up to 2k-1 where the last fewer than k records join",
+    ),
+    Grouping(
+        function=tfrp_2,
+        options=grouping_options(tfrp_2, "Two fixed reference points, both phases (TFRP-2)."),
+        published="Two fixed reference points, both phases (TFRP-2)",
+        reference="Chang et al. 2007, doi:10.1016/j.jss.2007.02.014",
+        cost="time O(n²·w/k), memory O(n·w)",
+    ),
+    Grouping(
+        function=dba_1,
+        options=grouping_options(dba_1, "Density-based microaggregation, first phase (DBA-1)."),
+        published="Density-based algorithm, first phase (DBA-1)",
+        reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-1",
+        cost="time O(n²·w) usually, memory O(n·(w + k))",
+        sizes="k; up to 2k-1 where the last fewer than k records join",
+    ),
+    Grouping(
+        function=dba_2,
+        options=grouping_options(dba_2, "Density-based microaggregation, both phases (DBA-2)."),
+        published="Density-based algorithm, both phases (DBA-2)",
+        reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, DBA-2",
+        cost="time O(n²·w) usually, memory O(n·(w + k))",
+    ),
+    Grouping(
+        function=mdav_2,
+        options=grouping_options(mdav_2, "MDAV-1 with the second phase of DBA (MDAV-2)."),
+        published="MDAV-1 with the second phase of DBA (MDAV-2)",
+        reference="Lin et al. 2010, doi:10.1016/j.eswa.2009.09.054, MDAV-2",
+        cost="time O(n²·w/k), memory O(n·w)",
+    ),
 )
-
-METHODS = (_TFRP_1, _TFRP_2, _DBA_1, _DBA_2, _MDAV_2)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+
 import numba as nb
 import numpy as np
 
@@ -44,7 +47,22 @@ def hold_units(features: FloatArray, labels: IntArray, units: IntArray, k: int) 
     into = _merge_until(features, order, starts, units, k)
     joined, kept = into[labels], np.flatnonzero(into == np.arange(len(into)))
     merged = np.bincount(into, minlength=len(into))[kept] > 1
-    return np.asarray(_cut_merged(features, *sort_groups(np.searchsorted(kept, joined)), units, merged, k))
+    return group_again(np.searchsorted(kept, joined), merged, lambda rows: _cut_again(features, rows, units, k))
+
+
+def group_again(labels: IntArray, chosen: BoolArray, regroup: Callable[[IntArray], IntArray]) -> IntArray:
+    """Labels after each of the `chosen` groups (n_groups,) has been divided by `regroup(rows) -> labels from 0`."""
+    order, starts = sort_groups(labels)
+    again = np.empty_like(labels)
+    label = 0
+    for group, (low, high) in enumerate(pairwise(starts.tolist())):
+        rows = order[low:high]
+        again[rows] = label
+        if chosen[group]:
+            again[rows] += regroup(rows)
+            label = int(again[rows].max())
+        label += 1
+    return again
 
 
 def units_in_groups(labels: IntArray, units: IntArray) -> IntArray:
@@ -73,9 +91,6 @@ def unit_codes(values: IntArray, name: str, rows: int) -> IntArray:
             "record, for 1 record or more"
         )
     return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
-# --- Units as points: a method that groups these keeps all records of a person, household or enterprise together ------
 
 
 def unit_points(features: FloatArray, units: IntArray) -> tuple[FloatArray, IntArray]:
@@ -109,11 +124,7 @@ NO_UNIT = -1
 
 @nb.njit(cache=True, nogil=True)
 def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units: IntArray, k: int) -> IntArray:
-    """For each group the lowest number among those it is merged with, shape (n_groups,).
-
-    The group of fewest units under k, of equals the one of fewest records, of equals the lowest number, takes in the
-    one that raises the within-group scatter least among those that have a unit which it lacks.
-    """
+    """For each group the lowest number among those it is merged with, shape (n_groups,); see `hold_units`."""
     n_groups, width = len(starts) - 1, features.shape[1]
     following = np.full(len(order), -1, dtype=np.int64)  # the next record of the group, by record
     first, last = np.empty(n_groups, dtype=np.int64), np.empty(n_groups, dtype=np.int64)
@@ -130,13 +141,13 @@ def _merge_until(features: FloatArray, order: IntArray, starts: IntArray, units:
                 held[g] += 1
             for j in range(width):
                 means[j, g] += features[order[i], j] / sizes[g]
-    ids, into, costs = np.arange(n_groups), np.arange(n_groups), np.empty(n_groups)
+    ids, into = np.arange(n_groups), np.arange(n_groups)
     mark = np.zeros(len(seen), dtype=np.bool_)
     left = n_groups
     a = _fewest(held, sizes, ids, left, k)
     while a >= 0 and left > 1:
         _mark(mark, units, following, first[a], True)
-        b = _partner(means, sizes, ids, left, a, costs, mark, units, following, first)
+        b = _partner(means, sizes, ids, left, a, mark, units, following, first)
         held[a] += _lacking(mark, units, following, first[b])
         _mark(mark, units, following, first[a], False)
         following[last[a]], last[a] = first[b], last[b]
@@ -204,22 +215,35 @@ def _partner(
     ids: IntArray,
     left: int,
     a: int,
-    costs: FloatArray,
     mark: BoolArray,
     units: IntArray,
     following: IntArray,
     first: IntArray,
 ) -> int:
     """Place of the group with a unit that a lacks which costs least; of equals the one of lowest number."""
-    squared_distances(means, left, means[:, a].copy(), costs)
+    costs = ward_costs(means, sizes, left, a)
     best = -1
     for g in range(left):
-        if g == a:
-            continue
-        costs[g] *= sizes[a] * sizes[g] / (sizes[a] + sizes[g])
-        cheaper = best < 0 or costs[g] < costs[best] or (costs[g] == costs[best] and ids[g] < ids[best])
-        if cheaper and _adds(mark, units, following, first[g]):
+        if g != a and cheaper(best, g, costs, ids) == g and _adds(mark, units, following, first[g]):
             best = g
+    return best
+
+
+@nb.njit(cache=True, nogil=True)
+def ward_costs(means: FloatArray, sizes: FloatArray | IntArray, left: int, a: int) -> FloatArray:
+    """By how much the within-group scatter rises when group a takes in each of the first `left` groups, (left,)."""
+    costs = np.empty(left)
+    squared_distances(means, left, means[:, a].copy(), costs)
+    for g in range(left):
+        costs[g] *= sizes[a] * sizes[g] / (sizes[a] + sizes[g])
+    return costs
+
+
+@nb.njit(cache=True, nogil=True)
+def cheaper(best: int, g: int, costs: FloatArray, ids: IntArray) -> int:
+    """The one of lower cost, of equals the one of lower number; g where there is no best (-1) yet."""
+    if best < 0 or costs[g] < costs[best] or (costs[g] == costs[best] and ids[g] < ids[best]):
+        return g
     return best
 
 
@@ -245,13 +269,9 @@ def _places(counts: IntArray, groups: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def _cut_again(features: FloatArray, rows: IntArray, units: IntArray, k: int) -> IntArray:
-    """Groups of k or more units inside one group of records, shape (n_rows,): numbers from 0.
-
-    There are `_most_groups`. For each, the record that is furthest from the mean of the rest, and of the k - 1 other
-    units whose nearest records are nearest to it these records, make a group; of units with fewer records than there
-    are groups to be made only so many as leave enough for the others. What is left joins the group with fewest records
-    of its unit, of these the one whose mean is nearest. Of equals the first record counts, or the lowest unit or group.
-    """
+    """Groups of k or more units inside one group of records, shape (n_rows,): numbers from 0; see `hold_units`."""
+    # Of units with fewer records than there are groups to be made a group takes only so many as leave enough for the
+    # others. Of equals the first record counts, or the lowest unit or group.
     inside = features[rows]
     codes = np.unique(units[rows])
     unit = np.searchsorted(codes, units[rows])
@@ -330,19 +350,3 @@ def _nearest_of_units(
             if distance < nearest[unit[i]]:
                 nearest[unit[i]], closest[unit[i]] = distance, i
     nearest[unit[seed]], closest[unit[seed]] = -1.0, seed
-
-
-@nb.njit(cache=True, nogil=True)
-def _cut_merged(
-    features: FloatArray, order: IntArray, starts: IntArray, units: IntArray, merged: BoolArray, k: int
-) -> IntArray:
-    """Group of each record after `_cut_again` of the groups that were merged, shape (n_rows,): numbers from 0."""
-    labels = np.empty(len(order), dtype=np.int64)
-    label = 0
-    for g in range(len(starts) - 1):
-        rows = order[starts[g] : starts[g + 1]]
-        inside = _cut_again(features, rows, units, k) if merged[g] else np.zeros(len(rows), dtype=np.int64)
-        for i in range(len(rows)):
-            labels[rows[i]] = label + inside[i]
-        label += int(inside.max()) + 1
-    return labels

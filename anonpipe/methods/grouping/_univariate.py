@@ -9,22 +9,17 @@ import numpy as np
 
 from anonpipe.errors import InfeasibleError
 from anonpipe.kernels.points import sort_groups, squared_distance
-from anonpipe.kernels.remaining import nearest_records, remaining_records, take_out, tidied
+from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import cbfs, mdav
-from anonpipe.methods.grouping._options import GroupingOptions, plain_options, under_2k
+from anonpipe.methods.grouping._options import GroupingOptions, grouping_options
 from anonpipe.methods.record import Features, Grouping
 from anonpipe.types import FloatArray, IntArray
 
 
 @nb.njit(cache=True, nogil=True)
 def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> IntArray:
-    """Rows in the order in which a walk visits them, group by group and always to the nearest record.
-
-    The walk starts at the record of the first group that is furthest from the mean of all records. It goes to the
-    nearest record of the same group that it has not visited; from the last one of a group to the nearest of the next
-    group. Ties go to the lower row.
-    """
+    """Rows as a walk visits them: group by group, always to the nearest one left, ties to the lower; see `mhm`."""
     path = np.empty(features.shape[0], dtype=np.int64)
     here = _furthest_from_mean(features, order[starts[0] : starts[1]])
     nearest, distance = np.empty(1, dtype=np.int64), np.empty(1)
@@ -35,7 +30,7 @@ def nearest_next(features: FloatArray, order: IntArray, starts: IntArray) -> Int
         for at in range(starts[g], starts[g + 1]):
             tree = tidied(inside, tree)
             nearest_records(tree, here, nearest, distance)
-            take_out(tree, nearest[0])
+            take_rows(tree, nearest)
             path[at] = rows[nearest[0]]
             here = inside[nearest[0]]
     return path
@@ -128,28 +123,7 @@ def _of_one_column(options: GroupingOptions, features: Features) -> str | None:
     )
 
 
-_OPTIMAL_UNIVARIATE = Grouping(
-    function=optimal_univariate,
-    options=plain_options("optimal_univariate", "Optimal microaggregation of one column."),
-    published="Optimal univariate microaggregation, one column only",
-    reference="Hansen and Mukherjee 2003, doi:10.1109/TKDE.2003.1209020",
-    cost="time O(n·(k + log n)), memory O(n)",
-    sizes="k to 2k-1",
-    largest=under_2k,
-    refuses=_of_one_column,
-)
-
-
-# --- Multivariate Hansen-Mukherjee (MHM) ------------------------------------------------------------------------------
-
 GROUPED = {"md": md, "mdav": mdav, "cbfs": cbfs}  # Methods whose groups a path may follow; npn goes without
-
-
-class MhmOptions(GroupingOptions):
-    """The best cut of the records put in an order by another heuristic."""
-
-    method: Literal["mhm"]
-    order: Literal["npn", "md", "mdav", "cbfs"] = "mdav"
 
 
 def mhm(
@@ -202,17 +176,24 @@ def _chained(features: FloatArray, order: IntArray, starts: IntArray) -> tuple[I
     return order[moved], np.concatenate([[0], np.cumsum(sizes[chain])])
 
 
-_MHM = Grouping(
-    function=mhm,
-    options=MhmOptions,
-    published="Multivariate Hansen-Mukherjee (MDAV-MHM, MD-MHM, CBFS-MHM, NPN-MHM)",
-    reference="Domingo-Ferrer et al. 2006, doi:10.1007/s00778-006-0007-0",
-    cost="time O(n²·w/k), O(n²·w) for order npn, memory O(n·w)",
-    about={
-        "order": "what puts the records in a line, 'mdav' by default; 'md', 'cbfs', or 'npn': the nearest comes next"
-    },
-    sizes="k to 2k-1",
-    largest=under_2k,
+METHODS = (
+    Grouping(
+        function=optimal_univariate,
+        options=grouping_options(optimal_univariate, "Optimal microaggregation of one column."),
+        published="Optimal univariate microaggregation, one column only",
+        reference="Hansen and Mukherjee 2003, doi:10.1109/TKDE.2003.1209020",
+        cost="time O(n·(k + log n)), memory O(n)",
+        refuses=_of_one_column,
+    ),
+    Grouping(
+        function=mhm,
+        options=grouping_options(mhm, "The best cut of the records put in an order by another heuristic."),
+        published="Multivariate Hansen-Mukherjee (MDAV-MHM, MD-MHM, CBFS-MHM, NPN-MHM)",
+        reference="Domingo-Ferrer et al. 2006, doi:10.1007/s00778-006-0007-0",
+        cost="time O(n²·w/k), O(n²·w) for order npn, memory O(n·w)",
+        about={
+            "order": "what puts the records in a line, 'mdav' by default; 'md', 'cbfs', or 'npn': "
+            "the nearest comes next"
+        },
+    ),
 )
-
-METHODS = (_OPTIMAL_UNIVARIATE, _MHM)

@@ -1,29 +1,37 @@
 """Mask whole tables: noise, shuffling, swapping, synthesis, suppression and generalisation.
 
-`mask` runs a method of `MASKERS` on an array. A method is a tuple of steps that see one part of the rows, or one column
-of all rows, at a time (`anonpipe.methods.steps`), so that the same steps mask tables that lie on disk.
+A method of `MASKERS` is a tuple of steps that see one part of the rows, or one column of all rows, at a time
+(`anonpipe.methods.steps`), so that they mask tables that lie on disk.
 """
 
-from anonpipe.methods.executor import run_steps
+from __future__ import annotations
+
+from anonpipe.methods.masking import (
+    _data_shuffle,
+    _generalize,
+    _local_synthesis,
+    _noise,
+    _rank_swap,
+    _sequential_regression,
+    _spectral,
+)
 from anonpipe.methods.masking._draws import DrawnSample
 from anonpipe.methods.masking._generalize import Intervals, intervals
 from anonpipe.methods.masking._local_synthesis import RecordsAndDraws
-from anonpipe.methods.masking._registry import MASKERS, RECORDS, mask
 from anonpipe.methods.options import MaskOptions
+from anonpipe.methods.record import Masker, by_name
 from anonpipe.methods.steps import Columns, Reduce, Rows, Step
+from anonpipe.moments import Moments
 
 __all__ = [
-    "MASKERS",
-    "RECORDS",
-    "Columns",
-    "DrawnSample",
-    "Intervals",
-    "MaskOptions",
-    "RecordsAndDraws",
-    "Reduce",
-    "Rows",
-    "Step",
-    "intervals",
-    "mask",
-    "run_steps",
-]
+    "MASKERS", "RECORDS", "Columns", "DrawnSample", "Intervals", "MaskOptions", "RecordsAndDraws", "Reduce", "Rows",
+    "Step", "intervals",
+]  # fmt: skip
+
+# All maskers by name; a new one is a line here
+MASKERS: dict[str, Masker] = by_name(
+    Masker, (_noise, _data_shuffle, _rank_swap, _spectral, _sequential_regression, _generalize, _local_synthesis)
+)
+
+# What steps count and learn: the records that lie on disk between two steps
+RECORDS: tuple[type, ...] = (Moments, *(kind for masker in MASKERS.values() for kind in masker.learns))

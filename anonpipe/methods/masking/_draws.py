@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -104,15 +103,11 @@ Categories = tuple[tuple[int, ...], ...]  # The columns, in -1 and +1, of each c
 
 # Numbers of classes tried, until two in turn do not raise the BIC of their short runs
 _CLASSES_TRIED = (1, 2, 3, 4, 6, 8, 11, 16)
-
 _IDLE = 2  # So many; and so many in turn of those that go on to their end and are not the best end the choice
 
 _SHORT_PASSES = 25  # Of a short run
-
 _LONG_PASSES = 200  # The most that a run takes in all
-
 _TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this part is the last
-
 _MOST_PASSES = 20  # Passes over the larger sample, where estimates are only sharpened
 
 
@@ -146,32 +141,40 @@ def dummies(codes: IntArray, columns: Categories, out: FloatArray) -> None:
             out[rows, np.array(each)[codes[:, at]]] = 1.0
 
 
-def choose_categories(
-    scores: FloatArray, codes: IntArray, starts: IntArray, k: int, n_rows: int, classes: int | None
-) -> tuple[latent.LatentClasses, latent.ClassConstraints]:
-    """Latent classes of a sample, so many or the number of the largest BIC."""
+def fit_categories(
+    few: DrawnSample, sample: DrawnSample, starts: IntArray, k: int, n_rows: int, classes: int | None
+) -> latent.LatentClasses:
+    """Latent classes, so many or the number of the largest BIC of a few records, fitted on to the larger sample."""
     # The authors take as many classes as the numbers have components. With one component the categories would be
     # independent given the numbers, so here the number has a BIC of its own, and first groups see both.
+    scores, codes = few.scores, few.codes
     most = max(1, min((n_rows - 1) // k, len(scores)))
     tried = [g for g in _CLASSES_TRIED if g <= most] if classes is None else [min(classes, most)]
-    few = mixtures.evenly_spaced(len(scores), max(mixtures.TREE_ROWS, tried[-1]))
-    seen = np.concatenate([scores[few], _indicators(codes[few], starts)], axis=1)
+    rows = mixtures.evenly_spaced(len(scores), max(mixtures.TREE_ROWS, tried[-1]))
+    indicators = [np.eye(size)[codes[rows, at]] for at, size in enumerate(np.diff(starts))]
+    seen = np.concatenate([scores[rows], *indicators], axis=1)
     levels = mixtures.agglomerate(seen, tried[-1])[0]
-    expect = latent.classes_over([(scores, codes)])
     short: list[_CategoryRun] = []
     for number in tried:
         labels = levels[number - 1]
         groups = int(labels.max()) + 1
-        bounds = latent.class_constraints(k, n_rows, groups)
-        tables = latent.count_categories(codes[few], labels, groups, starts)
-        start = latent.first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1], bounds)
-        found = latent.fit_classes(expect, start, bounds, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
-        short.append(_CategoryRun(found, bounds, len(scores)))
+        least = mixtures.least_weight(k, n_rows, groups, "classes")
+        tables = latent.count_categories(codes[rows], labels, groups, starts)
+        start = latent.first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1])
+        found = latent.fit_classes(scores, codes, start, least, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
+        short.append(_CategoryRun(found, least, len(scores)))
         criteria = [run.bic for run in short]
         if len(short) - 1 - int(np.argmax(criteria)) == _IDLE:
             break
-    best = max(mixtures.race(short, lambda run: run.bic, lambda run: run.ended(expect), _IDLE), key=lambda run: run.bic)
-    return best.fit.classes, best.bounds
+    best = max(
+        mixtures.race(short, lambda run: run.bic, lambda run: run.ended(scores, codes), _IDLE), key=lambda run: run.bic
+    )
+    if len(sample.keys) == len(few.keys):
+        return best.fit.classes
+    given = best.fit.classes, best.least
+    return latent.fit_classes(
+        sample.scores, sample.codes, *given, tolerance=_TOLERANCE, iterations=_MOST_PASSES
+    ).classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +182,7 @@ class _CategoryRun:
     """The fit of a number of classes so far."""
 
     fit: latent.ClassFit
-    bounds: latent.ClassConstraints
+    least: float
     rows: int
 
     @property
@@ -188,26 +191,10 @@ class _CategoryRun:
         free = (len(slopes) - 1) * slopes.shape[1] + len(slopes) * int((np.diff(starts) - 1).sum())
         return mixtures.bic(self.fit.log_likelihoods[-1], free, self.rows)
 
-    def ended(self, expect: Callable[[latent.LatentClasses], latent.ClassStatistics]) -> _CategoryRun:
+    def ended(self, scores: FloatArray, codes: IntArray) -> _CategoryRun:
         """The same, fitted to its end."""
         if self.fit.converged:
             return self
-        left = _LONG_PASSES - _SHORT_PASSES + 1
-        found = latent.fit_classes(expect, self.fit.classes, self.bounds, tolerance=_TOLERANCE, iterations=left)
+        left, start = _LONG_PASSES - _SHORT_PASSES + 1, self.fit.classes
+        found = latent.fit_classes(scores, codes, start, self.least, tolerance=_TOLERANCE, iterations=left)
         return replace(self, fit=found)
-
-
-def sharpened(
-    scores: FloatArray, codes: IntArray, found: latent.LatentClasses, bounds: latent.ClassConstraints
-) -> latent.LatentClasses:
-    """The classes fitted on, to a larger sample."""
-    expect = latent.classes_over([(scores, codes)])
-    return latent.fit_classes(expect, found, bounds, tolerance=_TOLERANCE, iterations=_MOST_PASSES).classes
-
-
-def _indicators(codes: IntArray, starts: IntArray) -> FloatArray:
-    """One column a category, 1 where a record has it."""
-    out = np.zeros((len(codes), int(starts[-1])))
-    for at, low in enumerate(starts[:-1]):
-        out[np.arange(len(codes)), low + codes[:, at]] = 1.0
-    return out

@@ -40,11 +40,6 @@ class Range:
         """Both pieces together."""
         return type(self)(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
-    @property
-    def width(self) -> FloatArray:
-        """Range of each column, shape (width,)."""
-        return self.high - self.low
-
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
@@ -56,13 +51,6 @@ class Intervals:
     # low, high: ends of the intervals, shape (n_rows, width); NaN where suppressed
     low: FloatArray
     high: FloatArray
-
-    @property
-    def labels(self) -> IntArray:
-        """Group of each record, shape (n_rows,)."""
-        labels = np.empty(len(self.order), dtype=np.int64)
-        labels[self.order] = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-        return labels
 
     @property
     def middle(self) -> FloatArray:
@@ -97,21 +85,18 @@ class GeneralizeOptions(MaskOptions):
 
 def generalize(
     *,
-    k: int,
+    k: Annotated[int, Field(ge=1)],
     release: Release = "midpoint",
     cuts: Cuts = "relaxed",
     steps: tuple[float, ...] | None = None,
     origin: tuple[float, ...] | None = None,
-    suppress_above: float | None = None,
+    suppress_above: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None,
 ) -> tuple[Step, ...]:
     """Replace values by the interval that they share with k - 1 others or more.
 
     Each part is cut by itself (see `intervals`; ranges are those of all records) and needs k records. In every part
     each record has all its intervals in common with k - 1 others or more, so that the masked columns are k-anonymous.
     """
-    _check(k, cuts, suppress_above)
-    if release not in ("midpoint", "interval"):
-        raise JobError(f"generalize was given release={release!r}; known are 'midpoint' and 'interval'")
     function = partial(
         _replace_values, k=k, release=release, cuts=cuts, steps=steps, origin=origin, suppress_above=suppress_above
     )
@@ -126,7 +111,7 @@ def _both_ends(given: int, params: object) -> int:
 
 def _find_range(ranges: Range, *, params: object, rng: np.random.Generator) -> FloatArray:
     """Range of each column over all records."""
-    return ranges.width
+    return ranges.high - ranges.low
 
 
 def _replace_values(
@@ -150,10 +135,9 @@ def intervals(
     """Cut records at the median of their widest column until no cut leaves k on both sides; O(n log n)."""
     # Widest is the largest range relative to `scale` (width,); of equals the first. The paper's strict median cut sends
     # values up to the (lower) median left; where that leaves fewer than k right the next widest column is cut.
-    _check(k, cuts, suppress_above)
     if len(features) < k:
         raise InputError(f"generalize was given k={k} for {len(features)} records; add records, or {LOWER_K}")
-    ranges = Range.of(features).width if scale is None else scale
+    ranges = np.ptp(features, axis=0) if scale is None else scale
     order, starts = _mondrian_groups(features, k, ranges, cuts == "strict")
     low = np.minimum.reduceat(features[order], starts[:-1], axis=0)
     high = np.maximum.reduceat(features[order], starts[:-1], axis=0)
@@ -190,15 +174,6 @@ def _floor(counts: FloatArray) -> FloatArray:
     nearest = np.rint(counts)
     whole = np.abs(counts - nearest) <= 8 * np.finfo(np.float64).eps * np.maximum(1.0, np.abs(counts))
     return np.where(whole, nearest, np.floor(counts))
-
-
-def _check(k: int, cuts: str, suppress_above: float | None) -> None:
-    if k < 1:
-        raise JobError(f"generalize was given k={k}; give 1 or more")
-    if cuts not in ("relaxed", "strict"):
-        raise JobError(f"generalize was given cuts={cuts!r}; known are 'relaxed' and 'strict'")
-    if suppress_above is not None and not (np.isfinite(suppress_above) and suppress_above > 0):
-        raise JobError(f"generalize was given suppress_above={suppress_above}; give a share of the range above 0")
 
 
 def _of_table(options: GeneralizeOptions, features: Features) -> dict[str, Any]:

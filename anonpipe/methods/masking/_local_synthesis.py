@@ -18,13 +18,12 @@ from anonpipe.methods.masking._draws import (
     Categories,
     DrawnSample,
     category_codes,
-    choose_categories,
     dummies,
-    sharpened,
+    fit_categories,
     starts_of,
 )
 from anonpipe.methods.masking._spectral import count_moments
-from anonpipe.methods.options import MaskOptions
+from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
@@ -32,17 +31,14 @@ from anonpipe.rng import generator
 from anonpipe.types import FloatArray, IntArray
 
 SAMPLE_ROWS = 40_000  # Records that the mixture, and the latent classes, are fitted to
-
 CHOICE_ROWS = 4_000  # Of them those that number and shape of the components, and the first estimates, are found on
 
 # Numbers of components tried, those of the paper, until `_IDLE` in turn do not raise the BIC of their short runs
 _NUMBERS_TRIED = range(2, 11)
-
 _IDLE = 2
-
 _SHAPES_TRIED = ("full", "vev")  # Shapes tried where none is asked for
 
-_OUTWARD = 2.0
+_OUTWARD = 2.0  # Reach of `spread` beyond the outermost values, in units of that inward
 
 TOLERANCE = 1e-5  # A pass over the sample that changes the log-likelihood by less than this part is the last
 
@@ -59,16 +55,11 @@ class View:
     components: mixtures.Components  # Principal components of the numbers in these units
     key: str  # Of the sample, hexadecimal
 
-    @property
-    def spread(self) -> FloatArray:
-        """Standard deviation along each component, 1 where there is none, shape (n_components,)."""
-        variances = self.components.variances
-        return np.sqrt(np.where(variances > 0, variances, 1.0))
-
     def scores(self, features: FloatArray) -> FloatArray:
         """Coordinates of records along the components, of variance 1, shape (n_rows, n_components)."""
-        scaled = features[:, self.numbers] * self.inverse
-        return np.ascontiguousarray(self.components.scores(scaled) / self.spread)
+        scaled, variances = features[:, self.numbers] * self.inverse, self.components.variances
+        spread = np.sqrt(np.where(variances > 0, variances, 1.0))
+        return np.ascontiguousarray(self.components.scores(scaled) / spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +82,7 @@ class MixtureGroups:
     classes: latent.LatentClasses | None  # The latent classes of the categories; None without categories
     # Records whose most likely component it is, shape (n_components,); None until they are counted
     counts: IntArray | None = None
-    # sources, rows, targets: part, place and new component of each record that is moved
-    sources: IntArray | None = None
-    rows: IntArray | None = None
-    targets: IntArray | None = None
+    moved: mixtures.Moves | None = None  # The records that are moved to another component
 
     @property
     def sizes(self) -> IntArray:
@@ -143,10 +131,8 @@ def _score_rows(part: FloatArray, *, params: View, rng: np.random.Generator) -> 
 
 
 def spread(column: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Values of which those that several records have lie evenly between halfway to the next lower and higher ones.
-
-    Beyond the outermost value twice as far outward as inward: its records stand for a tail.
-    """
+    """Values of which those that several records have lie evenly between halfway to the next lower and higher ones."""
+    # Beyond the outermost value twice as far outward as inward: its records stand for a tail.
     values, at, counts = np.unique(column, return_inverse=True, return_counts=True)
     if len(values) < 2:
         return column
@@ -199,19 +185,13 @@ def choose(
         degrees=math.inf if tails == "gaussian" else None,
         idle=_IDLE,
     )
-    larger = len(sample.keys) > len(few.keys)
     mixture = chosen.mixture
-    if larger:
+    if len(sample.keys) > len(few.keys):
         bounds = mixtures.on_sample(chosen.constraints, len(sample.keys), params.rows)
-        mixture = mixtures.fit(
-            mixtures.over([sample.scores]), mixture, bounds, tolerance=TOLERANCE, iterations=iterations
-        ).mixture
-    if not categories:
-        return MixtureGroups(params, mixture, None)
-    latent, keep = choose_categories(few.scores, few.codes, starts_of(categories), k, params.rows, classes)
-    if larger:
-        latent = sharpened(sample.scores, sample.codes, latent, keep)
-    return MixtureGroups(params, mixture, latent)
+        mixture = mixtures.fit(sample.scores, mixture, bounds, tolerance=TOLERANCE, iterations=iterations).mixture
+    starts = starts_of(categories)
+    of_categories = fit_categories(few, sample, starts, k, params.rows, classes) if categories else None
+    return MixtureGroups(params, mixture, of_categories)
 
 
 def _assign_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
@@ -240,31 +220,22 @@ def _repair(
     if isinstance(counted, ClassCounts):
         return replace(params, counts=counted.counts)
     assert params.counts is not None
-    sources, rows, targets = mixtures.moves(counted, params.counts, k)
-    donors = _donors(counted, sources, rows)
-    counts = params.counts + np.bincount(targets, minlength=len(params.counts))
-    counts -= np.bincount(donors, minlength=len(params.counts))
+    moved, groups = mixtures.moves(counted, params.counts, k), len(params.counts)
+    counts = params.counts + np.bincount(moved.targets, minlength=groups) - np.bincount(moved.donors, minlength=groups)
     mixtures.check_sizes(counts, k)
-    return replace(params, counts=counts, sources=sources, rows=rows, targets=targets)
-
-
-def _donors(found: mixtures.Movable, sources: IntArray, rows: IntArray) -> IntArray:
-    """The component that each moved record comes from."""
-    whose = dict(zip(zip(found.sources.tolist(), found.rows.tolist(), strict=True), found.donors.tolist(), strict=True))
-    moved = zip(sources.tolist(), rows.tolist(), strict=True)
-    return np.array([whose[record] for record in moved], dtype=np.int64)
+    return replace(params, counts=counts, moved=moved)
 
 
 def _repair_again(params: MixtureGroups, k: int) -> bool:
     """Whether records must move that have not."""
-    return params.targets is None and params.counts is not None and bool(mixtures.needs(params.counts, k)[0].any())
+    return params.moved is None and params.counts is not None and bool(mixtures.needs(params.counts, k)[0].any())
 
 
 def group_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator, place: int) -> FloatArray:
     """The scores, and the final group of each record, 0 to the number of groups less 1."""
     labels = _labels(part)
-    if params.sources is not None and params.rows is not None and params.targets is not None:
-        labels = mixtures.relabel(labels, (params.sources, params.rows, params.targets), place)
+    if params.moved is not None:
+        labels = params.moved.applied(labels, place)
     assert params.counts is not None
     final = mixtures.numbering(params.counts)[labels].astype(np.float64)
     return np.concatenate([part[:, :-1], final[:, None]], axis=1)
@@ -313,7 +284,7 @@ class Drawing:
     maps: mixtures.AffineMaps  # From the present draws to these
 
 
-class LocalSynthesisOptions(MaskOptions):
+class LocalSynthesisOptions(ScopedMaskOptions):
     """The records of every group of a mixture replaced by draws with exactly the group's means and covariance.
 
     Groups of k or more, and of more records than feature columns, are few and
@@ -332,11 +303,6 @@ class LocalSynthesisOptions(MaskOptions):
     variance_share: float = Field(default=1.0, gt=0, le=1)
     classes: int | None = Field(default=None, ge=1)
     iterations: int = Field(default=50, ge=1)
-
-    @property
-    def by_stratum(self) -> bool:
-        """Whether each stratum is masked as a table of its own."""
-        return True
 
 
 def local_synthesis(
@@ -429,7 +395,7 @@ def _label_and_draws(given: int, params: MixtureGroups) -> int:
 
 def _apart(part: FloatArray) -> tuple[FloatArray, IntArray]:
     """Draws, and labels."""
-    return np.ascontiguousarray(part[:, :-1]), part[:, -1].astype(np.int64)
+    return np.ascontiguousarray(part[:, :-1]), _labels(part)
 
 
 def _count_both(part: FloatArray, *, params: MixtureGroups, original: FloatArray) -> RecordsAndDraws:
@@ -525,6 +491,7 @@ METHOD = Masker(
         latent.LatentClasses,
         mixtures.Mixture,
         mixtures.Movable,
+        mixtures.Moves,
         DrawnSample,
         View,
         mixtures.AffineMaps,

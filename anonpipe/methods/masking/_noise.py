@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from anonpipe.errors import InputError, JobError
-from anonpipe.methods.masking._spectral import Basis, checked_basis, count_moments, spectral_inverse, turn_rows
-from anonpipe.methods.options import ScopedMaskOptions
+from anonpipe.errors import InputError
+from anonpipe.kernels.points import turn_rows
+from anonpipe.methods.masking._spectral import Basis, count_moments, spectral_inverse
+from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Masker
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments, form_eigenvalue, noise_factor, product_variance
 from anonpipe.types import FloatArray
 
 Form = Literal["expected", "centred", "exact"]
-FORMS: tuple[Form, ...] = ("expected", "centred", "exact")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,16 +40,12 @@ class Mixing:
     after: FloatArray
 
 
-class NoiseOptions(ScopedMaskOptions):
-    """Normal noise of `amount` times the data's variance, and the records shrunk so that the covariance stays."""
-
-    method: Literal["noise"]
-    amount: float = Field(default=0.15, gt=0, allow_inf_nan=False)
-    form: Literal["expected", "centred", "exact"] = "expected"
-    basis: Literal["spectral", "columns"] = "spectral"
-
-
-def noise(*, amount: float = 0.15, form: Form = "expected", basis: Basis = "spectral") -> tuple[Step, ...]:
+def noise(
+    *,
+    amount: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.15,
+    form: Form = "expected",
+    basis: Basis = "spectral",
+) -> tuple[Step, ...]:
     """Add normal noise, and shrink towards the mean so that the covariance stays.
 
     X' = m + ((X - m) + E) / sqrt(1 + c) with E ~ N(0, cS), m and S being the mean and covariance of all records, and c
@@ -68,11 +64,6 @@ def noise(*, amount: float = 0.15, form: Form = "expected", basis: Basis = "spec
     mean vector and covariance matrix: on average. `exact` is the case of Muralidhar & Sarathy without kept columns,
     with weight 1/sqrt(1 + c) on the original.
     """
-    checked_basis(basis)
-    if not (np.isfinite(amount) and amount > 0):
-        raise JobError(f"noise was given amount={amount}; give a finite number above 0, such as 0.15")
-    if form not in FORMS:
-        raise JobError(f"noise was given form={form!r}; known are: {', '.join(FORMS)}")
     learn = Reduce("moments", count_moments, partial(_find_noise, amount=amount, basis=basis))
     if form == "expected":
         return learn, Rows("add", add)
@@ -144,11 +135,7 @@ def _find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) 
         )
     slopes = inverse @ xz
     rest = both.scatter[width:, width:] - xz.T @ slopes
-    colour = (
-        np.linalg.solve(np.linalg.cholesky(rest).T, params.factor.T) * np.sqrt(both.n - 1)
-        if rank
-        else np.zeros((0, width))
-    )
+    colour = np.linalg.solve(np.linalg.cholesky(rest).T, params.factor.T) * np.sqrt(both.n - 1)
     matrix = np.concatenate([np.eye(width) - slopes @ colour, colour]) / params.shrink
     return Mixing(both.mean, np.ascontiguousarray(matrix), params.total.mean)
 
@@ -181,7 +168,11 @@ def _expect_noisy(
 
 METHOD = Masker(
     function=noise,
-    options=NoiseOptions,
+    options=options_of(
+        noise,
+        "Normal noise of `amount` times the data's variance, and the records shrunk so that the covariance stays.",
+        ScopedMaskOptions,
+    ),
     published="additive noise with corrected mean and variance",
     reference="Oganian & Domingo-Ferrer (2017), section 5, eq. 10; Lasko & Vinterbo (2010), "
     "doi:10.1109/TKDE.2009.88, section IV.B; Muralidhar & Sarathy (2008), Transactions on Data Privacy 1",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import numba as nb
 import numpy as np
 from pydantic import Field
 
-from anonpipe.errors import JobError
 from anonpipe.methods.masking._draws import Categories, averaged_by_rank, category_codes, dummies
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Masker
@@ -29,7 +28,12 @@ class RankSwapOptions(ScopedMaskOptions):
     percent: float = Field(default=5.0, gt=0, le=100)
 
 
-def rank_swap(*, k: int = 1, percent: float = 5.0, categories: Categories = ()) -> tuple[Step, ...]:
+def rank_swap(
+    *,
+    k: Annotated[int, Field(ge=1)] = 1,
+    percent: Annotated[float, Field(gt=0, le=100)] = 5.0,
+    categories: Categories = (),
+) -> tuple[Step, ...]:
     """Swap each value with one of a rank at most `percent` of the records away, every column by itself.
 
     From the lowest rank up, each value that has not been swapped yet changes places with one drawn uniformly from those
@@ -44,8 +48,6 @@ def rank_swap(*, k: int = 1, percent: float = 5.0, categories: Categories = ()) 
     Record i keeps a rank near its own in every column. The linkage of Nin, Herranz & Torra (2008),
     doi:10.1016/j.datak.2007.07.006, finds most records again where `percent` is small: no protection by itself.
     """
-    if k < 1 or not 0 < percent <= 100:
-        raise JobError(f"rank_swap was given k={k} and percent={percent}; give 1 or more, and above 0 up to 100")
     coded = tuple(each[0] for each in categories)
     swapped = partial(_swap, k=k, percent=percent, coded=coded)
     steps = (Columns("swap", swapped, with_original=True, holds=partial(averaged_by_rank, k=k)),)
@@ -115,9 +117,6 @@ METHOD = Masker(
     link="person",
     follows=lambda options, features: {"k": features.k, "categories": features.categories},
 )
-
-
-# --- Who swaps with whom: see `anonpipe.methods.masking._rank_swap` ---------------------------------------------------
 
 
 @nb.njit(cache=True, nogil=True)

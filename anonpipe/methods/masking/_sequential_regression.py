@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -13,9 +13,10 @@ from scipy.special import logsumexp
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.groups import cross_products
+from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes
-from anonpipe.methods.masking._spectral import DEPENDENT, count_moments, normal_draws, spectral_inverse, turn_rows
-from anonpipe.methods.options import ScopedMaskOptions
+from anonpipe.methods.masking._spectral import DEPENDENT, count_moments, normal_draws, spectral_inverse
+from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Masker, no_dummies
 from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
@@ -182,17 +183,12 @@ class Chain:
         return np.asarray((part - self.moments.mean) / self.spread)
 
 
-class SequentialRegressionOptions(ScopedMaskOptions):
-    """Each masked column drawn from its regression on those before it, logistic for categories and nulls."""
-
-    method: Literal["sequential_regression"]
-    rounds: int = Field(default=1, ge=1)
-    parameters: Literal["estimated", "drawn"] = "estimated"
-    penalty: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
-
-
 def sequential_regression(
-    *, categories: Categories = (), rounds: int = 1, parameters: Parameters = "estimated", penalty: float = 1e-3
+    *,
+    categories: Categories = (),
+    rounds: Annotated[int, Field(ge=1)] = 1,
+    parameters: Parameters = "estimated",
+    penalty: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3,
 ) -> tuple[Step, ...]:
     """Draw each attribute from its regression on the synthetic values of those before it.
 
@@ -221,12 +217,6 @@ def sequential_regression(
     that depends on others is then 0. Logistic regressions start from the maximum of a sample. That changes the number
     of passes over the table, and not where they end: at a gradient of 0.
     """
-    if rounds < 1:
-        raise JobError(f"sequential_regression was given rounds={rounds}; give 1 or more")
-    if parameters not in ("estimated", "drawn"):
-        raise JobError(f"sequential_regression was given parameters={parameters!r}; known are 'estimated' and 'drawn'")
-    if not (np.isfinite(penalty) and penalty > 0):
-        raise JobError(f"sequential_regression was given penalty={penalty}; give a finite number above 0")
     named = [column for columns in categories for column in columns]
     if any(not columns for columns in categories) or len(set(named)) != len(named) or any(c < 0 for c in named):
         raise JobError("categories of sequential_regression are columns from 0, each in one category at most")
@@ -443,7 +433,11 @@ def _expect_sequential(
 
 METHOD = Masker(
     function=sequential_regression,
-    options=SequentialRegressionOptions,
+    options=options_of(
+        sequential_regression,
+        "Each masked column drawn from its regression on those before it, logistic for categories and nulls.",
+        ScopedMaskOptions,
+    ),
     published="fully synthetic data by sequential regressions",
     reference="Oganian & Domingo-Ferrer (2017), sections 5 and 7; Raghunathan et al. (2001), Survey Methodology 27",
     cost="time n · w² and rounds; with categories 4 to 30 passes of time n · (q w)² for each of q values; "

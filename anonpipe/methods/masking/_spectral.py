@@ -4,45 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.options import ScopedMaskOptions
+from anonpipe.kernels.points import turn_rows
+from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Features, Masker
 from anonpipe.methods.steps import Columns, Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments, form_eigenvalue, product_variance
 from anonpipe.types import FloatArray
-
-
-@nb.njit(cache=True, nogil=True)
-def _turn(features: FloatArray, before: FloatArray, matrix: FloatArray, after: FloatArray) -> FloatArray:
-    # No BLAS: the order in which it sums follows the number of records it is given, and of its threads.
-    n, width = features.shape
-    channels = matrix.shape[1]
-    out = np.zeros((n, channels))
-    for i in range(n):
-        for h in range(width):
-            value = features[i, h] - before[h]
-            for j in range(channels):
-                out[i, j] += value * matrix[h, j]
-        for j in range(channels):
-            out[i, j] += after[j]
-    return out
-
-
-def turn_rows(
-    features: FloatArray, matrix: FloatArray, *, before: FloatArray | None = None, after: FloatArray | None = None
-) -> FloatArray:
-    """(features - before) · matrix + after, one record at a time; before (width,), after (channels,)."""
-    width, channels = matrix.shape
-    before, after = np.zeros(width) if before is None else before, np.zeros(channels) if after is None else after
-    return np.asarray(_turn(np.ascontiguousarray(features), before, np.ascontiguousarray(matrix), after))
-
 
 # --- The spectral basis: the axes along which the records spread, and the way there and back --------------------------
 # A masker that works on one column at a time keeps no correlation of the columns. Principal components have none: the
@@ -68,7 +42,6 @@ _BASIS = "'spectral' (default): along the principal components; 'columns': along
 
 def axes_of(moments: Moments, basis: Basis) -> Axes:
     """The axes of a table: V of the singular value decomposition of its centred features."""
-    checked_basis(basis)
     covariance = moments.scatter / max(moments.n - 1, 1)
     if not np.isfinite(covariance).all():
         raise InputError("the covariance of the features is not finite; scale the columns first")
@@ -83,12 +56,6 @@ def axes_of(moments: Moments, basis: Basis) -> Axes:
     rounding = width * np.finfo(np.float64).eps * values.max(initial=0.0)
     variances = np.where(values > rounding, values, 0.0)
     return Axes(moments.mean, np.ascontiguousarray(vectors * signs), variances)
-
-
-def checked_basis(basis: str) -> None:
-    """Refuse an unknown basis."""
-    if basis not in ("spectral", "columns"):
-        raise JobError(f"basis is {basis!r}; known are 'spectral' and 'columns'")
 
 
 def count_moments(part: FloatArray, *, params: object) -> Moments:
@@ -171,16 +138,6 @@ def _largest_products(sizes: FloatArray) -> FloatArray:
     return products
 
 
-# --- Swapping of cells, in the spectral basis or in the columns -------------------------------------------------------
-
-
-class SpectralSwapOptions(ScopedMaskOptions):
-    """Every principal component permuted by itself."""
-
-    method: Literal["spectral_swap"]
-    basis: Literal["spectral", "columns"] = "spectral"
-
-
 def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     """Permute every principal component by itself, over all records, and turn back.
 
@@ -193,7 +150,6 @@ def spectral_swap(*, basis: Basis = "spectral") -> tuple[Step, ...]:
     A permutation of n cells leaves a correlation of about 1/√n. Relations beyond correlation are lost, so a component's
     permutation puts values of the columns outside their range where columns are skewed or binary: decode accordingly.
     """
-    checked_basis(basis)
     return _along_axes(Reduce("axes", count_moments, partial(_find_axes, basis=basis)), Columns("permute", _permute))
 
 
@@ -202,36 +158,7 @@ def _permute(column: FloatArray, *, place: int, params: Axes, rng: np.random.Gen
     return rng.permutation(column)
 
 
-_SPECTRAL_SWAP = Masker(
-    function=spectral_swap,
-    options=SpectralSwapOptions,
-    published="spectral swapping",
-    reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.B.1",
-    cost="time n · w²; memory: one part, and two columns of all rows",
-    about={"basis": _BASIS},
-    keeps="means and total variance exact, covariance on average; no record is made from one person; relations "
-    "that are not linear are lost; basis='columns' keeps columns, and no relation between them; in a job, "
-    "decoding exchanges categories until pairs of columns have that covariance (cut off by the largest "
-    "score alone, -0.55 becomes -0.24 on the demonstration registry)",
-    expect=_expect_swapped,
-    link="none",
-    permutes=True,
-    learns=(Axes,),
-    forms="basis",
-)
-
-
-# --- Synthesis of each component by itself, in the spectral basis or in the columns -----------------------------------
-
 Draw = Literal["normal", "quantiles"]
-
-
-class SynthesisOptions(ScopedMaskOptions):
-    """Every principal component drawn again from its distribution."""
-
-    method: Literal["synthesis"]
-    basis: Literal["spectral", "columns"] = "spectral"
-    draw: Literal["normal", "quantiles"] = "normal"
 
 
 def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step, ...]:
@@ -245,9 +172,6 @@ def synthesis(*, basis: Basis = "spectral", draw: Draw = "normal") -> tuple[Step
     draws of all components are draws from the normal distribution that has the covariance of the features, whatever the
     basis of the drawing.
     """
-    checked_basis(basis)
-    if draw not in ("normal", "quantiles"):
-        raise JobError(f"synthesis was given draw={draw!r}; known are 'normal' and 'quantiles'")
     step = Columns("draw", _draw_normal if draw == "normal" else _draw_quantiles)
     return _along_axes(Reduce("axes", count_moments, partial(_find_axes, basis=basis)), step)
 
@@ -277,24 +201,6 @@ def _expect_synthesized(moments: Moments, *, basis: Basis = "spectral", draw: Dr
     return normal_draws(moments, basis) if draw == "normal" else None
 
 
-_SYNTHESIS = Masker(
-    function=synthesis,
-    options=SynthesisOptions,
-    published="synthesis in a spectral basis",
-    reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
-    cost="time n · (w² + w log n with draw='quantiles'); memory: one part, and three columns of all rows",
-    about={"basis": _BASIS, "draw": "'normal' (default), or 'quantiles' of each component"},
-    keeps="means and covariance on average; synthetic records; relations that are not linear are lost",
-    expect=_expect_synthesized,
-    link="none",
-    learns=(Axes,),
-    forms="draw",
-)
-
-
-# --- Suppression of cells in the spectral basis, or in the columns ----------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Suppressed(Axes):
     """Axes, and what is left along each."""
@@ -319,7 +225,12 @@ class SuppressionOptions(ScopedMaskOptions):
         return self
 
 
-def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: float | None = None) -> tuple[Step, ...]:
+def suppression(
+    *,
+    basis: Basis = "spectral",
+    share: Annotated[float, Field(ge=0, lt=1)] = 0.05,
+    outside: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None,
+) -> tuple[Step, ...]:
     """Put small principal components, and cells far out along the others, at the mean, and turn back.
 
     Suppressing a cell of a column leaves an attacker the other columns to guess it from. A cell of a component is what
@@ -333,11 +244,6 @@ def suppression(*, basis: Basis = "spectral", share: float = 0.05, outside: floa
     components are the ones whose cells single out records that break the pattern of the table at the least cost in
     variance; `outside` is the usual rule for rare values.
     """
-    checked_basis(basis)
-    if not 0 <= share < 1:
-        raise JobError(f"suppression was given share={share}; give a share of the variance, 0 to below 1")
-    if outside is not None and not (np.isfinite(outside) and outside > 0):
-        raise JobError(f"suppression was given outside={outside}; give standard deviations above 0, or leave it out")
     if share == 0 and outside is None:
         raise JobError("suppression was given share=0 and no outside, which suppresses nothing; give one of them")
     learn = Reduce("components", count_moments, partial(_choose, basis=basis, share=share, outside=outside))
@@ -398,24 +304,55 @@ def _of_one_component(options: SuppressionOptions, features: Features) -> str | 
     )
 
 
-_SUPPRESSION = Masker(
-    function=suppression,
-    options=SuppressionOptions,
-    published="cell suppression in a spectral basis",
-    reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
-    cost="time n · w²; memory: one part",
-    refuses=_of_one_component,
-    about={
-        "basis": _BASIS,
-        "share": "of the variance that the suppressed components may have, 0.05 by default",
-        "outside": "standard deviations beyond which single cells are suppressed; none by default",
-    },
-    keeps="means exact without 'outside', the covariance that of the components left; records stay those of "
-    "persons with less detail, and can be linked",
-    expect=_expect_suppressed,
-    link="person",
-    learns=(Suppressed,),
+METHODS = (
+    Masker(
+        function=spectral_swap,
+        options=options_of(spectral_swap, "Every principal component permuted by itself.", ScopedMaskOptions),
+        published="spectral swapping",
+        reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section III.B.1",
+        cost="time n · w²; memory: one part, and two columns of all rows",
+        about={"basis": _BASIS},
+        keeps="means and total variance exact, covariance on average; no record is made from one person; relations "
+        "that are not linear are lost; basis='columns' keeps columns, and no relation between them; in a job, "
+        "decoding exchanges categories until pairs of columns have that covariance (cut off by the largest "
+        "score alone, -0.55 becomes -0.24 on the demonstration registry)",
+        expect=_expect_swapped,
+        link="none",
+        permutes=True,
+        learns=(Axes,),
+        forms="basis",
+    ),
+    Masker(
+        function=synthesis,
+        options=options_of(
+            synthesis, "Every principal component drawn again from its distribution.", ScopedMaskOptions
+        ),
+        published="synthesis in a spectral basis",
+        reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
+        cost="time n · (w² + w log n with draw='quantiles'); memory: one part, and three columns of all rows",
+        about={"basis": _BASIS, "draw": "'normal' (default), or 'quantiles' of each component"},
+        keeps="means and covariance on average; synthetic records; relations that are not linear are lost",
+        expect=_expect_synthesized,
+        link="none",
+        learns=(Axes,),
+        forms="draw",
+    ),
+    Masker(
+        function=suppression,
+        options=SuppressionOptions,
+        published="cell suppression in a spectral basis",
+        reference="Lasko & Vinterbo (2010), doi:10.1109/TKDE.2009.88, section V",
+        cost="time n · w²; memory: one part",
+        refuses=_of_one_component,
+        about={
+            "basis": _BASIS,
+            "share": "of the variance that the suppressed components may have, 0.05 by default",
+            "outside": "standard deviations beyond which single cells are suppressed; none by default",
+        },
+        keeps="means exact without 'outside', the covariance that of the components left; records stay those of "
+        "persons with less detail, and can be linked",
+        expect=_expect_suppressed,
+        link="person",
+        learns=(Suppressed,),
+    ),
 )
-
-# All of this family, in one order with the records above
-METHODS = (_SPECTRAL_SWAP, _SYNTHESIS, _SUPPRESSION)

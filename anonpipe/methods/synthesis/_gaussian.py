@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numba as nb
@@ -12,9 +13,9 @@ import numpy as np
 from anonpipe.errors import JobError
 from anonpipe.kernels.groups import contrasts, group_mean, householder, reflect, rotate, triangularise, write_group
 from anonpipe.kernels.points import largest_group
-from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.options import MethodOptions, options_of
 from anonpipe.methods.record import Features, Guarantee, Synthesizer
-from anonpipe.moments import Expected, GroupedMoments, GroupSpread, limit_by_group, merge_all
+from anonpipe.moments import Expected, GroupedMoments, GroupSpread, expect_by_group, merge_all
 from anonpipe.types import FloatArray, IntArray
 
 _DRAWS = 1 << 20  # Draws held at a time (8 MiB), more only for a group that needs more
@@ -45,39 +46,11 @@ def draw_in_chunks(
 _DEPENDENT = 1e-10
 
 
-@nb.njit(cache=True, nogil=True)
-def _rotation_draws(rows: int, width: int) -> int:
-    """Normal draws that a random rotation of a matrix of that shape takes."""
-    rank: int = min(rows, width)
-    return rank * rows - rank * (rank - 1) // 2
-
-
-@nb.njit(cache=True, nogil=True)
-def _coordinates(
-    features: FloatArray, members: IntArray, mean: FloatArray, a: FloatArray, v: FloatArray, sums: FloatArray
-) -> int:
-    """Write a group's mean, and coordinates of its scatter into `a`; returns how many rows of `a` these may fill."""
-    rows, width = members.shape[0] - 1, features.shape[1]
-    group_mean(features, members, mean)
-    contrasts(features, members, mean, a)
-    if rows > width:
-        triangularise(a, rows, v, sums)
-    return int(min(rows, width))
-
-
-@nb.njit(cache=True, nogil=True)
-def rotate_groups(features: FloatArray, order: IntArray, starts: IntArray, draws: FloatArray, out: FloatArray) -> None:
-    """Write a random rotation of every group about its mean into `out`."""
-    width = features.shape[1]
-    largest = largest_group(starts)
-    a, v = np.empty((largest, width)), np.empty(largest)
-    mean, sums = np.empty(width), np.empty(width)
-    at = 0
-    for g in range(starts.shape[0] - 1):
-        members = order[starts[g] : starts[g + 1]]
-        rank = _coordinates(features, members, mean, a, v, sums)
-        at += rotate(a, members.shape[0] - 1, rank, draws[at:], v, sums)
-        write_group(a, mean, members, out)
+def rotation_draws(starts: IntArray, width: int) -> IntArray:
+    """Normal draws that a random rotation takes of each group, shape (n_groups,)."""
+    rows = np.diff(starts) - 1
+    rank = np.minimum(rows, width)
+    return np.asarray(rank * rows - rank * (rank - 1) // 2)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -92,12 +65,16 @@ def draw_groups(
     at = 0
     for g in range(starts.shape[0] - 1):
         members = order[starts[g] : starts[g + 1]]
-        rank = _coordinates(features, members, mean, a, v, sums)
+        rows = members.shape[0] - 1
+        group_mean(features, members, mean)
+        contrasts(features, members, mean, a)
+        if rows > width:
+            triangularise(a, rows, v, sums)
         scale = math.sqrt(factor / members.shape[0])
         for row in members:
             for j in range(width):
                 out[row, j] = mean[j]
-            for i in range(rank):
+            for i in range(min(rows, width)):
                 weight = draws[at] * scale
                 at += 1
                 for j in range(width):
@@ -152,20 +129,11 @@ def rotate_residuals(
         if free > width:
             triangularise(residuals, free, v, sums)
         rotate(residuals, free, min(free, width), draws[at:], v, sums)
-        at += _rotation_draws(rows, width)
+        rank = min(rows, width)
+        at += rank * rows - rank * (rank - 1) // 2  # as many as without `kept`
         for i in range(explained - 1, -1, -1):
             reflect(x, i, int(0), normals[i], rows - i, 1.0, sums)
         write_group(x, mean, members, out)
-
-
-# --- Normal records that have the mean and the scatter of their group, exactly or on average --------------------------
-
-
-class GaussianOptions(MethodOptions):
-    """Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`."""
-
-    method: Literal["gaussian"]
-    moments: Literal["exact", "expected"] = "exact"
 
 
 def gaussian(
@@ -204,10 +172,9 @@ def gaussian(
         raise JobError(f"moments={moments!r} was given; known are 'exact' and 'expected'")
     if n_table is not None:
         raise JobError("n_table is taken with moments='expected' only; leave it out")
-    rows = sizes - 1
-    rank = np.minimum(rows, features.shape[1])
-    for first, after, draws in draw_in_chunks(rank * rows - rank * (rank - 1) // 2, rng):
-        rotate_groups(features, order, starts[first : after + 1], draws, out)
+    none_kept = np.empty((len(features), 0))
+    for first, after, draws in draw_in_chunks(rotation_draws(starts, features.shape[1]), rng):
+        rotate_residuals(features, none_kept, order, starts[first : after + 1], draws, out)
     return out
 
 
@@ -220,7 +187,7 @@ def _kept_on_average(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSp
     """The covariance as it was on average, of records drawn with the covariance of their group."""
     if not spread:
         raise JobError("the sampling error of groups in expectation needs a GroupSpread; count one a partition")
-    return limit_by_group(merge_all(spread)).about(merge_all(grouped).total.covariance)
+    return expect_by_group(merge_all(spread), merge_all(grouped).total.covariance)
 
 
 def _guarantee(options: Any) -> Guarantee:
@@ -235,36 +202,6 @@ def _of_table(options: Any, features: Features) -> dict[str, Any]:
 
 
 _SAME_METHOD = "pca and gaussian are one method under two names: their records have the same distribution"
-
-_ABOUT = {
-    "moments": "'exact' (default): of the drawn records; 'expected': of the distribution each is drawn from",
-    "n_table": "records of the whole table; with moments='expected' only, and needed there",
-}
-
-_GAUSSIAN = Synthesizer(
-    function=gaussian,
-    options=GaussianOptions,
-    published="normal data with the moments of the group (hybrid microdata); the same method as pca",
-    reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
-    cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
-    about=_ABOUT,
-    keeps=(
-        "exact: mean and scatter of every group, and so means and covariances of strata and table; groups of "
-        "up to width + 1 records stay in the span of the originals, groups of two are the originals; "
-        "expected: means and covariance of the table are unbiased (of a stratum up to a relative 1/N), those "
-        f"of a group are not kept; {_SAME_METHOD}"
-    ),
-    guarantee=_guarantee,
-    follows=_of_table,
-    forms="moments",
-)
-
-
-class PcaOptions(MethodOptions):
-    """Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`."""
-
-    method: Literal["pca"]
-    moments: Literal["exact", "expected"] = "exact"
 
 
 def pca(
@@ -293,17 +230,43 @@ def pca(
     return gaussian(features, order, starts, rng=rng, moments=moments, n_table=n_table)
 
 
-_PCA = Synthesizer(
-    function=pca,
-    options=PcaOptions,
-    published="improved condensation, synthetic data generation; the same method as gaussian",
-    reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
+_GAUSSIAN = Synthesizer(
+    function=gaussian,
+    options=options_of(
+        gaussian,
+        "Normal records with the group's mean and scatter, exactly or on average; the same method as `pca`.",
+        MethodOptions,
+    ),
+    published="normal data with the moments of the group (hybrid microdata); the same method as pca",
+    reference="Domingo-Ferrer & González-Nicolás (2010), doi:10.1016/j.ins.2010.04.005",
     cost="time n · width · min(group - 1, width); memory: the result, one group, and its draws or 8 MiB",
-    about=_ABOUT,
-    keeps=f"as gaussian, in both forms; {_SAME_METHOD}",
+    about={
+        "moments": "'exact' (default): of the drawn records; 'expected': of the distribution each is drawn from",
+        "n_table": "records of the whole table; with moments='expected' only, and needed there",
+    },
+    keeps=(
+        "exact: mean and scatter of every group, and so means and covariances of strata and table; groups of "
+        "up to width + 1 records stay in the span of the originals, groups of two are the originals; "
+        "expected: means and covariance of the table are unbiased (of a stratum up to a relative 1/N), those "
+        f"of a group are not kept; {_SAME_METHOD}"
+    ),
     guarantee=_guarantee,
     follows=_of_table,
     forms="moments",
 )
 
-METHODS = (_GAUSSIAN, _PCA)
+METHODS = (
+    _GAUSSIAN,
+    replace(
+        _GAUSSIAN,
+        function=pca,
+        options=options_of(
+            pca,
+            "Independent normal principal components per group (Gal 2014, Algorithm 3); the same method as `gaussian`.",
+            MethodOptions,
+        ),
+        published="improved condensation, synthetic data generation; the same method as gaussian",
+        reference="Gal et al. (2014), doi:10.1016/j.jbi.2014.01.001, Algorithm 3 and Proposition 1",
+        keeps=f"as gaussian, in both forms; {_SAME_METHOD}",
+    ),
+)

@@ -28,16 +28,13 @@ def _shuffle_in_groups(
             out[there, column] = held
 
 
-@nb.njit(cache=True, nogil=True)
 def _draw_in_groups(
     codes: IntArray, column: int, order: IntArray, starts: IntArray, uniform: FloatArray, out: IntArray
 ) -> None:
     """Write for each record the code of a random member of its group into `out`, with replacement."""
-    for g in range(starts.shape[0] - 1):
-        begin, size = starts[g], starts[g + 1] - starts[g]
-        for at in range(begin, starts[g + 1]):
-            chosen = begin + min(int(uniform[at] * size), size - 1)
-            out[order[at], column] = codes[order[chosen], column]
+    sizes = np.diff(starts)
+    size, begin = np.repeat(sizes, sizes), np.repeat(starts[:-1], sizes)
+    out[order, column] = codes[order[begin + np.minimum((uniform * size).astype(np.int64), size - 1)], column]
 
 
 def histogram(

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.kernels.groups import perturb_groups
+from anonpipe.kernels.groups import centre_in_groups, perturb_groups
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Guarantee, Noise, Synthesizer
 from anonpipe.methods.synthesis._gaussian import draw_in_chunks
@@ -20,8 +20,7 @@ from anonpipe.moments import (
     GroupSpread,
     NoiseScatter,
     exact_factor,
-    expected_of_scopes,
-    limit_of_scopes,
+    expect_scopes,
     merge_all,
     noise_factor,
     s_delta,
@@ -91,7 +90,9 @@ def micro_perturbation(
     for first, after, draws in draw_in_chunks(np.diff(starts) * drawn, rng):
         part = starts[first : after + 1]
         shaped = draws.reshape(int(part[-1] - part[0]), drawn)
-        perturb_groups(features, order, part, shaped, used, form in ("centred", "exact"), out)
+        if form in ("centred", "exact"):
+            centre_in_groups(shaped, part)
+        perturb_groups(features, order, part, shaped, used, out)
     return out
 
 
@@ -105,8 +106,7 @@ def _expect_noise(grouped: Sequence[GroupedMoments], spread: Sequence[GroupSprea
     """Moments of records whose noise has a covariance for each part; of form `exact` those of the originals."""
     if form == "exact":
         return Expected.exactly(merge_all(grouped).total.covariance)
-    scopes = [(each, s_delta(each, form)) for each in grouped]
-    return limit_of_scopes(scopes, form).about(expected_of_scopes(scopes, form))
+    return expect_scopes([(each, s_delta(each, form)) for each in grouped], form)
 
 
 def _biased(options: MicroPerturbationOptions) -> str | None:

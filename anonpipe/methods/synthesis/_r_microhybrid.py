@@ -9,7 +9,7 @@ import numpy as np
 from anonpipe.errors import InputError, JobError
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Synthesizer
-from anonpipe.methods.synthesis._gaussian import draw_in_chunks, kept_exactly, rotate_residuals
+from anonpipe.methods.synthesis._gaussian import draw_in_chunks, kept_exactly, rotate_residuals, rotation_draws
 from anonpipe.types import FloatArray, IntArray
 
 
@@ -66,8 +66,7 @@ def r_microhybrid(
         )
     out = np.empty_like(features)
     fixed = np.ascontiguousarray(kept)
-    rank = np.minimum(sizes - 1, width)
-    for first, after, draws in draw_in_chunks(rank * (sizes - 1) - rank * (rank - 1) // 2, rng):
+    for first, after, draws in draw_in_chunks(rotation_draws(starts, width), rng):
         rotate_residuals(features, fixed, order, starts[first : after + 1], draws, out)
     return out
 

@@ -235,8 +235,7 @@ def make_features(work: Work, fitted: Fitted, cut: Cut) -> None:
 def run_steps(work: Work, fitted: Fitted, cut: Cut, map_stage: MapStage) -> None:
     """Run all passes of the procedure but the last, which runs where rows are decoded.
 
-    Every piece is as in `anonpipe.methods.executor.run_steps` with the key of
-    its scope, the partitions being the parts, and so are the draws.
+    Draws are those of the key of a scope, whose partitions are the parts that steps see.
     """
     seen = (fitted.width,) * len(scopes_of(fitted, cut))
     table = StagedTable(work, fitted, cut, map_stage, PassTask(0, FEATURES, fitted.width, None, 0, None, seen=seen))

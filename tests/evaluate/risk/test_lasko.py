@@ -9,7 +9,7 @@ from scipy.stats import ks_2samp
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk import nearest
 from anonpipe.evaluate.risk._lasko import excess, lasko_measures, predictions
-from anonpipe.methods.masking import mask
+from tests.in_memory import mask
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import finding as naive
 

@@ -9,8 +9,9 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk import fewest_alike
 from anonpipe.evaluate.risk._probabilistic import link_by, probabilistic_bound
 from anonpipe.kernels.points import sort_groups
-from anonpipe.methods.masking import MASKERS, mask
+from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS, synthesize
+from tests.in_memory import mask
 from tests.naive import attacks as naive
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import AnonpipeError, InfeasibleError
-from anonpipe.methods.grouping import METHODS, _registry, cluster
+from anonpipe.methods.grouping import METHODS, cluster
 from anonpipe.methods.record import Grouping
 from tests.methods.grouping.data import grouping_problems
 
@@ -108,7 +108,7 @@ def test_a_broken_method_is_caught(monkeypatch, labels, text):
     def broken(features, k, *, rng):
         return labels
 
-    monkeypatch.setitem(_registry.METHODS, "broken", record(broken))
+    monkeypatch.setitem(METHODS, "broken", record(broken))
     with pytest.raises(AnonpipeError, match=text):
         cluster(np.zeros((4, 1)), 2, "broken", rng=rng())
 
@@ -136,7 +136,7 @@ def test_classes_go_to_the_methods_that_need_them(monkeypatch):
         seen.append((classes.tolist(), class_shares.tolist()))
         return np.zeros(len(features), dtype=np.int64)
 
-    monkeypatch.setitem(_registry.METHODS, "split", record(split, classes=True))
+    monkeypatch.setitem(METHODS, "split", record(split, classes=True))
     features = np.arange(4.0)[:, None]
     classes = np.array([0, 1, 1, 1])
     assert cluster(features, 2, "split", rng=rng(), classes=classes).tolist() == [0, 0, 0, 0]

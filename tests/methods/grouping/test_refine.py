@@ -9,6 +9,7 @@ from anonpipe.errors import AnonpipeError
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster, information_loss, refine
 from anonpipe.methods.grouping._refine import (
+    EVERY,
     EXACT,
     MOVE,
     NONE,
@@ -262,9 +263,9 @@ def test_annealing_goes_as_its_twin(seed, k, hot):
     near = [others[starts[a] : starts[a + 1]].tolist() for a in range(len(groups.sizes))]
     heat = temperatures(groups)
     twin, twin_heat, key = lists(groups), heat.tolist(), int(rng.integers(2**63))
-    schedule = np.geomspace(hot, hot / 10, 9)
-    naive.anneal(features, twin, k, near, twin_heat, schedule.tolist(), 3, key)
-    anneal(groups, starts, others, heat, schedule, 3, np.uint64(key))
+    schedule = np.geomspace(hot, hot / 10, 16)
+    naive.anneal(features, twin, k, near, twin_heat, schedule.tolist(), EVERY, key)
+    anneal(groups, starts, others, heat, schedule, np.uint64(key))
     assert lists(groups) == twin
     assert heat.tolist() == twin_heat
     assert groups.sizes[groups.sizes > 0].min() >= k

@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._spectral import principal_axes, rotated_columns, split_at_all_medians, split_widest
+from anonpipe.methods.grouping._spectral import principal_axes, split_at_all_medians, split_widest
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import histogram as naive
 from tests.naive.two_phase import labels_of
@@ -103,7 +104,7 @@ def test_axes(width, seed):
     features = np.random.default_rng(seed).normal(size=(40, width)) * np.arange(1, width + 1)
     axes = principal_axes(features)
     assert axes.T @ axes == pytest.approx(np.eye(width), abs=1e-9)
-    scores = rotated_columns(features, features.mean(axis=0), axes)
+    scores = turn_rows(features, axes, before=features.mean(axis=0)).T
     assert scores == pytest.approx(((features - features.mean(axis=0)) @ axes).T, abs=1e-9)
     lengths = np.square(scores).sum(axis=1)
     assert (np.diff(lengths) <= 1e-9 * lengths[0]).all()
@@ -125,7 +126,7 @@ def test_the_sign_is_settled_where_entries_are_equal_but_for_rounding(columns):
 def test_equal_records_have_equal_scores():
     rng = np.random.default_rng(0)
     features = rng.normal(size=(700, 7))[rng.integers(0, 50, 700)]
-    scores = rotated_columns(features, features.mean(axis=0), principal_axes(features))
+    scores = turn_rows(features, principal_axes(features), before=features.mean(axis=0)).T
     assert len(np.unique(scores.T, axis=0)) == 50
 
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anonpipe.kernels.groups import within_scatter
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._loss import scatter_in_groups
 from anonpipe.methods.grouping._univariate import GROUPED, cut_path, nearest_next
 from tests.methods.grouping.data import grouping_problems, standardized, tarragona
 from tests.naive import univariate as naive
@@ -18,7 +18,7 @@ def optimal(features, k, method="optimal_univariate"):
 
 
 def scatter(features, labels):
-    return scatter_in_groups(features, *sort_groups(labels))
+    return np.trace(within_scatter(features, *sort_groups(labels)))
 
 
 @settings(deadline=None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from anonpipe.methods.masking import MASKERS, run_steps
+from anonpipe.methods.masking import MASKERS
+from tests.in_memory import run_steps
 
 KEY = b"a key of tests only, 32 bytes..."
 

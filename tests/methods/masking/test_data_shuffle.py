@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from anonpipe.methods.masking import mask
 from anonpipe.methods.masking._data_shuffle import normal_correlation
 from anonpipe.moments import Moments
+from tests.in_memory import mask
 from tests.methods.masking.tables import KEY, correlated, run, split_tables, tables
 from tests.naive import mask as naive
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.methods.latent_classes import class_e_step
-from anonpipe.methods.masking import MASKERS, _local_synthesis, run_steps
-from anonpipe.methods.masking._draws import category_codes, choose_categories, dummies, starts_of
-from anonpipe.methods.mixture import assign, correcting_maps, fit, group_statistics, on_sample, over, select
+from anonpipe.methods.masking import MASKERS, _local_synthesis
+from anonpipe.methods.masking._draws import category_codes, dummies, fit_categories, starts_of
+from anonpipe.methods.mixture import assign, correcting_maps, fit, group_statistics, on_sample, select
+from tests.in_memory import run_steps
 from tests.methods.masking.tables import KEY, correlated, splits
 from tests.naive import local_synthesis as naive
 
@@ -172,7 +173,7 @@ def test_the_mixture_is_that_of_the_fit_to_the_sample_and_the_groups_those_of_th
     assert {tuple(row) for row in sample.scores} < {tuple(row) for row in scores}
     chosen = select(sample.scores[:90], 20, 300, numbers=[4], shapes=["full"])
     bounds = on_sample(chosen.constraints, 200, 300)
-    wanted = fit(over([sample.scores]), chosen.mixture, bounds, iterations=7).mixture
+    wanted = fit(sample.scores, chosen.mixture, bounds, iterations=7).mixture
     assert np.array_equal(found.mixture.means, wanted.means)
     assert np.array_equal(found.mixture.weights, wanted.weights)
     first = np.bincount(assign(scores, wanted), minlength=4)
@@ -187,7 +188,7 @@ def test_latent_classes_of_a_larger_sample_are_more_likely_there(monkeypatch):
     run_steps(features, steps, key=KEY, parts=[500, 700])
     ((sample, found),) = seen
     starts = starts_of(categories)
-    few, _ = choose_categories(sample.scores[:150], sample.codes[:150], starts, 30, 1_200, 2)
+    few = fit_categories(sample.first(150), sample.first(150), starts, 30, 1_200, 2)
     likelihood = [class_e_step(sample.scores, sample.codes, c).log_likelihood for c in (few, found.classes)]
     assert likelihood[1] > likelihood[0]
 

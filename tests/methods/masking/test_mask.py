@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import AnonpipeError, InputError, JobError
-from anonpipe.methods.masking import MASKERS, Columns, Reduce, Rows, mask, run_steps
+from anonpipe.methods.masking import MASKERS, Columns, Reduce, Rows
 from anonpipe.moments import Moments
+from tests.in_memory import mask, run_steps
 from tests.methods.masking.tables import KEY, correlated, run, split_tables, splits, tables
 
 OPTIONS = {

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError
-from anonpipe.methods.masking import mask
+from tests.in_memory import mask
 from tests.methods.masking.tables import KEY, correlated, run, split_tables
 from tests.naive import mask as naive
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anonpipe.methods.masking import mask
 from anonpipe.methods.masking._draws import averaged_by_rank
+from tests.in_memory import mask
 
 
 def _parts(run, parts):

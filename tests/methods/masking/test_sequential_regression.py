@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError
-from anonpipe.methods.masking import _sequential_regression, mask, run_steps
+from anonpipe.methods.masking import _sequential_regression
 from anonpipe.methods.masking import _sequential_regression as logistic
 from anonpipe.methods.masking._sequential_regression import Logit, Slope, improved, sequential_regression
+from tests.in_memory import mask, run_steps
 from tests.methods.masking.tables import KEY, correlated, run
 from tests.naive import mask as naive
 

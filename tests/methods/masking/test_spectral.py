@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from anonpipe.methods.masking import mask
 from anonpipe.methods.masking._spectral import axes_of, spectral_inverse
 from anonpipe.moments import Moments
+from tests.in_memory import mask
 from tests.methods.masking.tables import KEY, correlated, run, split_tables, tables
 from tests.naive import mask as naive
 

@@ -10,7 +10,6 @@ import numpy as np
 from anonpipe.errors import JobError
 from anonpipe.kernels.mixture import map_by_group
 from anonpipe.methods.mixture import (
-    SAMPLE_ROWS,
     AffineMaps,
     GroupStatistics,
     Mixture,
@@ -21,12 +20,11 @@ from anonpipe.methods.mixture import (
     movable,
     moves,
     numbering,
-    over,
-    relabel,
     select,
 )
 from anonpipe.types import FloatArray, IntArray
 
+SAMPLE_ROWS = 4_000  # Rows that number and shape of the components are chosen on
 _DRAWS = 1 << 20  # Draws held at a time (8 MiB)
 
 
@@ -41,7 +39,7 @@ def repaired(features: FloatArray, mixture: Mixture, k: int) -> IntArray:
     """
     labels = assign(features, mixture)
     counts = np.bincount(labels, minlength=mixture.n_groups)
-    labels = relabel(labels, moves(movable(features, labels, mixture, counts, k), counts, k))
+    labels = moves(movable(features, labels, mixture, counts, k), counts, k).applied(labels)
     return numbering(counts)[labels]
 
 
@@ -90,7 +88,7 @@ def gaussian_mixture(
     """
     if least_groups < 1 or most_groups < least_groups:
         raise JobError(f"{least_groups} to {most_groups} components were asked for; give 1 or more, the least first")
-    sample = np.ascontiguousarray(features[evenly_spaced(len(features))])
+    sample = np.ascontiguousarray(features[evenly_spaced(len(features), SAMPLE_ROWS)])
     chosen = select(
         sample,
         k,
@@ -101,7 +99,7 @@ def gaussian_mixture(
     )
     mixture = chosen.mixture
     if len(features) > SAMPLE_ROWS:
-        mixture = fit(over([features]), mixture, chosen.constraints).mixture
+        mixture = fit(features, mixture, chosen.constraints).mixture
     return repaired(features, mixture, k)
 
 

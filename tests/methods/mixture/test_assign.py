@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError
 from anonpipe.methods import mixture as module
-from anonpipe.methods.mixture import Movable, assign, check_sizes, movable, moves, numbering, relabel
+from anonpipe.methods.mixture import Movable, assign, check_sizes, movable, moves, numbering
 from tests.methods.grouping.data import grouping_problems
 from tests.methods.mixture.data import random_mixture, sample_of
 from tests.methods.mixture.in_memory import gaussian_mixture, repaired
@@ -36,7 +36,7 @@ def repaired_in_pieces(features, mixture, k, cuts):
     for report in reports[1:]:
         merged = merged.merge(report)
     decided = moves(merged, counts, k)
-    new = np.concatenate([relabel(own, decided, source) for source, own in enumerate(labels)])
+    new = np.concatenate([decided.applied(own, source) for source, own in enumerate(labels)])
     return new, counts, decided
 
 
@@ -62,7 +62,7 @@ def test_pieces_repair_as_the_naive_whole(problem, cuts):
     assert ((after >= k) | (counts == 0)).all()
     assert (after[counts == 0] == 0).all()
     # No more moves than records were lacking, and none out of a group under k.
-    assert len(decided[0]) == (new != labels).sum() == np.maximum(k - counts[counts > 0], 0).sum()
+    assert len(decided.rows) == (new != labels).sum() == np.maximum(k - counts[counts > 0], 0).sum()
     assert (after[counts >= k] >= k).all()
 
 
@@ -82,7 +82,9 @@ def test_reports_are_short():
     report = movable(features, labels, mixture, counts, k)
     assert 7 <= len(report.costs) <= 14
     assert (report.costs >= 0).all()
-    assert report.merge(Movable.none(report.most)).rows.tolist() == report.rows.tolist()
+    none = np.zeros(0, dtype=np.int64)
+    nothing = Movable(np.zeros(0), none, none, none, none, report.most)
+    assert report.merge(nothing).rows.tolist() == report.rows.tolist()
 
 
 def test_reports_do_not_depend_on_how_many_rows_are_looked_at_together(monkeypatch):

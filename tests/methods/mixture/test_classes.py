@@ -7,19 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
+from anonpipe.methods import latent_classes
 from anonpipe.methods.latent_classes import (
     LatentClasses,
-    class_constraints,
     class_e_step,
     class_m_step,
-    classes_over,
     count_categories,
     draw_categories,
     first_classes,
     fit_classes,
     lifted,
 )
-from anonpipe.moments import merge_all
+from anonpipe.methods.mixture import least_weight
 from tests.naive import mixture as naive
 
 STARTS = np.array([0, 2, 5])
@@ -47,12 +46,12 @@ def truth(rows, seed):
     return features, draw_categories(features, classes, rng=rng), classes
 
 
-def objective(statistics, classes, bounds):
+def objective(statistics, classes):
     overall = np.concatenate([part / part.sum() for part in np.split(statistics.totals, STARTS[1:-1])])
     return (
         statistics.log_likelihood
-        - bounds.ridge / 2 * (classes.slopes[:, 1:] ** 2).sum()
-        + bounds.prior_rows * (overall * np.log(classes.shares)).sum()
+        - latent_classes.RIDGE / 2 * (classes.slopes[:, 1:] ** 2).sum()
+        + latent_classes.PRIOR_ROWS * (overall * np.log(classes.shares)).sum()
     )
 
 
@@ -84,8 +83,9 @@ def test_expectation_is_the_naive_one(seed, rows, width, classes):
 def test_any_split_gives_the_same_estimates(seed, cuts):
     features, codes, start = problem(40, 2, 3, seed)
     pieces = zip(np.split(features, sorted(cuts)), np.split(codes, sorted(cuts)), strict=True)
-    merged, whole = merge_all([class_e_step(*piece, start) for piece in pieces]), class_e_step(features, codes, start)
-    bounds = class_constraints(8, 40, 3)
+    found, whole = [class_e_step(*piece, start) for piece in pieces], class_e_step(features, codes, start)
+    merged = replace(whole, **{name: sum(getattr(piece, name) for piece in found) for name in vars(whole)})
+    bounds = least_weight(8, 40, 3, "classes")
     new, other = (class_m_step(s, start, bounds) for s in (merged, whole))
     assert merged.rows == 40
     assert new.slopes == pytest.approx(other.slopes, rel=1e-7, abs=1e-7)
@@ -97,7 +97,7 @@ def test_the_whole_difference_reaches_the_new_weights_and_the_printed_part_does_
     slopes = start.slopes.copy()
     slopes[2, 0] -= 6
     start = replace(start, slopes=slopes)
-    n, bounds = 60, class_constraints(15, 60, 3)
+    n, bounds = 60, least_weight(15, 60, 3, "classes")
     z = np.array(naive.class_posteriors(features, codes, start.slopes, start.shares, STARTS)[0])
     new, difference = lifted(class_e_step(features, codes, start), bounds)
     old = z.mean(axis=0)
@@ -117,10 +117,10 @@ def test_fitted_weights_reach_the_bound():
     features, codes, _ = truth(2_000, 3)
     k = 800
     labels = (np.arange(2_000) % 10 == 0).astype(np.int64)
-    bounds = class_constraints(k, 2_000, 2)
+    bounds = least_weight(k, 2_000, 2, "classes")
     tables = count_categories(codes, labels, 2, STARTS)
-    start = first_classes(tables, np.bincount(labels).astype(float), STARTS, 2, bounds)
-    result = fit_classes(classes_over([(features, codes)]), start, bounds, tolerance=1e-12, iterations=400)
+    start = first_classes(tables, np.bincount(labels).astype(float), STARTS, 2)
+    result = fit_classes(features, codes, start, bounds, tolerance=1e-12, iterations=400)
     x = np.c_[np.ones(2_000), features] @ result.classes.slopes.T
     p = np.exp(x - x.max(axis=1, keepdims=True))
     weights = (p / p.sum(axis=1, keepdims=True)).mean(axis=0)
@@ -132,24 +132,23 @@ def test_fitted_weights_reach_the_bound():
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4))
 def test_safe_steps_never_lower_the_penalised_likelihood(seed, classes):
     features, codes, start = problem(50, 2, classes, seed)
-    bounds = replace(class_constraints(1, 50, classes), least_weight=0.0)
+    bounds = 0.0
     before = -math.inf
     for _ in range(20):
         statistics = class_e_step(features, codes, start)
-        value = objective(statistics, start, bounds)
+        value = objective(statistics, start)
         assert value >= before - 1e-8
         before = value
         start = class_m_step(statistics, start, bounds, newton=False)
 
 
-def test_fit_finds_the_classes_whatever_the_pieces():
+def test_fit_finds_the_classes():
     features, codes, classes = truth(20_000, 1)
     labels = (features[:, 0] < 0).astype(np.int64)
-    bounds = class_constraints(100, 20_000, 2)
+    bounds = least_weight(100, 20_000, 2, "classes")
     tables = count_categories(codes, labels, 2, STARTS)
-    start = first_classes(tables, np.bincount(labels).astype(float), STARTS, 2, bounds)
-    pieces = list(zip(np.array_split(features, 3), np.array_split(codes, 3), strict=True))
-    result = fit_classes(classes_over(pieces), start, bounds, tolerance=1e-10)
+    start = first_classes(tables, np.bincount(labels).astype(float), STARTS, 2)
+    result = fit_classes(features, codes, start, bounds, tolerance=1e-10)
     assert result.converged
     assert result.classes.shares == pytest.approx(classes.shares, abs=0.04)
     assert result.classes.slopes == pytest.approx(classes.slopes, abs=0.15)
@@ -160,10 +159,10 @@ def test_fit_finds_the_classes_whatever_the_pieces():
 def test_drawn_categories_keep_shares_and_their_relation_to_the_numbers():
     features, codes, _ = truth(20_000, 2)
     labels = (features[:, 0] < 0).astype(np.int64)
-    bounds = class_constraints(100, 20_000, 2)
+    bounds = least_weight(100, 20_000, 2, "classes")
     tables = count_categories(codes, labels, 2, STARTS)
-    start = first_classes(tables, np.bincount(labels).astype(float), STARTS, 2, bounds)
-    fitted = fit_classes(classes_over([(features, codes)]), start, bounds).classes
+    start = first_classes(tables, np.bincount(labels).astype(float), STARTS, 2)
+    fitted = fit_classes(features, codes, start, bounds).classes
     fresh = np.random.default_rng(9).normal(size=features.shape)
     new = draw_categories(fresh, fitted, rng=np.random.default_rng(1))
     assert (new == draw_categories(fresh, fitted, rng=np.random.default_rng(1))).all()
@@ -181,10 +180,10 @@ def test_separated_classes_constant_numbers_and_missing_categories_stay_finite()
     features = np.c_[np.repeat([-5.0, 5.0], 50), np.ones(100)]
     codes = np.c_[np.repeat([0, 1], 50), np.zeros(100, dtype=np.int64)]
     labels = codes[:, 0].copy()
-    bounds = class_constraints(10, 100, 2)
+    bounds = least_weight(10, 100, 2, "classes")
     tables = count_categories(codes, labels, 2, STARTS)
-    start = first_classes(tables, np.array([50.0, 50.0]), STARTS, 2, bounds)
-    result = fit_classes(classes_over([(features, codes)]), start, bounds, tolerance=1e-9)
+    start = first_classes(tables, np.array([50.0, 50.0]), STARTS, 2)
+    result = fit_classes(features, codes, start, bounds, tolerance=1e-9)
     assert np.isfinite(result.classes.slopes).all()
     assert (result.classes.shares > 0).all()
     new = draw_categories(features, result.classes, rng=np.random.default_rng(0))
@@ -199,18 +198,19 @@ def test_what_is_refused():
     with pytest.raises(InputError, match="2 columns"):
         class_e_step(features, codes[:, :1], start)
     with pytest.raises(JobError, match="give 1 to 2"):
-        class_constraints(4, 10, 3)
+        least_weight(4, 10, 3, "classes")
     with pytest.raises(JobError, match="iterations"):
-        fit_classes(classes_over([(features, codes)]), start, class_constraints(1, 10, 2), iterations=0)
+        fit_classes(features, codes, start, least_weight(1, 10, 2, "classes"), iterations=0)
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.0 + 1e-9])
-def test_a_column_that_follows_from_another_leaves_a_finite_step(factor):
+def test_a_column_that_follows_from_another_leaves_a_finite_step(factor, monkeypatch):
     """Of equal columns the shortest step shares alike; a Cholesky factor of nearly equal ones would be noise."""
     features, codes, start = problem(80, 1, 3, 4)
     twice = np.concatenate([features, factor * features], axis=1)
     zero = LatentClasses(np.zeros((3, 3)), start.shares, STARTS)
-    bounds = replace(class_constraints(5, 80, 3), ridge=1e-30)
+    monkeypatch.setattr(latent_classes, "RIDGE", 1e-30)
+    bounds = least_weight(5, 80, 3, "classes")
     step = class_m_step(class_e_step(twice, codes, zero), zero, bounds).slopes
     alone = replace(zero, slopes=zero.slopes[:, :2])
     wanted = class_m_step(class_e_step(features, codes, alone), alone, bounds).slopes

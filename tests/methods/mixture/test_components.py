@@ -21,7 +21,7 @@ def test_as_few_components_as_hold_the_share():
         assert variances[:number].sum() / variances.sum() >= share - 1e-9
         assert number == 1 or variances[: number - 1].sum() / variances.sum() < share
         assert np.atleast_2d(np.cov(scores.T, ddof=0)) == pytest.approx(np.diag(found.variances), abs=1e-9)
-        assert found.kept == pytest.approx(scores.var(axis=0).sum() / features.var(axis=0).sum())
+        assert found.variances.sum() == pytest.approx(scores.var(axis=0).sum())
         assert np.abs(scores.mean(axis=0)).max() < 1e-12
 
 

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.methods.mixture import SHAPES, Mixture, constraints, e_step, fit, hard_statistics, m_step, over
-from anonpipe.moments import merge_all
+from anonpipe.methods.mixture import SHAPES, Mixture, constraints, e_step, fit, hard_statistics, m_step
 from tests.methods.mixture.data import KINDS, random_mixture, sample_of, table, tables
 from tests.naive import mixture as naive
 
@@ -25,6 +24,12 @@ def penalty(mixture, constraints):
 
 def bounds_of(features, groups, k=1, **options):
     return constraints(k, len(features), groups, features.var(axis=0), **options)
+
+
+def added(pieces):
+    """The sums of all pieces."""
+    names = ("rows", "log_likelihood", "counts", "heavy", "tails", "sums", "scatters")
+    return replace(pieces[0], **{name: sum(getattr(piece, name) for piece in pieces) for name in names})
 
 
 def assert_same(one, other, tolerance=1e-10):
@@ -71,7 +76,7 @@ def test_any_split_gives_the_same_estimates(problem, shape, degrees, data):
     start = random_mixture(3, features.shape[1], seed, degrees=degrees, diagonal=shape in DIAGONAL)
     bounds = bounds_of(features, 3, 2, shape=shape, degrees=degrees)
     whole = e_step(features, start)
-    merged = merge_all([e_step(piece, start) for piece in pieces])
+    merged = added([e_step(piece, start) for piece in pieces])
     assert (features == before).all()
     assert merged.rows == whole.rows
     assert merged.log_likelihood == pytest.approx(whole.log_likelihood, rel=1e-11)
@@ -86,7 +91,7 @@ def test_any_split_gives_the_same_estimates(problem, shape, degrees, data):
 def test_many_rows_and_tiles():
     mixture = random_mixture(5, 4, seed=1)
     features, _ = sample_of(mixture, 3_001, seed=1)
-    merged = merge_all([e_step(piece, mixture) for piece in np.array_split(features, 7)])
+    merged = added([e_step(piece, mixture) for piece in np.array_split(features, 7)])
     whole = e_step(features, mixture)
     for name in ("counts", "sums", "scatters"):
         assert getattr(merged, name) == pytest.approx(getattr(whole, name), rel=1e-11, abs=1e-9)
@@ -121,7 +126,7 @@ def test_the_published_bound_can_lower_the_likelihood():
     labels = np.repeat([0, 1, 2], sizes)
     bounds = bounds_of(features, 3, 30)
     free = replace(bounds, least_weight=0.0)
-    settled = fit(over([features]), m_step(hard_statistics(features, labels), free), free, tolerance=1e-13).mixture
+    settled = fit(features, m_step(hard_statistics(features, labels), free), free, tolerance=1e-13).mixture
     before = e_step(features, settled)
     bounded = m_step(before, bounds)
     assert bounded.weights.min() == pytest.approx(30 / 200) and bounded.weights.min() >= bounds.least_weight
@@ -135,7 +140,7 @@ def test_degenerate_tables_give_finite_estimates(kind, shape):
     labels = np.arange(41) % 4
     bounds = bounds_of(features, 4, 10, shape=shape)  # n is one above groups · k
     start = m_step(hard_statistics(features, labels, diagonal=shape in DIAGONAL), bounds)
-    result = fit(over([features[:20], features[20:]]), start, bounds, iterations=60)
+    result = fit(features, start, bounds, iterations=60)
     assert np.isfinite(result.log_likelihoods).all()
     assert np.isfinite(result.mixture.covariances).all()
     assert (np.linalg.eigvalsh(result.mixture.covariances) > 0).all()
@@ -163,9 +168,7 @@ def test_a_known_mixture_is_found(shape):
     features, labels = sample_of(truth, 6_000, seed=4)
     bounds = bounds_of(features, 3, 50, shape=shape)
     rough = np.where(np.random.default_rng(0).random(6_000) < 0.7, labels, (labels + 1) % 3)
-    result = fit(
-        over(np.array_split(features, 5)), m_step(hard_statistics(features, rough), bounds), bounds, tolerance=1e-9
-    )
+    result = fit(features, m_step(hard_statistics(features, rough), bounds), bounds, tolerance=1e-9)
     assert result.converged
     assert result.mixture.weights == pytest.approx(truth.weights, abs=0.03)
     assert result.mixture.means == pytest.approx(truth.means, abs=0.15)
@@ -177,10 +180,10 @@ def test_t_components_find_their_tails():
     features, labels = sample_of(truth, 12_000, seed=5)
     bounds = bounds_of(features, 2, 50, degrees=None)
     start = m_step(hard_statistics(features, labels), bounds)
-    result = fit(over([features]), start, bounds, tolerance=1e-9, iterations=400)
+    result = fit(features, start, bounds, tolerance=1e-9, iterations=400)
     assert result.mixture.degrees == pytest.approx(4.0, rel=0.25)
     assert result.mixture.covariances == pytest.approx(truth.covariances, rel=0.15, abs=0.15)
-    normal = fit(over([features]), start, bounds_of(features, 2, 50))
+    normal = fit(features, start, bounds_of(features, 2, 50))
     assert result.log_likelihoods[-1] > normal.log_likelihoods[-1] + 100
 
 
@@ -188,7 +191,7 @@ def test_normal_data_give_many_degrees_of_freedom():
     features = np.random.default_rng(0).normal(size=(4_000, 2))
     bounds = bounds_of(features, 1, 5, degrees=None)
     start = m_step(hard_statistics(features, np.zeros(4_000, dtype=np.int64)), bounds)
-    assert fit(over([features]), start, bounds, tolerance=1e-10, iterations=500).mixture.degrees[0] > 30
+    assert fit(features, start, bounds, tolerance=1e-10, iterations=500).mixture.degrees[0] > 30
 
 
 def test_large_offsets_cost_no_digits():
@@ -197,7 +200,7 @@ def test_large_offsets_cost_no_digits():
     bounds = bounds_of(features, 2, 10)
 
     def run(shift):
-        return fit(over([features + shift]), m_step(hard_statistics(features + shift, labels), bounds), bounds).mixture
+        return fit(features + shift, m_step(hard_statistics(features + shift, labels), bounds), bounds).mixture
 
     assert run(1e6).covariances == pytest.approx(run(0.0).covariances, rel=1e-6, abs=1e-7)
 
@@ -210,16 +213,14 @@ def test_what_is_refused():
     for options in ({"shape": "round"}, {"prior": 0.0}, {"degrees": -1.0}):
         with pytest.raises(JobError):
             bounds_of(features, 2, 5, **options)
-    one, two = random_mixture(2, 2, seed=1), random_mixture(2, 2, seed=2)
-    with pytest.raises(InputError, match="two different mixtures"):
-        e_step(features, one).merge(e_step(features, two))
+    one = random_mixture(2, 2, seed=1)
     with pytest.raises(InputError, match="too far"):
         e_step(features * 1e200, one)
     flat = Mixture(np.ones(1), np.zeros((1, 2)), np.ones((1, 2, 2)), np.full(1, np.inf))
     with pytest.raises(InputError, match="not positive definite"):
         e_step(features, flat)
     with pytest.raises(JobError, match="tolerance"):
-        fit(over([features]), one, bounds_of(features, 2), tolerance=0.0)
+        fit(features, one, bounds_of(features, 2), tolerance=0.0)
 
 
 def test_number_of_parameters():

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from anonpipe.errors import InputError, JobError
+from anonpipe.methods import mixture as module
 from anonpipe.methods.mixture import (
     SHAPES,
     agglomerate,
@@ -16,7 +17,6 @@ from anonpipe.methods.mixture import (
     fit,
     hard_statistics,
     m_step,
-    over,
     select,
 )
 from tests.methods.mixture.data import KINDS, random_mixture, sample_of, table, thyroid
@@ -96,7 +96,7 @@ def test_candidates_that_went_on_are_those_of_a_long_fit():
     for one in ended:
         bounds = constraints(20, 900, one.groups, features.var(axis=0), shape=one.shape)
         start = m_step(hard_statistics(features, agglomerate(features, 10, [60])[0][one.groups - 1]), bounds)
-        whole = fit(over([features]), start, bounds)
+        whole = fit(features, start, bounds)
         assert (one.passes, one.log_likelihood) == (len(whole.log_likelihoods), whole.log_likelihoods[-1])
 
 
@@ -106,7 +106,7 @@ def test_a_sample_starts_the_fit_of_the_table():
     chosen = select(np.ascontiguousarray(features[evenly_spaced(20_000, 1_500)]), 400, 20_000, numbers=(2, 3, 4))
     assert chosen.mixture.n_groups == 3
     assert chosen.constraints.least_weight == 400 / 20_000
-    whole = fit(over(np.array_split(features, 4)), chosen.mixture, chosen.constraints, tolerance=1e-8)
+    whole = fit(features, chosen.mixture, chosen.constraints, tolerance=1e-8)
     assert whole.log_likelihoods[-1] > whole.log_likelihoods[0]
     order, true_order = np.argsort(whole.mixture.means[:, 0]), np.argsort(truth.means[:, 0])
     assert whole.mixture.means[order] == pytest.approx(truth.means[true_order], abs=0.1)
@@ -154,11 +154,13 @@ def test_what_is_refused():
         select(table(30, 2, seed=1), 2, 30, shapes=("round",))
 
 
-def test_six_clusters_of_the_thyroid_table_have_the_published_sizes():
+def test_six_clusters_of_the_thyroid_table_have_the_published_sizes(monkeypatch):
+    monkeypatch.setattr(module, "_TOLERANCE", 1e-7)
+    monkeypatch.setattr(module, "_LONG_PASSES", 1_000)
     features = thyroid()
     published = np.sort([179, 232, 440, 325, 708, 63])
     assert len(features) == published.sum()
-    chosen = select(features, 60, len(features), numbers=(6,), shapes=("full",), tolerance=1e-7, iterations=1_000)
+    chosen = select(features, 60, len(features), numbers=(6,), shapes=("full",))
     sizes = np.sort(np.bincount(assign(features, chosen.mixture), minlength=6))
     # One optimum of several; within 3 % of the records cluster by cluster.
     assert np.abs(sizes - published).max() < 0.03 * len(features)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from scipy import stats
 
 from anonpipe.methods.synthesis import gaussian, pca
-from anonpipe.methods.synthesis._gaussian import rotate_groups
+from anonpipe.methods.synthesis._gaussian import rotate_residuals
 from tests.methods.synthesis.grouped import groupings, shuffled_groups, tiled
 from tests.naive import synthesize as naive
 
@@ -94,7 +94,7 @@ def test_the_test_of_uniformity_sees_a_rotation_that_is_not_uniform():
     features = rng.normal(size=(n, 2))
     many = tiled(features, np.arange(n), np.array([0, n]), times)
     new = np.empty_like(many[0])
-    rotate_groups(*many, rng.normal(0.1, 1, 7 * times), new)
+    rotate_residuals(many[0], np.empty((len(new), 0)), *many[1:], rng.normal(0.1, 1, 7 * times), new)
     off = (new.reshape(times, n, 2) - features.mean(axis=0))[:, 1, 0]
     cosine = off / np.sqrt((n - 1) / n * naive.scatter(features)[0, 0])
     assert stats.kstest(cosine, stats.beta(1.5, 1.5, loc=-1, scale=2).cdf).pvalue < CHANCE
