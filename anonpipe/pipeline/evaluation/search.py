@@ -13,7 +13,7 @@ import numpy.typing as npt
 from anonpipe.encoding.row_hash import counted, looked_up
 from anonpipe.errors import EngineError
 from anonpipe.evaluate import risk
-from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, nearest
+from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, nearest, tiled
 from anonpipe.pipeline.arrays import partition_rows, released_labels, released_rows
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
@@ -37,20 +37,33 @@ class SearchTargets:
     axes: Whitened | None  # Of both tables' pooled covariance; None where records are released in groups
 
 
-def search_release(released: FloatArray, targets: SearchTargets, offset: int) -> dict[str, Nearest]:
-    """The nearest released records, of some that begin with row `offset`, by each way of searching."""
-    features, (before, after) = targets.features, targets.ranks
-    found = {"release": nearest(released, features, NEIGHBOURS, offset=offset, values=True)}
-    found["ranks"] = nearest(after.apply(released), before.apply(features), 2, offset=offset)
+def search_release(
+    released: FloatArray, targets: SearchTargets, offset: int, unstratified: BoolArray | None = None
+) -> dict[str, Nearest]:
+    """The nearest released records, of some that begin with row `offset`, by each way of searching.
+
+    `unstratified`: numbers by which to search alone, too. Records looked for and held-out ones are searched together,
+    and what tells near records from far ones is made once.
+    """
+    features, control, (before, after) = targets.features, targets.control, targets.ranks
+    order, every = tiled(released), features if control is None else np.concatenate([features, control])
+    ours, theirs = slice(0, len(features)), slice(len(features), None)
+    near = nearest(released, every, NEIGHBOURS, offset=offset, values=True, order=order)
+    found = {"release": near.part(ours, NEIGHBOURS, values=True)}
+    found["ranks"] = nearest(after.apply(released), before.apply(features), 2, offset=offset, order=order)
     if targets.axes is not None:
         found["whitened"] = nearest(targets.axes.apply(released), targets.axes.apply(features), 2, offset=offset)
-    if targets.control is None:
+    if unstratified is not None:
+        near_without = nearest(released[:, unstratified], every[:, unstratified], 1, offset=offset, order=order)
+        found["strata_release"] = near_without.part(ours, 1)
+    if control is None:
         return found
-    found["held_release"] = nearest(released, targets.control, 2, offset=offset)
-    if targets.first_half is not None:
-        for whose, records in (("", features), ("held_", targets.control)):
-            for at, half in enumerate((targets.first_half, ~targets.first_half)):
-                found[f"{whose}half_{at}"] = nearest(released[:, half], records[:, half], NEIGHBOURS, offset=offset)
+    found["held_release"] = near.part(theirs, 2)
+    if unstratified is not None:
+        found["strata_held"] = near_without.part(theirs, 1)
+    for at, half in enumerate(() if targets.first_half is None else (targets.first_half, ~targets.first_half)):
+        by_half = nearest(released[:, half], every[:, half], NEIGHBOURS, offset=offset)
+        found[f"half_{at}"], found[f"held_half_{at}"] = (by_half.part(who, NEIGHBOURS) for who in (ours, theirs))
     return found
 
 
@@ -66,13 +79,11 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     axes = Whitened.of(before, after) if links_own(fitted) else None
     ranks = RankLinkage.of(before), RankLinkage.of(after)
     targets = SearchTargets(queries.features, control, known.first_half(fitted), ranks, axes)
-    found = search_release(released, targets, begin)
+    found = search_release(released, targets, begin, unstratified)
     row_labels: RowLabels = {"release": of_groups, "ranks": of_groups}
     if unstratified is not None:
-        by_strata = _knowing_no_stratum(released, queries, control, unstratified, begin)
-        found |= by_strata
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
-        row_labels |= {name: of_strata for name in by_strata}
+        row_labels |= {name: of_strata for name in ("strata_release", "strata_held") if name in found}
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
     arrays |= _by_keys(work, fitted, queries, cells, released, alike, begin)
     predicates = samples.read_predicates(work)
@@ -96,28 +107,16 @@ def _control(work: Work, fitted: Fitted) -> FloatArray | None:
     return None if len(held) < FEWEST_HELD else known_features(fitted, held)
 
 
-def _knowing_no_stratum(
-    released: FloatArray, queries: Queries, control: FloatArray | None, unstratified: BoolArray, begin: int
-) -> dict[str, Nearest]:
-    """The closest released record in all columns but those of the strata."""
-    asked = {"strata_release": queries.features}
-    if control is not None:
-        asked["strata_held"] = control
-    return {
-        name: nearest(released[:, unstratified], each[:, unstratified], 1, offset=begin) for name, each in asked.items()
-    }
-
-
 def _in_original(
     original: FloatArray, queries: Queries, unstratified: BoolArray | None, begin: int
 ) -> dict[str, Nearest]:
     """The nearest other originals of what is looked for; where they stand in for a control, also by some columns."""
     features, own = queries.features, queries.own_original
-    found = {"original": nearest(original, features, NEIGHBOURS, offset=begin, without=own, values=True)}
+    order = tiled(original)
+    found = {"original": nearest(original, features, NEIGHBOURS, offset=begin, without=own, values=True, order=order)}
     if unstratified is not None:
-        found["strata_original"] = nearest(
-            original[:, unstratified], features[:, unstratified], 1, offset=begin, without=own
-        )
+        some = original[:, unstratified], features[:, unstratified]
+        found["strata_original"] = nearest(*some, 1, offset=begin, without=own, order=order)
     return found
 
 
