@@ -108,9 +108,9 @@ def nearest_but_one(
         order = near_order(features / np.sqrt(np.where(spread > 0, spread, 1.0)), _ROOM)
         padded = np.append(order, np.full(-n % (_ROOM * _FAN), order[-1]))
         points = features[padded].reshape(-1, _ROOM, width)
-        leaves = [_by_column(side.reshape(-1, _FAN, width)) for side in (points.min(axis=1), points.max(axis=1))]
-        branches = [_by_column(side) for side in (leaves[0].min(axis=2), leaves[1].max(axis=2))]
-        _search_branches(features, queries, ends, jumps, order, *branches, *leaves, _by_column(points), rows, best)
+        low, high = (_by_column(side.reshape(-1, _FAN, width)) for side in (points.min(axis=1), points.max(axis=1)))
+        branches = _by_column(low.min(axis=2)), _by_column(high.max(axis=2))
+        _search_branches(features, queries, ends, jumps, order, branches, low, high, _by_column(points), rows, best)
     return rows, best
 
 
@@ -126,27 +126,22 @@ def _search_branches(
     ends: IntArray,
     jumps: FloatArray,
     order: IntArray,
-    branch_low: FloatArray,
-    branch_high: FloatArray,
+    boxes: tuple[FloatArray, FloatArray],
     low: FloatArray,
     high: FloatArray,
     columns: FloatArray,
     rows: IntArray,
     best: FloatArray,
 ) -> None:
-    """Fill `rows` and `best`.
-
-    Shapes: branch_low, branch_high (width, n_branches); low, high (n_branches, width, _FAN); columns (n_leaves, width,
-    _ROOM).
-    """
-    n, branches, attributes = features.shape[0], branch_low.shape[1], ends.shape[0]
+    """Fill `rows` and `best`; boxes (width, n_branches); low, high (n_branches, width, _FAN); columns of the leaves."""
+    n, branches, attributes = features.shape[0], boxes[0].shape[1], ends.shape[0]
     total, reach, bounds = np.empty(branches), np.empty(branches), np.empty(branches)
     leaf_total, leaf_reach, point_total, point_reach = np.empty(_FAN), np.empty(_FAN), np.empty(_ROOM), np.empty(_ROOM)
     part, parts, borders = np.empty(max(branches, _ROOM)), np.empty(attributes), np.empty(attributes)
     for q in range(queries.shape[0]):
         query = queries[q]
         borders[:] = 0.0
-        _add_up(branch_low, branch_high, query, ends, jumps, borders, part, total, reach)
+        _add_up(boxes[0], boxes[1], query, ends, jumps, borders, part, total, reach)
         for branch in range(branches):
             bounds[branch] = total[branch] * (1.0 - 1e-12) - reach[branch]  # without its largest part
         for branch in ascending(bounds):

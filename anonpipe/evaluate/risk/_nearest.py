@@ -24,6 +24,7 @@ class Nearest:
     # The records themselves, shape (n_queries, count, width), NaN where there are fewer; None where they were not asked
     # for
     values: FloatArray | None = None
+    labels: IntArray | None = None  # A number of each record, such as of its group; None where there is none
 
     @property
     def distances(self) -> FloatArray:
@@ -95,18 +96,20 @@ def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest
     """
     if not parts:
         raise JobError("no parts were given to merge; give one or more")
-    if len({len(part.rows) for part in parts}) > 1 or len({part.values is None for part in parts}) > 1:
-        raise JobError("parts to merge must be of the same queries, all with values or all without")
+    if len({(len(part.rows), part.values is None, part.labels is None) for part in parts}) > 1:
+        raise JobError("parts to merge must be of the same queries, all with values and labels or all without")
     squared, rows = (
         np.concatenate(arrays, axis=1) for arrays in zip(*((p.squared, p.rows) for p in parts), strict=True)
     )
     order = np.lexsort((np.where(rows < 0, np.iinfo(np.int64).max, rows), squared), axis=1)
     order = order[:, : max(part.rows.shape[1] for part in parts) if count is None else count]
     kept = [part.values for part in parts if part.values is not None]
+    labels = [part.labels for part in parts if part.labels is not None]
     return Nearest(
         np.take_along_axis(squared, order, axis=1),
         np.take_along_axis(rows, order, axis=1),
         np.take_along_axis(np.concatenate(kept, axis=1), order[..., None], axis=1) if kept else None,
+        np.take_along_axis(np.concatenate(labels, axis=1), order, axis=1) if labels else None,
     )
 
 
@@ -160,45 +163,33 @@ def search_nearest(
     tiles, width = Tiles.of(features, order), features.shape[1]
     centre = (tiles.low.mean(axis=0) + tiles.high.mean(axis=0)) / 2.0
     ends = (tiles.low, tiles.high, queries)
-    unit = max(_LEAST, *(float(np.maximum(side.max(axis=0) - centre, centre - side.min(axis=0)).max()) for side in ends))
+    unit = max(
+        _LEAST, *(float(np.maximum(side.max(axis=0) - centre, centre - side.min(axis=0)).max()) for side in ends)
+    )
     error = (4 * width + 32) * 2.0**-24
     slope = (1 + error) / unit**2
     scaled = ((queries - centre) / unit).astype(np.float32)
     shift = width * 2.0**-140 - (((queries - centre) / unit) ** 2).sum(axis=1) * (1 - error)
     _first_borders(features, tiles.order, tiles.nearest_middle(centre, unit, scaled), queries, without, rows, squared)
-    blocks = [slice(low, low + _TOGETHER) for low in range(0, len(queries), _TOGETHER)]
-    columns = [np.ascontiguousarray(queries[part].T) for part in blocks]
-    most = min(_TOGETHER, len(queries))
-    near, limits = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.float32)
+    parts = [slice(low, low + _TOGETHER) for low in range(0, len(queries), _TOGETHER)]
+    columns, most = [np.ascontiguousarray(queries[part].T) for part in parts], min(_TOGETHER, len(queries))
+    near = np.empty(most, dtype=np.int64)
     some, products = np.empty((most, width), dtype=np.float32), np.empty(TILE * most, dtype=np.float32)
     tile, norms = np.empty((TILE, width), dtype=np.float32), np.empty(TILE, dtype=np.float32)
     for at in range(len(tiles.low)):
         members = tiles.order[at * TILE : (at + 1) * TILE]
         turned = tile[: len(members)]
-        for block, (part, column) in enumerate(zip(blocks, columns, strict=True)):
-            last = np.ascontiguousarray(squared[part, -1])
+        _turn(features, members, centre, unit, turned, norms)
+        for part, column in zip(parts, columns, strict=True):
+            border = squared[part]
+            last = np.ascontiguousarray(border[:, -1])
             found = near[: queries_near_box(tiles.low[at], tiles.high[at], column, last, near)]
-            if block == 0:
-                _turn(features, members, centre, unit, turned, norms)
-            if not len(found):
-                continue
-            np.take(scaled[part], found, axis=0, out=some[: len(found)], mode="clip")
-            estimates = products[: len(members) * len(found)].reshape(len(members), len(found))
-            np.matmul(turned, some[: len(found)].T, out=estimates)
-            _keep_nearer(
-                features,
-                members,
-                queries[part],
-                without[part],
-                found,
-                estimates,
-                norms,
-                slope,
-                shift[part],
-                limits,
-                rows[part],
-                squared[part],
-            )
+            if len(found):
+                chosen = np.take(scaled[part], found, axis=0, out=some[: len(found)], mode="clip")
+                estimates = products[: len(members) * len(found)].reshape(len(members), len(found))
+                np.matmul(turned, chosen.T, out=estimates)
+                asked, own, shifts, kept = queries[part], without[part], shift[part], rows[part]
+                _keep_nearer(features, members, asked, own, found, estimates, norms, slope, shifts, kept, border)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -228,7 +219,7 @@ def _first_borders(
     rows: IntArray,
     squared: FloatArray,
 ) -> None:
-    """Let `squared` begin right above the distances of some points, so that all that is nearer is found in its place."""
+    """Let `squared` begin right above distances of some points, so that what is nearer is found in its place."""
     count = rows.shape[1]
     for q in range(queries.shape[0]):
         begin, found = first[q] * TILE, 0
@@ -251,12 +242,11 @@ def _keep_nearer(
     norms: Float32Array,
     slope: float,
     shift: FloatArray,
-    limits: Float32Array,
     rows: IntArray,
     squared: FloatArray,
 ) -> None:
     """Measure the points of a tile that may be nearer to a query than what is kept, and keep those that are."""
-    last = rows.shape[1] - 1
+    last, limits = rows.shape[1] - 1, np.empty(found.shape[0], dtype=np.float32)
     for at in range(found.shape[0]):
         limits[at] = squared[found[at], last] * slope + shift[found[at]]
     for i in range(members.shape[0]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.encoding.row_hash import counted, looked_up
-from anonpipe.errors import EngineError
 from anonpipe.evaluate import risk
 from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, nearest, tiled
 from anonpipe.pipeline.arrays import partition_rows, released_labels, released_rows
@@ -40,11 +39,7 @@ class SearchTargets:
 def search_release(
     released: FloatArray, targets: SearchTargets, offset: int, unstratified: BoolArray | None = None
 ) -> dict[str, Nearest]:
-    """The nearest released records, of some that begin with row `offset`, by each way of searching.
-
-    `unstratified`: numbers by which to search alone, too. Records looked for and held-out ones are searched together,
-    and what tells near records from far ones is made once.
-    """
+    """The nearest released records, of some that begin with row `offset`; also by `unstratified` numbers alone."""
     features, control, (before, after) = targets.features, targets.control, targets.ranks
     order, every = tiled(released), features if control is None else np.concatenate([features, control])
     ours, theirs = slice(0, len(features)), slice(len(features), None)
@@ -52,7 +47,9 @@ def search_release(
     found = {"release": near.part(ours, NEIGHBOURS, values=True)}
     found["ranks"] = nearest(after.apply(released), before.apply(features), 2, offset=offset, order=order)
     if targets.axes is not None:
-        found["whitened"] = nearest(targets.axes.apply(released), targets.axes.apply(features), 2, offset=offset)
+        found["whitened"] = nearest(
+            targets.axes.apply(released), targets.axes.apply(features), 2, offset=offset, order=order
+        )
     if unstratified is not None:
         near_without = nearest(released[:, unstratified], every[:, unstratified], 1, offset=offset, order=order)
         found["strata_release"] = near_without.part(ours, 1)
@@ -177,11 +174,10 @@ def _by_keys(
 def _within(fitted: Fitted, queries: Queries, cells: FloatArray) -> dict[str, IntArray]:
     """How many of a partition's originals could be meant by what a scenario knows within limits of each query."""
     scenarios = {at: columns for at, columns in enumerate(key_columns(fitted)) if columns.tolerant}
-    arrays = {}
-    for at, columns in scenarios.items():
-        records = risk.Ordered.of(columns.valued(cells))
-        arrays[f"scenario_{at}.within"] = columns.around(queries.own_cells).matches(records, len(cells)).counts
-    return arrays
+    asked = (
+        (at, each.around(queries.own_cells), risk.Ordered.of(each.valued(cells))) for at, each in scenarios.items()
+    )
+    return {f"scenario_{at}.within": around.matches(records, len(cells)).counts for at, around, records in asked}
 
 
 def found_within(work: Work, cut: Cut, at: int) -> IntArray:
@@ -250,20 +246,12 @@ def _files(work: Work, cut: Cut) -> Iterator[dict[str, npt.NDArray[Any]]]:
 
 def found_in(work: Work, cut: Cut, name: str, label: str | None = None) -> risk.NearestMatches:
     """Merge what a search found in the partitions, one after the other."""
-    whole: Nearest | None = None
-    own: IntArray = np.empty((0, 0), dtype=np.int64)
-    for file in _files(work, cut):
-        part = Nearest(file[f"{name}.squared"], file[f"{name}.rows"], file.get(f"{name}.values"))
-        of_part = file[f"{name}.{label}"] if label else np.full(part.rows.shape, -1)
-        merged = part if whole is None else risk.merge_nearest([whole, part], part.rows.shape[1])
-        if whole is None:
-            own = of_part
-        elif label:
-            own = _groups_of(merged.rows, [(whole.rows, own), (part.rows, of_part)])
-        whole = merged
-    if whole is None:
-        raise EngineError("nothing was searched; go on with --resume")
-    return risk.NearestMatches(whole, own if label else None)
+    parts = (
+        Nearest(file[f"{name}.squared"], file[f"{name}.rows"], file.get(f"{name}.values"), file.get(f"{name}.{label}"))
+        for file in _files(work, cut)
+    )
+    whole = reduce(lambda merged, part: risk.merge_nearest([merged, part], part.rows.shape[1]), parts)
+    return risk.NearestMatches(whole, whole.labels)
 
 
 def own_alike(work: Work, cut: Cut) -> IntArray:
@@ -275,13 +263,3 @@ def found_guesses(work: Work, cut: Cut) -> risk.Guesses:
     """What the closest of all released records say of each column of those that are guessed."""
     parts = (risk.Guesses(file["guesses.values"], file["guesses.squared"]) for file in _files(work, cut))
     return reduce(risk.Guesses.merge, parts)
-
-
-def _groups_of(rows: IntArray, labelled: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
-    """The group of each row, among rows whose groups are known; -1 for none."""
-    groups = np.full(rows.shape, -1)
-    for those, own in labelled:
-        for at in range(those.shape[1]):
-            place = those[:, at : at + 1]
-            groups = np.where((rows == place) & (place >= 0), own[:, at : at + 1], groups)
-    return groups
