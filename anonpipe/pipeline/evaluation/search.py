@@ -60,7 +60,7 @@ def search_release(
         found["strata_held"] = near_without.part(theirs, 1)
     for at, half in enumerate(() if targets.first_half is None else (targets.first_half, ~targets.first_half)):
         by_half = nearest(released[:, half], every[:, half], NEIGHBOURS, offset=offset)
-        found[f"half_{at}"], found[f"held_half_{at}"] = (by_half.part(who, NEIGHBOURS) for who in (ours, theirs))
+        found[f"half_{at}"], found[f"held_half_{at}"] = (by_half.part(part, NEIGHBOURS) for part in (ours, theirs))
     return found
 
 

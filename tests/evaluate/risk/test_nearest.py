@@ -77,13 +77,13 @@ def test_an_order_of_other_columns_changes_nothing():
 def test_a_part_of_the_queries_and_of_what_was_found():
     features = np.random.default_rng(6).normal(size=(300, 3))
     both = nearest(features, features[:40] + 0.1, 4, values=True)
-    for who, count in ((slice(0, 25), 4), (slice(25, None), 2)):
+    for some, count in ((slice(0, 25), 4), (slice(25, None), 2)):
         alone, part = (
-            nearest(features, features[:40][who] + 0.1, count, values=True),
-            both.part(who, count, values=True),
+            nearest(features, features[:40][some] + 0.1, count, values=True),
+            both.part(some, count, values=True),
         )
         assert (alone.rows == part.rows).all() and (alone.squared == part.squared).all()
-        assert (alone.values == part.values).all() and both.part(who, count).values is None
+        assert (alone.values == part.values).all() and both.part(some, count).values is None
 
 
 def test_labels_stay_with_their_records():
