@@ -25,12 +25,13 @@ class Tiles(NamedTuple):
     high: FloatArray  # Most of each
 
     @classmethod
-    def of(cls, features: FloatArray) -> Self:
-        """Of points (n_rows, width), one or more."""
-        order = np.arange(len(features))
-        halve(features, order, TILE, _LOOKED_AT)
-        ordered, starts = features[order], np.arange(0, len(features), TILE)
-        return cls(order, np.minimum.reduceat(ordered, starts), np.maximum.reduceat(ordered, starts))
+    def of(cls, features: FloatArray, order: IntArray | None = None) -> Self:
+        """Of points (n_rows, width), one or more; `order`: of an earlier search for rows that were near there too."""
+        order = near_order(features, TILE) if order is None else order
+        low = np.full((-(-len(order) // TILE), features.shape[1]), np.inf)
+        high = -low
+        _enclose_tiles(features, order, low, high)
+        return cls(order, low, high)
 
     def nearest_middle(self, centre: FloatArray, unit: float, scaled: Float32Array) -> IntArray:
         """The tile whose box has its middle nearest to each query, (n_queries,): a guess, not exact."""
@@ -42,20 +43,33 @@ class Tiles(NamedTuple):
         return first
 
 
+def near_order(features: FloatArray, room: int) -> IntArray:
+    """Rows in an order in which every `room` of them are near each other."""
+    order = np.arange(len(features))
+    halve(features, order, room, _LOOKED_AT)
+    return order
+
+
+@nb.njit(cache=True, nogil=True)
+def _enclose_tiles(features: FloatArray, order: IntArray, low: FloatArray, high: FloatArray) -> None:
+    """Widen the boxes (n_tiles, width) by the points of each tile."""
+    for i in range(order.shape[0]):
+        at, row = i // TILE, order[i]
+        for j in range(features.shape[1]):
+            value = features[row, j]
+            low[at, j] = value if value < low[at, j] else low[at, j]
+            high[at, j] = value if value > high[at, j] else high[at, j]
+
+
 @nb.njit(cache=True, nogil=True)
 def queries_near_box(
     low: FloatArray,
     high: FloatArray,
     columns: FloatArray,
     borders: FloatArray,
-    tile: int,
-    done: IntArray,
     near: IntArray,
 ) -> int:
-    """Write which queries, given as `columns` (width, n), are no further from a box than their border; how many.
-
-    Queries that are `done` with this tile are left out.
-    """
+    """Write which queries, given as `columns` (width, n), are no further from a box than their border; how many."""
     apart, count = np.empty(_CHUNK), 0
     for start in range(0, columns.shape[1], _CHUNK):
         length = min(_CHUNK, columns.shape[1] - start)
@@ -68,7 +82,7 @@ def queries_near_box(
                 step = step if step > 0.0 else 0.0
                 apart[i] += step * step
         for i in range(length):
-            if apart[i] <= borders[start + i] and done[start + i] != tile:
+            if apart[i] <= borders[start + i]:
                 near[count] = start + i
                 count += 1
     return count

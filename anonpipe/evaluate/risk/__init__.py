@@ -36,7 +36,7 @@ from anonpipe.evaluate.risk._measure import (
     effective_dimension,
 )
 from anonpipe.evaluate.risk._membership import columns_for_membership, membership_from_moments, rows_for_membership
-from anonpipe.evaluate.risk._nearest import Nearest, RankLinkage, Whitened, merge_nearest, nearest
+from anonpipe.evaluate.risk._nearest import Nearest, RankLinkage, Whitened, merge_nearest, nearest, tiled
 from anonpipe.evaluate.risk._probabilistic import fewest_alike, link_by
 from anonpipe.evaluate.risk._scenario import (
     KeyMatches,
@@ -80,5 +80,5 @@ __all__ = [
     "candidates", "columns_for_membership",
     "drawn_cells", "effective_dimension", "fewest_alike", "guess_nearest", "joined", "joined_units", "key_matches",
     "least_shown", "link_by", "membership_from_moments", "merge_nearest", "nearest", "outermost", "reaches",
-    "rows_for_membership", "rows_of", "scenario_risk",
+    "rows_for_membership", "rows_of", "scenario_risk", "tiled",
 ]  # fmt: skip

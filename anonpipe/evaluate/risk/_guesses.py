@@ -11,7 +11,7 @@ import numpy as np
 
 from anonpipe.evaluate.coding import Coding
 from anonpipe.kernels.points import ascending
-from anonpipe.kernels.tiles import TILE, Tiles
+from anonpipe.kernels.tiles import near_order
 from anonpipe.types import FloatArray, IntArray
 
 NEIGHBOURS = 5  # Closest released records whose agreement says how sure a guess is
@@ -94,74 +94,85 @@ def surest(ordered: IntArray, share: float) -> IntArray:
 # --- The nearest points in all attributes but one, for every attribute in one pass ------------------------------------
 
 
+_ROOM, _FAN = 64, 16  # Points of a leaf, and leaves of a branch: all that is looked at together stays in the cache
+
+
 def nearest_but_one(
     features: FloatArray, queries: FloatArray, ends: IntArray, jumps: FloatArray, wanted: int
 ) -> tuple[IntArray, FloatArray]:
     """Nearest points to each query in all attributes but one, ties to the lower row: (m, n_attributes, wanted)."""
     rows = np.zeros((len(queries), len(ends), wanted), dtype=np.int64)
     best = np.full(rows.shape, np.inf)
-    if len(features):
-        tiles, (n, width) = Tiles.of(features), features.shape
-        columns = np.zeros((len(tiles.low) * TILE, width))
-        columns[:n] = features[tiles.order]
-        columns = np.ascontiguousarray(columns.reshape(-1, TILE, width).transpose(0, 2, 1))
-        low, high = np.ascontiguousarray(tiles.low.T), np.ascontiguousarray(tiles.high.T)
-        _search_tiles(features, queries, ends, jumps, tiles.order, low, high, columns, rows, best)
+    if n := len(features):
+        spread, width = features.std(axis=0), features.shape[1]
+        order = near_order(features / np.sqrt(np.where(spread > 0, spread, 1.0)), _ROOM)
+        padded = np.append(order, np.full(-n % (_ROOM * _FAN), order[-1]))
+        points = features[padded].reshape(-1, _ROOM, width)
+        low, high = (_by_column(side.reshape(-1, _FAN, width)) for side in (points.min(axis=1), points.max(axis=1)))
+        branches = _by_column(low.min(axis=2)), _by_column(high.max(axis=2))
+        _search_branches(features, queries, ends, jumps, order, branches, low, high, _by_column(points), rows, best)
     return rows, best
 
 
+def _by_column(points: FloatArray) -> FloatArray:
+    """Points (..., n, width) as columns (..., width, n)."""
+    return np.ascontiguousarray(points.swapaxes(-1, -2))
+
+
 @nb.njit(cache=True, nogil=True)
-def _search_tiles(
+def _search_branches(
     features: FloatArray,
     queries: FloatArray,
     ends: IntArray,
     jumps: FloatArray,
     order: IntArray,
+    boxes: tuple[FloatArray, FloatArray],
     low: FloatArray,
     high: FloatArray,
     columns: FloatArray,
     rows: IntArray,
     best: FloatArray,
 ) -> None:
-    """Fill `rows` and `best`; low, high (width, n_tiles); columns (n_tiles, width, TILE)."""
-    n, tiles, attributes = features.shape[0], low.shape[1], ends.shape[0]
-    total, reach = np.empty(max(tiles, TILE)), np.empty(max(tiles, TILE))
-    bounds, parts, borders = np.empty(tiles), np.empty(attributes), np.empty(attributes)
+    """Fill `rows` and `best`; boxes (width, n_branches); low, high (n_branches, width, _FAN); columns of the leaves."""
+    n, branches, attributes = features.shape[0], boxes[0].shape[1], ends.shape[0]
+    total, reach, bounds = np.empty(branches), np.empty(branches), np.empty(branches)
+    leaf_total, leaf_reach, point_total, point_reach = np.empty(_FAN), np.empty(_FAN), np.empty(_ROOM), np.empty(_ROOM)
+    part, parts, borders = np.empty(max(branches, _ROOM)), np.empty(attributes), np.empty(attributes)
     for q in range(queries.shape[0]):
-        query, fresh = queries[q], 1
+        query = queries[q]
         borders[:] = 0.0
-        _add_up(low, high, tiles, query, ends, jumps, borders, total, reach)
-        for at in range(tiles):
-            bounds[at] = total[at] - reach[at]
-        nearest_first = ascending(bounds)
-        for turn in range(tiles):
+        _add_up(boxes[0], boxes[1], query, ends, jumps, borders, part, total, reach)
+        for branch in range(branches):
+            bounds[branch] = total[branch] * (1.0 - 1e-12) - reach[branch]  # without its largest part
+        for branch in ascending(bounds):
             for a in range(attributes):
                 borders[a] = best[q, a, -1]
-            if turn == fresh:  # what was found since rules more tiles out
-                _add_up(low, high, tiles, query, ends, jumps, borders, total, reach)
-                for at in range(tiles):
-                    bounds[at] = total[at] * (1.0 - 1e-12) - reach[at]
-                fresh *= 4
-            at = nearest_first[turn]
-            if turn > 0 and bounds[at] > 0.0:
-                continue
-            count = min(TILE, n - at * TILE)
-            _add_up(columns[at], columns[at], count, query, ends, jumps, borders, total, reach)
-            for i in range(count):
-                if total[i] * (1.0 - 1e-12) <= reach[i]:
-                    row = order[at * TILE + i]
-                    _improve(features[row], query, ends, jumps, parts, row, rows[q], best[q])
+            if bounds[branch] > borders.max():
+                break
+            _add_up(low[branch], high[branch], query, ends, jumps, borders, part, leaf_total, leaf_reach)
+            for leaf in range(_FAN):
+                begin = (branch * _FAN + leaf) * _ROOM
+                if begin >= n or leaf_total[leaf] * (1.0 - 1e-12) > leaf_reach[leaf]:
+                    continue
+                points = columns[begin // _ROOM]
+                for a in range(attributes):
+                    borders[a] = best[q, a, -1]
+                _add_up(points, points, query, ends, jumps, borders, part, point_total, point_reach)
+                for i in range(min(_ROOM, n - begin)):
+                    if point_total[i] * (1.0 - 1e-12) <= point_reach[i]:
+                        row = order[begin + i]
+                        _improve(features[row], query, ends, jumps, parts, row, rows[q], best[q])
 
 
 @nb.njit(cache=True, nogil=True)
 def _add_up(
     low: FloatArray,
     high: FloatArray,
-    count: int,
     query: FloatArray,
     ends: IntArray,
     jumps: FloatArray,
     borders: FloatArray,
+    part: FloatArray,
     total: FloatArray,
     reach: FloatArray,
 ) -> None:
@@ -170,10 +181,10 @@ def _add_up(
     In all but attribute a one is near if the distance without the part of a is at most the border of a: if the whole
     is at most the largest sum of a part and its border.
     """
-    part, total, reach = np.zeros(count), total[:count], reach[:count]
+    count, begin = total.shape[0], 0
     total[:] = 0.0
     reach[:] = 0.0
-    begin = 0
+    part[:count] = 0.0
     for a in range(ends.shape[0]):
         jump, border, last = jumps[a], borders[a], ends[a] - 1
         for j in range(begin, last):
@@ -185,7 +196,7 @@ def _add_up(
             near = own + border
             reach[i] = near if near > reach[i] else reach[i]
         if last > begin:
-            part[:] = 0.0
+            part[:count] = 0.0
         begin = last + 1
 
 

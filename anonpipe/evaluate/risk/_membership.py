@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit, ndtri
+from scipy.special import betaincinv, expit, fdtrc, logit, ndtr, ndtri  # `scipy.stats` takes a second to load
 
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
@@ -371,15 +371,13 @@ def membership_from_moments(rows: int, width: EffectiveDimension) -> float:
         raise InputError(f"moments of {rows} records in {columns} columns; give 2 or more, in 1 or more")
     if rows <= columns + 1:
         return 1.0
-    from scipy.stats import beta, f, norm
-
     at = (np.arange(_GRID) + 0.5) / _GRID
-    inside = (rows - 1) ** 2 / rows * beta.ppf(at, columns / 2, (rows - columns - 1) / 2)
+    inside = (rows - 1) ** 2 / rows * betaincinv(columns / 2, (rows - columns - 1) / 2, at)
     scale = columns * (rows - 1) * (rows + 1) / (rows * (rows - columns))
-    normal = float(np.clip(f.sf(inside / scale, columns, rows - columns).mean(), 0.5, 1.0 - 1e-12))
+    normal = float(np.clip(fdtrc(columns, rows - columns, inside / scale).mean(), 0.5, 1.0 - 1e-12))
     unsure = 2.0 * columns**2 / rows
     ratio = math.exp(_overlap(columns, width.spread + unsure) - _overlap(columns, 2.0 * columns + unsure))
-    return float(norm.cdf(ratio * norm.ppf(normal)))
+    return float(ndtr(ratio * ndtri(normal)))
 
 
 def _overlap(mean: float, variance: float) -> float:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.points import LARGEST, squared_distance
-from anonpipe.kernels.tiles import TILE, Tiles, queries_near_box
+from anonpipe.kernels.tiles import TILE, Tiles, near_order, queries_near_box
 from anonpipe.types import Float32Array, FloatArray, IntArray
 
 
@@ -24,11 +24,17 @@ class Nearest:
     # The records themselves, shape (n_queries, count, width), NaN where there are fewer; None where they were not asked
     # for
     values: FloatArray | None = None
+    labels: IntArray | None = None  # A number of each record, such as of its group; None where there is none
 
     @property
     def distances(self) -> FloatArray:
         """Euclidean distances, shape (n_queries, count)."""
         return np.sqrt(self.squared)
+
+    def part(self, queries: slice, count: int, values: bool = False) -> Nearest:
+        """The `count` nearest records of some of the queries, with `values` if they were kept and are wanted."""
+        kept = self.values[queries, :count] if values and self.values is not None else None
+        return Nearest(self.squared[queries, :count], self.rows[queries, :count], kept)
 
 
 def nearest(
@@ -39,6 +45,7 @@ def nearest(
     offset: int = 0,
     without: npt.ArrayLike | None = None,
     values: bool = False,
+    order: IntArray | None = None,
 ) -> Nearest:
     """The `count` records of `features` that are nearest to each query, by Euclidean distance.
 
@@ -47,6 +54,7 @@ def nearest(
     - `offset`: number of the first row of `features` in the whole; it is added to the row numbers.
     - `without`: for each query the number in the whole of one row that it must not find, such as itself, or -1.
     - `values`: whether to keep the found records too.
+    - `order`: all rows of `features`, near ones after each other, as of `tiled`; it saves time and changes nothing.
 
     Notes
     -----
@@ -68,12 +76,17 @@ def nearest(
     # A row of another part cannot be found here.
     here = np.where((own >= offset) & (own < offset + len(features)), own - offset, -1)
     rows, squared = np.empty((len(queries), count), dtype=np.int64), np.empty((len(queries), count))
-    search_nearest(features, queries, here, rows, squared)
+    search_nearest(features, queries, here, rows, squared, order)
     kept = None
     if values:
         some = features if len(features) else np.empty((1, features.shape[1]))
         kept = np.where(rows[..., None] >= 0, some[rows], np.nan)
     return Nearest(squared, np.where(rows >= 0, rows + offset, -1), kept)
+
+
+def tiled(features: FloatArray) -> IntArray:
+    """An order of records (n_rows, width) for several searches in them, or in some of their columns."""
+    return near_order(features, TILE)
 
 
 def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest:
@@ -83,18 +96,20 @@ def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest
     """
     if not parts:
         raise JobError("no parts were given to merge; give one or more")
-    if len({len(part.rows) for part in parts}) > 1 or len({part.values is None for part in parts}) > 1:
-        raise JobError("parts to merge must be of the same queries, all with values or all without")
+    if len({(len(part.rows), part.values is None, part.labels is None) for part in parts}) > 1:
+        raise JobError("parts to merge must be of the same queries, all with values and labels or all without")
     squared, rows = (
         np.concatenate(arrays, axis=1) for arrays in zip(*((p.squared, p.rows) for p in parts), strict=True)
     )
     order = np.lexsort((np.where(rows < 0, np.iinfo(np.int64).max, rows), squared), axis=1)
     order = order[:, : max(part.rows.shape[1] for part in parts) if count is None else count]
     kept = [part.values for part in parts if part.values is not None]
+    labels = [part.labels for part in parts if part.labels is not None]
     return Nearest(
         np.take_along_axis(squared, order, axis=1),
         np.take_along_axis(rows, order, axis=1),
         np.take_along_axis(np.concatenate(kept, axis=1), order[..., None], axis=1) if kept else None,
+        np.take_along_axis(np.concatenate(labels, axis=1), order, axis=1) if labels else None,
     )
 
 
@@ -130,55 +145,51 @@ _LEAST = 1e-140  # Smaller units have squares without all digits: the limit's la
 
 _TOGETHER = 2_048  # Queries of a product, whose estimates stay in the cache with those of a tile
 
+_TRIED = 16  # Points of the first tile that are measured for a first border
+
 
 def search_nearest(
-    features: FloatArray, queries: FloatArray, without: IntArray, rows: IntArray, squared: FloatArray
+    features: FloatArray,
+    queries: FloatArray,
+    without: IntArray,
+    rows: IntArray,
+    squared: FloatArray,
+    order: IntArray | None = None,
 ) -> None:
     """Write the nearest rows of each query and their squared distances."""
     rows[:], squared[:] = -1, np.inf
     if not len(features) or not len(queries):
         return
-    tiles, width = Tiles.of(features), features.shape[1]
-    centre = features.mean(axis=0)
-    reach = (np.maximum(side.max(axis=0) - centre, centre - side.min(axis=0)).max() for side in (features, queries))
-    unit = max(_LEAST, *map(float, reach))
+    tiles, width = Tiles.of(features, order), features.shape[1]
+    centre = (tiles.low.mean(axis=0) + tiles.high.mean(axis=0)) / 2.0
+    ends = (tiles.low, tiles.high, queries)
+    unit = max(
+        _LEAST, *(float(np.maximum(side.max(axis=0) - centre, centre - side.min(axis=0)).max()) for side in ends)
+    )
     error = (4 * width + 32) * 2.0**-24
     slope = (1 + error) / unit**2
     scaled = ((queries - centre) / unit).astype(np.float32)
     shift = width * 2.0**-140 - (((queries - centre) / unit) ** 2).sum(axis=1) * (1 - error)
-    first = tiles.nearest_middle(centre, unit, scaled)
-    _measure_first(features, tiles.order, first, queries, without, rows, squared)
-    for low in range(0, len(queries), _TOGETHER):
-        part = slice(low, low + _TOGETHER)
-        asked = queries[part], scaled[part], shift[part], without[part], first[part]
-        _search_tiles(features, tiles, (centre, unit, slope), asked, rows[part], squared[part])
-
-
-def _search_tiles(
-    features: FloatArray,
-    tiles: Tiles,
-    scale: tuple[FloatArray, float, float],
-    asked: tuple[FloatArray, Float32Array, FloatArray, IntArray, IntArray],
-    rows: IntArray,
-    squared: FloatArray,
-) -> None:
-    """Improve what was found for some queries by all tiles but their first, with arrays that are made once."""
-    (centre, unit, slope), (queries, scaled, shift, without, first) = scale, asked
-    columns, (count, width) = np.ascontiguousarray(queries.T), queries.shape
-    near, limits, some = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.float32), np.empty_like(scaled)
+    _first_borders(features, tiles.order, tiles.nearest_middle(centre, unit, scaled), queries, without, rows, squared)
+    parts = [slice(low, low + _TOGETHER) for low in range(0, len(queries), _TOGETHER)]
+    columns, most = [np.ascontiguousarray(queries[part].T) for part in parts], min(_TOGETHER, len(queries))
+    near = np.empty(most, dtype=np.int64)
+    some, products = np.empty((most, width), dtype=np.float32), np.empty(TILE * most, dtype=np.float32)
     tile, norms = np.empty((TILE, width), dtype=np.float32), np.empty(TILE, dtype=np.float32)
-    products = np.empty(TILE * count, dtype=np.float32)
     for at in range(len(tiles.low)):
-        last = np.ascontiguousarray(squared[:, -1])
-        found = near[: queries_near_box(tiles.low[at], tiles.high[at], columns, last, at, first, near)]
-        if not len(found):
-            continue
-        members, q = tiles.order[at * TILE : (at + 1) * TILE], some[: len(found)]
-        _turn(features, members, centre, unit, tile, norms)
-        np.take(scaled, found, axis=0, out=q, mode="clip")
-        estimates = products[: len(members) * len(found)].reshape(len(members), len(found))
-        np.matmul(tile[: len(members)], q.T, out=estimates)
-        _keep_nearer(features, members, queries, without, found, estimates, norms, slope, shift, limits, rows, squared)
+        members = tiles.order[at * TILE : (at + 1) * TILE]
+        turned = tile[: len(members)]
+        _turn(features, members, centre, unit, turned, norms)
+        for part, column in zip(parts, columns, strict=True):
+            border = squared[part]
+            last = np.ascontiguousarray(border[:, -1])
+            found = near[: queries_near_box(tiles.low[at], tiles.high[at], column, last, near)]
+            if len(found):
+                chosen = np.take(scaled[part], found, axis=0, out=some[: len(found)], mode="clip")
+                estimates = products[: len(members) * len(found)].reshape(len(members), len(found))
+                np.matmul(turned, chosen.T, out=estimates)
+                asked, own, shifts, kept = queries[part], without[part], shift[part], rows[part]
+                _keep_nearer(features, members, asked, own, found, estimates, norms, slope, shifts, kept, border)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -199,7 +210,7 @@ _CHUNK = 128  # Queries whose estimates are looked at together, so that the comp
 
 
 @nb.njit(cache=True, nogil=True)
-def _measure_first(
+def _first_borders(
     features: FloatArray,
     order: IntArray,
     first: IntArray,
@@ -208,11 +219,16 @@ def _measure_first(
     rows: IntArray,
     squared: FloatArray,
 ) -> None:
-    """Keep the nearest points of the first tile of each query, without estimates."""
+    """Let `squared` begin right above distances of some points, so that what is nearer is found in its place."""
+    count = rows.shape[1]
     for q in range(queries.shape[0]):
-        for row in order[first[q] * TILE : (first[q] + 1) * TILE]:
+        begin, found = first[q] * TILE, 0
+        for row in order[begin : begin + max(_TRIED, 2 * count)]:
             if row != without[q]:
                 _keep(rows[q], squared[q], row, squared_distance(features[row], queries[q]))
+                found += 1
+        squared[q] = np.nextafter(squared[q, count - 1], np.inf) if found >= count else np.inf
+        rows[q] = -1
 
 
 @nb.njit(cache=True, nogil=True)
@@ -226,12 +242,11 @@ def _keep_nearer(
     norms: Float32Array,
     slope: float,
     shift: FloatArray,
-    limits: Float32Array,
     rows: IntArray,
     squared: FloatArray,
 ) -> None:
     """Measure the points of a tile that may be nearer to a query than what is kept, and keep those that are."""
-    last = rows.shape[1] - 1
+    last, limits = rows.shape[1] - 1, np.empty(found.shape[0], dtype=np.float32)
     for at in range(found.shape[0]):
         limits[at] = squared[found[at], last] * slope + shift[found[at]]
     for i in range(members.shape[0]):
@@ -307,10 +322,13 @@ class RankLinkage:
             )
         ranks = np.empty(features.shape)
         for j in range(features.shape[1]):
-            column = self.ordered[:, j]
-            below = np.searchsorted(column, features[:, j], side="left")
-            ranks[:, j] = below + np.searchsorted(column, features[:, j], side="right")
-        return ranks / (2.0 * len(self.ordered))
+            values, below, equal = np.unique(self.ordered[:, j], return_index=True, return_counts=True)
+            column = np.ascontiguousarray(features[:, j])
+            at = np.searchsorted(values, column)
+            found = np.append(values, np.nan)[at] == column
+            ranks[:, j] = np.append(2 * below, 2 * len(self.ordered))[at] + np.where(found, np.append(equal, 0)[at], 0)
+        ranks /= 2.0 * len(self.ordered)
+        return ranks
 
 
 # --- Records by Mahalanobis distance: differences across what columns have in common count more than those along it ---

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.encoding.row_hash import counted, looked_up
-from anonpipe.errors import EngineError
 from anonpipe.evaluate import risk
-from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, nearest
+from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, nearest, tiled
 from anonpipe.pipeline.arrays import partition_rows, released_labels, released_rows
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
@@ -37,20 +36,31 @@ class SearchTargets:
     axes: Whitened | None  # Of both tables' pooled covariance; None where records are released in groups
 
 
-def search_release(released: FloatArray, targets: SearchTargets, offset: int) -> dict[str, Nearest]:
-    """The nearest released records, of some that begin with row `offset`, by each way of searching."""
-    features, (before, after) = targets.features, targets.ranks
-    found = {"release": nearest(released, features, NEIGHBOURS, offset=offset, values=True)}
-    found["ranks"] = nearest(after.apply(released), before.apply(features), 2, offset=offset)
+def search_release(
+    released: FloatArray, targets: SearchTargets, offset: int, unstratified: BoolArray | None = None
+) -> dict[str, Nearest]:
+    """The nearest released records, of some that begin with row `offset`; also by `unstratified` numbers alone."""
+    features, control, (before, after) = targets.features, targets.control, targets.ranks
+    order, every = tiled(released), features if control is None else np.concatenate([features, control])
+    ours, theirs = slice(0, len(features)), slice(len(features), None)
+    near = nearest(released, every, NEIGHBOURS, offset=offset, values=True, order=order)
+    found = {"release": near.part(ours, NEIGHBOURS, values=True)}
+    found["ranks"] = nearest(after.apply(released), before.apply(features), 2, offset=offset, order=order)
     if targets.axes is not None:
-        found["whitened"] = nearest(targets.axes.apply(released), targets.axes.apply(features), 2, offset=offset)
-    if targets.control is None:
+        found["whitened"] = nearest(
+            targets.axes.apply(released), targets.axes.apply(features), 2, offset=offset, order=order
+        )
+    if unstratified is not None:
+        near_without = nearest(released[:, unstratified], every[:, unstratified], 1, offset=offset, order=order)
+        found["strata_release"] = near_without.part(ours, 1)
+    if control is None:
         return found
-    found["held_release"] = nearest(released, targets.control, 2, offset=offset)
-    if targets.first_half is not None:
-        for whose, records in (("", features), ("held_", targets.control)):
-            for at, half in enumerate((targets.first_half, ~targets.first_half)):
-                found[f"{whose}half_{at}"] = nearest(released[:, half], records[:, half], NEIGHBOURS, offset=offset)
+    found["held_release"] = near.part(theirs, 2)
+    if unstratified is not None:
+        found["strata_held"] = near_without.part(theirs, 1)
+    for at, half in enumerate(() if targets.first_half is None else (targets.first_half, ~targets.first_half)):
+        by_half = nearest(released[:, half], every[:, half], NEIGHBOURS, offset=offset)
+        found[f"half_{at}"], found[f"held_half_{at}"] = (by_half.part(part, NEIGHBOURS) for part in (ours, theirs))
     return found
 
 
@@ -66,13 +76,11 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     axes = Whitened.of(before, after) if links_own(fitted) else None
     ranks = RankLinkage.of(before), RankLinkage.of(after)
     targets = SearchTargets(queries.features, control, known.first_half(fitted), ranks, axes)
-    found = search_release(released, targets, begin)
+    found = search_release(released, targets, begin, unstratified)
     row_labels: RowLabels = {"release": of_groups, "ranks": of_groups}
     if unstratified is not None:
-        by_strata = _knowing_no_stratum(released, queries, control, unstratified, begin)
-        found |= by_strata
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
-        row_labels |= {name: of_strata for name in by_strata}
+        row_labels |= {name: of_strata for name in ("strata_release", "strata_held") if name in found}
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
     arrays |= _by_keys(work, fitted, queries, cells, released, alike, begin)
     predicates = samples.read_predicates(work)
@@ -96,28 +104,16 @@ def _control(work: Work, fitted: Fitted) -> FloatArray | None:
     return None if len(held) < FEWEST_HELD else known_features(fitted, held)
 
 
-def _knowing_no_stratum(
-    released: FloatArray, queries: Queries, control: FloatArray | None, unstratified: BoolArray, begin: int
-) -> dict[str, Nearest]:
-    """The closest released record in all columns but those of the strata."""
-    asked = {"strata_release": queries.features}
-    if control is not None:
-        asked["strata_held"] = control
-    return {
-        name: nearest(released[:, unstratified], each[:, unstratified], 1, offset=begin) for name, each in asked.items()
-    }
-
-
 def _in_original(
     original: FloatArray, queries: Queries, unstratified: BoolArray | None, begin: int
 ) -> dict[str, Nearest]:
     """The nearest other originals of what is looked for; where they stand in for a control, also by some columns."""
     features, own = queries.features, queries.own_original
-    found = {"original": nearest(original, features, NEIGHBOURS, offset=begin, without=own, values=True)}
+    order = tiled(original)
+    found = {"original": nearest(original, features, NEIGHBOURS, offset=begin, without=own, values=True, order=order)}
     if unstratified is not None:
-        found["strata_original"] = nearest(
-            original[:, unstratified], features[:, unstratified], 1, offset=begin, without=own
-        )
+        some = original[:, unstratified], features[:, unstratified]
+        found["strata_original"] = nearest(*some, 1, offset=begin, without=own, order=order)
     return found
 
 
@@ -178,11 +174,10 @@ def _by_keys(
 def _within(fitted: Fitted, queries: Queries, cells: FloatArray) -> dict[str, IntArray]:
     """How many of a partition's originals could be meant by what a scenario knows within limits of each query."""
     scenarios = {at: columns for at, columns in enumerate(key_columns(fitted)) if columns.tolerant}
-    arrays = {}
-    for at, columns in scenarios.items():
-        records = risk.Ordered.of(columns.valued(cells))
-        arrays[f"scenario_{at}.within"] = columns.around(queries.own_cells).matches(records, len(cells)).counts
-    return arrays
+    asked = (
+        (at, each.around(queries.own_cells), risk.Ordered.of(each.valued(cells))) for at, each in scenarios.items()
+    )
+    return {f"scenario_{at}.within": around.matches(records, len(cells)).counts for at, around, records in asked}
 
 
 def found_within(work: Work, cut: Cut, at: int) -> IntArray:
@@ -251,20 +246,12 @@ def _files(work: Work, cut: Cut) -> Iterator[dict[str, npt.NDArray[Any]]]:
 
 def found_in(work: Work, cut: Cut, name: str, label: str | None = None) -> risk.NearestMatches:
     """Merge what a search found in the partitions, one after the other."""
-    whole: Nearest | None = None
-    own: IntArray = np.empty((0, 0), dtype=np.int64)
-    for file in _files(work, cut):
-        part = Nearest(file[f"{name}.squared"], file[f"{name}.rows"], file.get(f"{name}.values"))
-        of_part = file[f"{name}.{label}"] if label else np.full(part.rows.shape, -1)
-        merged = part if whole is None else risk.merge_nearest([whole, part], part.rows.shape[1])
-        if whole is None:
-            own = of_part
-        elif label:
-            own = _groups_of(merged.rows, [(whole.rows, own), (part.rows, of_part)])
-        whole = merged
-    if whole is None:
-        raise EngineError("nothing was searched; go on with --resume")
-    return risk.NearestMatches(whole, own if label else None)
+    parts = (
+        Nearest(file[f"{name}.squared"], file[f"{name}.rows"], file.get(f"{name}.values"), file.get(f"{name}.{label}"))
+        for file in _files(work, cut)
+    )
+    whole = reduce(lambda merged, part: risk.merge_nearest([merged, part], part.rows.shape[1]), parts)
+    return risk.NearestMatches(whole, whole.labels)
 
 
 def own_alike(work: Work, cut: Cut) -> IntArray:
@@ -276,13 +263,3 @@ def found_guesses(work: Work, cut: Cut) -> risk.Guesses:
     """What the closest of all released records say of each column of those that are guessed."""
     parts = (risk.Guesses(file["guesses.values"], file["guesses.squared"]) for file in _files(work, cut))
     return reduce(risk.Guesses.merge, parts)
-
-
-def _groups_of(rows: IntArray, labelled: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
-    """The group of each row, among rows whose groups are known; -1 for none."""
-    groups = np.full(rows.shape, -1)
-    for those, own in labelled:
-        for at in range(those.shape[1]):
-            place = those[:, at : at + 1]
-            groups = np.where((rows == place) & (place >= 0), own[:, at : at + 1], groups)
-    return groups

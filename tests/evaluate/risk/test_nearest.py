@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import merge_nearest, nearest
+from anonpipe.evaluate.risk import Nearest, RankLinkage, merge_nearest, nearest, tiled
 from anonpipe.kernels.tiles import TILE, Tiles
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import finding as naive
@@ -62,6 +62,39 @@ def test_tiles_and_parts_of_the_queries_change_nothing(width, monkeypatch):
     for at in range(len(low)):
         part = features[order[at * TILE : (at + 1) * TILE]]
         assert (part.min(axis=0) == low[at]).all() and (part.max(axis=0) == high[at]).all()
+
+
+def test_an_order_of_other_columns_changes_nothing():
+    rng = np.random.default_rng(5)
+    features = np.round(rng.normal(size=(900, 6)), 1)
+    queries, order = features[::11] + 0.03, tiled(features)
+    for some in (features, features[:, ::2], RankLinkage.of(features).apply(features)):
+        asked = queries[:, : some.shape[1]]
+        assert same(nearest(some, asked, 3, order=order), naive.nearest(some, asked, 3))
+    assert same(nearest(features, queries, 3, order=rng.permutation(900)), naive.nearest(features, queries, 3))
+
+
+def test_a_part_of_the_queries_and_of_what_was_found():
+    features = np.random.default_rng(6).normal(size=(300, 3))
+    both = nearest(features, features[:40] + 0.1, 4, values=True)
+    for some, count in ((slice(0, 25), 4), (slice(25, None), 2)):
+        alone, part = (
+            nearest(features, features[:40][some] + 0.1, count, values=True),
+            both.part(some, count, values=True),
+        )
+        assert (alone.rows == part.rows).all() and (alone.squared == part.squared).all()
+        assert (alone.values == part.values).all() and both.part(some, count).values is None
+
+
+def test_labels_stay_with_their_records():
+    rng = np.random.default_rng(7)
+    features, labels = np.round(rng.normal(size=(200, 2)), 1), rng.integers(0, 9, 200)
+    parts = []
+    for low, high in ((120, 200), (0, 3), (3, 120)):
+        found = nearest(features[low:high], features[:20], 5, offset=low)
+        parts.append(Nearest(found.squared, found.rows, labels=np.where(found.rows >= 0, labels[found.rows], -1)))
+    merged = merge_nearest(parts)
+    assert (merged.labels == labels[merged.rows]).all()
 
 
 @pytest.mark.parametrize("scale", [1e-320, 1e-160, 1e-30, 1e-12, 1.0, 1e7, 1e60, 9e99])
