@@ -667,7 +667,7 @@ def purge(
 
 def _load(path: Path, settings: list[str] | None, workers: int | None = None, scheduler: str | None = None) -> Job:
     from anonpipe.job.model import load_job
-    from anonpipe.job.overrides import parse_setting
+    from anonpipe.job.plain_yaml import parse_setting
 
     options = {"run.workers": workers, "run.scheduler": scheduler}
     overrides = {key: value for key, value in options.items() if value is not None}

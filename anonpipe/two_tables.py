@@ -22,7 +22,7 @@ from anonpipe.encoding.scan import merge_scans, scan_batch
 from anonpipe.encoding.values import is_date, is_number, is_supported, plain, plain_type
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate import risk, utility
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Reason
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.measure import Measure
@@ -42,8 +42,7 @@ from anonpipe.source import NO_CSV, Source, found_format, opened, read_batches
 from anonpipe.storage.release import place, resolve
 from anonpipe.storage.versions import POINTER, VERSIONS, exists
 from anonpipe.types import BoolArray, FloatArray, IntArray
-from anonpipe.verify.catalogue import GATES, MEASURED
-from anonpipe.verify.check import Check, held
+from anonpipe.verify.catalogue import GATES, MEASURED, Check, held
 from anonpipe.verify.output_control import bins_for_steward
 from anonpipe.verify.verdict import Verdict
 

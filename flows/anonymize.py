@@ -61,7 +61,7 @@ from anonpipe import display, engine
 from anonpipe.engine import Executor
 from anonpipe.errors import AnonpipeError, EngineError, GateError, printable
 from anonpipe.job.model import Job, load_job
-from anonpipe.job.overrides import parse_setting
+from anonpipe.job.plain_yaml import parse_setting
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.run import Run, RunOutcome
 from anonpipe.progress import LOG, Progress, logged
@@ -69,8 +69,8 @@ from anonpipe.report.before_after import draw
 from anonpipe.rng import require_secret, secret_withheld
 from anonpipe.storage import release
 from anonpipe.verify import words
-from anonpipe.verify.check import Check
-from anonpipe.verify.check import Outcome as CheckOutcome
+from anonpipe.verify.catalogue import Check
+from anonpipe.verify.catalogue import Outcome as CheckOutcome
 from anonpipe.verify.verdict import Verdict
 
 from .parameters import JobParameter

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Measurement
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Measurement, Reason
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.evaluation import Assessment, checks, limits_of

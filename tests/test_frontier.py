@@ -12,7 +12,7 @@ import pytest
 from statsmodels.duration.survfunc import SurvfuncRight
 
 from anonpipe.job.model import parse_job
-from anonpipe.job.overrides import parse_setting
+from anonpipe.job.plain_yaml import parse_setting
 from anonpipe.propose.propose import propose_job
 from tests.benchmarks.frontier import cart, known_cases, measures, peers, show
 from tests.benchmarks.frontier.__main__ import JUDGES

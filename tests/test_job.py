@@ -9,8 +9,8 @@ import yaml
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import read_analyses
 from anonpipe.job.model import Job, load_job, parse_job
-from anonpipe.job.overrides import parse_setting
-from anonpipe.verify.check import held
+from anonpipe.job.plain_yaml import parse_setting
+from anonpipe.verify.catalogue import held
 from anonpipe.verify.words import remedies
 
 BASE = {

@@ -12,8 +12,7 @@ import pytest
 
 from anonpipe.report import read_report, render
 from anonpipe.storage import release
-from anonpipe.verify.catalogue import KINDS
-from anonpipe.verify.check import Check, held, worst_entry
+from anonpipe.verify.catalogue import KINDS, Check, held, worst_entry
 from anonpipe.verify.output_control import released_checks
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import line

@@ -31,7 +31,7 @@ from anonpipe.propose.guesses import guess
 from anonpipe.propose.profile import look_at
 from anonpipe.propose.propose import propose_job
 from anonpipe.storage import release
-from anonpipe.verify.check import held
+from anonpipe.verify.catalogue import held
 from anonpipe.verify.output_control import bins_for_recipients, released_checks
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import line

@@ -16,8 +16,7 @@ import numpy as np
 
 from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.conditioning import ConditioningEncoder
-from anonpipe.encoding.features import FeatureEncoder
+from anonpipe.encoding.features import ConditioningEncoder, FeatureEncoder
 from anonpipe.encoding.rounding import Rounding
 from anonpipe.moments import Moments
 from anonpipe.types import BoolArray, FloatArray, IntArray

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple, Self
 
+import numpy as np
+import numpy.typing as npt
 from pydantic_core import to_jsonable_python
 
 from anonpipe.audience import Audience
 from anonpipe.errors import AnonpipeError
+from anonpipe.types import FloatArray
 
 Better = Literal["lower", "higher", "near baseline"]
 
@@ -116,3 +121,187 @@ class Figure:
             **words,
             **others,
         )
+
+
+# --- Why something was not measured -----------------------------------------------------------------------------------
+
+
+class Reason(StrEnum):
+    """Why something was not measured."""
+
+    UTILITY_OFF = "utility off"
+    RISK_OFF = "risk off"
+    NO_ANALYSES = "no analyses"
+    PROBABILITIES = "probabilities"
+    ONLY_PROBABILITIES = "only probabilities"
+    NO_HOLD_OUT = "no hold-out"
+    FEW_HELD = "few held"
+    NO_LINK = "no link"
+    NO_PAIRS = "no pairs"
+    NO_GROUPS = "no groups"
+    NO_GROUP_SAMPLED = "no group sampled"
+    ONE_GROUP_SAMPLED = "one group sampled"
+    AVERAGED = "averaged"
+    AVERAGED_UNDEFINED = "averaged, undefined"
+    ONE_COLUMN = "one column"
+    NO_TAILS = "no tails"
+    NO_CELL = "no cell"
+    SPANNING = "spanning"
+    NO_CLASS = "no class"
+    NO_STRATA = "no strata"
+    ALL_GUESSED = "all guessed"
+    NO_SCENARIO = "no scenario"
+    UNITS = "units"
+    UNITS_WITHOUT_CONTROL = "units without control"
+    ONLY_A_RUN = "only a run"
+    NO_PAIRING = "no row told"
+    NO_CONTROL = "no control"
+    REFUSED = "refused"
+    WITHHELD = "withheld"
+
+
+# --- 95 % intervals of shares: independent trials, trials in groups, and what a control leaves ------------------------
+
+
+Ends = tuple[float, float] | tuple[None, None]  # Of an interval; None where there is none
+
+
+class Share(NamedTuple):
+    """A share, and the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def at_most(self, most: float) -> Self:
+        """The same where no share can be larger."""
+        return type(self)(*(min(each, most) for each in self))
+
+
+def wilson(successes: float, trials: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share; (0, 1) for no trial.
+
+    References
+    ----------
+    Wilson (1927), doi:10.1080/01621459.1927.10502953.
+    """
+    if trials <= 0:
+        return 0.0, 1.0
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(successes, trials, method="wilson")
+    # Rounding must not leave the share outside.
+    return max(0.0, min(successes / trials, float(low))), min(1.0, max(successes / trials, float(high)))
+
+
+def exact(successes: float, trials: float, tail: float = 0.025) -> tuple[float, float]:
+    """Interval of a share that errs with a chance of no more than `tail` on either side.
+
+    Holds for few trials and shares near 0 and 1 too, where Wilson's is too short far out in the tails.
+
+    References
+    ----------
+    Clopper & Pearson (1934), doi:10.1093/biomet/26.4.404.
+    """
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(successes, trials, alpha=2 * tail, method="beta")
+    return float(low), float(high)
+
+
+def exact_share(successes: int, trials: int, tail: float = 0.025) -> Share:
+    """A share with its interval of `exact`."""
+    return Share(successes / trials, *exact(successes, trials, tail))
+
+
+def weighted_share(weights: FloatArray, largest: float, trials: int) -> Share:
+    """A share whose successes count differently, each seldom.
+
+    Notes
+    -----
+    Successes are taken for Poisson, of each weight: with equal weights the interval is the exact one of their number.
+
+    References
+    ----------
+    Fay & Feuer (1997), Statistics in Medicine 16:791-801.
+    """
+    from scipy.stats import chi2
+
+    total, squares = float(weights.sum()), float((weights**2).sum())
+    more, their_squares = total + largest, squares + largest**2
+    low = squares / (2 * total) * chi2.ppf(0.025, 2 * total**2 / squares) if total > 0 else 0.0
+    high = their_squares / (2 * more) * chi2.ppf(0.975, 2 * more**2 / their_squares)
+    return Share(total / trials, float(low) / trials, float(high) / trials)
+
+
+def beyond_control(attack: Share, control: Share) -> tuple[float, float, float]:
+    """Of what cannot be had of the control the share that is had of members: (risk, low, high).
+
+    Notes
+    -----
+    (attack - control) / (1 - control), 1 less the ratio of the shares of failures, whose intervals are joined on the
+    logarithmic scale.
+
+    References
+    ----------
+    Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 3; Donner & Zou (2012), Stat.
+    Methods Med. Res. 21:347-359 (ratios of shares).
+    """
+    if control.value == 1.0:
+        return math.nan, math.nan, math.nan
+    ratio = (1 - attack.value) / (1 - control.value)
+    # How far the ratio may lie above and below, in logarithms; nothing wrong among members bounds it by the shares.
+    above, below = (1 - attack.low) / (1 - control.high), 0.0
+    if attack.value < 1.0:
+        most, least = (
+            math.log((1 - end) / (1 - attack.value)) if end < 1.0 else -math.inf for end in (attack.low, attack.high)
+        )
+        fewest, more = (math.log((1 - end) / (1 - control.value)) for end in (control.high, control.low))
+        above, below = ratio * math.exp(math.hypot(most, fewest)), ratio * math.exp(-math.hypot(least, more))
+    return 1 - ratio, 1 - above, 1 - below
+
+
+def beyond(share: float, interval: Ends, baseline: float) -> tuple[float, Ends]:
+    """Of what a baseline does not give the share that is had, and its interval where the share has one.
+
+    The baseline is taken as it was measured; NaN where it gives everything.
+    """
+    if baseline == 1.0:
+        return math.nan, (None, None)
+    value, *ends = ((end - baseline) / (1.0 - baseline) for end in (share, *interval) if end is not None)
+    return value, (ends[0], ends[1]) if ends else (None, None)
+
+
+def difference(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
+    """95 % interval of the difference of two independent shares, from Wilson's of each.
+
+    References
+    ----------
+    Newcombe (1998), Statistics in Medicine 17:873-890, method 10.
+    """
+    from statsmodels.stats.proportion import confint_proportions_2indep
+
+    low, high = confint_proportions_2indep(*first, *second, method="newcomb", compare="diff")
+    return float(low), float(high)
+
+
+def grouped_share(hits: npt.ArrayLike, trials: npt.ArrayLike) -> tuple[float, float, float]:
+    """A share whose trials come in groups: (share, low, high).
+
+    Trials of one group hit or miss together, so that their number says little. Wilson's interval is taken with the
+    number of independent trials that would have the variance between groups (of a ratio: total hits / total trials), at
+    most the number of trials, and the number of groups where all or none hit.
+
+    Shapes: hits, trials (n_groups,).
+    """
+    hit, tried = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    groups, total = len(tried), float(tried.sum())
+    if not total:
+        return math.nan, 0.0, 1.0
+    share = float(hit.sum()) / total
+    effective = float(groups)
+    if groups > 1 and 0 < share < 1:
+        left = hit - share * tried
+        variance = groups / (groups - 1) * float(left @ left) / total**2
+        effective = min(total, share * (1 - share) / variance) if variance > 0 else total
+    return share, *wilson(share * effective, effective)

@@ -24,8 +24,7 @@ from anonpipe.job import sections
 from anonpipe.job.checks import check_growth, check_sections
 from anonpipe.job.gates import DEFAULT, Gates
 from anonpipe.job.measure import HELD_OUT, Measure, RecipientAnalysis, usual_hold_out
-from anonpipe.job.overrides import overridden
-from anonpipe.job.plain_yaml import load_yaml
+from anonpipe.job.plain_yaml import load_yaml, overridden
 from anonpipe.job.rules import check_rules, parse_rules, with_rules
 from anonpipe.job.sections import Input, Sensitive, checked_path, with_methods
 from anonpipe.methods.grouping import METHODS as GROUPINGS

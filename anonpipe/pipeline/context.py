@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from anonpipe.columns import Column, Comparison, Rule
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.conditioning import ClassColumn, ConditioningEncoder, class_columns
-from anonpipe.encoding.features import FeatureEncoder
+from anonpipe.encoding.features import ClassColumn, ConditioningEncoder, FeatureEncoder, class_columns
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.probabilities import ProbabilityDecoder
 from anonpipe.encoding.rare import Extremes, Suppression

@@ -44,8 +44,7 @@ from anonpipe.storage.sketch import Sketch, UnitSums
 from anonpipe.storage.staging import scratch
 from anonpipe.types import BoolArray, IntArray
 from anonpipe.verify import words
-from anonpipe.verify.catalogue import kind_of
-from anonpipe.verify.check import Check, worst_of
+from anonpipe.verify.catalogue import Check, kind_of, worst_of
 from anonpipe.verify.verdict import Verdict
 
 if TYPE_CHECKING:

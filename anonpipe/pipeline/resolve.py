@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder, placed
-from anonpipe.encoding.conditioning import warn_of_repeats
+from anonpipe.encoding.features import warn_of_repeats
 from anonpipe.encoding.identifiers import Repeats, UnitColumn, check_repeats, count_repeats, is_run, repeats_in
 from anonpipe.encoding.rare import Suppression, code_extremes, extremes_kept, suppress_rare
 from anonpipe.encoding.rules import RuleCounts

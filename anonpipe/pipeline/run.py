@@ -7,7 +7,7 @@ written files). So a run can be resumed, and Prefect can retry a stage.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -227,8 +227,7 @@ def without_measures(job: Job, on_progress: OnProgress) -> Verdict:
     def judged(run: Run) -> Verdict:
         return judge(run.context.call(evidence), job.k, job.gates.of_every_run)
 
-    stages = [stage for stage in MAPPED_STAGES if stage is not assess]
-    return unpublished(job, False, on_progress, "ignore", judged, stages)
+    return unpublished(job, False, on_progress, "ignore", judged, left_out=assess)
 
 
 def unpublished(
@@ -237,15 +236,16 @@ def unpublished(
     on_progress: OnProgress,
     repeats: Repeats,
     ended: Callable[[Run], _Ended],
-    stages: Sequence[Callable[[Run, Executor], None]] = MAPPED_STAGES,
+    left_out: Callable[[Run, Executor], None] | None = None,
 ) -> _Ended:
-    """Run stages of a job, and return `ended(run)`; the staging is deleted."""
+    """Run a job up to its written files, but for a stage, and return `ended(run)`; the staging is deleted."""
     try:
         with open_run(job, False, on_progress, publishes=repeats == "trial", repeats=repeats) as run:
             try:
                 with open_executor(job, run.staging, cluster) as executor:
-                    for stage in stages:
-                        stage(run, executor)
+                    for stage in MAPPED_STAGES:
+                        if stage is not left_out:
+                            stage(run, executor)
                 return ended(run)
             finally:
                 remove(run.staging)

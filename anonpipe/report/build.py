@@ -37,7 +37,7 @@ from anonpipe.report.content import (
     Unchecked,
 )
 from anonpipe.verify import output_control
-from anonpipe.verify.check import Check
+from anonpipe.verify.catalogue import Check
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import limit, line, name
 

@@ -17,8 +17,7 @@ from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.report.content import CheckLine, ColumnLine, Dial, MethodLine, Treatment
 from anonpipe.report.figures import percent
-from anonpipe.verify.catalogue import GATES, kind_of
-from anonpipe.verify.check import Check
+from anonpipe.verify.catalogue import GATES, Check, kind_of
 from anonpipe.verify.verdict import UNCERTAIN, Verdict, reservations
 from anonpipe.verify.words import limit as limit_text
 

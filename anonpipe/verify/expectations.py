@@ -16,8 +16,7 @@ from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.methods.record import Guarantee
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, Moments, covariance_limit, mean_limit, merge_all
 from anonpipe.types import FloatArray, IntArray
-from anonpipe.verify.catalogue import Scope, scoped
-from anonpipe.verify.check import Check, held, worst_entry, worst_of
+from anonpipe.verify.catalogue import Check, Scope, held, scoped, worst_entry, worst_of
 
 # --- Variables --------------------------------------------------------------------------------------------------------
 # One variable a number or ordinal (missing stays missing), one a category of a coded column, all in standard deviations

@@ -23,8 +23,7 @@ from anonpipe.moments import (
     together,
 )
 from anonpipe.types import BoolArray, FloatArray, IntArray
-from anonpipe.verify.catalogue import Scope, scoped
-from anonpipe.verify.check import Check, held, worst_entry
+from anonpipe.verify.catalogue import Check, Scope, held, scoped, worst_entry
 from anonpipe.verify.expectations import (
     CHANCE,
     KeptGroups,

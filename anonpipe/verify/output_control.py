@@ -14,11 +14,9 @@ from typing import Any
 
 from anonpipe.audience import Audience
 from anonpipe.encoding.identifiers import doubled
-from anonpipe.evaluate.measurement import Measurement
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Measurement, Reason
 from anonpipe.evaluate.utility import Binning, Estimate, ModelFit
-from anonpipe.verify.catalogue import REFUSAL, Counting
-from anonpipe.verify.check import Check, Withheld
+from anonpipe.verify.catalogue import REFUSAL, Check, Counting, Withheld
 from anonpipe.verify.verdict import Verdict
 
 SEVERAL = 3  # Columns from which on the worst difference of all of them does not give a moment of the original

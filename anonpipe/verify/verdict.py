@@ -12,11 +12,9 @@ from pydantic import TypeAdapter
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Curve, Measurement
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Curve, Measurement, Reason
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, ModelComparison, ModelFit
-from anonpipe.verify.catalogue import GATES, MEASURED, UNMEASURED, About, kind_of
-from anonpipe.verify.check import Check, Outcome, unmeasured
+from anonpipe.verify.catalogue import GATES, MEASURED, UNMEASURED, About, Check, Outcome, kind_of, unmeasured
 from anonpipe.verify.words import Line, content, line
 
 

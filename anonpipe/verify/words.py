@@ -10,8 +10,7 @@ from math import ceil, isfinite, isinf, isnan
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from anonpipe.verify.catalogue import MEASURED, REASONS, Scope, Words, kind_of
-from anonpipe.verify.check import Check, Outcome, Withheld
+from anonpipe.verify.catalogue import MEASURED, REASONS, Check, Outcome, Scope, Withheld, Words, kind_of
 
 if TYPE_CHECKING:
     from anonpipe.verify.verdict import Verdict

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from anonpipe.job.model import Job, parse_job
 from anonpipe.job.plain_yaml import load_yaml
-from anonpipe.pipeline.evaluation._checks import gated
-from anonpipe.pipeline.evaluation.measures import load_assessment
+from anonpipe.pipeline.evaluation.measures import gated, load_assessment
 from anonpipe.pipeline.run import Run, unpublished
 from anonpipe.propose.demo import demo_job, write_registry
 from tests import small

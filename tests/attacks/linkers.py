@@ -115,7 +115,7 @@ def attack(
     """Right links by the attackers of a run, and by splink with half of the interval; None where it gives up."""
     from anonpipe.encoding.row_hash import counted, looked_up
     from anonpipe.job.model import load_job
-    from anonpipe.job.overrides import parse_setting
+    from anonpipe.job.plain_yaml import parse_setting
     from anonpipe.pipeline.evaluation.known import coded_positions, links_own
     from anonpipe.pipeline.evaluation.measures import load_assessment
     from anonpipe.pipeline.evaluation.samples import alike_numbers, read_pairs

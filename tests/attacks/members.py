@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from anonpipe.job.model import Job
-from anonpipe.pipeline.evaluation._checks import gated
-from anonpipe.pipeline.evaluation.measures import load_assessment
+from anonpipe.pipeline.evaluation.measures import gated, load_assessment
 from anonpipe.pipeline.run import Run, unpublished
 from tests import small
 

@@ -31,7 +31,7 @@ from anonpipe import anonymize
 from anonpipe.propose.demo import write_registry
 from anonpipe.propose.propose import propose_job
 from anonpipe.verify import gates
-from anonpipe.verify.check import Check, worst_entry
+from anonpipe.verify.catalogue import Check, worst_entry
 from tests.unseen.release import Desk
 from tests.unseen.tables import TABLES as UNSEEN
 from tests.unseen.tables import CodeBook, drawn

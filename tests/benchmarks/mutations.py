@@ -37,10 +37,10 @@ class Mutant:
 MUTANTS = (
     Mutant(
         "gate: a figure at its limit fails",
-        "verify/check.py",
+        "verify/catalogue.py",
         "else number <= limit) else",
         "else number < limit) else",
-        ("tests/verify/test_gates.py", "tests/verify/test_verdict.py", "anonpipe/verify/check.py"),
+        ("tests/verify/test_gates.py", "tests/verify/test_verdict.py", "anonpipe/verify/catalogue.py"),
     ),
     Mutant(
         "grouping: k records that remain are no group",

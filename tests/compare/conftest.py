@@ -9,7 +9,7 @@ from anonpipe.evaluate.measurement import Measurement
 from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.rng import steward_secret
 from anonpipe.source import open_source, read_batches
-from anonpipe.verify.check import held
+from anonpipe.verify.catalogue import held
 from anonpipe.verify.verdict import Verdict
 
 

@@ -121,7 +121,7 @@ import json, os, signal, sys
 from anonpipe.compare import _study, compare
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.evaluation import Assessment
-from anonpipe.verify.check import held
+from anonpipe.verify.catalogue import held
 from anonpipe.verify.verdict import Verdict
 
 def assess_only(job):

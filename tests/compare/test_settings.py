@@ -14,7 +14,7 @@ from anonpipe.compare._settings import _forms, digest_of
 from anonpipe.compare._study import check_names, known_names
 from anonpipe.errors import JobError
 from anonpipe.job.model import load_job, parse_job
-from anonpipe.job.overrides import parse_setting
+from anonpipe.job.plain_yaml import parse_setting
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.verify.catalogue import MEASURED, UNMEASURED

@@ -8,7 +8,7 @@ import pytest
 
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.conditioning import ConditioningEncoder
+from anonpipe.encoding.features import ConditioningEncoder
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.errors import InputError
 

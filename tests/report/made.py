@@ -8,8 +8,7 @@ import numpy as np
 
 from anonpipe.audience import Audience
 from anonpipe.columns import Kind
-from anonpipe.evaluate.measurement import Curve, Measurement
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Curve, Measurement, Reason
 from anonpipe.evaluate.utility import (
     Analysis,
     CoefficientChange,
@@ -25,7 +24,7 @@ from anonpipe.evaluate.utility import (
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked
 from anonpipe.report import Facts
-from anonpipe.verify.check import Check, held
+from anonpipe.verify.catalogue import Check, held
 from anonpipe.verify.verdict import Verdict
 
 CANARY = "canary-90417"

@@ -9,7 +9,7 @@ import pytest
 
 from anonpipe.report import external, internal, render, words
 from anonpipe.report.figures import dial
-from anonpipe.verify.check import held
+from anonpipe.verify.catalogue import held
 from anonpipe.verify.verdict import Verdict
 from tests.report import made
 

@@ -21,7 +21,7 @@ from anonpipe.evaluate.measurement import Curve
 from anonpipe.evaluate.utility import Analysis, Distribution
 from anonpipe.report import Report, documents, external, internal, read_report, render, words
 from anonpipe.report.content import SizeLine
-from anonpipe.verify.check import held
+from anonpipe.verify.catalogue import held
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import line
 from tests.analyses import compare_models

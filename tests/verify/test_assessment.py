@@ -9,8 +9,7 @@ import pytest
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Curve, Measurement
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Curve, Measurement, Reason
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, ModelComparison, ModelFit
 from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated, notes, warnings
 from anonpipe.storage.records import from_bytes, to_bytes

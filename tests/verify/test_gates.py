@@ -15,8 +15,7 @@ from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Guarantee
 from anonpipe.methods.synthesis import METHODS, synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, PairwiseMoments, merge_all, noise_factor, s_delta
-from anonpipe.verify.catalogue import GATES, MEASURED
-from anonpipe.verify.check import Check, Outcome, held, worst_entry, worst_of
+from anonpipe.verify.catalogue import GATES, MEASURED, Check, Outcome, held, worst_entry, worst_of
 from anonpipe.verify.expectations import Scanned, StagingCheck, Target, build_view
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence
 from anonpipe.verify.gates import judge as judge_evidence

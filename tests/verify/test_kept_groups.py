@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from anonpipe.methods.masking import RecordsAndDraws
-from anonpipe.verify.check import Outcome
+from anonpipe.verify.catalogue import Outcome
 from anonpipe.verify.expectations import KeptGroups
 
 

@@ -19,8 +19,21 @@ from anonpipe.job import gates
 from anonpipe.job.measure import AnalysisLimits
 from anonpipe.report import documents, external
 from anonpipe.verify import output_control, words
-from anonpipe.verify.catalogue import GATES, KINDS, MEASURED, REASONS, CheckKind, Counting, Reason, Scope, scoped
-from anonpipe.verify.check import Check, Outcome, held, unmeasured
+from anonpipe.verify.catalogue import (
+    GATES,
+    KINDS,
+    MEASURED,
+    REASONS,
+    Check,
+    CheckKind,
+    Counting,
+    Outcome,
+    Reason,
+    Scope,
+    held,
+    scoped,
+    unmeasured,
+)
 from anonpipe.verify.output_control import fewest_records, released_checks, released_measures
 from anonpipe.verify.verdict import Verdict
 from tests.report import made

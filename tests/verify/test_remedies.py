@@ -14,8 +14,7 @@ import pytest
 from anonpipe import cli, display, errors
 from anonpipe.errors import GateError
 from anonpipe.evaluate.utility import auc
-from anonpipe.verify.catalogue import KINDS, kind_of
-from anonpipe.verify.check import held
+from anonpipe.verify.catalogue import KINDS, held, kind_of
 from anonpipe.verify.words import remedies
 from tests import runs, small
 

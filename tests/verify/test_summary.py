@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anonpipe.verify.check import held
+from anonpipe.verify.catalogue import held
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import RISKS, UTILITIES, RunFacts, summary_lines
 

@@ -6,10 +6,9 @@ import math
 
 import pytest
 
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Reason
 from anonpipe.report import words as report_words
-from anonpipe.verify.catalogue import UNMEASURED
-from anonpipe.verify.check import Check, Outcome, held
+from anonpipe.verify.catalogue import UNMEASURED, Check, Outcome, held
 from anonpipe.verify.output_control import released_checks
 from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import figures

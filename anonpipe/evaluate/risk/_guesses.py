@@ -10,8 +10,8 @@ import numba as nb
 import numpy as np
 
 from anonpipe.evaluate.coding import Coding
+from anonpipe.evaluate.risk._nearest import near_order
 from anonpipe.kernels.points import ascending
-from anonpipe.kernels.tiles import near_order
 from anonpipe.types import FloatArray, IntArray
 
 NEIGHBOURS = 5  # Closest released records whose agreement says how sure a guess is

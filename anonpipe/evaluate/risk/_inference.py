@@ -14,8 +14,7 @@ import numpy.typing as npt
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.coding import Coding, middle_spread
-from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Figure, Measurement, Reason, Share, beyond_control, exact_share, grouped_share
 from anonpipe.evaluate.risk._guesses import (
     FEWEST,
     NEIGHBOURS,
@@ -27,7 +26,6 @@ from anonpipe.evaluate.risk._guesses import (
     guess_nearest,
     surest,
 )
-from anonpipe.evaluate.risk._interval import Share, beyond_control, exact_share, grouped_share
 from anonpipe.evaluate.risk._measure import (
     AttackData,
     Measured,

@@ -11,10 +11,16 @@ import numpy.typing as npt
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import (
+    Figure,
+    Measurement,
+    Reason,
+    beyond_control,
+    exact_share,
+    grouped_share,
+    wilson,
+)
 from anonpipe.evaluate.risk._guesses import FEWEST, SHARES, by_sureness, surest
-from anonpipe.evaluate.risk._interval import beyond_control, exact_share, grouped_share, wilson
 from anonpipe.evaluate.risk._measure import (
     AttackData,
     EquivalenceClasses,

@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple, Self, TypeVar
 import numpy as np
 
 from anonpipe.errors import AnonpipeError, JobError
-from anonpipe.evaluate.measurement import Measurement
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Measurement, Reason
 from anonpipe.evaluate.risk._guesses import Guesses
 from anonpipe.evaluate.risk._nearest import Nearest
 from anonpipe.methods.grouping import ClassDisclosure

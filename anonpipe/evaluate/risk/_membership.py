@@ -14,10 +14,8 @@ from scipy.special import betaincinv, expit, fdtrc, logit, ndtr, ndtri  # `scipy
 from anonpipe.audience import Audience
 from anonpipe.errors import InputError
 from anonpipe.evaluate.coding import Coding, spread
-from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Figure, Measurement, Reason, difference, wilson
 from anonpipe.evaluate.risk._guesses import Guesses
-from anonpipe.evaluate.risk._interval import difference, wilson
 from anonpipe.evaluate.risk._measure import AttackData, EffectiveDimension, Measured, RiskMeasure, records_of, require
 from anonpipe.evaluate.utility import Auc, auc
 from anonpipe.types import FloatArray

@@ -19,9 +19,7 @@ from scipy.special import hyp2f1
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._interval import wilson
+from anonpipe.evaluate.measurement import Figure, Measurement, Reason, wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, require
 from anonpipe.evaluate.risk._singling_out import Predicates
 from anonpipe.types import FloatArray, IntArray

@@ -14,8 +14,7 @@ import numba as nb
 import numpy as np
 
 from anonpipe.audience import Audience
-from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.risk._interval import Share, beyond_control, exact, weighted_share
+from anonpipe.evaluate.measurement import Figure, Measurement, Share, beyond_control, exact, weighted_share
 from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure, require
 from anonpipe.types import FloatArray, IntArray
 

@@ -16,9 +16,7 @@ from scipy.special import ndtri
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
-from anonpipe.evaluate.measurement import Figure, Measurement
-from anonpipe.evaluate.reason import Reason
-from anonpipe.evaluate.risk._interval import wilson
+from anonpipe.evaluate.measurement import Figure, Measurement, Reason, wilson
 from anonpipe.evaluate.risk._measure import AttackData, Measured, RiskMeasure, records_of
 from anonpipe.types import BoolArray, FloatArray
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from anonpipe.columns import Kind, Role
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.conditioning import ConditioningEncoder
-from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
+from anonpipe.encoding.features import CategoryBlock, ConditioningEncoder, FeatureEncoder, NumberBlock
 from anonpipe.encoding.row_hash import row_numbers
 from anonpipe.encoding.scan import MOST_DUMMIES
 from anonpipe.encoding.values import is_date, is_number, numbers

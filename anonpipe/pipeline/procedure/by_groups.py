@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.encoding.conditioning import ClassColumn, Compound, class_columns, compound_of
+from anonpipe.encoding.features import ClassColumn, Compound, class_columns, compound_of
 from anonpipe.encoding.identifiers import UnitColumn, unit_line
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Reason
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.grouping import unreachable

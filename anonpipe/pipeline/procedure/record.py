@@ -12,8 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.conditioning import ClassColumn, Compound, ConditioningEncoder
-from anonpipe.encoding.features import Decoding, FeatureEncoder, Groups
+from anonpipe.encoding.features import ClassColumn, Compound, ConditioningEncoder, Decoding, FeatureEncoder, Groups
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.matching import decode_matched
@@ -23,7 +22,7 @@ from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.shares import PartShares, Shares
 from anonpipe.environment import one_thread
 from anonpipe.errors import MASK_LINKS, JobError
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Reason
 from anonpipe.evaluate.risk import EffectiveDimension, effective_dimension
 from anonpipe.kernels.points import sort_groups
 from anonpipe.methods.executor import Pass, RowsPass, passes

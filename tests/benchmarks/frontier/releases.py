@@ -16,7 +16,7 @@ from anonpipe import anonymize
 from anonpipe.api import Anonymized
 from anonpipe.errors import AnonpipeError
 from anonpipe.job.model import load_job
-from anonpipe.job.overrides import parse_setting
+from anonpipe.job.plain_yaml import parse_setting
 from anonpipe.propose.propose import propose_job
 from anonpipe.verify import words
 from anonpipe.verify.catalogue import GATES

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.measurement import difference
 from anonpipe.evaluate.risk import Coding, Guesses, guess_nearest
 from anonpipe.evaluate.risk._guesses import nearest_but_one
 from anonpipe.evaluate.risk._inference import attribute_inference, risk_of_column
-from anonpipe.evaluate.risk._interval import difference
 from tests.naive import attacks as naive
 
 

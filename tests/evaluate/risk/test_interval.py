@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from anonpipe.evaluate.risk._interval import difference, exact, grouped_share, wilson
+from anonpipe.evaluate.measurement import difference, exact, grouped_share, wilson
 
 
 @given(st.floats(0, 1), st.floats(0.5, 1e6))

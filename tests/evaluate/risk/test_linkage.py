@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.measurement import wilson
 from anonpipe.evaluate.risk import Nearest, RankLinkage, Whitened, nearest
-from anonpipe.evaluate.risk._interval import wilson
 from anonpipe.evaluate.risk._linkage import score_linkage, surest_links
 from tests.naive import finding as naive
 

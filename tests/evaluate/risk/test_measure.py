@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from anonpipe.errors import AnonpipeError
-from anonpipe.evaluate.reason import Reason
+from anonpipe.evaluate.measurement import Reason
 from anonpipe.evaluate.risk import (
     MEASURES,
     ClassShares,

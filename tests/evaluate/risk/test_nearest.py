@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate.risk import Nearest, RankLinkage, merge_nearest, nearest, tiled
-from anonpipe.kernels.tiles import TILE, Tiles
+from anonpipe.evaluate.risk._nearest import TILE, Tiles
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import finding as naive
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from anonpipe.evaluate.measurement import exact, weighted_share
 from anonpipe.evaluate.risk import (
     MEASURES,
     Matches,
@@ -20,7 +21,6 @@ from anonpipe.evaluate.risk import (
     joined_units,
     outermost,
 )
-from anonpipe.evaluate.risk._interval import exact, weighted_share
 from anonpipe.evaluate.risk._linkage import linkability
 from anonpipe.evaluate.risk._singling_out import FEWEST, MANY, singling_out
 from anonpipe.verify.catalogue import GATES

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from anonpipe.errors import JobError
+from anonpipe.evaluate.measurement import exact
 from anonpipe.evaluate.risk import StratumGuesses
 from anonpipe.evaluate.risk._inference import stratum_inference, stratum_risks
-from anonpipe.evaluate.risk._interval import exact
 
 
 def guesses(members, controls, rows=400, linked=None, seed=0, held=False):

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from anonpipe.errors import JobError
-from anonpipe.evaluate.risk._interval import beyond
+from anonpipe.evaluate.measurement import beyond
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.run import unpublished, verify
-from anonpipe.verify.check import Outcome
+from anonpipe.verify.catalogue import Outcome
 from tests import small
 
 GATES = {

@@ -13,7 +13,7 @@ from anonpipe.evaluate.risk import MEASURES, StratumGuesses
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.arrays import partition_cells, released_labels, released_rows
-from anonpipe.pipeline.evaluation._checks import checks
+from anonpipe.pipeline.evaluation.measures import checks
 from anonpipe.pipeline.evaluation.samples import read_queries
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks.scan import held_cells
