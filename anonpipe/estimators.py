@@ -72,9 +72,8 @@ class Microaggregation(OneToOneFeatureMixin, TransformerMixin, ClusterMixin, Bas
     and `check_transformer_data_not_an_array` of `check_estimator`), they
     cannot; nor are the groups the clusters of `check_clustering`.
 
-    Methods that mix the classes of a sensitive attribute in every group take
-    them as `y`; to others `y` says nothing, as usual for clusterers. There is
-    no `predict`: a record that comes later is in none of the groups.
+    Methods that mix the classes of a sensitive attribute in every group take them as `y`; to others `y` says nothing,
+    as usual for clusterers. There is no `predict`: a record that comes later is in none of the groups.
 
     Examples
     --------

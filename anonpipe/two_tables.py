@@ -27,9 +27,8 @@ from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.measure import Measure
 from anonpipe.job.model import Job
-from anonpipe.pipeline import evaluation
-from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, typed
-from anonpipe.pipeline.evaluation.known import coded_numbers, with_numbers
+from anonpipe.pipeline.evaluation import measures as evaluation
+from anonpipe.pipeline.evaluation.known import coded_numbers, typed, with_numbers
 from anonpipe.pipeline.evaluation.measures import UNORDERED, measure_risk
 from anonpipe.pipeline.evaluation.samples import MODEL_ROWS
 from anonpipe.pipeline.evaluation.search import NEIGHBOURS, SearchTargets, search_release
@@ -44,7 +43,7 @@ from anonpipe.storage.versions import POINTER, VERSIONS, exists
 from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.catalogue import GATES, MEASURED, Check, held
 from anonpipe.verify.output_control import bins_for_steward
-from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.verdict import AnalysisOutcome, Assessment, NotChecked, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,9 +10,10 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Measurement, Reason
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.pipeline import run as pipeline
-from anonpipe.pipeline.evaluation import Assessment, checks, limits_of
+from anonpipe.pipeline.evaluation.measures import checks, limits_of
 from anonpipe.pipeline.preview import preview
 from anonpipe.storage import release
+from anonpipe.verify.verdict import Assessment
 from tests import small
 
 COLUMNS = {"age": {"kind": "integer"}, "income": {"kind": "continuous"}, "site": {"kind": "categorical"}}

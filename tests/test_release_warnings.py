@@ -200,7 +200,8 @@ def test_times_below_0_are_the_reason_and_times_of_0_are_none():
 
 
 def test_a_model_without_fit_is_a_note_of_the_verdict():
-    from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, notes
+    from anonpipe.pipeline.evaluation.measures import notes
+    from anonpipe.verify.verdict import AnalysisOutcome, Assessment
 
     frame = followed()
     lost = compare_models(frame, frame.assign(months=frame["months"] - 1), [COX])

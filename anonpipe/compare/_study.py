@@ -23,7 +23,7 @@ from anonpipe.evaluate.measurement import Better, Figure, Measurement
 from anonpipe.evaluate.utility import shares_changed
 from anonpipe.files import drafted, write_atomic
 from anonpipe.job.model import Job, parse_job
-from anonpipe.pipeline.evaluation import Assessment, gated
+from anonpipe.pipeline.evaluation.measures import gated
 from anonpipe.pipeline.run import assess_only, open_executor
 from anonpipe.pipeline.start import check_input
 from anonpipe.progress import OnProgress, Progress
@@ -33,7 +33,7 @@ from anonpipe.storage.staging import Staging, lock, make_private, read_json, rem
 from anonpipe.verify import words
 from anonpipe.verify.catalogue import KINDS, MEASURED
 from anonpipe.verify.output_control import disclosive
-from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.verdict import Assessment, Verdict
 
 Results = dict[str, TaskResult]
 

@@ -34,13 +34,11 @@ _ANSWERS = {
 class CsvFormat(Options):
     """How a CSV is written.
 
-    `delimiter` stands between the fields (found in the header unless given),
-    `decimal` in numbers, `thousands` between their thousands. `encoding` is
-    one that Python knows: UTF-8 unless given, or UTF-16 where the file begins
-    with its mark. `missing` lists the texts that mean a missing value in every
-    column, in place of the default ones (empty, NA, N/A, NULL, null, NaN, nan).
-    `dates` lists how days and times are written besides 1990-01-31, in the
-    letters of strptime: "%d.%m.%Y", "%m/%d/%Y %H:%M".
+    `delimiter` stands between the fields (found in the header unless given), `decimal` in numbers, `thousands` between
+    their thousands. `encoding` is one that Python knows: UTF-8 unless given, or UTF-16 where the file begins with its
+    mark. `missing` lists the texts that mean a missing value in every column, in place of the default ones (empty, NA,
+    N/A, NULL, null, NaN, nan). `dates` lists how days and times are written besides 1990-01-31, in the letters of
+    strptime: "%d.%m.%Y", "%m/%d/%Y %H:%M".
     """
 
     delimiter: str | None = None

@@ -16,15 +16,12 @@ DEFAULT: Literal["default"] = "default"  # What a job says of a limit, or of the
 class _Gates(Options):
     """Limits that the release must meet, measured on the written rows; each is a record of `verify.catalogue`.
 
-    Those on means and covariances are what decoding (steps, bounds, nulls) may
-    add to the method's own error; covariances of categories that are released
-    as probabilities are reported without a limit.
+    Those on means and covariances are what decoding (steps, bounds, nulls) may add to the method's own error;
+    covariances of categories that are released as probabilities are reported without a limit.
 
-    Those on risk need `measure.risk`. `default` is the limit of a risk of which a
-    job says nothing, and is held where the risk can be measured (`Job.limits`);
-    null is no limit: it is measured then, and judged by nobody. The upper end
-    of a 95 % interval is held against the limit; a default one allows for the
-    wide interval of few records.
+    Those on risk need `measure.risk`. `default` is the limit of a risk of which a job says nothing, and is held where
+    the risk can be measured (`Job.limits`); null is no limit: it is measured then, and judged by nobody. The upper end
+    of a 95 % interval is held against the limit; a default one allows for the wide interval of few records.
     """
 
     @model_validator(mode="before")

@@ -77,23 +77,18 @@ class ByGroups:
 class Job(Options):
     """Everything a run needs to know, as the steward writes it.
 
-    Records are replaced in one of two ways: group by group (`cluster`,
-    `sensitive`, `synthesize`; MDAV and micro-perturbation where one of them is
-    given without the other), or by a `mask`, which works on the whole table
-    (or each stratum) at once, and forms no groups. With a `mask` the other
-    three are null. A job that gives none of the four is masked by local
-    synthesis (by `spectral_swap` where no masked column is a number or a date),
-    or replaced in groups where it asks for what only these have: a column
-    that is released unchanged and is not in strata.by (the records that a mask
-    draws would not go with it), units of several rows without a masked number
-    or date, times that are restored, `histogram`. `plan` and `run` say so.
+    Records are replaced in one of two ways: group by group (`cluster`, `sensitive`, `synthesize`; MDAV and
+    micro-perturbation where one of them is given without the other), or by a `mask`, which works on the whole table (or
+    each stratum) at once, and forms no groups. With a `mask` the other three are null. A job that gives none of the
+    four is masked by local synthesis (by `spectral_swap` where no masked column is a number or a date), or replaced in
+    groups where it asks for what only these have: a column that is released unchanged and is not in strata.by (the
+    records that a mask draws would not go with it), units of several rows without a masked number or date, times that
+    are restored, `histogram`. `plan` and `run` say so.
 
-    k counts units. The column of role `unit` names them (persons, households,
-    enterprises), and a unit may have several rows: no group then holds fewer
-    than k of them. A single column of role `identifier` that repeats counts as
-    one, too; where several have this role, none may. `rows_per_unit: many`
-    asks for none of this: k then counts rows, and the verdict and the
-    reports say that it protects no persons.
+    k counts units. The column of role `unit` names them (persons, households, enterprises), and a unit may have several
+    rows: no group then holds fewer than k of them. A single column of role `identifier` that repeats counts as one,
+    too; where several have this role, none may. `rows_per_unit: many` asks for none of this: k then counts rows, and
+    the verdict and the reports say that it protects no persons.
     """
 
     input: str | Input
@@ -175,11 +170,10 @@ class Job(Options):
     def default_limits(self) -> dict[str, float]:
         """Of each measure that has one the limit where a job says nothing and has what the measure needs.
 
-        No more than 0.09 linked is the European Medicines Agency's threshold
-        for published records (Policy 0070); where records are replaced in
-        groups of k, which stand for 1 / k and whose k has been chosen, it is
-        that if it is more, and of extreme records none. What means and
-        covariances tell of membership is expected of any table, without a hold-out.
+        No more than 0.09 linked is the European Medicines Agency's threshold for published records (Policy 0070); where
+        records are replaced in groups of k, which stand for 1 / k and whose k has been chosen, it is that if it is
+        more, and of extreme records none. What means and covariances tell of membership is expected of any table,
+        without a hold-out.
         """
         measure = self.measure
         there = {"risk": measure.risk, "scenarios": bool(measure.scenarios), "strata": bool(self.strata.by)}

@@ -38,17 +38,14 @@ class Input(CsvFormat):
 class StrataSettings(Options):
     """Records of different strata are never in one group.
 
-    A `mask` has no groups: it masks each stratum as a table of its own, or
-    with mask.scope `table` all strata together, whose partitions they then
-    only cut. `small` applies either way.
+    A `mask` has no groups: it masks each stratum as a table of its own, or with mask.scope `table` all strata together,
+    whose partitions they then only cut. `small` applies either way.
 
-    `by` lists columns that are released unchanged (roles survival_status,
-    key, sensitive). `use_event` splits a survival status by event/censored
-    instead of by its values. `small` says what becomes of a stratum of fewer
-    than k records: `error`; `drop` its records; `merge` it into the largest
-    stratum of the same event status, whose values its records then take. With
-    a mask that makes synthetic records, `merge` and `drop` look at how many
-    records covariances need; `anonpipe plan` says how many.
+    `by` lists columns that are released unchanged (roles survival_status, key, sensitive). `use_event` splits a
+    survival status by event/censored instead of by its values. `small` says what becomes of a stratum of fewer than k
+    records: `error`; `drop` its records; `merge` it into the largest stratum of the same event status, whose values its
+    records then take. With a mask that makes synthetic records, `merge` and `drop` look at how many records covariances
+    need; `anonpipe plan` says how many.
     """
 
     by: tuple[str, ...] = ()
@@ -59,9 +56,8 @@ class StrataSettings(Options):
 class Partition(Options):
     """Coarse pre-clusters: the most records that one worker holds.
 
-    `rows` is the aimed size of a partition; the number of partitions follows
-    from it and the data alone, never from the workers. `sample_rows` records
-    fit the splits.
+    `rows` is the aimed size of a partition; the number of partitions follows from it and the data alone, never from the
+    workers. `sample_rows` records fit the splits.
     """
 
     rows: int = Field(default=200_000, ge=1_000)
@@ -71,13 +67,11 @@ class Partition(Options):
 class Sensitive(Options):
     """What columns with role sensitive ask of the groups; those in strata.by, one value per stratum, are left out.
 
-    `combine` says how a grouping method that mixes sensitive values handles more than
-    one: as one `compound`, or by one run per column whose results are averaged
-    (`average`; Li & Sarkar 2013, section 8). `l_diversity` and `t_closeness`
-    are held for every sensitive column by merging near groups: `diversity`
-    counts `distinct` values or takes the exponential of their `entropy`;
-    `closeness` is the `total_variation` between a group's and the table's
-    shares, or, for values with an order, the earth mover's distance (`ordered`).
+    `combine` says how a grouping method that mixes sensitive values handles more than one: as one `compound`, or by one
+    run per column whose results are averaged (`average`; Li & Sarkar 2013, section 8). `l_diversity` and `t_closeness`
+    are held for every sensitive column by merging near groups: `diversity` counts `distinct` values or takes the
+    exponential of their `entropy`; `closeness` is the `total_variation` between a group's and the table's shares, or,
+    for values with an order, the earth mover's distance (`ordered`).
     """
 
     combine: Literal["compound", "average"] = "compound"
@@ -107,22 +101,16 @@ class Sensitive(Options):
 class Decode(Options):
     """How features become values again.
 
-    `categories`: `calibrated` keeps each category's count inside the group
-    (inside the partition for `centroid`, whose groups stay identical, and for
-    a mask, which has no groups); `most_probable` and `sampled` are those of
-    Lasko & Vinterbo 2010, III. `histogram` hands the group's own categories
-    out at random, each column by itself (Gal 2014, on Aggarwal & Yu): what
-    two columns have in common inside a group is lost. `probabilities` releases
-    no category at all (Lasko & Vinterbo, III): in place of a masked
-    categorical or binary column NAME stand columns NAME_CATEGORY of
-    probabilities, and NAME_null where it has nulls, which add up to 1 in every
-    row and whose means are the shares of the categories. They are multiples of
-    `probability_step` (0.001 unless given). Ordinal columns and the nulls of
-    numbers are decoded as by `calibrated`.
-    `restore_survival_times` puts the group's true times back by rank (Gal
-    2014, Algorithm 2, d.ii): these are then true values of persons.
-    `jitter_restored_times` is the largest uniform shift added to them, in the
-    column's unit.
+    `categories`: `calibrated` keeps each category's count inside the group (inside the partition for `centroid`, whose
+    groups stay identical, and for a mask, which has no groups); `most_probable` and `sampled` are those of Lasko &
+    Vinterbo 2010, III. `histogram` hands the group's own categories out at random, each column by itself (Gal 2014, on
+    Aggarwal & Yu): what two columns have in common inside a group is lost. `probabilities` releases no category at all
+    (Lasko & Vinterbo, III): in place of a masked categorical or binary column NAME stand columns NAME_CATEGORY of
+    probabilities, and NAME_null where it has nulls, which add up to 1 in every row and whose means are the shares of
+    the categories. They are multiples of `probability_step` (0.001 unless given). Ordinal columns and the nulls of
+    numbers are decoded as by `calibrated`. `restore_survival_times` puts the group's true times back by rank (Gal 2014,
+    Algorithm 2, d.ii): these are then true values of persons. `jitter_restored_times` is the largest uniform shift
+    added to them, in the column's unit.
     """
 
     categories: Literal["calibrated", "most_probable", "sampled", "histogram", "probabilities"] = "calibrated"
@@ -167,10 +155,9 @@ class Release(Options):
 class ReportSettings(Options):
     """Where internal reports go, which only the data steward may see, and the verdicts of failed runs.
 
-    `internal` is a folder or URL outside the output. Without it they lie in
-    the folder `steward` next to the releases, which only its owner can enter.
-    An object store knows no such folder: all who read the releases there
-    reads all of it. So there it is asked for.
+    `internal` is a folder or URL outside the output. Without it they lie in the folder `steward` next to the releases,
+    which only its owner can enter. An object store knows no such folder: all who read the releases there reads all of
+    it. So there it is asked for.
     """
 
     internal: str | None = None
@@ -179,17 +166,12 @@ class ReportSettings(Options):
 class RunSettings(Options):
     """Where and how it runs; nothing here changes the result.
 
-    Inputs of up to 1.5 million cells run in the process itself, unless
-    `workers` or `memory_per_worker` is given. Above that, as many workers
-    start as there are cores.
-    `scheduler` is the address of a Dask scheduler, `tls://host:port`. At any
-    other, all who reach it can run programs on the workers and read the
-    rows: it is used only with `trust_network` true. `staging` is a folder of
-    this machine (or of a disk that all workers share). An input of more rows
-    than `max_rows_per_byte` times its bytes is refused: a few bytes of
-    Parquet can stand for a billion equal rows. What crashed runs left in the
-    staging is deleted `keep_days` after their last step, at the start of the
-    next run.
+    Inputs of up to 1.5 million cells run in the process itself, unless `workers` or `memory_per_worker` is given. Above
+    that, as many workers start as there are cores. `scheduler` is the address of a Dask scheduler, `tls://host:port`.
+    At any other, all who reach it can run programs on the workers and read the rows: it is used only with
+    `trust_network` true. `staging` is a folder of this machine (or of a disk that all workers share). An input of more
+    rows than `max_rows_per_byte` times its bytes is refused: a few bytes of Parquet can stand for a billion equal rows.
+    What crashed runs left in the staging is deleted `keep_days` after their last step, at the start of the next run.
     """
 
     workers: int | None = Field(
@@ -244,21 +226,17 @@ _UNITS = {f"{prefix}{i}": (1024 if i else 1000) ** (at + 1) for at, prefix in en
 class Repeat(Options):
     """A release of persons of whom an earlier release tells, too.
 
-    Two releases that share records without being equal disclose what changed,
-    and are refused, unless `allow` says why this one may come out.
+    Two releases that share records without being equal disclose what changed, and are refused, unless `allow` says why
+    this one may come out.
 
-    `growing` is for a register that persons join and leave, or whose records
-    change. It is then released again where, against every earlier release that
-    is known, at least `min_changed` units (k unless more are asked for) or none
-    differ in every column, and twice as many in all, among the records of
-    every stratum; where no more than `max_overlapping` releases overlap. In every
-    stratum counts of categories and nulls are rounded at random to multiples
-    of `min_changed`, always the same way, one to three times as many records as
-    that are written nowhere, and normal scores go back to the distribution of
-    a sample of 95 %. It needs the column that names the unit (role unit, or a
-    single identifier), whose values stay with the persons, one row of each,
-    all columns that are released unchanged in `strata.by`, and strata of ten
-    times `min_changed` records.
+    `growing` is for a register that persons join and leave, or whose records change. It is then released again where,
+    against every earlier release that is known, at least `min_changed` units (k unless more are asked for) or none
+    differ in every column, and twice as many in all, among the records of every stratum; where no more than
+    `max_overlapping` releases overlap. In every stratum counts of categories and nulls are rounded at random to
+    multiples of `min_changed`, always the same way, one to three times as many records as that are written nowhere, and
+    normal scores go back to the distribution of a sample of 95 %. It needs the column that names the unit (role unit,
+    or a single identifier), whose values stay with the persons, one row of each, all columns that are released
+    unchanged in `strata.by`, and strata of ten times `min_changed` records.
     """
 
     allow: str | None = Field(default=None, min_length=1, pattern=r"\S")

@@ -145,12 +145,9 @@ class Mixture:
 def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatArray:
     """The most likely covariances Σ_g = λ_g D_g A_g D_g' of a shape.
 
-    "spherical"  λ I: balls of one size
-    "diagonal"   axes along the columns, all else free
-    "tied"       one ellipsoid Σ for all
-    "eev"        one volume λ and shape A, each its own orientation D_g
-    "vev"        one shape A, each its own volume λ_g and orientation D_g
-    "full"       no constraint
+    "spherical"  λ I: balls of one size "diagonal"   axes along the columns, all else free "tied"       one ellipsoid Σ
+    for all "eev"        one volume λ and shape A, each its own orientation D_g "vev"        one shape A, each its own
+    volume λ_g and orientation D_g "full"       no constraint
 
     Shapes: scatters (n_groups, width, width); counts (n_groups,).
 

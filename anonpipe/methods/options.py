@@ -60,10 +60,9 @@ class MaskOptions(MethodOptions):
 class ScopedMaskOptions(MaskOptions):
     """Options of every mask that learns from the table.
 
-    `scope`: each `stratum` is masked as a table of its own, so that what the
-    masked columns have to do with those of strata.by stays; or the `table` as
-    one, whatever the strata. Relations with key variables that are not in
-    strata.by are lost either way, but for `conditioning` of data_shuffle.
+    `scope`: each `stratum` is masked as a table of its own, so that what the masked columns have to do with those of
+    strata.by stays; or the `table` as one, whatever the strata. Relations with key variables that are not in strata.by
+    are lost either way, but for `conditioning` of data_shuffle.
     """
 
     scope: Literal["stratum", "table"] = "stratum"

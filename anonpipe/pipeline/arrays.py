@@ -108,8 +108,7 @@ def assign_to_files(
 def released_rows(work: Work, fitted: Fitted, cut: Cut, index: int) -> FloatArray:
     """The released rows of a partition in the order of the files.
 
-    Where categories are released as probabilities, these follow the cells,
-    which hold the most probable category.
+    Where categories are released as probabilities, these follow the cells, which hold the most probable category.
     """
     rows = cut.partitions[index].rows
     cells: FloatArray = released_array(work, cut, SYNTHETIC, len(fitted.cells.names)).read(index, 0, rows)

@@ -19,10 +19,9 @@ from anonpipe.encoding.identifiers import many_rows, units_meaning
 from anonpipe.engine import Executor
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job
-from anonpipe.pipeline import evaluation
 from anonpipe.pipeline.arrays import FILES, make_released, routed_array
 from anonpipe.pipeline.cut import cut_rows, withhold
-from anonpipe.pipeline.evaluation import Assessment
+from anonpipe.pipeline.evaluation import measures as evaluation
 from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
 from anonpipe.pipeline.evaluation.samples import gather_queries, samples
 from anonpipe.pipeline.outcome.evidence import evidence
@@ -47,7 +46,7 @@ from anonpipe.report import Report, external, internal
 from anonpipe.storage import sealed
 from anonpipe.storage.staging import remove
 from anonpipe.verify.gates import judge
-from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.verdict import Assessment, Verdict
 from anonpipe.verify.words import remedies
 
 __all__ = [
@@ -263,8 +262,7 @@ def try_out(job: Job, cluster: bool = True, on_progress: OnProgress = lambda _: 
 def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemoryRelease:
     """Run a job in this process and return the released table, read from the bytes that were checked.
 
-    Nothing is published. The release logs are compared but not changed, and
-    the staging is deleted.
+    Nothing is published. The release logs are compared but not changed, and the staging is deleted.
     """
     return unpublished(job, False, on_progress, "warn", _ended)
 

@@ -1,10 +1,9 @@
 """Made-up data: a cancer registry of invented persons.
 
-Nothing here describes anyone. Every value is drawn from the tables below, so
-the seed is public and fixed: the warning against short seeds concerns the
-noise that protects true records, and there are none here. The truth behind
-the survival times (`BASELINE_SHAPE`, `BASELINE_SCALE_MONTHS`, `LOG_HAZARD_RATIOS`)
-is known, so that an analysis of the released table can be judged by it.
+Nothing here describes anyone. Every value is drawn from the tables below, so the seed is public and fixed: the warning
+against short seeds concerns the noise that protects true records, and there are none here. The truth behind the
+survival times (`BASELINE_SHAPE`, `BASELINE_SCALE_MONTHS`, `LOG_HAZARD_RATIOS`) is known, so that an analysis of the
+released table can be judged by it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """A first job for an unknown table: kinds and roles guessed from names, types and a bounded sample.
 
-The text holds column names and no value of the data. So it proposes neither
-bounds nor categories nor events: these come from the code book, and the
-steward writes them. Only what a file itself declares is taken from it, the categories of an ordered column, in
-their order (`declared_order`), and the step of numbers that all lie on one (`common_step`). Columns that follow from
-others are proposed as dropped, because masking them one by one would contradict or betray the others.
+The text holds column names and no value of the data. It proposes neither bounds nor categories nor events, which the
+steward takes from the code book. Only what a file itself declares is taken from it: the categories of an ordered
+column, in their order (`declared_order`), and the step of numbers that all lie on one (`common_step`). Columns that
+follow from others are proposed as dropped: masking them one by one would contradict or betray the others.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """The pictures of a report as inline SVG: real text, one name each, colours from the page's style sheet.
 
-Every picture is 340 units wide, so that its letters keep their size on a telephone. The functions take parts of a
-report and draw nothing else.
+Every picture is 340 units wide, so that its letters keep their size on a telephone.
 
-Why not matplotlib, which draws the pictures that are files of their own: a report has some seventy pictures, most of
-them a line with a point, of 0.6 kB each. Its SVG is six to sixteen times as long, takes 22 ms a picture and not 0.3,
-writes colours into every element, which the page's dark and printed forms could not change, and gives thirty elements
-of each picture names that are those of the next picture's, too.
+Why not matplotlib, which draws the pictures that are files of their own: a report has some seventy pictures of 0.6 kB
+each. Its SVG is six to sixteen times as long and takes 22 ms a picture, not 0.3. It writes colours into every element,
+which the dark and printed forms cannot change, and gives elements of different pictures the same names.
 """
 
 from __future__ import annotations

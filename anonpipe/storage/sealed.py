@@ -5,8 +5,7 @@ secret and the name of the folder, which is new for every run. So a reader notic
 of another, and a file of another run. A missing file is an error, never an empty value.
 
 Only one start of a run may write. A task of an earlier start, whose driver was killed, may still be at work: each write
-first looks whether the folder is there and names the start that the task belongs to. Nothing here makes the folder
-again.
+first looks whether the folder is there, which nothing here makes again, and names the task's own start.
 """
 
 from __future__ import annotations

@@ -44,8 +44,7 @@ STEWARD = "steward"  # The folder of internal documents, in the output but never
 VERSIONS = "versions"
 _LOCK, _LEASE, _PENDING = ".lock", ".lease", ".pending"
 _COUNTED = re.compile(r"v(\d{6,})-[0-9a-f]{8}")
-_TIMED = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
-_WITHDRAWN = re.compile(rf"withdrawn-({_COUNTED.pattern}|{_TIMED.pattern})\.json")
+_WITHDRAWN = re.compile(rf"withdrawn-({_COUNTED.pattern})\.json")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _STRAY = re.compile(
     rf"\.(probe-[0-9a-f]+|({POINTER}|{LINK})-[0-9a-f]+|({POINTER}|{re.escape(FAILED)})\.[0-9a-f]+(\.draft)?)"
@@ -115,14 +114,14 @@ def list_names(where: OutputPlace, *folder: str) -> set[str]:
 
 
 def version_order(version: str) -> tuple[int, str]:
-    """Sort key of versions by publication; names by time, of older formats, come first."""
+    """Sort key of versions by publication."""
     counted = _COUNTED.fullmatch(version)
     return (int(counted[1]) if counted else 0, version)
 
 
 def is_version(name: str) -> bool:
     """Whether it is the name of a version."""
-    return (_COUNTED.fullmatch(name) or _TIMED.fullmatch(name)) is not None
+    return _COUNTED.fullmatch(name) is not None
 
 
 def list_versions(where: OutputPlace) -> list[str]:

@@ -1,8 +1,7 @@
 """Every check that a verdict can hold, and every gate that a job can set: one record each.
 
-A record has all that others ask of a check: its words, its unit, which way the
-limit is, who may see it, what can be done where it fails. The job's `gates`,
-the verdict, the remedies, the reports and `output_control` are made from these
+A record has all that others ask of a check: its words, its unit, which way the limit is, who may see it, what can be
+done where it fails. The job's `gates`, the verdict, the remedies, the reports and `output_control` are made from these
 records: a new gate is one of them, and a call that measures it.
 """
 

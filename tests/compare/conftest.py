@@ -6,11 +6,10 @@ import pytest
 
 from anonpipe.compare import _study
 from anonpipe.evaluate.measurement import Measurement
-from anonpipe.pipeline.evaluation import Assessment
 from anonpipe.rng import steward_secret
 from anonpipe.source import open_source, read_batches
 from anonpipe.verify.catalogue import held
-from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.verdict import Assessment, Verdict
 
 
 @pytest.fixture(autouse=True)

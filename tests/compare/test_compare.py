@@ -120,7 +120,7 @@ KILLED = """
 import json, os, signal, sys
 from anonpipe.compare import _study, compare
 from anonpipe.job.model import parse_job
-from anonpipe.pipeline.evaluation import Assessment
+from anonpipe.verify.verdict import Assessment
 from anonpipe.verify.catalogue import held
 from anonpipe.verify.verdict import Verdict
 

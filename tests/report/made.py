@@ -22,10 +22,9 @@ from anonpipe.evaluate.utility import (
     SurvivalPicture,
 )
 from anonpipe.job.model import parse_job
-from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked
 from anonpipe.report import Facts
 from anonpipe.verify.catalogue import Check, held
-from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.verdict import AnalysisOutcome, Assessment, NotChecked, Verdict
 
 CANARY = "canary-90417"
 """A text that no recipient may see."""

@@ -11,11 +11,11 @@ from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Curve, Measurement, Reason
 from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, ModelComparison, ModelFit
-from anonpipe.pipeline.evaluation import AnalysisOutcome, Assessment, NotChecked, checks, gated, notes, warnings
+from anonpipe.pipeline.evaluation.measures import checks, gated, notes, warnings
 from anonpipe.storage.records import from_bytes, to_bytes
 from anonpipe.verify import words
 from anonpipe.verify.output_control import released_check, released_measures
-from anonpipe.verify.verdict import RECORDS
+from anonpipe.verify.verdict import RECORDS, AnalysisOutcome, Assessment, NotChecked
 
 NAN = float("nan")
 

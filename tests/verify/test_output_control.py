@@ -243,7 +243,7 @@ def test_one_gate_is_one_record(monkeypatch):
     monkeypatch.setitem(KINDS, "risk.closest", kind)
     monkeypatch.setitem(MEASURED, "closest", gate)
     monkeypatch.setattr("anonpipe.verify.catalogue._GATED", (kind,))
-    from anonpipe.pipeline.evaluation import checks
+    from anonpipe.pipeline.evaluation.measures import checks
 
     near = made.measurement("closest_record.p5", value=0.2, low=0.1, high=0.3)
     (failed,) = checks(made.Assessment(risk=(near,)), {"closest": 0.15})

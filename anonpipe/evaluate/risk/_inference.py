@@ -152,6 +152,7 @@ class AttributeInference:
         """Risk of the worst column, of the surest guesses, and success over all columns and on the hold-out."""
         shown = max(self.worse_where_sure, key=lambda pair: _certain(pair[1]), default=None)
         worst = self.worst if shown is None else shown[1]
+        widest = max(self._intervals, key=lambda one: -math.inf if one.high is None else one.high)
         note = (
             "Guessed by the closest released record in all other columns; a number is right within "
             f"{self.tolerance:g} standard deviations of a normal column that is as wide between its quartiles. "
@@ -178,7 +179,7 @@ class AttributeInference:
                 f"(Bonferroni). {note}",
                 parts=_risks(self.columns),
                 columns=len(self.columns),
-                worst=tuple(dict.fromkeys((worst.name, max(self._intervals, key=_at_most).name))),
+                worst=tuple(dict.fromkeys((worst.name, widest.name))),
             ),
             *(self._of_surest(guesses) for guesses in self.surest),
             _SUCCESS.measured(
@@ -222,10 +223,6 @@ def _worst(columns: Sequence[AttributeRisk]) -> AttributeRisk:
 
 def _certain(column: AttributeRisk) -> float:
     return -math.inf if column.low is None else column.low
-
-
-def _at_most(column: AttributeRisk) -> float:
-    return -math.inf if column.high is None else column.high
 
 
 def _largest(columns: Sequence[AttributeRisk]) -> tuple[float, float] | tuple[None, None]:

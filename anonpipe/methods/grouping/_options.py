@@ -18,14 +18,12 @@ Refine = Annotated[
 class GroupingOptions(MethodOptions):
     """Options of all grouping methods.
 
-    The method runs inside blocks of near records, `block_rows` at the most,
-    or 3 k where that is more (null: in the whole partition at once).
-    `refine` is the effort of the local search that follows (true is quick).
-    `distance`: differences in standard deviations (`z_score`), or in parts of
-    the column's declared bounds with 0/1 for equal and unequal categories
-    (`range`). `response_weight` is the share that the survival time has in
-    distances. `units`: `whole` keeps all records of a unit (of role unit) in
-    one group: what is grouped are the means of the units, and how many records they have.
+    The method runs inside blocks of near records, `block_rows` at the most, or 3 k where that is more (null: in the
+    whole partition at once). `refine` is the effort of the local search that follows (true is quick). `distance`:
+    differences in standard deviations (`z_score`), or in parts of the column's declared bounds with 0/1 for equal and
+    unequal categories (`range`). `response_weight` is the share that the survival time has in distances. `units`:
+    `whole` keeps all records of a unit (of role unit) in one group: what is grouped are the means of the units, and how
+    many records they have.
     """
 
     block_rows: int | None = Field(default=2_000, ge=10)

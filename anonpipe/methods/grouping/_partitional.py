@@ -65,9 +65,8 @@ def _nearest_to_spare(distances: FloatArray, assigned: IntArray, sizes: IntArray
 class KmeansOptions(GroupingOptions):
     """Weighted k-means with small clusters filled up (Gal 2014, Algorithm 2, steps 2a to 2c).
 
-    As published (`refine: false`) it fills nearly every cluster to exactly k
-    from far away and loses about twice what `mdav` loses; the local search
-    that follows by default brings it level.
+    As published (`refine: false`) it fills nearly every cluster to exactly k from far away and loses about twice what
+    `mdav` loses; the local search that follows by default brings it level.
     """
 
     method: Literal["kmeans"]

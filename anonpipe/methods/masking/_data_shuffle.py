@@ -37,12 +37,11 @@ class Copula:
 class DataShuffleOptions(ScopedMaskOptions):
     """Every masked column keeps its values, averaged over k or more neighbours by rank, in another order.
 
-    Values that k or more records hold stay as they are; others are released
-    as means of k to 2k - 1 neighbours, or as the nearest common value.
+    Values that k or more records hold stay as they are; others are released as means of k to 2k - 1 neighbours, or as
+    the nearest common value.
 
-    `conditioning` names columns that are released unchanged and that the order
-    is drawn given: what the masked columns have to do with them stays on
-    average. Relations to key variables that are not named are lost.
+    `conditioning` names columns that are released unchanged and that the order is drawn given: what the masked columns
+    have to do with them stays on average. Relations to key variables that are not named are lost.
     """
 
     method: Literal["data_shuffle"]

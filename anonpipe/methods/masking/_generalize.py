@@ -61,13 +61,11 @@ class Intervals:
 class GeneralizeOptions(MaskOptions):
     """The middle of the interval that at least k records of a partition share, in all masked columns.
 
-    `steps` widens the intervals of numbers and dates, named, to multiples of
-    a step in the column's unit (days for dates), counted from `origin` (0, or
-    1970-01-01, unless given). Without it middles are made of true values.
-    `release`: `midpoint` alone, or the `interval` too, as two more columns
-    NAME_from and NAME_to next to each masked number and date, ends included.
-    The ends of all columns then need steps, wider than the column's own:
-    others would be true values of persons.
+    `steps` widens the intervals of numbers and dates, named, to multiples of a step in the column's unit (days for
+    dates), counted from `origin` (0, or 1970-01-01, unless given). Without it middles are made of true values.
+    `release`: `midpoint` alone, or the `interval` too, as two more columns NAME_from and NAME_to next to each masked
+    number and date, ends included. The ends of all columns then need steps, wider than the column's own: others would
+    be true values of persons.
     """
 
     method: Literal["generalize"]

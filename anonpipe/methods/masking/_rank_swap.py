@@ -19,9 +19,8 @@ from anonpipe.types import FloatArray, IntArray
 class RankSwapOptions(ScopedMaskOptions):
     """Values change places with others at most `percent` of all ranks away, column by column.
 
-    Values that k or more records hold stay as they are; others are first
-    averaged over k to 2k - 1 neighbours by rank, as in data_shuffle. Records
-    stay near those of persons in every column: measure who is linked.
+    Values that k or more records hold stay as they are; others are first averaged over k to 2k - 1 neighbours by rank,
+    as in data_shuffle. Records stay near those of persons in every column: measure who is linked.
     """
 
     method: Literal["rank_swap"]

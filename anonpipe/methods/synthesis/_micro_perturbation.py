@@ -42,10 +42,9 @@ def noise_scatter(starts: IntArray, width: int, *, rng: np.random.Generator) -> 
 class MicroPerturbationOptions(MethodOptions):
     """Group means plus noise of one covariance (Li & Sarkar 2013, eq. 11).
 
-    `noise_scope`: one covariance a `stratum`, so that means and covariances
-    are unbiased (or exact) inside every stratum; strata of few records beyond
-    their groups (under 30, or twice the feature columns) share one. Or one
-    of the whole `table`, which is right for the table and biased inside strata.
+    `noise_scope`: one covariance a `stratum`, so that means and covariances are unbiased (or exact) inside every
+    stratum; strata of few records beyond their groups (under 30, or twice the feature columns) share one. Or one of the
+    whole `table`, which is right for the table and biased inside strata.
     """
 
     method: Literal["micro_perturbation"] = "micro_perturbation"

@@ -16,13 +16,11 @@ from anonpipe.types import FloatArray, IntArray
 class RMicrohybridOptions(MethodOptions):
     """Hybrid records: what the columns that are released unchanged explain stays, the rest of each group is rotated.
 
-    Means, covariances, and covariances with the key variables stay exact in
-    every group. `rule` is the smallest k that is accepted: `argus` asks for
-    2 w + u + 1, w and u being the feature columns of the masked columns and of
-    the key variables (`anonpipe plan` tells them), `rank` for u + 2. A record
-    that alone in its group has a category of a key variable is explained
-    whole and released as it is, whatever the rule: gates.unchanged_record_rate
-    counts them, and strata.by of that column prevents them.
+    Means, covariances, and covariances with the key variables stay exact in every group. `rule` is the smallest k that
+    is accepted: `argus` asks for 2 w + u + 1, w and u being the feature columns of the masked columns and of the key
+    variables (`anonpipe plan` tells them), `rank` for u + 2. A record that alone in its group has a category of a key
+    variable is explained whole and released as it is, whatever the rule: gates.unchanged_record_rate counts them, and
+    strata.by of that column prevents them.
     """
 
     method: Literal["r_microhybrid"]

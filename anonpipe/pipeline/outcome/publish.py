@@ -11,8 +11,8 @@ from anonpipe import interrupts
 from anonpipe.columns import Role
 from anonpipe.errors import OutputError
 from anonpipe.files import why
-from anonpipe.pipeline import evaluation
 from anonpipe.pipeline.arrays import FILES
+from anonpipe.pipeline.evaluation import measures as evaluation
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.outcome.evidence import release_warnings
 from anonpipe.pipeline.outcome.facts import gather, manifest

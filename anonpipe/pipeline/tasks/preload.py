@@ -1,10 +1,7 @@
 """Modules of all own workers, loaded once by the process that they are forked from; nothing imports this.
 
-Besides the tasks these are what their first call would load: pandas, which
-pyarrow asks for at the first value of Python's, and what numba knows of types.
-What is there before the fork is never looked at by the garbage collector of a
-worker, which would write into memory that they share; nor while it is loaded,
-as nothing of it goes again.
+Besides the tasks: pandas, which pyarrow asks for at the first value of Python's, and what numba knows of types. The
+garbage collector leaves alone what is there before the fork: it would write into memory that workers share.
 """
 
 from __future__ import annotations

@@ -206,13 +206,11 @@ def encode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
 def encoded_cells(fitted: Fitted, cells: FloatArray, draws: Draws, units: IntArray | None = None) -> FloatArray:
     """Features, conditioning columns, codes of classes and of units, shape (n_rows, fitted.width).
 
-    Missing numbers stand at the mean, unless the method has them filled first:
-    then they are filled from records of which the other columns predict about
-    the same. `draws(stream)` is the partition's generator of a stream.
+    Missing numbers stand at the mean, unless the method has them filled first: then they are filled from records of
+    which the other columns predict about the same. `draws(stream)` is the partition's generator of a stream.
 
-    Tied values get random scores where a released row belongs to a person or
-    group, as a shared score would identify it; else their mean score, which
-    preserves associations.
+    Tied values get random scores where a released row belongs to a person or group, as a shared score would identify
+    it; else their mean score, which preserves associations.
     """
     features, conditioning = fitted.features, fitted.conditioning.encode(cells)
     split = fitted.procedure.row_for_row

@@ -162,8 +162,7 @@ FEWEST_HELD = 30  # Records below which a hold-out is no control
 def held_rows(start_key: bytes, share: float, contents: Contents) -> BoolArray:
     """Which rows of the input are held out, shape (n_rows,).
 
-    It follows from the steward's secret, the job and the row's content; of
-    equal rows the share is held out.
+    It follows from the steward's secret, the job and the row's content; of equal rows the share is held out.
     """
     if share == 0.0:
         return np.zeros(len(contents.rows), dtype=bool)
@@ -206,9 +205,8 @@ def comparable_cells(
 ) -> FloatArray:
     """Cells of the chosen rows that are comparable with released records.
 
-    A category that occurs in no other record, or a stratum that is left out,
-    is none of the release, and such records are passed over. Rare categories
-    and strata become what they became in the release.
+    A category that occurs in no other record, or a stratum that is left out, is none of the release, and such records
+    are passed over. Rare categories and strata become what they became in the release.
     """
     chosen = chosen & _categorised(fitted, batch)
     cells, unit_numbers = (

@@ -1,9 +1,8 @@
 """The tasks of all stages by name, and the frame of each: nothing twice, whole files, then a task result.
 
-A task takes the records of the run (`anonpipe.pipeline.context`) that its
-signature names, and the number of its piece: an input split, a partition, an
-output file, a column. It can run twice, or on any worker, with the same
-result; its task result is small and holds no row.
+A task takes the records of the run (`anonpipe.pipeline.context`) that its signature names, and the number of its piece:
+an input split, a partition, an output file, a column. It can run twice, or on any worker, with the same result; its
+task result is small and holds no row.
 """
 
 from __future__ import annotations

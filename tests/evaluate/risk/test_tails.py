@@ -10,7 +10,7 @@ from scipy.stats import norm
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.risk._tails import SHARES, tail_linkage
-from anonpipe.pipeline.evaluation import gated
+from anonpipe.pipeline.evaluation.measures import gated
 
 
 def outer(column, share):
