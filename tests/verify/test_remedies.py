@@ -203,7 +203,7 @@ def test_counts_that_are_taken_for_categories_keep_more_as_numbers(tmp_path):
         columns = {name: {"kind": "integer" if name == "age" else kind} for name in ("age", "stays", "visits")}
         job = small.job(tmp_path / kind, table, columns, mask={"method": "local_synthesis"})
         off[kind] = next(check.measured for check in small.run(job).verdict.checks if check.key == "covariance")
-    assert off["integer"] < 0.01 < 0.02 < off["categorical"]
+    assert off["integer"] < 0.015 < 0.02 < off["categorical"]
 
 
 def test_what_has_no_remedy_and_what_is_said_once():
