@@ -175,7 +175,7 @@ class RunSettings(Options):
     """
 
     workers: int | None = Field(
-        default=None, ge=1, description="Processes of the own cluster; one a core unless given."
+        default=None, ge=1, description="Processes of the own cluster; one for each core unless given."
     )
     scheduler: str | None = None
     memory_per_worker: str | None = Field(default=None, description="Memory that a worker may take, such as 2GiB.")
