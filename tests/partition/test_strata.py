@@ -71,6 +71,15 @@ def test_event_split_and_recoding_of_cells():
     assert cells[:, 1].tolist() == [0, 0, 2, 3] and (cells[:, 0] == 9).all()
 
 
+def test_merged_records_take_the_commonest_values_of_their_new_stratum():
+    counts = np.array([20, 50, 60, 2, 1, 30])  # (2 regions) x (censored, lost, dead); 3 of region 1 have no event
+    happened = np.array([False, False, True])
+    strata = build_strata(counts, [0, 1], [2, 3], 5, "merge", (1, happened), True, ["region", "status"])
+    cells = np.array([[1.0, 0], [1, 1], [1, 2], [0, 0]])
+    strata.recode(cells)
+    assert cells.tolist() == [[0, 1], [0, 1], [1, 2], [0, 0]]
+
+
 def test_two_columns_in_mixed_radix():
     counts = np.array([10, 0, 20, 30, 2, 40])  # (2 codes) x (3 codes)
     strata = build_strata(counts, [0, 1], [2, 3], 5, "drop", None, False, ["a", "b"])

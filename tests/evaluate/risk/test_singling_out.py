@@ -177,6 +177,13 @@ def test_the_outermost_values_are_tried_wherever_they_are():
     assert at_least.ravel().tolist() == [99.0]
 
 
+def test_a_predicate_is_tried_once():
+    rng = np.random.default_rng(5)
+    found = candidates(rng.normal(size=(12, 3)), [], 200, rng)["several"]
+    tried = np.hstack([found.columns, found.low, found.high])
+    assert 0 < len(tried) == len(np.unique(tried, axis=0)) <= 12
+
+
 def test_few_predicates_are_no_proof():
     """Where but three released records can be singled out, three successes are three of `FEWEST` attacks."""
     three, none = (Matches(np.full(3, met), np.arange(3)) for met in (1, 0))
