@@ -1,4 +1,4 @@
-"""Gates: from what was measured to the lines of the verdict."""
+"""Checks of every run: what was measured of the files and of each stage, held against its limit."""
 
 from __future__ import annotations
 

@@ -410,7 +410,7 @@ NARROW, FAIR = 0.4, 0.65
 
 UPPER_ENDS = (
     "figures of risk in the verdict are upper ends of 95 % intervals, of wide ones the estimate or the lower end; "
-    "what was measured stands in the next column"
+    "the report has estimates and intervals"
 )
 
 
