@@ -172,12 +172,13 @@ def plan(
 ) -> None:
     """Show what a run would do, without running it: columns, strata, methods, partitions, memory, gates.
 
-    It ends with the exit code that the run would end with, as far as reading the input tells.
+    It ends with the run's exit code, as far as the input tells; tables of up to 20,000 rows are masked once for it.
     """
     from anonpipe.pipeline.preview import preview
 
-    form = _form(as_json, quiet)
-    loaded = _load(job, settings, workers)
+    form, loaded = _form(as_json, quiet), _load(job, settings, workers)
+    if form is Form.TABLES:
+        _tell_if_cold(loaded)
     with display.progress_display(silent=form is not Form.TABLES) as on_progress:
         content = preview(loaded, on_progress)
     if form is Form.JSON:

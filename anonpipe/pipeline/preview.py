@@ -226,8 +226,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     n_rows = sum(strata.rows)
     failing = [*_too_rare(fitted), *_unmeasured_strata(fitted, source.rows)]
     overlaps = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
-    refused = failing or (overlaps.problems and job.repeat.allow is None)
-    verdict = None if refused or source.rows > MASKED_ROWS else without_measures(job, on_progress)
+    stops = failing or (overlaps.problems and job.repeat.allow is None) or source.rows > MASKED_ROWS
+    verdict = None if stops else without_measures(job, on_progress)
     failing += _failed(job, verdict)
     return Preview(
         job=job,
@@ -264,9 +264,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
 
 def _covariance(verdict: Verdict | None) -> Check | None:
     """The covariances' worst check."""
-    checks = () if verdict is None else verdict.checks
-    held = [check for check in checks if check.key.startswith("covariance") and check.limit is not None]
-    return worst_of(held) if held else None
+    checks = [] if verdict is None else [check for check in verdict.checks if check.key.startswith("covariance")]
+    return worst_of(held) if (held := [check for check in checks if check.limit is not None]) else None
 
 
 def _failed(job: Job, verdict: Verdict | None) -> list[str]:
@@ -276,8 +275,8 @@ def _failed(job: Job, verdict: Verdict | None) -> list[str]:
     failed = [
         f"{words.named(each)} {words.measured(each)} ({words.limit(each)})" for each in verdict.checks if each.blocks
     ]
-    helps = words.remedies(verdict.checks, job.in_force)
-    return [f"the run will be refused: {'; '.join(failed)}", *(f"remedy for {text}" for text in helps)]
+    helps = (f"remedy for {text}" for text in words.remedies(verdict.checks, job.in_force))
+    return [f"the run will be refused: {'; '.join(failed)}", *helps]
 
 
 def _exit_code(job: Job, overlaps: Overlaps, failing: Sequence[str]) -> int:
