@@ -12,7 +12,7 @@ PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 LINES = 55_000
 FILES = 225
 LONGEST_FILE = 1_400
-PAGES = 14_650  # Words of docs/*.md
+PAGES = 14_760  # Words of docs/*.md
 
 
 def test_package():

@@ -87,6 +87,7 @@ class Preview:
         """The preview as text."""
         job = self.job
         columns = [_column_line(job, name) for name in job.columns]
+        held = [] if self.covariance is None else [self.covariance]
         shown = [values or name for values, (name, _) in zip(self.values, self.strata, strict=True)]
         strata = [f"  {name}: {rows:,} records" for name, (_, rows) in zip(shown, self.strata, strict=True)]
         return [
@@ -105,7 +106,10 @@ class Preview:
             f"memory     about {_size(self.peak_bytes)} in "
             + (f"all processes together, {plural(self.workers, 'worker')}" if self.workers else "this process"),
             _wrapped("gates", f"{_gates_text(job)}; {_WIDER}"),
-            *([] if self.covariance is None else [_wrapped("predicted", _covariance_text(self.covariance))]),
+            *(
+                _wrapped("predicted", f"{words.named(each)} {words.measured(each)} ({words.limit(each)})")
+                for each in held
+            ),
             _wrapped("measure", options_text(job.measure)),
             *(_wrapped("scenario", _scenario_line(section)) for section in self.scenarios),
             *(
@@ -172,11 +176,6 @@ def _gates_text(job: Job) -> str:
     held = job.gates.of_every_run | {name: limit for name, limit in job.limits.items() if limit is not None}
     at_default = job.gates.at_default
     return ", ".join(f"{name}={limit:g}{' (default)' if name in at_default else ''}" for name, limit in held.items())
-
-
-def _covariance_text(check: Check) -> str:
-    """The check of covariances, and how it was predicted."""
-    return f"{words.name(check)} {words.measured(check)} ({words.limit(check)}): masked once, nothing released"
 
 
 _WIDER = "those on means and covariances are wider by the method's bias and by chance: much, for small tables"

@@ -251,9 +251,7 @@ def trained_on(data: AttackData) -> Sequence[Measurement]:
 
 
 # --- Attack: each person moves means and covariances of the table a little towards what that person has ---------------
-# Who knows them in the population sees where those of the release lean. Columns count by pairs: of 40, 860 moments are
-# compared, and a record of 2,000 moves them all. Nearest records and distances from the mean show none of this.
-
+# Who knows them in the population sees where those of the release lean. Columns count by pairs, of 40 columns 860.
 _RIDGE = 0.05  # Added to the variances of components, in parts of their mean: rare categories have the smallest
 
 
@@ -278,9 +276,7 @@ def traced_membership(
     the population. The product is of what two records add to means and covariances of whitened features: normal scores
     and dummies. A held-out record is left out of its own comparison, and one of them for each member, so that a release
     that tells nothing comes out at 0.5 but for chance. These comparisons share records: DeLong's variance is taken 9/4
-    times (of a tenth held out it is 2.2 times as large). Who knows the population better than the held-out records do
-    is wrong less often: where d is the distance of the scores' means in standard deviations, by the root of 1 + n / m
-    of n records released and m held out.
+    times (of a tenth held out it is 2.2 times as large).
     """
     places = [at for at in range(released.shape[1]) if at not in categories]
     cells = [np.array(table, dtype=np.float64) for table in (released, members, controls)]
