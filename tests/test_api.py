@@ -236,7 +236,7 @@ def test_what_a_killed_notebook_leaves_is_purged(monkeypatch, capsys):
     assert small.stagings() == []
 
 
-def test_categories_that_are_no_text_and_integers_that_gain_nulls():
+def test_categories_not_text_and_integers_that_gain_nulls():
     rng = np.random.default_rng(4)
     given = pd.DataFrame(
         {

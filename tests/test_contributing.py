@@ -35,7 +35,7 @@ def module(kind, change=("", "")):
     return made
 
 
-def test_all_kinds_have_an_example_and_files_that_are_named_exist():
+def test_all_kinds_have_an_example_and_named_files_exist():
     assert set(BLOCKS) == {"grouping", "synthesizer", "masker", "utility", "risk", "gate"}
     for name in re.findall(r"`((?:anonpipe|tests)/[\w/.]+\.py)`", PAGE):
         assert "NAME" in name or (ROOT / name).exists(), name

@@ -88,7 +88,7 @@ def test_what_is_no_job_is_told_as_such(odd):
         parse_job(SAID_NOTHING | odd)
 
 
-def test_settings_of_the_command_line_choose_before_anything_is_usual(tmp_path):
+def test_command_line_settings_choose_before_the_usual_ones(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text("input: a.parquet\noutput: out\nk: 5\ncolumns: {age: {kind: integer}}")
     assert load_job(path).mask.method == "local_synthesis"
@@ -147,7 +147,7 @@ def test_whom_a_job_sets_aside(rows, changes, share):
     assert (job.of_rows(rows).digest() == job.digest()) == (job.measure.hold_out == share or share == 0)
 
 
-def test_a_limit_that_needs_a_hold_out_is_refused_before_work_where_the_table_has_none(tmp_path):
+def test_limit_needing_absent_hold_out_is_refused_before_work(tmp_path):
     job = silent(tmp_path, gates={"singling_out": 0.1})
     for look in (small.run, preview):
         with pytest.raises(
@@ -157,7 +157,7 @@ def test_a_limit_that_needs_a_hold_out_is_refused_before_work_where_the_table_ha
     assert small.left_behind(tmp_path) == []
 
 
-def test_a_silent_job_is_released_within_its_limits_and_the_verdict_says_so(tmp_path):
+def test_silent_job_is_released_within_limits_and_verdict_says(tmp_path):
     outcome = small.run(silent(tmp_path))
     (linked,) = [check for check in outcome.verdict.checks if check.key == "risk.reidentification_rate"]
     assert outcome.version is not None and outcome.verdict.word.startswith("passed, membership inf")
@@ -166,13 +166,13 @@ def test_a_silent_job_is_released_within_its_limits_and_the_verdict_says_so(tmp_
     assert reasons["unmeasured.membership"] is Reason.NO_HOLD_OUT
 
 
-def test_a_mask_that_hands_records_on_is_refused_without_a_word_of_the_job(tmp_path):
+def test_mask_handing_on_records_is_refused_without_job_words(tmp_path):
     outcome = small.run(silent(tmp_path, mask={"method": "noise", "amount": 0.01}))
     assert outcome.version is None
     assert [check.key for check in outcome.verdict.failed] == ["risk.reidentification_rate", "risk.tail_linkage"]
 
 
-def test_of_many_records_some_are_set_aside_and_members_must_not_be_told_from_them(tmp_path, monkeypatch):
+def test_members_are_not_told_from_hold_out_of_many_records(tmp_path, monkeypatch):
     monkeypatch.setattr("anonpipe.job.measure.HELD_OUT", {600: 0.2})
     verdict, _ = pipeline.assess_only(silent(tmp_path))
     checks = {check.key: check for check in verdict.checks}
@@ -194,7 +194,7 @@ def test_of_many_records_some_are_set_aside_and_members_must_not_be_told_from_th
         (0.69, 0.08, 0.61, "failed"),
     ],
 )
-def test_a_default_limit_is_held_against_the_end_that_few_controls_allow(value, half, judged, outcome):
+def test_default_limit_is_held_against_end_few_controls_allow(value, half, judged, outcome):
     job, ends = parse_job(SAID_NOTHING), {"low": value - half, "high": value + half}
     found = Measurement("membership.auc", "-", value, "-", "-", "-", 100, 2_000, **ends)
     expected = Measurement("membership.expected", "-", 0.51, "-", "-", "-", 2_000, 2_000)
@@ -216,7 +216,7 @@ def test_the_plan_says_which_limits_are_usual(tmp_path):
     )
 
 
-def test_recipients_are_told_how_many_were_set_aside_and_which_limits_are_wider(tmp_path):
+def test_recipients_are_told_number_set_aside_and_wider_limits(tmp_path):
     wider = {"gates": {"reidentification_rate": 0.3, "membership_auc": None}}
     job = silent(tmp_path, measure={"utility": False, "hold_out": 0.2}, **wider)
     assert small.run(job).version is not None

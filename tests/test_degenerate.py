@@ -90,7 +90,7 @@ def test_promises_are_kept(how):
 
 
 @pytest.mark.parametrize("how", HANDING_ON, ids=lambda how: "-".join(map(str, next(iter(how.values())).values())))
-def test_a_stratum_of_one_dimension_whose_values_come_out_is_not_released(how):
+def test_one_dimension_stratum_revealing_values_is_withheld(how):
     made, verdict, _ = anonymize(awkward(), job(how) | {"columns": small.unscored(COLUMNS)})
     failed = [check.name for check in verdict.lines if check.outcome == "failed"]
     assert made is None

@@ -60,7 +60,7 @@ def test_neither_row_groups_nor_the_total_change_a_row(
     assert pq.read_table(tmp_path / "a.parquet").equals(table.slice(0, 35_000))
 
 
-def test_the_same_call_writes_the_same_bytes_and_another_seed_other_persons(tmp_path: Path) -> None:
+def test_same_call_writes_same_bytes_other_seed_other_persons(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         demo.write_registry(tmp_path / name, 2_000, seed=seed)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -207,7 +207,7 @@ def test_a_failure_leaves_the_old_file_and_no_draft(tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_demonstration_is_masked_and_limited_as_init_proposes(tmp_path: Path) -> None:
+def test_demonstration_is_masked_and_limited_as_init_proposes(tmp_path: Path) -> None:
     data = tmp_path / "registry.parquet"
     demo.write_registry(data, 2_000)
     proposed = load_yaml(propose_job(str(data), "out", 5))

@@ -139,7 +139,7 @@ class StandIn:
 
 
 @pytest.mark.parametrize("way", ["to the process", "to another thread"])
-def test_an_interrupt_during_the_start_is_kept_and_closes_the_cluster(way, tmp_path, monkeypatch):
+def test_interrupt_during_start_is_kept_and_closes_cluster(way, tmp_path, monkeypatch):
     was = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     before, closed, ready, over = signal.getsignal(signal.SIGINT), [], threading.Event(), threading.Event()
     other = threading.Thread(target=lambda: (ready.set(), over.wait(10)))
@@ -165,7 +165,7 @@ def test_an_interrupt_during_the_start_is_kept_and_closes_the_cluster(way, tmp_p
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
-def test_an_interrupt_is_heard_between_two_pieces_and_the_cluster_stays_of_use(cluster, tmp_path):
+def test_interrupt_is_heard_between_pieces_and_cluster_usable(cluster, tmp_path):
     was = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     told: list[int] = []
@@ -216,7 +216,7 @@ def test_no_worker_is_one_clear_error_after_the_limit(tmp_path):
         executor(engine_tasks.count, tasks(tmp_path, 2), lambda _: None)
 
 
-def test_workers_that_are_all_stopped_for_good_are_one_clear_error(tmp_path, monkeypatch):
+def test_workers_all_stopped_for_good_are_one_clear_error(tmp_path, monkeypatch):
     """Where only one is stopped its piece runs again elsewhere: that takes half a minute, in tests.campaign."""
     others = _workers()
     (tmp_path / "tmp").mkdir()
@@ -252,7 +252,7 @@ def forked(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned")
-def test_workers_are_forked_from_one_process_that_knows_no_secret_and_ends(forked, tmp_path):
+def test_workers_fork_from_process_without_secret_that_ends(forked, tmp_path):
     executor, server = forked
     told = []
     executor(engine_tasks.parent, tasks(tmp_path, 6), told.append)
@@ -377,7 +377,7 @@ def test_a_given_scheduler_gives_the_same_bytes(tmp_path, monkeypatch):
     assert runs.released_hashes(tmp_path / "out") == first
 
 
-def test_few_files_for_many_workers_are_refused_before_any_is_started(monkeypatch, tmp_path):
+def test_few_files_for_many_workers_are_refused_before_start(monkeypatch, tmp_path):
     """Dask hung with 52 and printed its own tracebacks with 44."""
     given = []
     monkeypatch.setattr(engine.resource, "setrlimit", lambda _, timeouts: given.append(timeouts))
@@ -437,7 +437,7 @@ def empty_cluster():
         (NO_ANONPIPE, r"anonpipe as it is here cannot be loaded on 1 of 1 worker;"),
     ],
 )
-def test_workers_of_another_installation_are_refused_before_anything_starts(code, words, tmp_path):
+def test_workers_of_other_installation_refused_before_start(code, words, tmp_path):
     with empty_cluster() as address, joined(address, tmp_path, code):
         with Client(address) as client:
             client.wait_for_workers(1, timeout=60)
@@ -445,7 +445,7 @@ def test_workers_of_another_installation_are_refused_before_anything_starts(code
             pass
 
 
-def test_a_worker_of_other_versions_that_joins_later_does_nothing(tmp_path):
+def test_worker_of_other_versions_joining_later_does_nothing(tmp_path):
     told: list[engine.TaskResult] = []
     with (
         empty_cluster() as address,

@@ -43,7 +43,7 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.parametrize("change", inputs.CHANGES.values(), ids=inputs.CHANGES)
-def test_an_input_that_is_rewritten_between_the_passes_is_refused(tmp_path, change):
+def test_input_rewritten_between_the_passes_is_refused(tmp_path, change):
     """As many rows, other content: the routed rows are no longer those that were scanned."""
     table = small.plain_table(300)
     given = small.job(tmp_path, table, partition={"rows": 1_000, "sample_rows": 500})
@@ -62,7 +62,7 @@ def test_an_input_that_is_rewritten_between_the_passes_is_refused(tmp_path, chan
 @pytest.mark.parametrize(
     ("name", "point"), [("groups", "group"), ("groups", "decode"), ("groups", "write"), ("mask", "mask: shuffle")]
 )
-def test_any_damage_of_a_stopped_run_gives_the_same_bytes_or_a_refusal(tmp_path, undisturbed, name, point):
+def test_damage_of_stopped_run_gives_same_bytes_or_refusal(tmp_path, undisturbed, name, point):
     """A drawn share of all damages of all files; `python -m tests.faults.staging` does them all."""
     rng, given, expected = np.random.default_rng(11), staging.case(tmp_path, name), undisturbed
     if name != "groups":
@@ -104,7 +104,7 @@ def test_damage_while_the_run_goes_on_is_refused_and_then_mended(tmp_path, undis
     assert staging.released(given) == undisturbed
 
 
-def test_groups_that_are_none_are_refused_before_a_kernel_sees_them(tmp_path):
+def test_groups_that_are_none_are_refused_before_any_kernel(tmp_path):
     given = staging.case(tmp_path, "groups")
     with pipeline.open_run(given) as run, engine.in_process() as executor:
         for stage in (pipeline.scan, pipeline.route, pipeline.encode, pipeline.transform, pipeline.decode):
@@ -172,7 +172,7 @@ def test_a_removal_that_was_interrupted_stops_no_later_run(tmp_path, undisturbed
     assert staging.released(given) == undisturbed and small.stagings() == []
 
 
-def test_any_damaged_byte_of_a_written_file_is_noticed_before_it_counts(tmp_path, monkeypatch):
+def test_damaged_byte_of_written_file_is_noticed_before_use(tmp_path, monkeypatch):
     """Also in bytes that no reader of the file looks at; the file is gone then, and is written again."""
     given, rng = staging.case(tmp_path, "groups"), np.random.default_rng(5)
     measure = write.measure_file
@@ -193,7 +193,7 @@ def test_any_damaged_byte_of_a_written_file_is_noticed_before_it_counts(tmp_path
 
 
 @pytest.mark.parametrize("at", [("verify", 0), ("publish", 0)])
-def test_a_file_that_is_damaged_after_it_was_measured_is_written_again(tmp_path, undisturbed, at):
+def test_file_damaged_after_it_was_measured_is_written_again(tmp_path, undisturbed, at):
     given = staging.case(tmp_path, "groups")
 
     def on_progress(news):

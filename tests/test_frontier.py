@@ -35,7 +35,7 @@ def table(rows, seed=0):
     return plain(pd.DataFrame({"x": x, "y": y, "c": np.where(x > 0, "up", "down")}), KINDS)
 
 
-def test_sequential_cart_takes_values_of_donors_and_keeps_relations():
+def test_sequential_cart_takes_donor_values_keeps_relations():
     original = table(2_000)
     made = cart.sequential_cart(original, KINDS, np.random.default_rng(1))
     assert len(made) == len(original)
@@ -108,7 +108,7 @@ def test_attacks_find_copies_and_nothing_in_another_sample():
     assert measures.told_apart(original, other.assign(y=other["y"].abs()), KINDS) > 0.7
 
 
-def test_points_are_ranks_and_categories_are_as_far_apart_as_the_ends():
+def test_points_are_ranks_categories_as_far_apart_as_ends():
     frame = pd.DataFrame({"x": [1.0, 2.0, 3.0, 1_000.0], "c": ["a", "b", "a", "a"]})
     more = pd.DataFrame({"x": [2.5, np.nan, -9.0], "c": ["a", "b", "other"]})
     found, other = points([frame, more], {"x": "numerical", "c": "categorical"})

@@ -95,7 +95,7 @@ def test_entropy_and_ordered_distances(tmp_path):
     assert re.search("fewest values in a group [12]", note)  # by the secret: scores of equal values are drawn
 
 
-def test_conditions_that_cannot_be_met_are_refused_before_any_group_is_formed(tmp_path):
+def test_unmeetable_conditions_are_refused_before_grouping(tmp_path):
     with pytest.raises(InputError, match=r"column 'illness': the whole table .* records of 3 classes; give at most 3"):
         small.run(job(tmp_path, sensitive={"l_diversity": 4}))
     data = table()

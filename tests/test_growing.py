@@ -123,7 +123,7 @@ def test_a_few_who_differ_are_refused(out, now, column):
     assert "0-1" not in said(found) and not any(number in said(found) for number in ("1,001", "999"))
 
 
-def test_enough_who_differ_are_released_and_held_against_every_release(out):
+def test_enough_who_differ_are_released_and_held_against_all(out):
     whole, many = people(1_000), people(60, 5)
     grown = pa.concat_tables([whole, of_status(many, "ill", 12), of_status(many, "well", 12)])
     found = find_overlaps(night(grown, parts=3), SECRET, out)
@@ -171,7 +171,7 @@ def test_strata_that_are_put_together_are_refused(tmp_path):
         small.run(small.job(tmp_path, people(80), DECLARED, **GROWING))
 
 
-def test_rounded_counts_are_unbiased_rise_with_the_count_and_have_one_answer():
+def test_rounded_counts_are_unbiased_increasing_and_unique():
     keys, most = 150, 60
     found = np.array(
         [[Rounding(5, bytes([at] * 16)).count(count, "stage", "II") for count in range(most)] for at in range(keys)]
@@ -194,7 +194,7 @@ def test_withheld_records_round_every_stratum():
     assert 5 < 61 - left[0] < 15 and 5 < 73 - left[1] - left[2] < 15
 
 
-def test_gates_are_wider_by_what_rounding_and_withholding_do_and_by_no_multiple_of_it():
+def test_gates_widen_by_just_what_rounding_and_withholding_do():
     """The furthest of 2,000 honest draws is inside the limit, and not far inside."""
     rows, shares, names = 750, (0.45, 0.28, 0.17, 0.10), list("abcd")
     rng, beyond = np.random.default_rng(0), Rounded(5, 20, 1)
@@ -283,7 +283,7 @@ def test_runs_of_a_growing_register(tmp_path):
     assert small.run(grown).rows == second.rows  # the same records: the same release
 
 
-def test_differences_of_two_nights_tell_counts_before_and_not_after(tmp_path, monkeypatch):
+def test_differences_of_two_nights_tell_counts_only_before(tmp_path, monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", "820d5d8baf762ec66dcd56fed15c78bf2798d4f9bd492f4553e99b4684865498")
     before = nights.joined(tmp_path, 5, True, 1, 400)
     after = nights.joined(tmp_path, 5, True, 1, 400, **nights.REPEATS["after"])
@@ -292,7 +292,7 @@ def test_differences_of_two_nights_tell_counts_before_and_not_after(tmp_path, mo
     assert after.columns < 0.5 and after.pairs < 0.5  # the error of one night's mean age is chance: may be none
 
 
-def test_two_nights_of_a_group_on_its_own_scale_give_who_joined_it(tmp_path, monkeypatch):
+def test_two_nights_of_group_on_own_scale_give_who_joined(tmp_path, monkeypatch):
     """Why that is refused; of how many follows the secret."""
     monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
     told, others = nights.subtracted(tmp_path, "none")

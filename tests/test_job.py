@@ -63,7 +63,7 @@ def test_overrides_reach_nested_keys_and_are_checked(tmp_path):
         load_job(path, {"k.deep": 3})
 
 
-def test_an_option_of_a_column_that_the_job_does_not_have_is_refused_by_its_name(tmp_path):
+def test_option_of_column_not_in_job_is_refused_by_name(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text("input: a.parquet\noutput: out\nk: 5\ncolumns: {age: {kind: integer}}")
     with pytest.raises(JobError, match=r"cannot set columns.agee.role: the job has no column 'agee'; it has 'age'"):
@@ -189,7 +189,7 @@ def test_a_few_aliases_are_fine(tmp_path):
     assert {column.kind for column in load_job(path).columns.values()} == {"integer"}
 
 
-def test_digest_follows_what_decides_the_release_and_nothing_else():
+def test_digest_follows_what_decides_release_and_nothing_else():
     job = parse_job(BASE)
     assert parse_job(changed(output="elsewhere", run={"workers": 7})).digest() == job.digest()
     assert parse_job(changed(k=6)).digest() != job.digest()
@@ -287,7 +287,7 @@ def test_every_masker_can_be_asked_for_with_its_options():
         assert isinstance(parse_job(changed(mask={"method": name})).mask, record.options)
 
 
-def test_every_synthesizer_can_be_asked_for_but_the_one_of_categories():
+def test_every_synthesizer_but_categories_can_be_asked_for():
     from anonpipe.methods.record import in_jobs
     from anonpipe.methods.synthesis import METHODS
 
@@ -345,7 +345,7 @@ def test_truth_values_of_yaml_are_no_numbers(tmp_path, key, text):
         load_job(path)
 
 
-def test_an_unchanged_column_outside_the_strata_is_told_with_its_remedy():
+def test_unchanged_column_outside_strata_is_told_with_remedy():
     columns = {"age": {"kind": "integer"}, "sex": {"kind": "binary", "role": "key"}}
     content = {"input": "a.csv", "output": "b", "k": 5, "columns": columns}
     job = parse_job(content)
@@ -383,7 +383,7 @@ def test_unknown_values_have_the_likeliest_known_one_beside_them(change, told):
 
 
 @pytest.mark.parametrize(("method", "lost"), [("local_synthesis", True), ("spectral_swap", True), ("noise", False)])
-def test_a_mask_that_draws_without_an_unchanged_column_is_said_to_lose_its_covariances(method, lost):
+def test_mask_without_unchanged_column_tells_lost_covariances(method, lost):
     columns = {"age": {"kind": "integer"}, "sex": {"kind": "binary", "role": "key"}}
     content = {"input": "a.csv", "output": "b", "k": 5, "columns": columns, "mask": {"method": method}}
     said = [line for line in parse_job(content).warnings() if "gates.covariance_with_keys" in line]

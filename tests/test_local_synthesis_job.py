@@ -69,7 +69,7 @@ def failed(outcome):
     return {name for name, check in checks(outcome).items() if check.outcome == "failed"}
 
 
-def test_the_steps_on_disk_are_those_in_memory_and_groups_span_partitions(tmp_path, table, monkeypatch):
+def test_steps_on_disk_match_memory_and_groups_span_partitions(tmp_path, table, monkeypatch):
     """Each stratum by itself, with the key of its scope."""
     seen = []
 
@@ -209,7 +209,7 @@ def test_what_a_user_is_told(tmp_path, table):
         preview(job_of(tmp_path, places, only_places))
 
 
-def test_a_stratum_too_small_for_its_covariances_joins_another_and_the_plan_says_why(tmp_path):
+def test_stratum_too_small_for_covariances_joins_and_plan_says(tmp_path):
     """Of 8 records: more than k, but the gates of a run of their own would refuse what decoding makes of them."""
     merged = {"by": ["status"], "small": "merge"}
     limits = {"unchanged_record_rate": 1.0, "local_suppression_rate": 1.0}

@@ -61,7 +61,7 @@ def test_differences_of_one_or_two_columns_give_their_moments():
     assert told(none) == "0" and told(replace(none, compared=1)) == "within the limit"
 
 
-def test_the_columns_that_are_compared_are_counted_not_their_entries():
+def test_compared_columns_are_counted_not_their_entries():
     names = ["a", "a", "b", "", ""]
     off = np.array([0.1, 0.2, 0.3, 0.4, 0.1])
     assert told(worst_entry("mean", off, 1.0, (names,), records=1000)) == "within the limit"
@@ -69,7 +69,7 @@ def test_the_columns_that_are_compared_are_counted_not_their_entries():
     assert told(worst_entry("mean", off, 1.0, records=1000)) == "within the limit"  # nobody says of how many
 
 
-def test_releases_of_earlier_versions_are_verified_and_their_reports_drawn(tmp_path):
+def test_earlier_releases_are_verified_and_their_reports_drawn(tmp_path):
     """Their checks were words without a key."""
     given = small.job(tmp_path, small.plain_table(300), gates={"mean": 1, "covariance": 1, "local_suppression_rate": 1})
     version = Path(small.run(given).version)

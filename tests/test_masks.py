@@ -129,7 +129,7 @@ def months_apart(table):
     return months[dead].mean() - months[~dead].mean()
 
 
-def test_shuffling_given_a_kept_column_keeps_what_the_others_have_to_do_with_it(tmp_path, registry):
+def test_shuffling_given_kept_column_keeps_other_relations(tmp_path, registry):
     true, apart = months_apart(registry[1]), {}
     for kept in ((), ("vital_status",)):
         mask = {"method": "data_shuffle", "conditioning": kept}
@@ -376,7 +376,7 @@ def test_what_the_table_does_not_allow_is_refused(tmp_path, registry):
             act(small.job(tmp_path, constant, columns, mask={"method": "noise"}))
 
 
-def test_a_masker_that_needs_more_records_than_a_partition_has_says_so(tmp_path, registry, monkeypatch):
+def test_masker_needing_more_records_than_partition_says_so(tmp_path, registry, monkeypatch):
     steps = (Rows("greedy", lambda part, *, params, rng: part, least=2_000),)
 
     def noise(*, amount, form, basis):
@@ -396,7 +396,7 @@ def test_the_preview_tells_of_the_mask_and_of_whole_columns(tmp_path, registry):
     assert plain.staging_bytes < shown.staging_bytes  # records of no person are held against their features at the end
 
 
-def test_same_bytes_here_and_from_two_workers_of_which_one_is_killed(tmp_path, monkeypatch):
+def test_same_bytes_here_and_from_two_workers_with_one_killed(tmp_path, monkeypatch):
     """Swaps and draws follow the run's key, whoever makes them."""
     changes = {"cluster": None, "mask": {"method": "data_shuffle", "conditioning": ["vital_status"]}, "gates": GATES}
     job = str(runs.registry_job(tmp_path, 2_000, 2, **changes))

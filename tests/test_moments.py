@@ -76,7 +76,7 @@ def test_block_borders_of_groups(n):
     assert np.allclose(within, naive.within(features, order, starts), rtol=1e-12, atol=1e-12)
 
 
-def test_a_constant_column_has_exactly_no_variance_and_keeps_its_value():
+def test_constant_column_has_no_variance_and_keeps_its_value():
     features = np.full((1001, 1), 0.1)
     moments = Moments.of(features)
     assert moments.mean[0] == 0.1
@@ -356,7 +356,7 @@ def test_parts_with_noise_of_their_own_are_the_sums_written_out(form):
         assert np.all(np.diag(between + added) > np.diag(np.cov(features.T)))
 
 
-def test_a_group_that_is_all_of_the_variance_stays_within_its_limit_and_not_within_six_standard_errors():
+def test_group_of_all_variance_stays_within_its_own_limit():
     """One outlier among 300: its group of three is a chi-square with 3 degrees of freedom, whose tail is known.
 
     Where the table is spread evenly, the limit is hardly wider than the normal one.
@@ -409,7 +409,7 @@ def test_the_simulation_would_see_a_limit_that_is_15_percent_off(method, form):
     assert np.all(Z * square.std(axis=0) / np.sqrt(len(square)) < 0.32 * square.mean(axis=0))
 
 
-def test_published_noise_is_biased_as_predicted_and_the_others_are_not():
+def test_published_noise_is_biased_as_predicted_others_are_not():
     """With 8000 releases the published excess is over 30 standard errors; the unbiased forms stay within Z."""
     off = {}
     for form in ("independent", "centred", "published"):
@@ -427,7 +427,7 @@ def unbiased(features, covariances):
     return np.abs(off) <= Z * covariances.std(axis=0) / np.sqrt(len(covariances))
 
 
-def test_draws_with_the_scatter_over_n_are_unbiased_and_those_over_n_less_one_are_rejected():
+def test_draws_scatter_over_n_is_unbiased_less_one_is_rejected():
     """Gaussian and pca "in expectation", groups of five: fails by chance under 6 x 2.6e-12.
 
     Power: with W/(n-1), drawn independently, the excess of each variance is
@@ -489,7 +489,7 @@ EXACT = [
 
 
 @pytest.mark.parametrize(("method", "form"), EXACT)
-def test_exact_methods_have_no_sampling_error_and_meet_their_expectation(method, form):
+def test_exact_methods_no_sampling_error_and_meet_expectation(method, form):
     grouped, mean, covariance = simulate(method, form, times=20)
     limit = limit_of(grouped, method, form)
     assert not limit.mean_error.any() and not limit.covariance_error.any()
@@ -504,7 +504,7 @@ def test_spread_is_that_of_the_twin():
         assert np.allclose(getattr(spread, name), value, rtol=1e-10, atol=1e-10 * np.abs(value).max())
 
 
-def test_forms_that_no_method_has_and_a_missing_spread_are_errors():
+def test_forms_without_method_and_missing_spread_are_errors():
     grouped = make_grouped()
     for method in ("pca", "gaussian"):
         with pytest.raises(JobError, match="in expectation needs a GroupSpread"):

@@ -105,7 +105,7 @@ def test_every_method_releases_the_distributions_of_all_strata(way):
             assert distance(frame[name], made[name])[0] <= (1.5 * k + 1) / (0.85 * rows), name
 
 
-def test_records_of_a_centroid_stay_alike_where_strata_do_not_follow_the_status():
+def test_centroid_records_stay_alike_if_strata_ignore_status():
     job = {"k": K, "columns": COLUMNS, "measure": small.OFF, "gates": OPEN, "synthesize": {"method": "centroid"}}
     made, verdict, _ = anonymize(table(), job)
     assert verdict.passed
@@ -119,7 +119,7 @@ def test_correlations_of_ranks_stay():
     assert verdict.passed and apart.max() < 0.08
 
 
-def test_one_top_income_is_not_released_and_its_column_keeps_its_shape():
+def test_one_top_income_is_not_released_and_shape_is_kept():
     frame = table()
     frame.loc[7, "income"] = 98_765_432.0
     made, verdict, _ = anonymize(frame, {"k": K, "columns": COLUMNS, "measure": small.OFF, "gates": OPEN, **MDAV})
@@ -129,7 +129,7 @@ def test_one_top_income_is_not_released_and_its_column_keeps_its_shape():
     assert top.sum() < 0.2 * 98_765_432.0
 
 
-def test_an_extreme_that_is_drawn_in_does_not_fail_the_gate_on_means_in_units():
+def test_extreme_drawn_in_does_not_fail_gate_on_unit_means():
     """It makes up most of the mean of so few records; how much of it leaves is known before any draw."""
     frame = pd.DataFrame({"a": [*range(10, 20), 48_151_623.0], "b": range(11)})
     columns = {name: {"kind": "continuous", "bounds": [None, None], **SCORED} for name in frame}
@@ -183,7 +183,7 @@ def scored(**changes):
     return [name for name, column in job.columns.items() if column.scored]
 
 
-def test_masked_numbers_and_dates_of_which_nothing_is_said_are_masked_by_scores():
+def test_masked_numbers_and_dates_use_scores_by_default():
     assert scored() == scored(mask={"method": "noise"}) == ["a", "c", "g"]
 
 
@@ -209,7 +209,7 @@ def test_restored_times_are_given_back_as_they_were():
 @pytest.mark.parametrize(
     ("how", "power"), [({"mask": {"method": "synthesis"}}, 0.5), ({"synthesize": {"method": "pca"}, "k": 30}, 1.0)]
 )
-def test_ties_take_of_a_covariance_no_more_than_the_gate_allows_for(how, power):
+def test_ties_take_no_more_covariance_than_the_gate_allows(how, power):
     """Half zeros in both columns: their scores keep 0.82 of their variance each.
 
     Of a covariance 0.67 is left at least where ties are split at random, as in
@@ -261,7 +261,7 @@ def test_strata_of_k_records_and_of_fewer_than_k_values(values):
     assert made[made["place"] == "x"]["a"].mean() == pytest.approx(frame["a"][:5].mean(), abs=0.5)
 
 
-def test_a_record_that_is_left_as_it_was_is_counted_though_its_values_are_means():
+def test_unchanged_record_is_counted_though_values_are_means():
     """Scores as they were go back to means of k: no value equals an original one, and all rows are still persons'."""
     frame = table()[["income", "share", "months"]]
     columns = {name: {"kind": "continuous", "bounds": [0, None]} for name in frame}
@@ -293,7 +293,7 @@ def one_check(frame, key, **changes):
     return next(check for check in verdict.checks if check.key == key)
 
 
-def test_mean_and_variance_in_units_are_those_that_are_known_before_any_draw():
+def test_mean_and_variance_in_units_are_known_before_any_draw():
     """An extreme that is drawn in moves both by much; nothing of it is in the checks that recipients see."""
     frame = table()[["income", "share", "months"]]
     calm = [one_check(frame, key) for key in ("mean.own_unit", "variance.own_unit")]
@@ -309,7 +309,7 @@ def test_a_variance_that_is_not_as_known_fails_its_gate(monkeypatch):
     assert found.blocks and found.measured == pytest.approx(1 / 0.81 - 1, abs=1e-6)
 
 
-def test_records_that_are_to_be_alike_may_lose_what_their_groups_lose():
+def test_records_to_be_alike_may_lose_what_their_groups_lose():
     frame = table(60)[["income", "share", "months"]]
     found = one_check(frame, "variance.own_unit", synthesize={"method": "centroid"})
     assert not found.blocks and found.limit > 0.12 and found.measured > 0

@@ -66,7 +66,7 @@ def test_a_folder_of_its_own_on_a_disk(tmp_path):
         ("out/release", "out", "inside each other"),
     ],
 )
-def test_reports_beside_the_releases_of_an_object_store_are_refused(tmp_path, output, internal, words):
+def test_reports_beside_releases_of_object_store_are_refused(tmp_path, output, internal, words):
     with pytest.raises(JobError, match=words):
         on(small.job(tmp_path, small.plain_table()), output, internal)
 

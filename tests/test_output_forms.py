@@ -135,7 +135,7 @@ SECRETS = (small.CANARY, str(small.CANARY_NUMBER), "age", "income", "place", "no
 
 
 @pytest.mark.parametrize("changes", [{}, {"mask": {"method": "data_shuffle"}}, {"measure": {"hold_out": 0.2}}])
-def test_the_log_tells_stages_rows_and_seconds_and_nothing_of_the_data(tmp_path, caplog, changes):
+def test_log_tells_stages_rows_seconds_and_nothing_of_data(tmp_path, caplog, changes):
     job = small.job(tmp_path, small.plain_table(400), **changes)
     with caplog.at_level(logging.DEBUG, "anonpipe"):
         assert small.run(job).verdict is not None
@@ -224,7 +224,7 @@ def test_a_summary_says_that_another_job_made_the_release(call, job_file, settin
     assert said in err
 
 
-def test_a_summary_of_a_report_of_an_earlier_version_says_what_it_can(call, job_file):
+def test_summary_of_earlier_version_report_says_what_it_can(call, job_file):
     report = json.loads(call("run", job_file, "--json")[1])["report"].replace(".html", ".json")
     told = json.loads(open(report).read())
     del told["job"]

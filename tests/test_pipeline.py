@@ -148,7 +148,7 @@ def test_small_strata_share_their_noise(tmp_path, form):
             assert np.allclose(new.cov(), old.cov(), rtol=1e-6) and np.allclose(new.mean(), old.mean(), rtol=1e-9)
 
 
-def test_hybrids_keep_what_their_groups_have_to_do_with_kept_columns(tmp_path):
+def test_hybrids_keep_relation_of_groups_to_kept_columns(tmp_path):
     """Exact in every group; k is held against the feature columns before any group is formed."""
     rng = np.random.default_rng(1)
     ward = rng.choice(["a", "b", "c"], 900)

@@ -122,7 +122,7 @@ def test_no_error_leads_to_the_error_of_a_library_behind_it(kind):
     ],
 )
 @pytest.mark.parametrize("call", [preview, lambda job: execute(job, cluster=False)], ids=["plan", "run"])
-def test_no_value_that_cannot_be_read_is_reachable_from_the_error(tmp_path, name, text, kind, call):
+def test_no_unreadable_value_is_reachable_from_the_error(tmp_path, name, text, kind, call):
     rows = "".join(f"{at},{at / 7}\n" for at in range(200))
     (tmp_path / name).write_bytes(f"x,y\n{rows}{text}".encode(errors="surrogateescape"))
     columns = {"x": {"kind": kind}, "y": {"kind": "continuous"}}

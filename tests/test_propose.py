@@ -117,7 +117,7 @@ def test_reasons_name_what_a_column_follows_from() -> None:
     assert found["bdate"] == 'follows from "dx" and "age", the years between'
 
 
-def test_a_number_is_no_part_of_a_date_that_is_known_for_few_of_its_rows() -> None:
+def test_number_is_no_part_of_date_known_for_few_rows() -> None:
     """Here in half of them, all in one month and of one value, which agrees with any."""
     when = np.datetime64("2024-03-01") + np.arange(400) % 20
     dose = np.where(np.arange(400) < 220, 2, np.arange(400) % 57)
@@ -179,7 +179,7 @@ def test_the_job_is_refused_until_the_events_are_filled_in(csv: Path, tmp_path: 
     check_types(open_source(loaded.input, loaded.columns).schema, loaded.columns)
 
 
-def test_limits_on_distributions_and_strata_are_proposed_where_they_mean_something(csv: Path, tmp_path: Path) -> None:
+def test_limits_on_distributions_and_strata_only_where_useful(csv: Path, tmp_path: Path) -> None:
     def proposed(table: Path) -> dict[str, Any]:
         found: dict[str, Any] = yaml.safe_load(propose_job(str(table), "out", 5))["gates"]
         return found
@@ -251,7 +251,7 @@ def test_records_are_set_aside_of_tables_that_have_many(tmp_path: Path, rows: in
         (600, {"months": 0, "height": 0, "dead": -20}, "a stratum of it, has fewer than the 50 records"),
     ],
 )
-def test_records_are_drawn_by_a_mixture_where_that_can_be_and_if_not_the_file_says_why(tmp_path, rows, columns, words):
+def test_records_are_drawn_by_mixture_or_file_says_why_not(tmp_path, rows, columns, words):
     """Columns of 0 are numbers, others have so many categories; -20 is a status that twenty have."""
     rng = np.random.default_rng(1)
     made = {
@@ -273,7 +273,7 @@ def test_records_are_drawn_by_a_mixture_where_that_can_be_and_if_not_the_file_sa
 
 
 @pytest.mark.parametrize(("columns", "asked"), [(60, True), (6, False)])
-def test_many_columns_for_the_records_are_asked_about_as_the_plan_refuses_them(tmp_path, columns, asked):
+def test_many_columns_for_records_asked_about_as_plan_refuses(tmp_path, columns, asked):
     rng = np.random.default_rng(1)
     table = {f"lab{at}": np.exp(rng.normal(size=300)).round(2) for at in range(columns)}
     pq.write_table(pa.table(table | {"side": rng.choice(["a", "b"], 300)}), tmp_path / "a.parquet")
@@ -365,7 +365,7 @@ def _visits(**more: Any) -> pa.Table:
 
 @pytest.mark.parametrize("name", ["household", "HH_CODE", "family", "Haushalt"])
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64()])
-def test_numbers_of_households_are_left_out_beside_numbers_of_persons(tmp_path: Path, name: str, kind: Any) -> None:
+def test_household_numbers_left_out_beside_person_numbers(tmp_path: Path, name: str, kind: Any) -> None:
     table = _visits()
     numbers = table["household"].cast(kind)
     table = table.set_column(1, name, numbers)
@@ -379,7 +379,7 @@ def test_numbers_of_households_are_left_out_beside_numbers_of_persons(tmp_path: 
     assert [each["knows"] for each in told["measure"]["scenarios"]] == [["sex", "age"]]
 
 
-def test_numbers_of_households_are_the_unit_where_nothing_else_is() -> None:
+def test_household_numbers_are_the_unit_where_nothing_else_is() -> None:
     alone = _visits().drop_columns(["patient", "sex", "grown"])
     found = guess(look_at(alone))["household"]
     assert found.role is Role.UNIT and found.reason.startswith("CHECK")
@@ -512,7 +512,7 @@ def test_codes_are_found_where_they_are_rare_or_not(values: list[int], codes: li
         (np.arange("1920-01-01", "2005-01-01", 30, dtype="datetime64[D]"), np.datetime64("1899-06-03"), False),
     ],
 )
-def test_well_known_codes_near_the_others_are_asked_about_once_for_all_columns(
+def test_known_codes_near_others_are_asked_once_for_all(
     tmp_path: Path, x: np.ndarray, code: object, asked: bool
 ) -> None:
     rng = np.random.default_rng(0)
@@ -601,7 +601,7 @@ def test_units_by_name_where_values_repeat(name: str, role: Role) -> None:
     assert roles(pa.table({name: numbers}))[name] is role
 
 
-def test_identifiers_by_uniqueness_and_texts_that_are_no_categories() -> None:
+def test_identifiers_by_uniqueness_and_texts_not_categories() -> None:
     rng = np.random.default_rng(2)
     found = roles(
         pa.table(
@@ -659,7 +659,7 @@ def test_survival_needs_a_time_and_a_status() -> None:
         ("tid", "utfall", ("lever", "död")),
     ],
 )
-def test_survival_is_found_by_names_of_several_languages_and_by_values(time, status, values) -> None:
+def test_survival_is_found_by_names_in_languages_and_by_values(time, status, values) -> None:
     rng = np.random.default_rng(3)
     table = {
         "age": np.rint(rng.normal(60, 9, 400)),
@@ -689,7 +689,7 @@ def test_names_that_only_resemble_those_of_survival(time, status, values) -> Non
     assert set(roles(pa.table(table)).values()) == {Role.MASKED}
 
 
-def test_of_several_times_the_one_that_goes_with_the_status_is_taken() -> None:
+def test_of_several_times_the_one_going_with_status_is_taken() -> None:
     rng = np.random.default_rng(3)
     dead = rng.random(900) < 0.4
     table = {
@@ -978,7 +978,7 @@ def test_decimal_commas_are_told() -> None:
         (lambda n: f"{n % 28 + 1}.{n % 12 + 1}.19{n % 90 + 10}", "not written as 1990-01-31"),
     ],
 )
-def test_texts_that_stand_for_numbers_or_dates_are_told_with_how_to_convert_them(text: Any, told: str) -> None:
+def test_texts_for_numbers_or_dates_are_told_with_conversion(text: Any, told: str) -> None:
     values = [text(n // 2) for n in range(400)]
     found = guess(look_at(pa.table({"odd": values})))["odd"]
     assert told in found.reason and found.reason.startswith("CHECK") and found.role is Role.DROPPED
@@ -1088,7 +1088,7 @@ def test_numbers_of_equal_length_are_asked_about(least: int, most: int, asked: b
     assert found.role is Role.MASKED and ("all numbers have 9 digits" in found.reason) == asked
 
 
-def test_names_of_schools_are_no_unit_and_patients_with_one_visit_are() -> None:
+def test_school_names_are_no_unit_single_visit_patients_are() -> None:
     """Of both columns most values occur once; rows of a patient agree in the year of birth."""
     rng = np.random.default_rng(2)
     schools = {"school_name": [f"School {at}" for at in rng.integers(0, 8_000, 4_000)], "pupils": np.arange(4_000) % 77}
@@ -1098,7 +1098,7 @@ def test_names_of_schools_are_no_unit_and_patients_with_one_visit_are() -> None:
     assert guess(look_at(pa.table(visits)))["patient_id"].role is Role.UNIT
 
 
-def test_numbers_of_persons_are_the_unit_beside_numbers_of_visits(tmp_path):
+def test_person_numbers_are_the_unit_beside_visit_numbers(tmp_path):
     rng = np.random.default_rng(1)
     person = np.sort(rng.integers(0, 330, 800))
     table = pa.table({"person": person, "visit_no": np.arange(800), "weight": rng.normal(70, 9, 800)})
@@ -1136,7 +1136,7 @@ def test_one_bad_value_is_counted_and_not_shown(tmp_path, odd, values, told):
     assert (told in line) and bool(told) == ("CHECK" in line) and odd not in text
 
 
-def test_a_few_odd_texts_among_decimal_commas_and_days_are_counted(tmp_path):
+def test_few_odd_texts_among_decimal_commas_and_days_counted(tmp_path):
     rows = [f"{at % 40},5;{at % 28 + 1}.01.2020;{'+-'[at % 2]}" for at in range(80)]
     rows[7] = "-;unknown day;+"
     (tmp_path / "t.csv").write_text("n;day;rhesus\n" + "\n".join(rows) + "\n")
@@ -1150,7 +1150,7 @@ def test_a_few_odd_texts_among_decimal_commas_and_days_are_counted(tmp_path):
     [("patient", True), ("patient", False), ("pseudonym", True), ("pseudonym", False), ("Versicherter", False),
      ("Fall", False), ("subject", True), ("pseudo", True)],
 )  # fmt: skip
-def test_numbers_of_persons_are_units_whatever_their_rows_have_in_common(name, texts):
+def test_person_numbers_are_units_whatever_their_rows_share(name, texts):
     """One person has very many rows, and nothing is constant: only the name says what the column is."""
     rng = np.random.default_rng(7)
     who = np.repeat(np.arange(700), [40, *rng.integers(1, 6, 699)])
@@ -1160,7 +1160,7 @@ def test_numbers_of_persons_are_units_whatever_their_rows_have_in_common(name, t
     assert guess(look_at(pa.table(table)))[name].role is Role.UNIT
 
 
-def test_a_sex_whose_births_are_null_for_men_is_no_class_of_births():
+def test_sex_with_null_births_for_men_is_no_class_of_births():
     rng = np.random.default_rng(8)
     sex, measured = rng.choice(["f", "m"], 2_000), rng.random(2_000) < 0.7
     births = pa.array(rng.poisson(2.0, 2_000), mask=sex == "m")

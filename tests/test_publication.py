@@ -46,7 +46,7 @@ def published(stage, out, times=1):
     ]
 
 
-def test_a_publication_that_dies_at_any_step_leaves_a_whole_release_and_nothing_after_the_next(tmp_path, stage):
+def test_publication_that_dies_leaves_whole_release(tmp_path, stage):
     before = {}
 
     def prepare(step):
@@ -65,7 +65,7 @@ def test_a_publication_that_dies_at_any_step_leaves_a_whole_release_and_nothing_
     assert deaths > 15
 
 
-def test_a_first_publication_that_dies_leaves_no_release_or_a_whole_one(tmp_path, stage):
+def test_first_publication_that_dies_leaves_none_or_whole(tmp_path, stage):
     for step in steps.every_step(lambda step: (stage, str(tmp_path / str(step))), publishing.publish):
         out = tmp_path / str(step)
         assert publishing.dangling(out) == []
@@ -75,7 +75,7 @@ def test_a_first_publication_that_dies_leaves_no_release_or_a_whole_one(tmp_path
         assert publishing.leftovers(out) == [] and publishing.versions(out) == {*reached, *after}
 
 
-def test_a_prune_that_dies_at_any_step_leaves_the_current_release_and_no_half_version(tmp_path, stage):
+def test_prune_that_dies_keeps_release_and_no_half_version(tmp_path, stage):
     def prepare(step):
         out = tmp_path / str(step)
         published(stage, out, 3)
@@ -95,7 +95,7 @@ def test_a_prune_that_dies_at_any_step_leaves_the_current_release_and_no_half_ve
     assert deaths > 8
 
 
-def test_a_withdrawal_that_dies_at_any_step_leaves_a_whole_release_or_none_and_is_completed(tmp_path, stage):
+def test_withdrawal_that_dies_at_any_step_is_completed(tmp_path, stage):
     def prepare(step):
         older, current = published(stage, tmp_path / str(step), 2)
         made[step] = older, current
@@ -127,7 +127,7 @@ def test_a_withdrawal_that_dies_at_any_step_leaves_a_whole_release_or_none_and_i
     assert deaths > 8 and {(True, True), (False, True)} <= counted
 
 
-def test_a_withdrawal_of_one_of_two_equal_versions_that_dies_leaves_their_entry(tmp_path, stage):
+def test_withdrawal_of_equal_version_that_dies_leaves_entry(tmp_path, stage):
     def prepare(step):
         names[step] = published(stage, tmp_path / str(step), 2)
         where = release.place(str(tmp_path / str(step)))
@@ -165,7 +165,7 @@ def test_a_probe_that_dies_is_cleaned_up_by_the_next_publication(tmp_path, stage
         assert publishing.leftovers(tmp_path / str(step)) == []
 
 
-def test_a_disk_that_is_full_from_any_step_on_publishes_nothing_or_all(tmp_path, stage):
+def test_disk_full_from_any_step_publishes_nothing_or_all(tmp_path, stage):
     codes = set()
     for step in range(1, 60):
         out = tmp_path / str(step)
@@ -179,7 +179,7 @@ def test_a_disk_that_is_full_from_any_step_on_publishes_nothing_or_all(tmp_path,
     assert codes == {0, 1}
 
 
-def test_an_interrupt_at_any_step_is_raised_before_the_switch_and_noted_after_it(tmp_path, stage):
+def test_interrupt_is_raised_before_switch_and_noted_after(tmp_path, stage):
     codes = []
     for step in range(1, 60):
         out = tmp_path / str(step)
@@ -192,7 +192,7 @@ def test_an_interrupt_at_any_step_is_raised_before_the_switch_and_noted_after_it
     assert steps.INTERRUPTED in codes and set(codes) == {0, steps.INTERRUPTED}
 
 
-def test_a_prune_beside_a_publication_that_stands_still_at_any_step_takes_nothing_away(tmp_path, stage):
+def test_prune_beside_stalled_publication_takes_nothing_away(tmp_path, stage):
     stood = 0
     for step in range(1, 60):
         out = tmp_path / str(step)
@@ -241,7 +241,7 @@ def test_versions_are_ordered_by_publication(tmp_path, stage):
     assert published(stage, out)[0].startswith("v000012-")
 
 
-def test_prune_spares_what_was_published_after_the_current_version(tmp_path, stage):
+def test_prune_spares_what_was_published_after_current_version(tmp_path, stage):
     out = tmp_path / "out"
     names = published(stage, out, 4)
     versions.switch(release.place(str(out)), names[1])
@@ -343,7 +343,7 @@ def test_what_an_older_anonpipe_left_is_cleaned_up(tmp_path, stage):
     assert publishing.leftovers(out) == [".gitignore"] and os.listdir(out / "steward") == []
 
 
-def test_a_first_interrupt_waits_for_a_safe_point_and_a_second_does_not():
+def test_first_interrupt_waits_for_safe_point_second_does_not():
     def ctrl_c():
         os.kill(os.getpid(), steps.signal.SIGINT)
         time.sleep(0.01)
@@ -434,7 +434,7 @@ def test_an_interrupt_before_the_switch_publishes_nothing(tmp_path, monkeypatch)
     assert small.run(given, resume=True).version is not None
 
 
-def test_purge_cleans_up_the_outputs_of_crashed_runs_and_spares_those_in_use(tmp_path, stage):
+def test_purge_cleans_up_crashed_runs_and_spares_those_in_use(tmp_path, stage):
     root = tmp_path / "stagings"
     root.mkdir(mode=0o700)
     for name in ("dead", "busy"):
@@ -470,7 +470,7 @@ def test_purge_removes_what_a_killed_run_left_in_its_output(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("kind", ["disk", "store"])
-def test_outputs_that_share_the_stewards_place_publish_one_after_the_other(tmp_path, kind):
+def test_outputs_sharing_stewards_place_publish_one_by_one(tmp_path, kind):
     root = str(tmp_path) if kind == "disk" else f"memory://shared-{tmp_path.name}"
     first, second, other = (
         release.place(f"{root}/{out}", f"{root}/{own}") for out, own in [("a", "log"), ("b", "log"), ("c", "own")]
@@ -484,7 +484,7 @@ def test_outputs_that_share_the_stewards_place_publish_one_after_the_other(tmp_p
         pass
 
 
-def test_of_two_overlapping_releases_under_one_log_the_second_is_refused(tmp_path, monkeypatch):
+def test_second_of_two_overlapping_releases_in_log_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("ANONPIPE_HOME", str(tmp_path / "home"))
     table = small.plain_table(400)
     tables = {"a": table, "b": table.slice(0, 399)}

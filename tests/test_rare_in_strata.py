@@ -33,7 +33,7 @@ def _table(rows=600):
 @pytest.mark.parametrize(
     "how", [{}, {"mask": {"method": "spectral_swap"}}, {"measure": small.OFF | {"risk": True, "hold_out": 0.1}}]
 )
-def test_a_category_that_is_rare_in_a_stratum_is_not_released_there(tmp_path, monkeypatch, how):
+def test_category_rare_in_a_stratum_is_not_released_there(tmp_path, monkeypatch, how):
     monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
     gates = {"mean": 9, "covariance": 9, "covariance_with_keys": 9, "category_share": 0.1, "unchanged_record_rate": 1}
     job = small.job(tmp_path, _table(), COLUMNS, strata={"by": ["area"]}, gates=gates, **how)
@@ -44,7 +44,7 @@ def test_a_category_that_is_rare_in_a_stratum_is_not_released_there(tmp_path, mo
     assert any("fewer than k=5 records of a stratum" in warning for warning in outcome.warnings)
 
 
-def test_counts_inside_strata_do_not_depend_on_the_cut_and_are_written():
+def test_counts_inside_strata_ignore_the_cut_and_are_written():
     columns = {name: Column(**given) for name, given in COLUMNS.items()}
     [batch] = _table().to_batches()
     parts = [scan_batch(batch.slice(at, 70), columns, at, ["area"], None, ["area"]) for at in range(0, 600, 70)]

@@ -105,7 +105,7 @@ def test_without_a_cox_model_the_response_is_a_weighted_column(table):
     parse_job(job)
 
 
-def test_what_follows_from_others_is_released_where_an_analysis_names_it(table):
+def test_derived_values_are_released_where_analysis_names_them(table):
     text, job = proposed(table, {"name": "both", "model": "linear", "formula": "income ~ age + age_class + name"})
     assert job["columns"]["age_class"]["role"] == "masked" and "it is a class of" in text
     assert job["columns"]["name"]["role"] == "masked" and "CHECK: needed by" in text

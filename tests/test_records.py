@@ -99,7 +99,7 @@ class Pair(NamedTuple):
     rest: tuple[float, ...]
 
 
-def test_arrays_come_back_in_their_form_and_each_with_memory_of_its_own():
+def test_arrays_come_back_in_their_form_each_with_own_memory():
     table = np.arange(12.0).reshape(3, 4)
     arrays = [
         table, np.asfortranarray(table), table[:, ::2], table.T, np.array(3), np.empty((0, 4)), np.array([True, False]),

@@ -43,7 +43,7 @@ def test_publish_then_check_then_publish_again(staged, where):
     assert release.check(url) == []
 
 
-def test_local_pointer_is_a_relative_link_and_nothing_is_left_behind(staged, tmp_path):
+def test_local_pointer_is_relative_link_leaving_nothing_behind(staged, tmp_path):
     place = release.place(str(tmp_path / "out"))
     version = release.publish(*staged, place).path
     assert os.readlink(tmp_path / "out" / "release").startswith("versions/")
@@ -78,7 +78,7 @@ def test_a_changed_manifest_is_found(staged, tmp_path):
     assert any("schema" in p for p in problems) and any("the manifest says 4" in p for p in problems)
 
 
-def test_a_failed_copy_publishes_nothing_and_keeps_the_old_release(staged, where):
+def test_failed_copy_publishes_nothing_and_keeps_old_release(staged, where):
     url, place = where
     files, manifest = staged
     old = release.publish(files, manifest, place).path
@@ -91,7 +91,7 @@ def test_a_failed_copy_publishes_nothing_and_keeps_the_old_release(staged, where
 
 @pytest.mark.parametrize("error", [OSError(28, "no space"), KeyboardInterrupt(), ValueError("of a driver")])
 @pytest.mark.parametrize("step", ["_copy_version", "_open_to_readers", "symlink"])
-def test_whatever_stops_a_publication_leaves_the_old_release_alone(staged, tmp_path, monkeypatch, step, error):
+def test_whatever_stops_publication_leaves_old_release_alone(staged, tmp_path, monkeypatch, step, error):
     place = release.place(str(tmp_path / "out"))
     old = release.publish(*staged, place).path
     before = sorted(path.name for path in (tmp_path / "out").rglob("*"))
@@ -106,7 +106,7 @@ def test_whatever_stops_a_publication_leaves_the_old_release_alone(staged, tmp_p
     assert release.resolve(place.root).root == old and release.check(place.root) == []
 
 
-def test_a_pointer_that_cannot_follow_is_a_warning_and_the_next_run_sets_it_right(staged, tmp_path, monkeypatch):
+def test_pointer_left_behind_warns_and_next_run_sets_it_right(staged, tmp_path, monkeypatch):
     place = release.place(str(tmp_path / "out"))
     old = release.publish(*staged, place).path
     replace = os.replace
@@ -126,7 +126,7 @@ def test_a_pointer_that_cannot_follow_is_a_warning_and_the_next_run_sets_it_righ
     assert (tmp_path / "out" / "CURRENT").read_text() == os.path.basename(published.path)
 
 
-def test_an_object_store_that_moves_the_pointer_and_fails_keeps_the_version(staged, tmp_path, monkeypatch):
+def test_store_that_moves_pointer_and_fails_keeps_version(staged, tmp_path, monkeypatch):
     url = f"memory://{tmp_path.name}/out"
     place = release.place(url)
     put = place.filesystem.pipe_file

@@ -110,7 +110,7 @@ def test_a_variance_that_is_not_kept_is_told_though_its_mean_is(tmp_path, spread
         ([130] * 3, None, ""),  # none is further out than the others are wide
     ],
 )
-def test_few_that_stand_far_apart_are_told_however_large_the_table(tmp_path, codes, bounds, told):
+def test_few_that_stand_far_apart_are_told_in_any_large_table(tmp_path, codes, bounds, told):
     """Of 30,000 ages three codes move the mean by less than a tenth of its standard deviation."""
     ages = np.append(np.random.default_rng(3).integers(18, 100, 30_000), codes)
     columns = {"age": {"kind": "integer", "bounds": bounds}, "other": NUMBER}
@@ -124,7 +124,7 @@ def test_few_that_stand_far_apart_are_told_however_large_the_table(tmp_path, cod
     ("code", "rows", "asked"),
     [(999, 200, True), (99, 400, True), (-1, 800, True), (999, 4, False), (101, 400, False), (99, 4, False)],
 )
-def test_codes_for_unknown_that_remain_are_told_by_column_and_not_by_value(tmp_path, code, rows, asked):
+def test_remaining_codes_for_unknown_told_by_column_not_value(tmp_path, code, rows, asked):
     ages = np.append(np.clip(np.random.default_rng(3).normal(50, 12, 30_000).round(), 18, 98), np.repeat(code, rows))
     columns = {"age": {"kind": "integer", "bounds": [-10_000, 10_000]}, "other": NUMBER}
     job = small.job(tmp_path, pa.table({"age": ages.astype(int), "other": np.arange(float(len(ages)))}), columns)
@@ -133,7 +133,7 @@ def test_codes_for_unknown_that_remain_are_told_by_column_and_not_by_value(tmp_p
     assert not any(str(code) in line for line in found)
 
 
-def test_values_beyond_the_original_are_told_to_the_steward_alone(tmp_path):
+def test_values_beyond_original_are_told_to_steward_alone(tmp_path):
     table = months()
     columns = small.unscored({"surv_mm": TIME, "size": NUMBER, "far": {**NUMBER, "bounds": [-50, 50]}})
     job = small.job(tmp_path, table, columns, gates=LOOSE, mask={"method": "noise"})

@@ -75,7 +75,7 @@ def test_a_connection_that_breaks_at_any_step_of_a_publication(tmp_path, monkeyp
     assert {" cannot be written: the storag", ": the storage does not answer,"} <= outcomes
 
 
-def test_a_pointer_that_moved_without_an_answer_is_not_taken_away(tmp_path, monkeypatch):
+def test_pointer_moved_without_answer_is_not_taken_away(tmp_path, monkeypatch):
     url = f"memory://{tmp_path.name}/out"
     where = release.place(url)
     put = MemoryFileSystem.pipe_file

@@ -196,7 +196,7 @@ def test_columns_that_follow_the_numbers_of_rows_are_no_overlap(tmp_path, period
 
 
 @pytest.mark.parametrize("kept", ["sex", "age"])
-def test_numbered_rows_with_one_column_left_as_it_was_are_an_overlap(tmp_path, kept):
+def test_numbered_rows_with_one_unchanged_column_are_overlap(tmp_path, kept):
     note_release(trace(numbered(0), NUMBERED), SECRET, place(str(tmp_path)), "v1")
     updated = numbered(1).set_column(numbered(1).schema.get_field_index(kept), kept, numbered(0)[kept])
     told = said(find_overlaps(trace(updated, NUMBERED), SECRET, place(str(tmp_path))))
@@ -281,7 +281,7 @@ def test_other_persons_of_one_design_are_no_overlap(tmp_path, draw):
         note_release(trace(pa.table(draw(seed)), columns), SECRET, place(str(tmp_path)), f"v{seed}")
 
 
-def test_what_samples_tell_is_right_of_the_same_persons_and_of_a_few_more(tmp_path):
+def test_samples_tell_right_of_same_persons_and_a_few_more(tmp_path):
     """Of a CSV of 9,000 rows logs hold samples: two columns less are the same persons, 400 rows more are 400 added."""
     pa.csv.write_csv(people(9_000).drop_columns("person"), tmp_path / "in.csv")
     where, found = place(str(tmp_path / "out")), {}
@@ -321,7 +321,7 @@ def test_the_overlap_that_is_found_almost_surely():
     assert "overlaps" in release_log._overlaps(trace(both, columns), SECRET, [told])[0].words
 
 
-def test_the_same_records_under_another_job_or_secret_are_refused(out):
+def test_same_records_under_other_job_or_secret_are_refused(out):
     again = trace(people(2_000), job="other job")
     assert "under another job" in said(find_overlaps(again, SECRET, out))
     other = b"t" * 32

@@ -102,7 +102,7 @@ def _limited(command, **limits):
 
 @pytest.mark.parametrize(("limit", "option"), [("AS", "ulimit -v"), ("DATA", "ulimit -d")])
 @pytest.mark.parametrize("command", ["init", "plan", "run", "evaluate"])
-def test_too_small_a_limit_of_memory_is_one_error_before_any_work(tmp_path, limit, option, command):
+def test_too_small_memory_limit_is_one_error_before_any_work(tmp_path, limit, option, command):
     files = [tmp_path / "in.parquet"] * (2 if command == "evaluate" else 1)
     ended = _limited([command, *files], **{limit: 700 << 20})
     assert ended.returncode == JobError.exit_code and ended.stdout == ""

@@ -27,7 +27,7 @@ def _table(rows_each=3, rows=300):
     return small.plain_table(rows).append_column("person", persons).append_column("row", pa.array(np.arange(rows)))
 
 
-def test_several_rows_of_a_person_are_refused_by_run_plan_and_notebook(tmp_path):
+def test_several_rows_of_person_refused_by_run_plan_notebook(tmp_path):
     job = small.job(tmp_path, _table(), COLUMNS)
     for way in (lambda: small.run(job), lambda: preview(job), lambda: anonymize(_table(), job)):
         with pytest.raises(
@@ -47,7 +47,7 @@ def test_one_row_a_person_passes_and_says_nothing_of_units(tmp_path):
     assert small.released(job).column_names == list(small.COLUMNS)
 
 
-def test_many_rows_a_unit_are_told_in_verdict_plan_and_both_reports(tmp_path):
+def test_many_rows_a_unit_told_in_verdict_plan_and_reports(tmp_path):
     job = small.job(tmp_path, _table(), COLUMNS, rows_per_unit="many")
     assert any("k=5 counts rows, not persons" in line for line in preview(job).lines())
     outcome = small.run(job)
@@ -66,7 +66,7 @@ def test_saying_so_draws_no_other_noise(tmp_path):
     assert one.digest() == many.digest()
 
 
-def test_a_table_of_repeating_rows_without_identifier_is_warned_of(tmp_path):
+def test_repeating_rows_without_identifier_are_warned_of(tmp_path):
     rng = np.random.default_rng(5)
     unit = np.repeat(np.arange(50), 12)
     table = {name: rng.normal(size=50)[unit] for name in "abcd"} | {name: rng.normal(size=600) for name in "xy"}

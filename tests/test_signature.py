@@ -55,7 +55,7 @@ def test_a_release_is_of_the_steward_who_made_it_and_of_no_other(tmp_path, where
     assert manifest["version"] == version and manifest["signed_by"] == fingerprint(KEY)
 
 
-def test_edited_data_under_a_manifest_that_agrees_is_found_by_the_key_alone(tmp_path, where):
+def test_edited_data_under_agreeing_manifest_is_found_by_key(tmp_path, where):
     url, place = where
     version = publish(tmp_path, place)
     forged = tmp_path / "forged.parquet"
@@ -68,7 +68,7 @@ def test_edited_data_under_a_manifest_that_agrees_is_found_by_the_key_alone(tmp_
 
 
 @pytest.mark.parametrize("forged", [b"[" * 100_000, b"{", b""])
-def test_a_wrong_signature_is_told_before_anything_is_parsed_or_hashed(tmp_path, where, forged, monkeypatch):
+def test_wrong_signature_is_told_before_parsing_or_hashing(tmp_path, where, forged, monkeypatch):
     url, place = where
     version = publish(tmp_path, place)
     place.filesystem.pipe_file(in_version(place, version, "_manifest.json"), forged)
@@ -106,7 +106,7 @@ def test_an_old_version_under_the_name_of_a_new_one_is_found(tmp_path, where):
     assert release.check(url, KEY) == [f"the folder is called {second}, and the manifest is of {first}"]
 
 
-def test_a_step_back_to_an_older_version_is_found_by_who_saw_the_newer(tmp_path, where):
+def test_step_back_to_older_version_is_found_by_newer_viewer(tmp_path, where):
     url, place = where
     first, second = publish(tmp_path, place), publish(tmp_path, place, (4, 5, 6))
     place.filesystem.pipe_file(place.path("CURRENT"), first.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.test_docs import count_words
@@ -13,12 +14,19 @@ LINES = 55_000
 FILES = 225
 LONGEST_FILE = 1_400
 PAGES = 14_760  # Words of docs/*.md
+TEST_NAME = 60  # Characters
 
 
 def test_package():
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE}
     assert sum(lines.values()) <= LINES and len(lines) <= FILES
     assert {path.name: number for path, number in lines.items() if number > LONGEST_FILE} == {}
+
+
+def test_names_of_tests():
+    texts = (ROOT / "tests").rglob("test_*.py")
+    names = [name for path in texts for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))]
+    assert names and [name for name in names if len(name) > TEST_NAME] == []
 
 
 def test_pages():

@@ -83,7 +83,7 @@ def test_columns_that_share_chunks_cannot_be_written_alone(staging):
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_a_damaged_or_missing_chunk_is_an_error_and_no_fill_value(staging, fault):
+def test_damaged_or_missing_chunk_is_error_and_no_fill_value(staging, fault):
     staged = store.create_staged_array(staging, "a", [1024, 1024], 1, "float64", pieces=1)
     rows = np.random.default_rng(0).normal(size=(1024, 1))
     staged.write(0, rows)
@@ -307,7 +307,7 @@ def test_the_rights_of_a_folder_that_others_use_are_not_changed(tmp_path, monkey
     assert store.staging_root(str(mine)).parent == mine  # of another user, whatever its rights
 
 
-def test_old_stagings_are_purged_and_young_ones_and_the_own_are_not(tmp_path):
+def test_old_stagings_are_purged_young_and_own_ones_are_not(tmp_path):
     hours = 3_600.0
     for name, age in (("a" * 16, 200), ("b" * 16, 20), ("c" * 16, 200), ("memory-" + "d" * 16, 200)):
         (tmp_path / name).mkdir()

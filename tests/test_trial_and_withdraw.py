@@ -53,7 +53,7 @@ def test_a_trial_leaves_its_internal_report_alone(call, job_file, tmp_path):
     assert call("run", job_file, "--trial", "--resume")[0] == 2
 
 
-def test_a_trial_counts_as_no_release_and_a_run_after_it_is_the_run_without_it(call, job_file, tmp_path):
+def test_trial_is_no_release_and_leaves_later_run_the_same(call, job_file, tmp_path):
     assert call("run", job_file, "--trial", "--set", "k=7")[0] == 0
     code, _, err = call("run", job_file)
     assert code == 0, err
@@ -109,7 +109,7 @@ def test_what_is_withdrawn_is_gone_and_told_and_counts_no_more(call, job_file, t
     assert os.listdir(tmp_path / "out/versions")[0].startswith("v000002-")
 
 
-def test_one_of_several_versions_is_withdrawn_and_readers_keep_theirs(call, job_file, tmp_path):
+def test_one_of_several_versions_withdrawn_readers_keep_theirs(call, job_file, tmp_path):
     for k in (5, 7):
         code, _, err = call("run", job_file, "--prune", "0", "--set", f"k={k}", "--set", 'repeat.allow="a test"')
         assert code == 0, err
@@ -147,7 +147,7 @@ def test_the_last_of_equal_versions_takes_their_entry_along(call, job_file, tmp_
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_an_entry_counts_until_the_last_of_its_versions_is_withdrawn(call, job_file, tmp_path, first):
+def test_entry_counts_until_last_of_its_versions_is_withdrawn(call, job_file, tmp_path, first):
     names = run_twice(call, job_file, tmp_path, "--prune", "0")
     code, out, err = call("withdraw", tmp_path / "out/versions" / names[first], "--because", "x")
     assert code == 0 and names[1 - first] in out and "no longer compared" not in " ".join(out.split()), err
@@ -158,7 +158,7 @@ def test_an_entry_counts_until_the_last_of_its_versions_is_withdrawn(call, job_f
     assert call("run", job_file, "--set", "k=7")[0] == 0
 
 
-def test_an_equal_version_that_the_log_does_not_name_keeps_the_entry(call, job_file, tmp_path):
+def test_equal_version_not_named_by_log_keeps_the_entry(call, job_file, tmp_path):
     older, current = run_twice(call, job_file, tmp_path)
     path = tmp_path / "out/steward/releases.jsonl"
     path.write_text(path.read_text().splitlines()[0] + "\n")
@@ -183,7 +183,7 @@ def test_an_output_that_shares_the_log_keeps_its_entry(call, job_file, tmp_path)
 
 
 @pytest.mark.parametrize("step", ["unpoint", "remove_version", "_append_to_output"])
-def test_an_unfinished_withdrawal_is_named_and_counts_until_it_is_finished(call, job_file, tmp_path, monkeypatch, step):
+def test_unfinished_withdrawal_is_named_and_counts_until_done(call, job_file, tmp_path, monkeypatch, step):
     assert call("run", job_file)[0] == 0
     [version] = os.listdir(tmp_path / "out/versions")
 

@@ -121,7 +121,7 @@ def test_form_and_cut_of_the_files_change_nothing(tmp_path, monkeypatch):
         assert np.allclose([v for _, v in other], [v for _, v in figures[0]], rtol=1e-9, atol=1e-12, equal_nan=True)
 
 
-def test_identifiers_and_rare_combinations_of_keys_in_a_release_fail(tmp_path):
+def test_identifiers_and_rare_key_combinations_in_release_fail(tmp_path):
     columns = COLUMNS | {"place": {"kind": "categorical", "role": "key"}, "sex": {"kind": "binary", "role": "key"}}
     columns["ssn"] = {"role": "identifier"}
     original = (
@@ -180,7 +180,7 @@ def test_the_recipients_analyses_are_fitted_to_both(tmp_path):
         (lambda t: t.set_column(2, "place", pa.array([1.5] * 300)), "'place' holds texts .* and numbers"),
     ],
 )
-def test_tables_that_cannot_be_compared_are_refused_without_their_values(change, words, tmp_path):
+def test_incomparable_tables_are_refused_without_their_values(change, words, tmp_path):
     first = small.write_table(tmp_path, small.plain_table(), "a.parquet")
     second = small.write_table(tmp_path, change(small.plain_table()), "b.parquet")
     with pytest.raises(InputError, match=words) as caught:
@@ -225,7 +225,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert call("evaluate", first, second, "--set", "k=9").code == 2
 
 
-def test_the_page_shows_both_tables_and_nothing_that_only_a_run_knows(tmp_path, capsys, monkeypatch):
+def test_page_shows_both_tables_and_nothing_only_a_run_knows(tmp_path, capsys, monkeypatch):
     call = small.commands(capsys, monkeypatch)
     first = small.write_table(tmp_path, people(900, 1), "a.parquet")
     second = small.write_table(tmp_path, people(900, 2), "b.parquet")

@@ -77,7 +77,7 @@ def _units_of_groups(job):
     return unpublished(job, False, lambda _: None, "ignore", counted)
 
 
-def test_after_the_panel_attack_no_group_holds_fewer_firms_than_k(tmp_path):
+def test_after_panel_attack_no_group_has_fewer_firms_than_k(tmp_path):
     table = panel.panel(90, 8)
     before, after = panel.before(tmp_path, table), panel.after(tmp_path, table)
     assert before.few / before.groups > 0.5
@@ -85,7 +85,7 @@ def test_after_the_panel_attack_no_group_holds_fewer_firms_than_k(tmp_path):
 
 
 @pytest.mark.parametrize("role", ["unit", "identifier"])
-def test_a_unit_of_several_rows_is_told_in_plan_verdict_reports_and_manifest(tmp_path, role):
+def test_unit_of_several_rows_is_told_in_plan_and_reports(tmp_path, role):
     job = small.job(tmp_path, _table(), COLUMNS | {"person": {"role": role}}, measure={"queries": 100})
     lines = "\n".join(preview(job).lines())
     lines = " ".join(lines.split())
@@ -129,7 +129,7 @@ def _words(page):
     return re.sub(r"<style>.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
 
 
-def test_rows_of_fewer_than_k_units_are_in_nothing_that_recipients_see(tmp_path, monkeypatch):
+def test_rows_of_fewer_than_k_units_are_hidden_from_recipients(tmp_path, monkeypatch):
     sure, asked = 1 + sum(LARGEST), []
     monkeypatch.setattr(facts, "bins_for_recipients", lambda *of: asked.append(of) or bins_for_recipients(*of))
     job = small.job(tmp_path, _with_large_units(), COLUMNS, measure={"queries": 100})
@@ -152,7 +152,7 @@ def test_rows_of_fewer_than_k_units_are_in_nothing_that_recipients_see(tmp_path,
     assert asked == [(5, 160)]  # what counts are rounded to follows from their shares
 
 
-def test_of_units_with_more_rows_recipients_see_the_order_of_size_alone():
+def test_recipients_see_only_size_order_of_units_of_more_rows():
     """One row more of the largest unit changes nothing that they see, but where a power of two is passed."""
     steps = [UnitColumn("id", 9999, 999, 99, sure, 12.0).coarse(5) for sure in range(5, 2000)]
     assert all(step >= sure for step, sure in zip(steps, range(5, 2000), strict=True))
@@ -218,7 +218,7 @@ def test_units_with_rows_in_two_strata_cannot_stay_whole(tmp_path):
 
 
 @pytest.mark.parametrize("units", ["split", "whole"])
-def test_neither_the_order_of_rows_nor_the_files_change_a_release(tmp_path, units):
+def test_neither_order_of_rows_nor_files_change_a_release(tmp_path, units):
     table, releases = _table(), []
     for name, given in (("one", table), ("other", table.take(np.random.default_rng(1).permutation(len(table))))):
         job = small.job(tmp_path / name, given, COLUMNS, cluster={"method": "mdav", "units": units})
@@ -250,7 +250,7 @@ def test_rows_of_no_unit_are_refused(tmp_path):
         preview(small.job(tmp_path, table, COLUMNS))
 
 
-def test_a_stratum_of_few_units_is_small_however_many_rows_it_has(tmp_path):
+def test_stratum_of_few_units_is_small_despite_many_rows(tmp_path):
     table = _table()
     place = np.array(table["place"].to_pylist())
     place[: 3 * 4] = "island"  # twelve rows of three persons
@@ -282,7 +282,7 @@ def test_combinations_of_key_variables_count_units(tmp_path):
     assert not verdict.passed and rare.measured == 12
 
 
-def test_the_distribution_of_a_column_shows_nothing_of_fewer_units_than_k(tmp_path):
+def test_column_distribution_shows_nothing_of_fewer_than_k(tmp_path):
     table = _table(200, 6)
     income = table["income"].to_numpy().copy()
     income[:6] = 77_777_777.0  # six rows of one person: enough for a value of its own, were rows counted
@@ -305,7 +305,7 @@ def test_what_counts_rows_is_refused_by_plan(tmp_path, changes):
         preview(small.job(tmp_path, _table(), columns, **changes))
 
 
-def test_groups_cells_and_strata_of_a_mask_are_held_to_the_rows_of_k_units(tmp_path):
+def test_groups_cells_strata_of_mask_held_to_rows_of_k_units(tmp_path):
     mask = {"mask": {"method": "local_synthesis"}, "gates": {"membership_auc": None}}
     table = _with_large_units()
     outcome = small.run(small.job(tmp_path, table, COLUMNS, **mask))
@@ -408,7 +408,7 @@ def test_init_proposes_a_repeating_number_as_the_unit():
     assert found.role.value == "unit" and "CHECK" in found.reason and "rows_per_unit" in found.reason
 
 
-def test_columns_that_are_constant_in_units_are_found_by_the_rows_of_some():
+def test_columns_constant_in_units_are_found_by_rows_of_some():
     rng = np.random.default_rng(6)
     unit = np.repeat(np.arange(2_000, dtype=np.uint64) * 4_503_599_627_370 + 1, 2)  # over all of 53 bits
     own = rng.integers(0, 30, 2_000)[unit.argsort() // 2].astype(np.int64)
@@ -434,7 +434,7 @@ def test_init_names_columns_that_are_constant_in_units(tmp_path):
     assert "one value of" not in propose_job(small.write_table(tmp_path, small.plain_table(200)), "out", 5)
 
 
-def test_an_identifier_that_turns_out_to_be_the_unit_has_noise_of_its_own(tmp_path):
+def test_identifier_that_proves_to_be_unit_has_its_own_noise(tmp_path):
     def key(run):
         return run.context.work.key
 

@@ -20,7 +20,7 @@ def test_extremes_are_found_in_groups_and_not_by_local_synthesis(tmp_path, monke
     assert drawn.outer < 0.03 and drawn.furthest < 0.03 and drawn.known_off > 0.9
 
 
-def test_the_sum_of_three_alike_is_told_where_extremes_are_kept_alone(tmp_path, monkeypatch):
+def test_sum_of_three_alike_is_told_if_extremes_kept_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
     table = extremes.incomes(1_500, known=extremes.ALIKE)
     for at, transform in enumerate((None, "none", "none keep")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.attacks import neighbours
 
 
-def test_neighbours_find_persons_by_unchanged_keys_and_hardly_by_masked_ones(tmp_path, monkeypatch):
+def test_neighbours_find_persons_by_unchanged_not_masked_keys(tmp_path, monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
     plain = neighbours.attack(neighbours.setting(tmp_path / "a", 1_200, neighbours.KNOWN))
     drawn = neighbours.attack(neighbours.setting(tmp_path / "b", 1_200, mask={"method": "local_synthesis"}))

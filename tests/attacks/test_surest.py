@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.attacks import surest
 
 
-def test_the_surest_guesses_are_reported_where_they_give_away_more(tmp_path, monkeypatch):
+def test_surest_guesses_are_reported_where_they_reveal_more(tmp_path, monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
     plain = surest.attack(surest.setting(tmp_path / "a", surest.registry(6_000), synthesize={"method": "centroid"}))
     assert plain.reported >= plain.surest > plain.every > 0.05

@@ -69,7 +69,7 @@ def test_another_input_is_measured_anew(job, quick, tmp_path):
     assert [rows for _, _, rows in quick] == [300, 301]
 
 
-def test_draws_have_secrets_of_their_own_and_a_copy_of_released_columns(tmp_path, quick):
+def test_draws_have_own_secrets_and_copy_of_released_columns(tmp_path, quick):
     table = small.plain_table(300)
     table = table.append_column("ssn", [[f"person {at}" for at in range(300)]])
     columns = {**small.COLUMNS, "ssn": {"kind": "categorical", "role": "identifier"}}

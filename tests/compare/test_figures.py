@@ -73,7 +73,7 @@ def test_averages_are_those_of_plain_loops(values):
     assert found.place(found.rows[0]) == pytest.approx((1 - mean, 0.1)) and found.draws == len(values)
 
 
-def test_the_choice_passes_all_gates_in_all_draws_at_the_least_loss():
+def test_choice_passes_all_gates_in_all_draws_at_least_loss():
     results = [(0, result(0.9, 0.3)), (0, result(0.9, 0.3, passed=False)), (1, result(0.7, 0.1)), (1, result(0.7, 0.1))]
     found = study([*results, (2, result(0.5, 0.05)), (2, result(0.5, 0.05))], **LIMIT)
     assert found.choice is found.rows[1] and not found.rows[0].passes and found.rows[0].passed == 1
@@ -85,7 +85,7 @@ def test_the_choice_passes_all_gates_in_all_draws_at_the_least_loss():
     assert reasons(found) == ("gate mean: all - mdav+centroid k=5",)
 
 
-def test_of_equal_losses_the_lower_risk_is_chosen_and_none_where_none_passes():
+def test_equal_losses_choose_lower_risk_and_none_if_none_pass():
     equal = [(0, result(0.7, 0.3)), (1, result(0.7, 0.1)), (2, result(0.7, 0.2))]
     assert study(equal).choice.setting.method == "mdav+pca"
     unlimited = {"gates": {"reidentification_rate": None}}
@@ -99,7 +99,7 @@ def test_of_equal_losses_the_lower_risk_is_chosen_and_none_where_none_passes():
     assert f"limits can be set on {', '.join(MEASURED)}" in other.notes[0]
 
 
-def test_what_is_no_further_than_another_sample_is_as_good_and_the_lower_risk_is_chosen():
+def test_no_further_than_other_sample_then_lower_risk_chosen():
     def told(furthest, risk):
         found = result(None, risk)
         return found | {"measures": found["measures"] | {FURTHEST: measurement(FURTHEST, furthest).to_dict()}}
@@ -130,7 +130,7 @@ def test_what_is_not_feasible_and_what_has_no_figure_are_told(tmp_path):
     assert all(path.stat().st_mode & 0o077 == 0 for path in (table, content, picture))
 
 
-def test_draws_on_either_side_of_the_baseline_do_not_make_up_for_each_other():
+def test_draws_on_either_side_of_baseline_do_not_compensate():
     results = []
     for value in (0.5, 1.5):
         one = result(0.9, 0.3)

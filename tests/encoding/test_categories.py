@@ -70,7 +70,7 @@ def test_calibrated_groups_equal_their_twin(data):
     assert chosen.min() >= 0 and chosen.max() < categories
 
 
-def test_two_categories_of_groups_are_off_by_half_a_group_at_most():
+def test_two_categories_of_groups_are_off_by_half_a_group():
     rng = np.random.default_rng(3)
     for _ in range(200):
         sizes = rng.integers(5, 10, 50)
@@ -99,7 +99,7 @@ def test_five_per_cent_stay_five_per_cent():
 
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=6))
-def test_probabilities_are_distributions_however_large_the_points(row):
+def test_probabilities_are_distributions_for_any_large_points(row):
     chances = probabilities(np.array([row]))
     assert np.isfinite(chances).all() and chances.min() >= 0
     assert chances.sum() == pytest.approx(1.0)

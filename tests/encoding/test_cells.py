@@ -110,7 +110,7 @@ def test_labels_that_are_not_released_are_not_in_the_dictionary():
     assert encoder.from_cells(encoder.to_cells(batch)[:1]).column(0).dictionary.to_pylist() == ["a"]
 
 
-def test_declared_levels_are_all_in_the_dictionary_whatever_the_rows_hold():
+def test_declared_levels_are_all_in_dictionary_whatever_rows():
     index, labels = pa.array([0, 2, None], pa.int8()), pa.array(["a", "never used", "c"])
     batch = pa.record_batch([pa.DictionaryArray.from_arrays(index, labels)], names=["x"])
     encoder = fitted(batch, {"x": Column(kind="categorical", levels=("c", "b", "a"))})
@@ -145,7 +145,7 @@ def test_an_index_too_narrow_for_all_categories_is_widened():
     assert encoder.schema.field("x").type.index_type == pa.int32()
 
 
-def test_nan_is_a_null_where_the_type_has_nulls_and_stays_where_not():
+def test_nan_is_null_where_type_has_nulls_and_stays_where_not():
     values = pa.array([1.0, float("nan"), 3.0])
     columns = {"x": Column(kind="continuous")}
     for nullable in (True, False):
@@ -157,14 +157,14 @@ def test_nan_is_a_null_where_the_type_has_nulls_and_stays_where_not():
         assert nullable or np.isnan(back[1].as_py())
 
 
-def test_ordinals_are_numbers_and_their_nulls_nan_only_where_replaced():
+def test_ordinals_are_numbers_nulls_nan_only_where_replaced():
     batch = pa.record_batch({"x": ["b", None, "a"], "y": ["b", None, "a"]})
     columns = {"x": Column(kind="ordinal", levels=("a", "b")), "y": Column(kind="ordinal", role="key")}
     cells = fitted(batch, columns).to_cells(batch)
     assert np.array_equal(cells, [[1, 1], [np.nan, 2], [0, 0]], equal_nan=True)
 
 
-def test_what_is_written_to_parquet_reads_back_with_the_same_schema(tmp_path):
+def test_written_parquet_reads_back_with_the_same_schema(tmp_path):
     arrays = {name: array([], kind) for name, (_, kind) in CODED.items()}
     schema = pa.schema([pa.field(name, values.type) for name, values in arrays.items()])
     pq.write_table(pa.table(list(arrays.values()), schema=schema), tmp_path / "in.parquet")
@@ -198,7 +198,7 @@ def test_event_codes():
         fitted(batch, {"s": columns["s"].model_copy(update={"event": ("Dead",)})}).event_codes(0)
 
 
-def test_a_category_the_scan_did_not_see_is_refused_without_its_value():
+def test_category_unseen_by_scan_is_refused_without_its_value():
     encoder = fitted(pa.record_batch({"x": ["a", "b"]}), {"x": Column(kind="categorical")})
     with pytest.raises(InputError, match="first pass") as caught:
         encoder.to_cells(pa.record_batch({"x": ["a", "CANARY"]}))

@@ -23,7 +23,7 @@ def encoded(batch, columns):
     return numbers
 
 
-def test_numbers_dates_and_ordinals_are_scores_of_mean_0_and_variance_1():
+def test_numbers_dates_ordinals_are_scores_mean_0_variance_1():
     days = [datetime.date(2020, 1, day) for day in (1, 3, 8, 1)]
     batch = pa.record_batch({"n": [1.5, 4.0, 4.0, 9.0], "d": days, "o": ["low", "high", "low", "middle"]})
     numbers = encoded(

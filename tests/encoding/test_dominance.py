@@ -95,7 +95,7 @@ def test_fewer_than_k_giants_are_drawn_in(values, drawn):
 
 
 @pytest.mark.parametrize("rows", range(5, 20))
-def test_giants_at_both_ends_of_a_small_stratum_do_not_hide_each_other(rows):
+def test_giants_at_both_ends_of_stratum_do_not_hide_each_other(rows):
     """A mean of the five on a side would tell the giant of this side, as all others are near 0."""
     rng = np.random.default_rng(rows)
     every = np.sort(np.append(rng.uniform(0, 10, rows - 2), [-1_000.0, 1_100.0]))[::-1]
@@ -131,7 +131,7 @@ def scanned(batch, cuts=()):
     return merge_scans([scan_batch(part, COLUMNS, at, ["status"], k=5) for at, part in zip(starts, parts, strict=True)])
 
 
-def test_the_scan_of_what_is_drawn_in_is_the_scan_of_a_table_without():
+def test_scan_of_drawn_in_data_is_scan_of_table_without():
     batch, stratum = giants(), np.array([0, 1])
     scan, extremes = code_extremes(scanned(batch), COLUMNS, stratum, 2, 5)
     cells = np.column_stack([batch["x"], batch["cost"], batch["kept"]])

@@ -84,7 +84,7 @@ def test_undisturbed_points_decode_to_the_original(case):
 
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 2**32), st.floats(0.1, 20))
-def test_calibrated_decoding_keeps_counts_in_every_group_bounds_and_steps(seed, noise):
+def test_calibrated_decoding_keeps_group_counts_bounds_steps(seed, noise):
     batch = table(200, seed)
     scan = scan_batch(batch, COLUMNS, 0, [])
     cells = ColumnEncoder.fit(batch.schema, COLUMNS, scan)

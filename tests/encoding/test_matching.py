@@ -124,7 +124,7 @@ def test_a_handful_of_records_is_decoded(rows):
     assert np.array_equal(np.sort(made, axis=0), np.sort(cells, axis=0))
 
 
-def test_predicted_donors_keep_what_a_column_has_to_do_with_another():
+def test_predicted_donors_keep_relation_of_column_to_another():
     rng = np.random.default_rng(0)
     x = rng.normal(size=4_000)
     y = x + 0.5 * rng.normal(size=4_000)
@@ -137,7 +137,7 @@ def test_predicted_donors_keep_what_a_column_has_to_do_with_another():
     assert abs(np.corrcoef(filled.T)[0, 1] - np.corrcoef(x, y)[0, 1]) < 0.02
 
 
-def test_values_that_are_missing_together_keep_what_they_have_to_do_with_each_other_and_with_others():
+def test_values_missing_together_keep_their_relations():
     rng = np.random.default_rng(0)
     state, one, other = rng.random(6_000) < 0.05, rng.normal(size=6_000), rng.normal(size=6_000)
     both = one - 2 * state
@@ -165,7 +165,7 @@ def child(rows, seed):
     return pa.record_batch({"months": age.astype(float), "site": work, "sex": hours})
 
 
-def test_records_are_chosen_where_one_column_follows_from_another():
+def test_records_are_chosen_where_column_follows_from_another():
     # by random records alone it is 0.08
     assert np.mean([lost_by_children(seed) for seed in range(4)]) < 0.05
 

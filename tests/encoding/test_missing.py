@@ -40,7 +40,7 @@ def test_donors_are_used_evenly():
     assert sorted(counts.tolist()) == [2, 2, 3]
 
 
-def test_too_few_donors_in_all_fill_nothing_and_empty_columns_stay():
+def test_too_few_donors_fill_nothing_and_empty_columns_stay():
     cells = np.array([[np.nan, np.nan], [np.nan, np.nan], [2.0, np.nan], [6.0, np.nan]])
     for k, first in ((3, [np.nan] * 2), (2, [2.0, 6.0])):
         filled = fill_missing(cells, [0, 1], np.arange(4), np.array([0, 2, 4]), k, np.random.default_rng(0))

@@ -170,7 +170,7 @@ def test_who_stands_apart_is_who_a_list_tells(steps, width, fewer):
 
 @pytest.mark.parametrize("k", [3, 5, 20])
 @pytest.mark.parametrize("side", [1.0, -1.0])
-def test_fewer_than_k_alike_that_stand_apart_are_drawn_in_wherever_they_are(k, side):
+def test_fewer_than_k_alike_standing_apart_are_drawn_in(k, side):
     for seed in range(5):
         rng = np.random.default_rng(seed)
         others = rng.lognormal(10, 1, rng.integers(k, 800))
@@ -183,7 +183,7 @@ def test_fewer_than_k_alike_that_stand_apart_are_drawn_in_wherever_they_are(k, s
 
 
 @pytest.mark.parametrize("rows", range(5, 20))
-def test_giants_at_both_ends_of_few_records_are_not_told_by_how_far_these_spread(rows):
+def test_giants_at_both_ends_of_few_records_not_told_by_spread(rows):
     """Of one run the mean distance from the mean is released: all others being near, it tells both giants."""
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -225,7 +225,7 @@ def test_few_records_beyond_an_atom_count_as_it():
     assert np.isclose(found.coded + found.clipped, (34 - values[50:].sum()) / 84)
 
 
-def test_one_record_more_tells_its_value_to_who_has_both_exact_means():
+def test_one_record_more_tells_its_value_by_both_exact_means():
     """The means of a column are kept: two of them give the value that is between. Releases of overlapping tables are
     what the release log refuses; an extreme is not even then told."""
     rng = np.random.default_rng(8)
@@ -238,7 +238,7 @@ def test_one_record_more_tells_its_value_to_who_has_both_exact_means():
 
 
 @pytest.mark.parametrize("k", [3, 5, 20])
-def test_values_that_lie_evenly_do_not_come_back_where_no_step_is_declared(k):
+def test_evenly_spaced_values_do_not_return_without_step(k):
     """Days in years: means of neighbours are neighbours, and straight pieces between them meet these again."""
     days = np.random.default_rng(k).choice(7_300, 3_000, replace=False)
     values = np.sort(1975 + days / 365.0)

@@ -184,7 +184,7 @@ def test_an_exchange_goes_to_a_similar_row():
     assert abs(after - before) < 0.05
 
 
-def test_bounds_of_a_derived_column_hold_and_its_operands_give_way():
+def test_bounds_of_derived_column_hold_and_operands_give_way():
     table = pa.table({"a": [10, 20, 30, 40], "b": [5, 10, 15, 20], "total": [15, 30, 45, 60]})
     columns = {name: {"kind": "integer", "bounds": [0, 60]} for name in ("a", "b", "total")}
     book, cells, _ = book_of(table, columns, ["total = a + b"])

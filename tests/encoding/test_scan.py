@@ -229,7 +229,7 @@ def test_a_constant_has_no_spread_however_its_parts_round():
     assert not other.constant and other.sd > 0
 
 
-def test_too_many_categories_are_refused_in_a_batch_and_in_a_merge():
+def test_too_many_categories_are_refused_in_batch_and_merge():
     columns = {"x": Column(kind="categorical")}
     many = pa.record_batch({"x": [f"CANARY{n}" for n in range(MOST_CATEGORIES + 1)]})
     with pytest.raises(InputError, match="'x' has more than 10,000") as caught:

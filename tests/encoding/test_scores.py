@@ -122,7 +122,7 @@ def test_each_class_gets_its_own_distribution_back():
             assert apart.max() <= 8 / len(before)
 
 
-def test_a_class_of_few_joins_the_other_status_or_the_largest_stratum():
+def test_small_class_joins_other_status_or_largest_stratum():
     months = [*range(20), 5.5, 6.5, *[None] * 10, 7.5]
     place = ["n"] * 22 + ["s"] * 11
     status = ["d"] * 20 + ["a"] * 2 + ["d"] * 10 + ["a"]

@@ -110,7 +110,7 @@ def test_the_chance_bounds_the_exact_one(one, other, share):
 
 
 @pytest.mark.parametrize("kinds", [3, 40, 1_000, 10**9])
-def test_disjoint_samples_of_one_population_are_no_overlap_and_equal_records_are(kinds):
+def test_disjoint_samples_are_no_overlap_but_equal_records_are(kinds):
     rng = np.random.default_rng(kinds)
     weights = rng.dirichlet(np.ones(kinds)) if kinds <= 1_000 else None
     draw = lambda rows: rng.choice(kinds, rows, p=weights) if weights is not None else rng.integers(0, kinds, rows)  # noqa: E731

@@ -235,7 +235,7 @@ print("released")
     assert told.stdout.splitlines()[-1:] == ["released"], told.stderr
 
 
-def test_lines_outside_of_a_flow_are_not_sent_and_warn_of_nothing(tmp_path):
+def test_lines_outside_of_a_flow_are_not_sent_without_warning(tmp_path):
     code = "import prefect, logging; from flows import anonymize; logging.getLogger('anonpipe').info('scan: outside')"
     environment = PLAIN.environment(tmp_path, None)
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

@@ -83,7 +83,7 @@ def test_a_stage_that_hangs_is_stopped_and_tried_again(tmp_path, server):
     assert server.last_run()["state_name"] == "Completed"
 
 
-def test_final_failure_keeps_the_private_staging_and_the_next_run_goes_on(tmp_path, server):
+def test_final_failure_keeps_private_staging_next_run_goes_on(tmp_path, server):
     poison = Poison("canary-e88d34", 43219.8765)
     job = poison.table(tmp_path)
     done = poison.run(tmp_path, server, job, ["decode:1:always"], "in-process")

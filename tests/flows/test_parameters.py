@@ -139,7 +139,7 @@ def test_a_job_file_runs_with_what_changes(tmp_path, monkeypatch):
         anonymize_file.fn(str(tmp_path / "no.yaml"))
 
 
-def test_keys_keep_the_order_of_the_job_in_a_database_that_sorts_them():
+def test_keys_keep_order_of_job_in_database_that_sorts_them():
     schema = parameter_schema(anonymize).model_dump_for_openapi()
     keys = schema["definitions"]["Job"]["properties"]
     assert [keys[name]["position"] for name in Job.model_fields] == list(range(len(Job.model_fields)))

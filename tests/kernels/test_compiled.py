@@ -164,7 +164,7 @@ def test_numba_knows_the_place_before_it_sees_a_kernel():
         assert "\nkeep_privately()\n" in (package / "__init__.py").read_text(), package
 
 
-def test_a_folder_that_others_can_reach_is_closed_and_one_that_is_none_is_refused(tmp_path):
+def test_open_folder_is_closed_and_a_non_folder_is_refused(tmp_path):
     (tmp_path / "open").mkdir(mode=0o777)
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "open")
@@ -178,7 +178,7 @@ def test_another_accounts_folder_is_refused(tmp_path, monkeypatch):
     assert not private(tmp_path)
 
 
-def test_without_a_cache_of_the_users_the_temporary_files_take_it_and_else_nothing_lasts(tmp_path, monkeypatch, fresh):
+def test_without_user_cache_temporary_files_take_it(tmp_path, monkeypatch, fresh):
     (tmp_path / "file").touch()
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setattr(compiled, "user_cache_path", lambda _: tmp_path / "file" / "cache")

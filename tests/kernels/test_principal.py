@@ -47,7 +47,7 @@ def test_split_is_a_stable_sort_by_rank(values, data):
     assert rows[left:].tolist() == sorted(expected[left:])
 
 
-def test_the_kth_smallest_is_that_of_a_sort_whatever_the_order_and_ties():
+def test_kth_smallest_is_that_of_sort_for_any_order_or_ties():
     rng = np.random.default_rng(0)
     for n in (1, 2, 3, 4, 7, 16, 33, 500):
         for values in (

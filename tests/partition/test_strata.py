@@ -71,7 +71,7 @@ def test_event_split_and_recoding_of_cells():
     assert cells[:, 1].tolist() == [0, 0, 2, 3] and (cells[:, 0] == 9).all()
 
 
-def test_merged_records_take_the_commonest_values_of_their_new_stratum():
+def test_merged_records_take_commonest_values_of_new_stratum():
     counts = np.array([20, 50, 60, 2, 1, 30])  # (2 regions) x (censored, lost, dead); 3 of region 1 have no event
     happened = np.array([False, False, True])
     strata = build_strata(counts, [0, 1], [2, 3], 5, "merge", (1, happened), True, ["region", "status"])

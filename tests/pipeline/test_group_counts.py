@@ -132,7 +132,7 @@ def test_a_group_under_k_is_refused():
         GroupedPart.of(part, layout())
 
 
-def test_small_tables_are_measured_whole_and_of_large_ones_a_share():
+def test_small_tables_are_measured_whole_large_ones_by_share():
     rng = np.random.default_rng(1)
     assert sampled_rows(400, 4_000, rng).tolist() == list(range(400))
     drawn = [sampled_rows(1_001, 1_001_000, rng) for _ in range(1_000)]

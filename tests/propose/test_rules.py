@@ -39,7 +39,7 @@ def test_the_rules_of_a_table_are_found():
     assert asked == {"if visits == 0 then cost == 0", "if cost == 0 then visits == 0"}  # their repairs move covariances
 
 
-def test_conditions_on_categories_are_asked_about_without_their_values():
+def test_conditions_on_categories_are_asked_without_values():
     rng = np.random.default_rng(6)
     ward, drug = rng.integers(0, 3, 900), rng.integers(0, 3, 900)
     drug[(ward == 0) & (drug == 2)] = 1

@@ -23,7 +23,7 @@ WHOLE = _panel("", "", 10.0, 1.0, 0.5)
 SEXES = _panel("sex", "f", 10.0, 1.0, 0.6), _panel("sex", "m", 10.0, 1.0, 0.4)
 
 
-def test_curves_are_drawn_by_the_column_that_tells_most_of_survival_while_all_groups_last():
+def test_curves_drawn_by_most_telling_column_while_groups_last():
     stages = _panel("stage", "early", 10.0, 1.0, 0.9, 0.8), _panel("stage", "late", 5.0, 1.0, 0.1)
     found = dict(_curves(_part(WHOLE, *SEXES, *stages)))
     assert found == {"survival: all": [WHOLE], "survival by stage": [*stages]}
@@ -52,7 +52,7 @@ def test_shares_that_survive_are_per_cent_as_in_the_report():
     assert [label.get_text() for label in axis.get_yticklabels()] == ["0 %", "50 %", "100 %"]
 
 
-def test_recipients_see_categories_as_their_report_has_them_and_no_correlations():
+def test_recipients_see_report_categories_and_no_correlations():
     report = external(made.facts())
     pictures = {one.name: one for one in report.pictures if one.labels}
     axes = {axis.get_title(): axis for axis in figure(report).axes}

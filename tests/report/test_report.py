@@ -142,7 +142,7 @@ def test_counts_of_few_persons_and_small_samples_are_not_told():
 
 
 @pytest.mark.parametrize("records", [4, 5, 99, 100])
-def test_figures_on_fewer_than_20_k_records_are_named_and_not_told(records):
+def test_figures_on_fewer_than_20_k_records_named_and_not_told(records):
     """Of 20 records 95 % are all but one, and the 5th percentile of a distance is that of one person."""
     canary = made.CANARY_NUMBER
     tiny = made.measurement("tiny", value=canary, records=records, of=records, title="of few", curves=(), parts=())
@@ -174,7 +174,7 @@ def test_columns_are_those_of_the_files():
     assert set(treated) == {*written, *job.columns} and inside[0].limits == "0 to 81736.45"
 
 
-def test_sets_of_equal_rows_are_no_groups_and_limits_of_the_steward_are_told():
+def test_equal_rows_are_no_groups_and_steward_limits_are_told():
     alike = held("alike.fewest", 6, 5)
     checks = Verdict((*made.checks()[1:], alike))
     given = {"group_sizes": None, "verdict": checks, "identical": True}
@@ -437,7 +437,7 @@ def test_figures_of_recipients_have_few_digits():
     ) ** 0.5
 
 
-def test_counts_of_few_persons_are_told_neither_in_curves_nor_parts_nor_as_the_rest():
+def test_counts_of_few_not_told_in_curves_parts_or_rest():
     exact = {"records": 1000, "of": 1000, "low": None, "high": None, "parts": (), "curves": ()}
     steps = Curve(
         "t", "distance", "share", (0.0, 1.0, 2.0, 3.0, 4.0), (0.0, 0.004, 0.5, 0.996, 1.0), (0.0, 0.001, 1, 1, 1)

@@ -121,9 +121,7 @@ def test_a_report_that_cannot_be_kept_is_a_warning(tmp_path, table, monkeypatch)
 @pytest.mark.parametrize(
     ("part", "passes"), [("gather", False), ("internal", True), ("external", True), ("documents", False)]
 )
-def test_a_fault_in_the_report_releases_nothing_and_says_nothing_of_the_data(
-    tmp_path, table, monkeypatch, part, passes
-):
+def test_report_fault_releases_nothing_and_tells_no_data(tmp_path, table, monkeypatch, part, passes):
     def fails(*_):
         raise ValueError(f"{CANARY} of {CANARY_NUMBER}")
 

@@ -83,7 +83,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("form", "encoding", "prefix"), FORMS)
-def test_the_format_is_found_and_the_values_are_those_that_were_written(tmp_path, form, encoding, prefix, monkeypatch):
+def test_format_is_found_and_values_are_those_written(tmp_path, form, encoding, prefix, monkeypatch):
     monkeypatch.setattr(_csv, "_BLOCK_BYTES", 2_000)  # several blocks, whose borders fall anywhere
     rows = values()
     path = write(tmp_path / "t.csv", form, rows, encoding, prefix)
@@ -134,9 +134,7 @@ def test_a_question_is_asked_where_the_file_does_not_tell(tmp_path):
         ),
     ],
 )
-def test_the_question_on_marks_names_those_of_the_file_and_answers_that_fit(
-    tmp_path, lines, held, first, second, fractions
-):
+def test_question_on_marks_names_those_in_file_and_fit_answers(tmp_path, lines, held, first, second, fractions):
     path, job = tmp_path / "t.csv", tmp_path / "job.yaml"
     rows = (lines.format(at % 50, at % 100 + 1, at % 100 * 379 % 1_000, at * 71 % 97 + 1) for at in range(300))
     path.write_text("\n".join(["age;x;y", *rows]))
@@ -196,7 +194,7 @@ def test_bytes_that_are_no_text_are_told_by_their_line(tmp_path):
         read(str(path), {"encoding": "ascii"})
 
 
-def test_a_value_of_another_form_is_counted_whatever_block_it_is_in(tmp_path, monkeypatch):
+def test_value_of_another_form_is_counted_in_any_block(tmp_path, monkeypatch):
     monkeypatch.setattr(_csv, "_BLOCK_BYTES", 2_000)
     rows = values()
     columns = {"name": {"kind": "categorical"}, "amount": {"kind": "continuous"}, "day": {"kind": "date"}}
@@ -359,7 +357,7 @@ def test_formats_of_which_nothing_is_known_raise_no_other_errors(tmp_path):
             pass
 
 
-def test_texts_for_missing_values_are_found_where_they_are_no_categories(tmp_path):
+def test_missing_value_texts_are_found_unless_categories(tmp_path):
     path = tmp_path / "t.csv"
     lines = [f"{at},5;{'k.A.' if at % 9 == 0 else f'{at % 28 + 1}.01.2020'};{'+-'[at % 2]}" for at in range(60)]
     lines[7], lines[8] = "k.A.;02.01.2020;+", "-;02.01.2020;+"

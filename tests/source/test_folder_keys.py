@@ -129,7 +129,7 @@ def _twice(folder):
         (_twice, "a key stands twice|different keys"),
     ],
 )
-def test_what_is_no_table_is_refused_without_the_values_of_folders(change, words, tmp_path):
+def test_what_is_no_table_is_refused_without_folder_values(change, words, tmp_path):
     table = pa.table({"age": [1, 2], "place": [CANARY, CANARY]})
     given = partitioned(tmp_path / "in", table if change is not _of_another_key else _of_two(table), "place")
     change(tmp_path / "in")

@@ -175,7 +175,7 @@ def test_init_plan_evaluate_and_compare_ask_too(tmp_path):
     assert not list((tmp_path / "staging").rglob("*.parquet"))
 
 
-def test_the_rows_are_those_of_one_moment_and_a_resumed_run_asks_no_more(tmp_path, monkeypatch):
+def test_rows_are_of_one_moment_and_resumed_run_asks_no_more(tmp_path, monkeypatch):
     table = small.plain_table(400)
     url = asking(tmp_path, of_duckdb(tmp_path, table))
     job = small.job(tmp_path / "two", url)

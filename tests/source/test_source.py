@@ -67,7 +67,7 @@ def test_parquet_units_are_runs_of_row_groups(tmp_path, monkeypatch):
     assert [unit.rows for unit in open_source(str(tmp_path / "t.parquet")).units] == [100] * 10
 
 
-def test_columns_come_in_the_inputs_order_and_only_those_asked_for(tmp_path):
+def test_columns_come_in_input_order_and_only_those_asked_for(tmp_path):
     pq.write_table(table(), tmp_path / "t.parquet")
     source = open_source(str(tmp_path / "t.parquet"))
     assert read(source, ["a", "age"]).schema.names == ["age", "a"]  # `a` is no prefix of `a.b`
@@ -111,7 +111,7 @@ def test_urls(tmp_path):
     assert read(open_source(f"file://{tmp_path}/t.parquet")).equals(whole)
 
 
-def test_formats_are_known_by_content_where_the_name_says_nothing(tmp_path):
+def test_formats_known_by_content_where_name_says_nothing(tmp_path):
     pq.write_table(table(), tmp_path / "data")
     (tmp_path / "text").write_text("a,b\n1,2\n")
     (tmp_path / "other").write_bytes(b"\0\1\2" + CANARY.encode())
@@ -142,7 +142,7 @@ def test_csv_types_without_a_job_are_inferred(tmp_path):
     assert read(source).to_pydict()["f"] == [1.5, None] and read(source).to_pydict()["s"] == ["x", None]
 
 
-def test_csv_types_with_a_job_follow_its_kinds_and_the_whole_file(tmp_path):
+def test_csv_types_with_job_follow_its_kinds_and_whole_file(tmp_path):
     rows = 3000
     lines = [f"{n},{n},{n}.5,01,{n % 2},{'true' if n % 2 else 'false'},2020-01-01,A{n},{n},{n}" for n in range(rows)]
     lines[-1] = f"{rows},7,1,1,1,true,2020-01-01,A,late,"
@@ -387,7 +387,7 @@ def test_names_that_only_resemble_values_are_names(tmp_path, line, names):
 
 
 @pytest.mark.parametrize("name", ["none.csv", "below/none.parquet", "*.csv", "none.sql"])
-def test_a_relative_path_is_told_with_the_folder_that_it_begins_in(tmp_path, monkeypatch, name):
+def test_relative_path_is_told_with_its_starting_folder(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     assert f"in {tmp_path}, where this command was started" in refused(found_format, name)
     assert "where this command" not in refused(found_format, f"{tmp_path}/{name}")

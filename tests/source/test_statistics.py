@@ -102,7 +102,7 @@ def test_several_files_are_one_table(tmp_path):
         open_source(str(tmp_path))
 
 
-def test_a_release_of_spss_is_that_of_parquet_and_keeps_its_labels(tmp_path, capsys, monkeypatch):
+def test_spss_release_equals_parquet_and_keeps_its_labels(tmp_path, capsys, monkeypatch):
     table = small.plain_table(400)
     places = ["Rare", "Rare", *table["place"].to_pylist()[2:]]
     table = table.set_column(2, "place", pa.array(places)).append_column("born", pa.array([DAYS[0], DAYS[2]] * 200))

@@ -72,7 +72,7 @@ def test_other_folders_are_read_as_before(tmp_path):
         assert open_source(str(tmp_path / given)).rows == 10
 
 
-def test_a_few_bytes_of_a_billion_rows_are_refused_before_a_row_is_read(tmp_path, monkeypatch):
+def test_few_bytes_of_billion_rows_are_refused_before_reading(tmp_path, monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
     monkeypatch.setattr("anonpipe.source._files._SMALL", 1)
     same = pa.table(

@@ -14,7 +14,7 @@ from tests.unseen.release import Attempt, Desk, Released, next_remedy
 from tests.unseen.tables import TABLES, CodeBook, drawn
 
 
-def test_a_newcomer_holds_out_as_many_more_as_is_advised_and_leaves_a_dropped_column_out_of_scenarios(desk):
+def test_newcomer_holds_out_as_advised_omits_dropped_column(desk):
     desk.content["measure"] = {"hold_out": 0.1, "scenarios": [{"name": "one", "knows": ["size"]}]}
     text = "remedy: With about 389, 1.97 times as many, the same figure would pass; else fewer columns"
     refused, tried = Attempt(0, False, "failed", ["risk.membership_auc 1.02"], [text]), set()
@@ -27,7 +27,7 @@ def test_a_newcomer_holds_out_as_many_more_as_is_advised_and_leaves_a_dropped_co
     ("name", "size", "edits"),
     [("customers", 600, []), ("free_text", 600, []), ("tiny_strata", 800, ["status.event"]), ("panel", 1_000, [])],
 )
-def test_a_newcomer_releases_a_small_table_that_withstands_attacks(name, size, edits):
+def test_newcomer_releases_small_table_withstanding_attacks(name, size, edits):
     row = look_at(name, size=size, with_anonymeter=False)
     assert row.released, row.made.last.texts
     assert (row.made.edits, row.dropped, row.survival_kept) == (edits, [], True if edits else None)
@@ -78,7 +78,7 @@ def test_a_newcomer_edits_what_the_proposal_asks_and_no_more(desk):
     assert pd.read_parquet(desk.data)["pay"].isna().sum() == 50
 
 
-def test_a_newcomer_follows_what_is_printed_and_loosens_a_limit_last(desk):
+def test_newcomer_follows_printed_text_and_loosens_limit_last(desk):
     text = "remedy: declare ordered ones kind: ordinal, a larger k, fewer columns, or raise gates.mean"
     refused, tried, done = Attempt(0, False, "failed", ["mean 2.00"], [text, "warning: a finer step"]), set(), []
     while (remedy := next_remedy(desk, refused, tried)) is not None:

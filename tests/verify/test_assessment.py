@@ -84,14 +84,14 @@ def test_a_gate_of_risk_holds_the_upper_end(value, high, limit, told):
     assert line.outcome == told
 
 
-def test_the_worst_column_is_named_with_what_was_measured_and_not_to_recipients():
+def test_worst_column_is_named_with_measure_not_to_recipients():
     one = measured("attribute_inference", 0.31, low=0.1, high=0.84, worst=("income",), columns=4)
     (line,) = checks(Assessment(risk=(one,)), {"attribute_inference": None})
     assert line.measured == 0.84 and "most in column 'income', where 0.31 was measured" in words.named(line)
     assert words.worst_in(released_check(line, 5, 10**6)) == ""
 
 
-def test_a_gate_fails_where_nothing_was_measured_and_judges_the_worst_class():
+def test_gate_fails_if_unmeasured_and_judges_worst_class():
     (line,) = checks(Assessment(), {"membership_auc": 0.6})
     assert line.outcome == "failed" and words.measured(line) == "not measured"
     assert checks(Assessment(), {"membership_auc": None}) == ()
@@ -156,14 +156,14 @@ def test_gates_on_distributions_and_strata_hold_the_upper_end(gate, figure, limi
     assert len(without) == (0 if gate == "survival_curves" else 1)  # a job without survival is told of no curves
 
 
-def test_recipients_are_not_told_in_which_column_a_figure_is_worst():
+def test_recipients_are_not_told_which_column_has_worst_figure():
     one = measured("column_shapes", 0.4, audience=Audience.SEVERAL, columns=4, worst=("age",))
     (told,) = released_measures([one], 1)
     assert told.value == 0.4 and told.worst == ()
     assert released_measures([replace(one, columns=2)], 1) == ()
 
 
-def test_pairs_that_do_not_go_together_are_told_where_no_limit_says_so():
+def test_pairs_not_going_together_are_told_where_no_limit_does():
     pair = measured("pair_shapes", 40.0, worst=("admitted", "discharged"), then=(("total", "part"),))
     (text,) = warnings(Assessment((pair,)), {"pair_shapes": None})
     assert "'admitted' and 'discharged'; 'total' and 'part' go together up to 40 times further" in text

@@ -170,7 +170,7 @@ def test_one_wrong_count_fails_its_gate_alone(change, failing):
     assert not verdict.passed and len(failed) == 1 and failing in failed[0]
 
 
-def test_a_small_error_in_an_exact_method_fails_before_and_passes_after_decoding():
+def test_small_error_in_exact_method_fails_until_decoding():
     expectation, honest = EXPECTATIONS[1], evidence(EXPECTATIONS[1])
     shifted = [replace(part, mean=part.mean + 1e-7) for part in honest.synthesized]
     verdict = judge(replace(honest, synthesized=shifted), expectation, 5, LIMITS, NOTHING)
@@ -287,7 +287,7 @@ def test_a_masker_that_loses_a_value_or_a_twin_is_caught():
     assert failures(replace(alike, by=replace(alike.by, fewest_alike=5))) == []
 
 
-def test_without_a_promise_the_written_rows_are_held_to_the_gates_alone():
+def test_without_promise_written_rows_are_held_to_gates_alone():
     honest = masked("data_shuffle")
     assert not any(allowed.any() for allowed in honest.by.whole.allowance)
     moved = replace(honest, released=[replace(part, cross=part.cross * 1.2) for part in honest.released])
@@ -320,7 +320,7 @@ def test_each_covariance_is_held_to_its_own_limit():
 FILES = {"files": 1}
 
 
-def test_the_entry_nearest_to_its_limit_is_told_with_its_own_limit():
+def test_entry_nearest_its_limit_is_told_with_its_own_limit():
     found = worst_entry("mean", np.array([3.0, 2.0, 0.0]), np.array([9.0, 2.5, 0.0]), (["x", "y", "z"],))
     assert (line(found).measured, line(found).limit) == ("2 sd", "at most 2.5 sd")
     assert found.columns == ("y",) and found.compared == 3 and "column 'y'" in line(replace(found, about=FILES)).on
@@ -351,7 +351,7 @@ def found(honest, stage, **changes):
 
 @pytest.mark.parametrize("stage", [0, 1])
 @pytest.mark.parametrize("mask", [False, True])
-def test_rows_in_the_staging_that_are_not_those_of_the_scan_fail_mandatory_gates(stage, mask):
+def test_staging_rows_unlike_the_scan_fail_mandatory_gates(stage, mask):
     honest = masked("data_shuffle") if mask else evidence(EXPECTATIONS[1])
     first = honest.staging_check.read[stage][0]
     some = np.array([7.0, 0.0, 0.0])[: len(first.n)]
@@ -366,7 +366,7 @@ def test_rows_in_the_staging_that_are_not_those_of_the_scan_fail_mandatory_gates
     assert checks[LOST].mandatory and checks[MOVED].mandatory
 
 
-def test_two_strata_that_exchange_rows_fail_although_the_table_is_the_same():
+def test_two_strata_exchanging_rows_fail_though_table_is_same():
     honest = evidence(EXPECTATIONS[1])
     (a, b), other = honest.staging_check.read
     shift = np.array([0.01, 0.0, 0.0])
@@ -374,7 +374,7 @@ def test_two_strata_that_exchange_rows_fail_although_the_table_is_the_same():
     assert failures(replace(honest, staging_check=replace(honest.staging_check, read=(moved, other)))) == [MOVED]
 
 
-def test_damage_that_originals_and_release_share_fails_the_written_gates_too():
+def test_damage_shared_with_originals_fails_written_gates_too():
     """A fifth of the values are gone before anything is computed: original and release agree, the scan does not."""
     honest = evidence(EXPECTATIONS[1])
     whole, damaged = merge_all(honest.original), []
@@ -387,7 +387,7 @@ def test_damage_that_originals_and_release_share_fails_the_written_gates_too():
     assert "null shares" in failures(shared) and "covariance" in failures(shared)
 
 
-def test_of_columns_that_the_scan_counted_alone_dropped_records_leave_no_category_more():
+def test_columns_counted_alone_gain_no_category_by_drops():
     """Strata of three records were dropped: which categories went with them is not known, but none may have grown."""
     honest = evidence(EXPECTATIONS[1])
     counts = honest.staging_check.table.codes[2]
@@ -403,14 +403,14 @@ def test_of_columns_that_the_scan_counted_alone_dropped_records_leave_no_categor
         assert failures(found(dropped, 0, codes=codes)) == [LOST]
 
 
-def test_a_value_of_a_person_that_is_handed_on_fails_and_names_its_column():
+def test_handed_on_value_of_person_fails_and_names_its_column():
     honest = masked("data_shuffle")
     verdict = judge_evidence(replace(honest, handed_on=(1, "x")), 5, LIMITS)
     [failed] = [check for check in verdict.lines if check.outcome is Outcome.FAILED]
     assert failed.mandatory and "reproduced above chance" in failed.name and "column 'x'" in failed.on
 
 
-def test_what_the_scan_knows_is_what_is_measured_of_the_same_cells():
+def test_what_scan_knows_is_what_is_measured_of_same_cells():
     """Numbers with nulls, an ordinal whose nulls are NaN, categories whose null is one: means, variances, shares."""
     rng = np.random.default_rng(5)
     cells = np.column_stack([rng.normal(3, 2, 300), rng.integers(0, 4, 300), rng.integers(0, 4, 300)]).astype(float)

@@ -32,7 +32,7 @@ def _noisy(values, step, rng):
 
 
 @pytest.mark.parametrize("step", [0.01, 1.0])
-def test_one_value_far_off_is_found_among_many_that_chance_explains(step):
+def test_one_value_far_off_is_found_among_many_due_to_chance(step):
     rng = np.random.default_rng(1)
     original = np.rint(rng.normal(1_000, 300, 2_000) / step) * step
     original[5] = 9_876_543.0
@@ -54,7 +54,7 @@ def test_the_only_date_for_decades_is_found_alone(columns):
 
 
 @pytest.mark.parametrize("size", [2, 5, 61])
-def test_values_on_the_grid_of_the_originals_are_means_or_handed_on(size):
+def test_values_on_grid_of_originals_are_means_or_handed_on(size):
     """Without a step: among rotated values those on the grid are originals, among means it is chance."""
     rng = np.random.default_rng(8)
     original = np.rint(rng.normal(0, 3_000, 610 * size))
@@ -68,7 +68,7 @@ def test_values_on_the_grid_of_the_originals_are_means_or_handed_on(size):
     assert _beyond(original, rotated) > 0
 
 
-def test_a_draw_of_single_precision_may_meet_the_grid_of_the_originals_alone():
+def test_single_precision_draw_may_meet_grid_of_originals():
     """One number of 24 bits on tenths is no evidence, though no other is on them."""
     values = np.arange(1, 500) / 10
     original = np.sort(values.astype(np.float32).astype(float))
@@ -82,7 +82,7 @@ def test_a_draw_of_single_precision_may_meet_the_grid_of_the_originals_alone():
 
 
 @pytest.mark.parametrize("columns", [1, 10])
-def test_all_limits_together_allow_no_more_false_alarms_than_said(columns):
+def test_all_limits_together_keep_false_alarms_as_said(columns):
     """Values whose chances are known, in every bin: the whole release is refused less often than one in 5,000."""
     rng = np.random.default_rng(7)
     chance = 2.0 ** -rng.uniform(0, 20, 400)
@@ -106,14 +106,14 @@ def test_a_shuffled_column_is_found_where_its_grid_has_room():
         assert (_beyond(original, rng.permutation(original), 1.0) > 0) is found
 
 
-def test_without_a_step_one_coincidence_is_enough_rounding_included():
+def test_without_step_one_coincidence_is_enough_with_rounding():
     rng = np.random.default_rng(3)
     original, released = rng.normal(size=(2, 1_000))
     assert _beyond(original, released) == 0
     assert _beyond(original, np.append(released, original[7] + 1e-14)) == 1
 
 
-def test_means_of_whole_numbers_that_no_step_was_declared_for_are_chance():
+def test_means_of_whole_numbers_without_declared_step_chance():
     rng = np.random.default_rng(4)
     original = np.rint(rng.normal(50, 20, 1_000))
     means = np.sort(original).reshape(-1, 5)[rng.permutation(200)].mean(axis=1)
@@ -127,7 +127,7 @@ def test_what_k_records_hold_may_be_released():
     assert _beyond(original, original) == 0 < _beyond(original, original, k=6)
 
 
-def test_any_cut_of_the_values_gives_them_all_and_what_lies_around(monkeypatch):
+def test_any_cut_of_values_gives_all_and_what_lies_around(monkeypatch):
     monkeypatch.setattr(handed_on, "RANGE_ENTRIES", 20)
     rng = np.random.default_rng(6)
     runs = []
@@ -155,7 +155,7 @@ def test_evenly_spread_means_are_no_alarm():
     assert chances(days, means, Fineness(100.0, step=1.0)).beyond(5) == 0
 
 
-def test_what_chance_allows_is_poissons_law_however_small_the_alarm():
+def test_what_chance_allows_is_poisson_law_for_any_small_alarm():
     rng = np.random.default_rng(0)
     met, expected, alarm = (
         rng.integers(0, 500, 5_000),
@@ -171,6 +171,6 @@ def test_what_chance_allows_is_poissons_law_however_small_the_alarm():
     )  # exp(-1/2) / 2^16 / 16! (1 + 1/34 + ...) = 4.6e-19
 
 
-def test_a_column_of_millions_of_handed_on_values_is_beyond_chance():
+def test_millions_of_handed_on_values_are_beyond_chance():
     count = 3_000_000
     assert Chances.of(np.full(count, 1e-7), np.ones(count, dtype=bool)).beyond(20) > 0.99 * count

@@ -76,7 +76,7 @@ def produced() -> set[str]:
     return found - PREFIXES | {f"unmeasured.{measure.key}" for measure in MEASURES}
 
 
-def test_every_check_that_the_code_makes_has_a_record_with_an_audience():
+def test_every_check_in_code_has_a_record_with_an_audience():
     keys = {key for key in produced() if key not in KINDS}
     assert not keys, f"give these checks a record in the catalogue: {sorted(keys)}"
     for key, kind in KINDS.items():
@@ -207,7 +207,7 @@ def test_the_tests_above_can_fail(monkeypatch, key):
     assert needle in told(check)
 
 
-def test_what_a_measure_says_of_records_that_it_refuses_is_the_stewards():
+def test_measure_of_records_it_refuses_is_the_stewards():
     refused = unmeasured("unmeasured.lasko", Reason.REFUSED, about={"said": f"3 records of {made.CANARY}"})
     assert made.CANARY in words.limit(refused) and made.CANARY not in told(refused)
     assert "these records do not allow it" in told(refused)

@@ -80,7 +80,7 @@ def test_a_column_that_is_shuffled_after_decoding_is_refused(monkeypatch, column
     assert "covariance" in failed(verdict)
 
 
-def test_halved_correlations_of_numbers_are_refused_without_nulls(monkeypatch):
+def test_halved_correlations_of_numbers_refused_without_nulls(monkeypatch):
     """Every second record exchanges its number, of few ties, with another one."""
     whole = Decoder.decode
 
@@ -95,7 +95,7 @@ def test_halved_correlations_of_numbers_are_refused_without_nulls(monkeypatch):
     assert failed(verdict) == {"covariance"}
 
 
-def test_what_ranks_and_means_of_k_take_of_mean_and_variance_is_known_to_the_last_digit(monkeypatch):
+def test_k_ranks_and_means_effect_on_variance_is_known_exactly(monkeypatch):
     seen = []
     whole = gates._moments
 
@@ -113,7 +113,7 @@ def test_what_ranks_and_means_of_k_take_of_mean_and_variance_is_known_to_the_las
     assert np.allclose(variance[scored], variance_off[scored], atol=1e-9)
 
 
-def test_groups_that_give_back_their_own_categories_have_no_such_allowance(monkeypatch):
+def test_groups_giving_back_own_categories_have_no_allowance(monkeypatch):
     seen = []
     whole = gates._moments
     monkeypatch.setattr(gates, "_moments", lambda c, limits: seen.append(c.reach) or whole(c, limits))
@@ -124,7 +124,7 @@ def test_groups_that_give_back_their_own_categories_have_no_such_allowance(monke
 @pytest.mark.parametrize(
     ("rows", "one", "two", "odds"), [(4000, 200, 90, 8.0), (4000, 40, 30, 200.0), (900, 90, 400, 0.3)]
 )
-def test_records_in_both_of_two_categories_vary_as_fishers_noncentral_law_says(rows, one, two, odds):
+def test_records_in_both_categories_vary_as_fishers_law_says(rows, one, two, odds):
     law = nchypergeom_fisher(rows, one, two, odds)
     shares, covariance = (one / rows, two / rows), law.mean() / rows - one * two / rows**2
     expected = rows * gates.joint_variance(*map(np.array, (*shares, covariance)))
@@ -133,7 +133,7 @@ def test_records_in_both_of_two_categories_vary_as_fishers_noncentral_law_says(r
 
 
 @pytest.mark.parametrize("mean", [2.0, 8.0, 40.0])
-def test_rare_counts_are_further_off_than_a_normal_law_says_by_their_skewness(mean):
+def test_rare_counts_exceed_normal_law_by_their_skewness(mean):
     chance = 1e-6
     normal = mean + float(norm.isf(chance)) * np.sqrt(mean)
     assert normal < poisson.isf(chance, mean) <= normal + gates.skewness_quantile(2 * chance) + 1.5

@@ -55,7 +55,7 @@ def test_failed_gates_have_a_remedy(key, name, words):
 
 
 @pytest.mark.parametrize("key", ["risk.membership_auc", "risk.attribute_inference"])
-def test_a_gate_that_fails_by_its_interval_alone_names_the_hold_out_that_would_do(key):
+def test_gate_failing_by_interval_names_sufficient_hold_out(key):
     (line,) = remedies((held(key, 0.62, 0.6, point=0.55, records=146, of=3_000),))
     assert "0.55, is within the limit" in line and "only 146 persons were held out" in line
     assert "about 287, 1.96 times as many" in line and "a larger k" in line
@@ -189,7 +189,7 @@ def test_what_is_advised_for_counts_with_many_zeros_keeps_them(tmp_path, monkeyp
         assert moved < plain / 2 and least >= 0
 
 
-def test_counts_that_are_taken_for_categories_keep_more_as_numbers(tmp_path):
+def test_counts_taken_for_categories_keep_more_as_numbers(tmp_path):
     """The remedy that is printed leads to smaller deviations."""
     rng = np.random.default_rng(4)
     ill = rng.random(800) < 0.15

@@ -37,7 +37,7 @@ def test_chance_counts_the_rows_of_two_to_k_alike(codes, k):
     assert equal_by_chance(table, k).rows == sum(1 for code in codes if 2 <= codes.count(code) <= k)
 
 
-def test_another_sample_of_a_population_meets_as_many_as_expected():
+def test_another_population_sample_meets_as_many_as_expected():
     """Over many pairs of samples the mean is that of the estimate, within four standard errors."""
     rng = np.random.default_rng(7)
     shares = rng.dirichlet(np.full(400, 0.3))

@@ -39,7 +39,7 @@ def judged(*others, without=()):
 
 
 @pytest.mark.parametrize("name", RISKS)
-def test_it_passes_without_a_word_only_where_each_risk_has_a_figure_or_cannot_apply(name):
+def test_silent_pass_only_if_risks_have_figure_or_cannot_apply(name):
     key = RISKS[name][0]
     missing = f"passed, {TITLES[name]} not measured"
     assert judged().word == "passed"
@@ -85,7 +85,7 @@ def test_recipients_learn_the_limit_where_the_share_is_withheld(limit, word):
 @pytest.mark.parametrize(
     ("end", "shown"), [("upper", "0.527"), ("estimate", "0.527"), ("lower", "0.527"), ("expected", "expected")]
 )
-def test_the_summary_has_the_upper_end_of_the_interval_whichever_end_is_held(end, shown):
+def test_summary_has_upper_interval_end_whichever_end_is_held(end, shown):
     given = {} if end == "expected" else {"point": 0.509, "high": 0.527}
     check = held(
         "risk.membership_auc", {"estimate": 0.509, "lower": 0.48}.get(end, 0.527), 0.6, **given, about={"end": end}
@@ -106,7 +106,7 @@ def test_a_risk_that_passes_at_the_lower_end_alone_is_uncertain():
     assert Verdict((sure, failed)).uncertain == () and Verdict((sure,)).uncertain == ()
 
 
-def test_what_was_not_measured_has_a_sentence_of_its_own_in_the_report():
+def test_what_was_not_measured_has_own_sentence_in_report():
     few = judged(not_measured("membership", Reason.NO_HOLD_OUT))
     text = report_words.headline(few, 768, ())
     assert text == "Released: 768 rows. Nothing that was checked failed. Not measured: membership inference."

@@ -23,7 +23,7 @@ COUNTS = {
 VIEW = build_view(COLUMNS, {"age": 50.0, "stage": 1.0}, {"age": 10.0, "stage": 0.5}, COUNTS)
 
 
-def test_variables_are_columns_and_positions_of_categories_never_values():
+def test_variables_are_columns_and_positions_never_values():
     found = [(variable.column, variable.category) for variable in VIEW.variables]
     stages = [("stage", at) for at in (None, 0, 1, 2)]
     assert found == [("age", None), *stages, ("sex", 1), ("site", 0), ("site", 1), ("site", 2), ("status", 1)]

@@ -61,7 +61,7 @@ def test_of_equal_released_records_none_is_found_by_its_place():
     assert np.mean(hits) < 2.5  # Poisson of mean 1 in each of 40
 
 
-def test_who_knows_everybody_finds_more_than_who_takes_the_nearest():
+def test_knowing_everybody_finds_more_than_taking_nearest():
     rng = np.random.default_rng(2)
     original = rng.normal(size=(900, 4))
     released = original + 0.4 * rng.normal(size=original.shape)

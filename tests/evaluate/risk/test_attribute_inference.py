@@ -187,7 +187,7 @@ def test_the_surest_guesses_are_those_of_the_hand(seed, rows):
             assert share == np.mean(expected)
 
 
-def test_what_is_hidden_among_all_guesses_is_shown_where_neighbours_agree():
+def test_what_guesses_hide_is_shown_where_neighbours_agree():
     """A tenth of the members have five copies in the release: all guesses hide them, the surest do not."""
     rng = np.random.default_rng(8)
     members, controls, others = (
@@ -215,7 +215,7 @@ def test_a_release_of_others_has_no_surer_guesses():
     assert above <= 5
 
 
-def test_nulls_that_another_column_tells_are_no_sure_sign_of_members():
+def test_nulls_told_by_another_column_no_sure_sign_of_members():
     """A value is null where another is, of one record in 20: few controls have more or fewer of these by chance."""
     refused = 0
     for seed in range(40):

@@ -8,7 +8,7 @@ from anonpipe.evaluate.measurement import difference, exact, grouped_share, wils
 
 
 @given(st.floats(0, 1), st.floats(0.5, 1e6))
-def test_wilson_holds_the_shares_that_a_normal_test_does_not_reject(share, trials):
+def test_wilson_holds_shares_that_normal_test_does_not_reject(share, trials):
     square = 1.959963984540054**2
     low, high = wilson(share * trials, trials)
     assert 0 <= low <= share * trials / trials <= high <= 1

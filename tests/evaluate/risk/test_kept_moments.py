@@ -82,7 +82,7 @@ def test_as_many_columns_are_enough_as_are_said(rows, numbers):
 
 
 @pytest.mark.parametrize("mask", ["local_synthesis", "spectral_swap", "synthesis", "data_shuffle"])
-def test_too_many_columns_for_the_records_are_refused_before_any_work(tmp_path, mask):
+def test_too_many_columns_for_records_are_refused_before_work(tmp_path, mask):
     given = job(tmp_path, wide(150, 40), mask={"method": mask})
     for look in (preview, small.run):
         with pytest.raises(JobError, match=r"150 records and 40 independent feature columns") as refused:
@@ -99,14 +99,14 @@ def test_too_many_columns_for_the_records_are_refused_before_any_work(tmp_path, 
     assert small.left_behind(tmp_path) == []
 
 
-def test_without_the_limit_it_is_released_and_the_verdict_names_it(tmp_path):
+def test_without_limit_it_is_released_and_verdict_names_it(tmp_path):
     given = job(tmp_path, wide(150, 40), mask={"method": "local_synthesis"}, gates={"membership_auc": None})
     verdict, assessment = pipeline.assess_only(given)
     assert assessment.measurement("membership.expected").value > 0.8
     assert "membership_auc" in verdict.unlimited and not verdict.failed
 
 
-def test_groups_that_tell_members_more_than_usual_are_refused_unless_the_job_lifts_the_limit(tmp_path):
+def test_groups_that_tell_too_much_refused_unless_job_lifts(tmp_path):
     def failing(folder, table, **changes):
         verdict = pipeline.assess_only(job(tmp_path / folder, table, **changes))[0]
         return "risk.membership_auc" in {check.key for check in verdict.failed}, verdict.unlimited
@@ -116,7 +116,7 @@ def test_groups_that_tell_members_more_than_usual_are_refused_unless_the_job_lif
     assert failing("lifted", wide(150, 40), gates={"membership_auc": None}) == (False, ("membership_auc",))
 
 
-def test_a_small_stratum_decides_and_is_merged_where_that_is_asked(tmp_path):
+def test_small_stratum_decides_and_is_merged_where_asked(tmp_path):
     table = wide(600, 20).append_column("side", pa.array(["a"] * 300 + ["b"] * 230 + ["c"] * 70))
     columns = {name: {"kind": "continuous"} for name in table.column_names[:-1]}
     columns["side"] = {"kind": "categorical", "role": "key"}

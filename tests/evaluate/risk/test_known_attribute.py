@@ -126,7 +126,7 @@ def test_as_the_twins(problem, tolerance):
 
 @settings(deadline=None, max_examples=20)
 @given(grouped(), st.integers(0, 2**32 - 1))
-def test_order_inside_groups_means_nothing_and_a_tolerance_only_helps(problem, seed):
+def test_order_inside_groups_is_nothing_tolerance_only_helps(problem, seed):
     original, released, labels, _ = problem
     rng = np.random.default_rng(seed)
     mixed = released.copy()

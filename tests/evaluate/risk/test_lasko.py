@@ -103,7 +103,7 @@ def test_a_copy_is_found_out_and_another_sample_is_not():
     assert [m.name for m in sample.measurements()] == ["lasko.distance", "lasko.ambiguity", "lasko.uncertainty"]
 
 
-def test_right_matches_are_told_under_noise_and_not_in_a_shuffled_table():
+def test_right_matches_told_under_noise_not_in_shuffled_table():
     """The paper's contrast: noise leaves right matches that stand out, swapping in the spectral basis does not."""
     rng = np.random.default_rng(3)
     original = rng.normal(size=(600, 8)) @ rng.normal(size=(8, 8))
@@ -115,7 +115,7 @@ def test_right_matches_are_told_under_noise_and_not_in_a_shuffled_table():
     assert swapped.sufficient and noisy.excesses[0].value > 0.5
 
 
-def test_three_measures_together_say_nothing_where_there_is_nothing():
+def test_three_measures_together_say_nothing_of_nothing():
     rng = np.random.default_rng(4)
     original, released = rng.normal(size=(2, 2_000, 3))
     found = nearest(released, original, 5, values=True)

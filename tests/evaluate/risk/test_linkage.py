@@ -54,7 +54,7 @@ def test_a_record_that_was_not_released_is_never_linked():
     assert score_linkage(found, [-1, -1], released=1)[1].value == 0
 
 
-def test_a_copy_is_linked_and_a_shuffled_table_no_more_than_by_chance():
+def test_copy_is_linked_and_shuffled_table_only_by_chance():
     rng = np.random.default_rng(0)
     features = rng.normal(size=(3_000, 4))
     assert score_linkage(nearest(features, features, 2), np.arange(3_000), released=3_000)[0].value == 1
@@ -131,7 +131,7 @@ def test_the_surest_links_are_those_of_lists():
             assert one.low < one.value < one.high
 
 
-def test_a_hundredth_that_is_recognised_shows_among_the_surest_links():
+def test_recognised_hundredth_shows_among_surest_links():
     """Of 1,000 records ten lie alone and keep to their place: all links hide them."""
     rng = np.random.default_rng(6)
     original = rng.normal(size=(1_000, 3))

@@ -80,7 +80,7 @@ def test_measures_need_no_run():
     assert "sensitive.a.b.homogeneity" in [one.name for one in BY_KEY["sensitive"].of(known)]
 
 
-def test_a_measure_that_gives_other_figures_than_it_says_is_refused():
+def test_measure_giving_other_figures_than_said_is_refused():
     measure = RiskMeasure("closest", "closest", ("closest_record.p5",), BY_KEY["closest_record"].function)
     with pytest.raises(AnonpipeError, match="closest gave other figures"):
         measure.of(SimpleNamespace(rows=60, released=found(1), original=found(2)))

@@ -71,7 +71,7 @@ def test_what_does_not_break_it():
         ("micro_perturbation", {"factor": 0.5 * np.eye(3), "form": "centred"}),
     ],
 )
-def test_who_knows_group_and_record_is_right_no_more_often_than_the_bound(method, options):
+def test_knowing_group_and_record_is_right_within_the_bound(method, options):
     """The closest released record of the group stands for the victim once in n; of noise it does far more often."""
     rng = np.random.default_rng(0)
     original, labels = rng.normal(size=(1200, 3)), np.repeat(np.arange(200), 6)

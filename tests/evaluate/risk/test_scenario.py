@@ -34,7 +34,7 @@ def test_individual_risk_is_that_of_samples_drawn():
     assert individual_risk(3, 0.2) == pytest.approx((1 / population).mean(), abs=4 * (1 / population).std() / 447)
 
 
-def test_individual_risk_of_large_classes_neither_vanishes_nor_overflows():
+def test_individual_risk_of_large_classes_stays_in_range():
     risks = individual_risk([*range(1, 60), 10_000, 1_000_000], 0.001)
     assert (np.diff(risks) < 0).all() and risks[-2:] == pytest.approx([1e-7, 1e-9], rel=0.001)
 
@@ -96,7 +96,7 @@ def test_points_that_rounding_alone_tells_apart_are_equally_near():
         assert (each.ties.tolist(), each.own.tolist(), each.chances.tolist()) == ([2], [1.0], [0.5])
 
 
-def test_everything_is_the_stewards_and_held_against_the_agencys_threshold():
+def test_all_is_stewards_and_held_against_agency_threshold():
     found = scenario_risk(
         "a", ["x"], [1, 2, 9], k=5, own=[1, 2, 0], chances=[0.5, 0.25, 0.0], sampling_fraction=0.1, of=900
     ).measurements()

@@ -66,7 +66,7 @@ def test_matches_are_those_of_loops_and_add_up(rows, each, cut):
 
 @given(records, records, predicates)
 @settings(max_examples=60, deadline=None)
-def test_the_control_is_the_mean_over_all_whom_held_out_records_could_replace(rows, held, each):
+def test_control_is_mean_over_all_replaceable_by_hold_out(rows, held, each):
     held = held[: len(rows)]
     found = made_of(each)
     original, controls = (found.matches(Ordered.of(table_of(one))) for one in (rows, held))
@@ -146,7 +146,7 @@ def tried(rng, released, original, held, wanted=300):
 
 
 @pytest.mark.parametrize(("rows", "held"), [(400, 400), (1500, 300)])
-def test_who_knows_nobody_singles_out_no_more_than_of_others_however_few_are_held_out(rows, held):
+def test_knowing_nobody_singles_out_no_more_with_few_held_out(rows, held):
     attack, control, false = [], [], 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -215,7 +215,7 @@ def test_linkability_of_all_who_are_held_out_is_not_defined():
     assert math.isnan(told.value) and told.low is None and "Not defined" in told.note
 
 
-def test_each_criterion_of_the_guidance_has_its_gate_and_its_name():
+def test_each_guidance_criterion_has_its_gate_and_its_name():
     figures = {figure for measure in MEASURES for figure in measure.figures}
     for gate, figure in (("singling_out", "singling_out.several"), ("linkability", "linkability")):
         assert figure in figures and GATES[gate].default == 0.1

@@ -60,7 +60,7 @@ def test_a_release_that_tells_no_more_seldom_shows_a_risk():
     assert above <= 20
 
 
-def test_a_control_that_is_always_right_leaves_nothing_to_give_away():
+def test_control_that_is_always_right_leaves_nothing_to_give():
     found = stratum_inference({"status": guesses(1.0, 1.1)}, 400)[0]
     assert math.isnan(found.value) and found.note.startswith("Not defined")
     with pytest.raises(JobError, match="no column makes strata"):

@@ -32,7 +32,7 @@ def test_hand_made():
 
 @settings(deadline=None, max_examples=20)
 @given(pairs(widths=(2, 3)))
-def test_a_copy_in_another_order_changes_nothing_and_scales_do_not_matter(tables):
+def test_reordered_copy_and_scales_change_nothing(tables):
     old, new = tables
     before = old.copy()
     for function in (abim, abisd, abico):

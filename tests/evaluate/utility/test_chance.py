@@ -105,7 +105,7 @@ def test_the_limit_is_the_twins(seed, count, scale):
     assert split_half_ratio(found * units, splits * units, scale).value == pytest.approx(made.value)
 
 
-def test_splits_are_halves_and_their_distances_those_of_the_halves():
+def test_splits_are_halves_and_distances_are_of_the_halves():
     old = drawn(101, 3, nulls=0.1)
     tables = typed_tables(old, old, KINDS)
     splits = Splits.draw(101, 50, np.random.default_rng(0))

@@ -67,7 +67,7 @@ def test_tree_as_the_twin():
     assert other == found
 
 
-def test_tree_ratio_is_one_for_two_samples_and_large_for_repeated_values():
+def test_tree_ratio_is_one_for_two_samples_large_for_repeats():
     rng = np.random.default_rng(3)
     old = rng.normal(size=(1500, 3))
     assert tree_propensity(old, rng.normal(size=(1500, 3)), rng=rng).ratio == pytest.approx(1, abs=0.25)

@@ -138,7 +138,7 @@ def test_only_a_likelihood_without_a_maximum_is_called_monotone():
     assert min(told.values()) > 20
 
 
-def test_only_the_predictor_that_tells_the_outcomes_apart_is_named():
+def test_only_predictor_that_separates_the_outcomes_is_named():
     frame = registry({"I": 0.002, "II": 0.02, "III": 0.4})
     frame.loc[frame["stage"] == "II", "status"] = "Alive"
     (model,) = fit_models(frame, [Analysis("a", "cox", "months ~ age + stage", event="status == 'Dead'")])

@@ -144,7 +144,7 @@ def test_text_is_not_repeated():
         fit_models(table(), [Analysis("a", "linear", "y ~ I(stage * 1000000000)")])
 
 
-def test_interactions_of_many_categories_are_refused_before_they_are_made():
+def test_interactions_of_many_categories_refused_before_made():
     wide = pd.DataFrame({name: [f"v{at % 90}" for at in range(900)] for name in "abc"}).assign(y=range(900))
     begun = time.perf_counter()
     with pytest.raises(JobError, match="729,000 coefficients, most of them for a:b:c"):

@@ -122,7 +122,7 @@ def test_records_that_are_told_apart_do_not_stop_the_others():
     assert found.value == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_ratio_is_one_for_new_draws_from_the_original_and_two_for_another_sample():
+def test_ratio_is_one_for_new_draws_and_two_for_other_sample():
     rng = np.random.default_rng(5)
     drawn, other = [], []
     for _ in range(60):

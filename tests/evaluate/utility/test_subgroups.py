@@ -40,7 +40,7 @@ def test_as_the_twin(old, new, least):
     assert errors == pytest.approx([second for _, second in expected.values()], nan_ok=True)
 
 
-def test_two_samples_of_one_population_differ_by_113_standard_errors():
+def test_two_samples_of_population_differ_by_113_errors():
     rng = np.random.default_rng(0)
     codes, values = rng.integers(0, 200, 40_000), rng.normal(size=40_000)
     found = changes_of_one((codes[::2], values[::2]), (codes[1::2], values[1::2]), least=50)[1]

@@ -300,7 +300,7 @@ def test_every_figure_is_named_by_one_record():
     assert [one.name for one in found] == names
 
 
-def test_a_measure_that_gives_other_figures_than_it_says_is_refused():
+def test_measure_giving_other_figures_than_said_is_refused():
     tables = typed_tables(table(20, 4), table(20, 5), KINDS)
     with pytest.raises(AnonpipeError, match="other figures than distance"):
         UtilityMeasure(

@@ -90,7 +90,7 @@ def test_below_the_best_grouping(rows, k, width, seed, tied):
     assert information_loss_bound(features, k) <= least_loss(features, k) * (1 + 1e-12)
 
 
-def test_reached_where_all_records_of_a_group_are_equally_far_apart():
+def test_reached_where_all_records_of_group_are_equally_far():
     corner = np.eye(3)
     features = np.vstack([corner + 100 * offset for offset in range(4)])
     labels = np.repeat(np.arange(4), 3)

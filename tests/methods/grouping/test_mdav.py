@@ -87,7 +87,7 @@ def test_sizes_of_v_mdav(problem, gamma):
         assert len(sizes) == len(features) // k
 
 
-def test_groups_grow_where_a_record_is_near_them_and_far_from_others():
+def test_groups_grow_where_record_is_near_and_far_from_others():
     rng = np.random.default_rng(0)
     centres = np.repeat(100.0 * np.arange(6), 4)
     features = np.column_stack([centres, np.zeros(24)]) + rng.normal(size=(24, 2))

@@ -57,7 +57,7 @@ def test_rhs_refuses_many_columns():
             run(features, 5, "rhs")
 
 
-def test_rhs_keeps_a_median_that_is_the_highest_value_from_stopping_it():
+def test_rhs_keeps_highest_value_median_from_stopping_it():
     features = np.array([[0.0]] * 3 + [[1.0]] * 9)
     assert np.bincount(run(features, 3, "rhs")).tolist() == [3, 9]
 
@@ -113,7 +113,7 @@ def test_axes(width, seed):
 
 
 @pytest.mark.parametrize("columns", [2, 3])
-def test_the_sign_is_settled_where_entries_are_equal_but_for_rounding(columns):
+def test_sign_is_settled_where_entries_differ_by_rounding_only(columns):
     features = np.random.default_rng(7).normal(size=(60, 1)) + 0.01 * np.random.default_rng(8).normal(
         size=(60, columns)
     )

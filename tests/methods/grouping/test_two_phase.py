@@ -104,7 +104,7 @@ def test_ties_go_to_the_lower_row():
     assert (run(np.full((7, 2), 0.1), 3, "tfrp_2") == run(np.zeros((7, 2)), 3, "tfrp_2")).all()
 
 
-def test_a_group_is_given_up_where_the_others_take_its_records_cheaply():
+def test_group_is_given_up_where_others_take_records_cheaply():
     features = np.array([[0.0], [1.0], [1.5], [8.5], [9.0], [10.0]])
     labels = np.array([0, 0, 1, 1, 2, 2])
     assert by_falling_scatter(features, labels).tolist() == [1, 0, 2]

@@ -28,7 +28,7 @@ def test_shuffling_given_a_column_is_that_of_the_twin(tied):
 
 @given(case=split_tables(), data=st.data())
 @settings(max_examples=80, deadline=None)
-def test_every_column_keeps_exactly_its_values_and_a_kept_one_its_places(case, data):
+def test_column_keeps_exactly_its_values_kept_one_its_places(case, data):
     features, parts = case
     kept = tuple(data.draw(st.sets(st.integers(0, features.shape[1] - 1), max_size=features.shape[1] - 1)))
     masked = run(features, "data_shuffle", parts, conditioning=kept)
@@ -36,7 +36,7 @@ def test_every_column_keeps_exactly_its_values_and_a_kept_one_its_places(case, d
     assert np.array_equal(masked[:, kept], features[:, kept])
 
 
-def test_rank_correlations_are_kept_and_the_link_to_the_record_is_cut():
+def test_rank_correlations_are_kept_and_link_to_record_is_cut():
     features = np.exp(correlated(20_000, 3) / 10)
     masked = mask(features, "data_shuffle", rng=np.random.default_rng(3), partitions=[9_000, 11_000])
     assert np.abs(spearmanr(features)[0] - spearmanr(masked)[0]).max() < 0.04
@@ -44,7 +44,7 @@ def test_rank_correlations_are_kept_and_the_link_to_the_record_is_cut():
     assert max(own) < 5.5 / np.sqrt(20_000)
 
 
-def test_given_the_kept_columns_new_values_say_nothing_of_the_old():
+def test_given_kept_columns_new_values_say_nothing_of_old():
     features = correlated(20_000, 3)
     masked = mask(features, "data_shuffle", rng=np.random.default_rng(4), conditioning=(0,))
     old, new = (p[:, 1] - np.polyval(np.polyfit(p[:, 0], p[:, 1], 1), p[:, 0]) for p in (features, masked))

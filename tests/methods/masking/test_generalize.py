@@ -30,7 +30,7 @@ def test_groups_are_those_of_the_twin(problem, strict):
 
 @given(problem=grouping_problems(), strict=st.booleans())
 @settings(max_examples=80, deadline=None)
-def test_every_record_once_in_a_group_of_k_or_more_whose_interval_holds_it_tightly(problem, strict):
+def test_record_once_in_group_of_k_whose_interval_is_tight(problem, strict):
     features, k = problem
     before = features.copy()
     found = intervals(features, k, cuts="strict" if strict else "relaxed")

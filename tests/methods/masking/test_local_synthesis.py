@@ -158,7 +158,7 @@ def watched(steps, name):
     return (*steps[:at], replace(steps[at], finish=finish), *steps[at + 1 :]), seen
 
 
-def test_the_mixture_is_that_of_the_fit_to_the_sample_and_the_groups_those_of_the_twin(monkeypatch):
+def test_mixture_is_of_fit_to_sample_and_groups_of_twin(monkeypatch):
     """Chosen on 90 of the sample's 200 records, fitted to all of it, and every record of 300 assigned."""
     monkeypatch.setattr(_local_synthesis, "CHOICE_ROWS", 90)
     monkeypatch.setattr(_local_synthesis, "SAMPLE_ROWS", 200)
@@ -263,7 +263,7 @@ def test_what_is_not_allowed_is_refused(options, error, text):
         run(correlated(20, 2), **{"k": 5, **options})
 
 
-def test_a_number_of_components_that_the_records_do_not_hold_is_lowered():
+def test_component_number_beyond_the_records_is_lowered():
     features = correlated(35, 2)
     _, labels = run(features, 10, components=9)
     assert labels.max() + 1 <= 3 and np.bincount(labels).min() >= 10

@@ -55,7 +55,7 @@ def test_steps_travel_to_workers_and_have_names_of_their_own(method, options):
 @pytest.mark.parametrize(("method", "options"), CASES)
 @given(features=tables(), seed=st.integers(0, 9))
 @settings(max_examples=25, deadline=None)
-def test_any_table_is_masked_the_same_from_the_same_seed_and_left_unchanged(method, options, features, seed):
+def test_table_is_masked_same_from_same_seed_and_unchanged(method, options, features, seed):
     before = features.copy()
     masked, again = (mask(features, method, rng=np.random.default_rng(seed), **options) for _ in range(2))
     assert np.array_equal(features, before)

@@ -20,7 +20,7 @@ def test_noise_is_that_of_the_twin(centred):
 
 @given(case=split_tables(most=40, widths=(1, 2, 3)), amount=st.sampled_from([1e-3, 0.15, 5.0]))
 @settings(max_examples=80, deadline=None)
-def test_exact_noise_keeps_mean_and_covariance_of_any_table_large_enough(case, amount):
+def test_exact_noise_keeps_mean_and_covariance_of_large_table(case, amount):
     features, parts = case
     try:
         masked = run(features, "noise", parts, form="exact", amount=amount)
@@ -36,7 +36,7 @@ def test_exact_noise_keeps_mean_and_covariance_of_any_table_large_enough(case, a
     assert np.abs(masked.mean(axis=0) - features.mean(axis=0)).max() <= 100 * rounding
 
 
-def test_exact_noise_does_not_correlate_with_the_data_beyond_their_share():
+def test_exact_noise_does_not_correlate_with_data_beyond_share():
     features = correlated(50, 3)
     masked = run(features, "noise", [25, 25], form="exact", amount=0.5)
     both = np.cov(features.T, masked.T)

@@ -119,7 +119,7 @@ def test_categories_that_do_not_occur_are_never_drawn():
     assert (new[:, 6] == -1).all() and (new[:, 7] == 1).all()
 
 
-def test_a_category_that_another_column_tells_has_a_finite_regression():
+def test_category_told_by_another_column_regresses_finitely():
     features, _ = mixed(200)
     features[:, 2] = features[:, 1] * 5
     new = run(features, "sequential_regression", [80, 120], categories=((1,), (3, 4, 5)), rounds=2)
@@ -167,7 +167,7 @@ def learnt(features, parts, categories):
     return seen[-1]
 
 
-def test_a_start_on_a_sample_ends_at_the_same_maximum_in_fewer_passes(monkeypatch):
+def test_start_on_sample_ends_at_same_maximum_in_fewer_passes(monkeypatch):
     features, categories = mixed(20_000)
     monkeypatch.setattr(_sequential_regression, "SAMPLE_ROWS", 2_000)
     with_start = learnt(features, [15_000, 5_000], categories)

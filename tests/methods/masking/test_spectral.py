@@ -46,7 +46,7 @@ def test_axes_are_orthonormal_and_carry_the_covariance(features):
 
 @given(case=split_tables())
 @settings(max_examples=60, deadline=None)
-def test_swapping_keeps_the_values_of_every_component_and_the_total_variance(case):
+def test_swapping_keeps_component_values_and_total_variance(case):
     features, parts = case
     masked = run(features, "spectral_swap", parts)
     axes = axes_of(Moments.of(features), "spectral")
@@ -67,7 +67,7 @@ def test_swapping_of_columns_keeps_each_columns_values(case):
     assert (np.abs(np.sort(masked, axis=0) - np.sort(features, axis=0)) <= 1e-14 * far).all()
 
 
-def test_quantiles_follow_the_shape_of_a_component_and_normal_draws_do_not():
+def test_quantiles_follow_component_shape_unlike_normal_draws():
     rng = np.random.default_rng(2)
     features = np.column_stack([rng.exponential(size=40_000) * 5, rng.normal(size=40_000)])
     skew = {}
@@ -86,7 +86,7 @@ def test_suppressed_components_are_gone_and_the_others_untouched():
     assert np.allclose(before[:, ~gone], after[:, ~gone], atol=1e-10)
 
 
-def test_the_inverse_of_a_singular_scatter_is_that_of_its_own_directions():
+def test_singular_scatter_inverse_is_of_its_own_directions():
     features = correlated(30, 3)
     features = np.column_stack([features, features[:, 0] * 1e6, np.ones(30)])
     scatter = Moments.of(features).scatter

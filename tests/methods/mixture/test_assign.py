@@ -87,7 +87,7 @@ def test_reports_are_short():
     assert report.merge(nothing).rows.tolist() == report.rows.tolist()
 
 
-def test_reports_do_not_depend_on_how_many_rows_are_looked_at_together(monkeypatch):
+def test_reports_do_not_depend_on_rows_looked_at_together(monkeypatch):
     mixture = random_mixture(4, 2, seed=3, apart=1.0)
     features, _ = sample_of(mixture, 700, seed=1)
     labels = assign(features, mixture)

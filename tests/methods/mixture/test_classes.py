@@ -92,7 +92,7 @@ def test_any_split_gives_the_same_estimates(seed, cuts):
     assert new.shares == pytest.approx(other.shares, rel=1e-9)
 
 
-def test_the_whole_difference_reaches_the_new_weights_and_the_printed_part_does_not():
+def test_whole_difference_reaches_new_weights_printed_does_not():
     features, codes, start = problem(60, 2, 3, 1)
     slopes = start.slopes.copy()
     slopes[2, 0] -= 6
@@ -156,7 +156,7 @@ def test_fit_finds_the_classes():
     assert len(result.log_likelihoods) < 60
 
 
-def test_drawn_categories_keep_shares_and_their_relation_to_the_numbers():
+def test_drawn_categories_keep_shares_and_relation_to_numbers():
     features, codes, _ = truth(20_000, 2)
     labels = (features[:, 0] < 0).astype(np.int64)
     bounds = least_weight(100, 20_000, 2, "classes")
@@ -176,7 +176,7 @@ def test_drawn_categories_keep_shares_and_their_relation_to_the_numbers():
     assert both[1] == pytest.approx(both[0], abs=0.02)
 
 
-def test_separated_classes_constant_numbers_and_missing_categories_stay_finite():
+def test_separated_constant_and_missing_values_stay_finite():
     features = np.c_[np.repeat([-5.0, 5.0], 50), np.ones(100)]
     codes = np.c_[np.repeat([0, 1], 50), np.zeros(100, dtype=np.int64)]
     labels = codes[:, 0].copy()

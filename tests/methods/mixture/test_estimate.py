@@ -148,7 +148,7 @@ def test_degenerate_tables_give_finite_estimates(kind, shape):
     assert result.mixture.weights.sum() == pytest.approx(1)
 
 
-def test_a_component_without_records_becomes_as_wide_as_the_table():
+def test_component_without_records_becomes_as_wide_as_table():
     features = table(50, 2, seed=1)
     bounds = bounds_of(features, 2)
     far = Mixture(

@@ -77,7 +77,7 @@ def test_candidates_tell_what_was_tried():
     assert (again.mixture.covariances == chosen.mixture.covariances).all()
 
 
-def test_larger_numbers_are_left_out_once_two_in_turn_do_not_help():
+def test_larger_numbers_left_out_once_two_in_turn_do_not_help():
     truth = random_mixture(3, 2, seed=11, apart=12.0)
     features, _ = sample_of(truth, 600, seed=1)
     all_tried, few_tried = (select(features, 20, 600, idle=idle, shapes=("full",)) for idle in (None, 2))
@@ -154,7 +154,7 @@ def test_what_is_refused():
         select(table(30, 2, seed=1), 2, 30, shapes=("round",))
 
 
-def test_six_clusters_of_the_thyroid_table_have_the_published_sizes(monkeypatch):
+def test_six_thyroid_table_clusters_have_the_published_sizes(monkeypatch):
     monkeypatch.setattr(module, "_TOLERANCE", 1e-7)
     monkeypatch.setattr(module, "_LONG_PASSES", 1_000)
     features = thyroid()

@@ -18,7 +18,7 @@ def test_centroids_are_those_of_the_twin(case):
 
 @given(groupings(), st.sets(st.integers(0, 5)))
 @settings(max_examples=60, deadline=None)
-def test_medians_are_those_of_the_twin_and_leave_the_other_columns(case, chosen):
+def test_medians_are_those_of_twin_and_leave_other_columns(case, chosen):
     features = case[0]
     statistics = ["median" if j in chosen else "mean" for j in range(features.shape[1])]
     new = centroid(*case, statistics=statistics)

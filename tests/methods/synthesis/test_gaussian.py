@@ -87,7 +87,7 @@ def test_the_rotation_is_uniform(n, width):
         assert stats.kstest(cosine, law.cdf).pvalue > CHANCE
 
 
-def test_the_test_of_uniformity_sees_a_rotation_that_is_not_uniform():
+def test_uniformity_test_sees_rotation_that_is_not_uniform():
     """Power: reflectors from draws that favour a direction (mean 0.1 in each coordinate) are caught."""
     n, times = 5, 20_000
     rng = np.random.default_rng(5)
@@ -160,7 +160,7 @@ def test_few_records_of_many_columns_need_no_matrix_of_columns(moments):
 
 
 @pytest.mark.parametrize(("n", "width"), [(2, 3), (4, 6), (9, 2), (40, 3)])
-def test_pca_in_expectation_has_the_covariance_of_the_group_over_its_size(n, width):
+def test_expected_pca_covariance_is_that_of_group_over_size(n, width):
     """Each record has covariance W/n · N/(N-1), and records are independent; Z = 7 for each of the entries."""
     rng = np.random.default_rng(n * width)
     features = rng.normal(size=(n, width)) @ rng.normal(size=(width, width))

@@ -44,7 +44,7 @@ def test_groups_keep_their_codes(counts, case):
 
 
 @pytest.mark.parametrize("counts", ["exact", "expected"])
-def test_each_record_draws_from_the_histogram_and_columns_are_independent(counts):
+def test_records_draw_from_histogram_and_columns_independent(counts):
     """Codes 0, 0, 1, 2, 2 in both columns alike, 20,000 groups: chi-square of each cell and of pairs of them."""
     group = np.repeat([[0, 0], [0, 0], [1, 1], [2, 2], [2, 2]], 1, axis=0)
     times = 20_000

@@ -75,7 +75,7 @@ def cut(features, order, starts, piece_of_group):
 
 @given(groupings(), st.lists(st.integers(0, 3), min_size=6, max_size=6))
 @settings(max_examples=150, deadline=None)
-def test_exact_form_keeps_group_means_and_the_covariance_over_any_split(case, piece_of_group):
+def test_exact_form_keeps_group_means_and_covariance_any_split(case, piece_of_group):
     features, _, starts = case
     pieces = cut(*case, np.array(piece_of_group[: len(starts) - 1]))
     grouped, made = exact(pieces, range(len(pieces)))
@@ -110,7 +110,7 @@ def test_exact_form_where_degrees_of_freedom_just_reach_the_rank(width):
 
 
 @pytest.mark.parametrize(("width", "seed"), [(2, 4043), (2, 2828), (7, 1193), (7, 2060)])
-def test_draws_nearly_in_a_plane_are_whitened_by_their_root_but_not_by_their_products(width, seed):
+def test_draws_near_a_plane_whitened_by_root_not_products(width, seed):
     """Among the worst of 20,000 and 5,000 seeds; a scatter summed from products misses the covariance by over 1e-9."""
     features = np.random.default_rng(1).normal(size=(width + 1, width))
     groups = np.arange(width + 1), np.array([0, width + 1])
@@ -123,7 +123,7 @@ def test_draws_nearly_in_a_plane_are_whitened_by_their_root_but_not_by_their_pro
     assert np.abs(np.cov(off.T) - grouped.total.covariance).max() > 1e-9
 
 
-def test_exact_form_with_collinear_and_constant_columns_and_more_columns_than_freedom():
+def test_exact_form_collinear_constant_and_too_many_columns():
     rng = np.random.default_rng(7)
     features = rng.normal(size=(12, 9))
     features[:, 3], features[:, 4], features[:, 5] = 7.0, 2 * features[:, 0], features[:, 1] - features[:, 2]

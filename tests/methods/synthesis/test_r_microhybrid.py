@@ -31,7 +31,7 @@ def check_exact(features, kept, new, order, starts):
 
 @given(groupings(smallest=4), st.integers(0, 2**32), st.data())
 @settings(max_examples=150, deadline=None)
-def test_every_group_keeps_its_moments_and_those_with_the_kept_columns(case, seed, data):
+def test_group_keeps_its_moments_and_those_with_kept_columns(case, seed, data):
     """The last columns of the awkward tables are kept: constant, dependent, in far units, repeated."""
     table, order, starts = case
     n_kept = data.draw(st.integers(0, min(2, table.shape[1] - 1)))
@@ -99,7 +99,7 @@ def test_it_has_the_law_of_ipso(n, width, n_kept):
     assert stats.ks_2samp(*pair).pvalue > CHANCE
 
 
-def test_the_comparison_of_laws_sees_residuals_that_forget_the_kept_columns():
+def test_law_comparison_sees_residuals_forget_kept_columns():
     """Power: rotating the whole group, as `gaussian` does, gives other laws of the same sums."""
     rng = np.random.default_rng(6)
     kept = rng.normal(size=(6, 1))
@@ -120,7 +120,7 @@ def test_in_one_free_dimension_a_group_is_kept_or_mirrored():
     assert stats.binomtest(int(same.sum()), 4000).pvalue > CHANCE
 
 
-def test_a_kept_column_that_depends_on_another_takes_no_dimension():
+def test_kept_column_depending_on_another_takes_no_dimension():
     """Groups of four, one column kept twice: two dimensions are free, so that no group is kept or mirrored."""
     rng = np.random.default_rng(10)
     features, kept = rng.normal(size=(800, 1)), np.repeat(rng.normal(size=(800, 1)), 2, axis=1) * [1.0, 1 / 3]

@@ -26,7 +26,7 @@ def test_restored_values_are_those_of_the_twin(sizes, seed, null_share):
         assert np.array_equal(np.sort(restored[members]), np.sort(original[members]), equal_nan=True)
 
 
-def test_nulls_return_to_synthetic_nulls_where_their_numbers_agree():
+def test_nulls_return_to_synthetic_nulls_where_numbers_agree():
     synthetic, original = np.array([2.0, np.nan, 1.0]), np.array([np.nan, 8.0, 9.0])
     restored = restore_by_rank(synthetic, original, np.arange(3), np.array([0, 3]))
     assert np.array_equal(restored, [9.0, np.nan, 8.0], equal_nan=True)

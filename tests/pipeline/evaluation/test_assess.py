@@ -144,7 +144,7 @@ def test_an_analysis_is_a_gate(tmp_path):
     assert failed == [check["name"] for check in verdict["checks"] if check["outcome"] == "failed"]
 
 
-def test_what_the_original_does_not_allow_is_told_and_releases_nothing(tmp_path):
+def test_what_original_does_not_allow_is_told_without_release(tmp_path):
     data = small.plain_table(300)
     odd = {"name": "odd", "model": "linear", "formula": "income ~ age", "subset": "age > 1000"}
     given = small.job(tmp_path, data, analyses=[odd])
@@ -267,7 +267,7 @@ def test_measures_and_limits_draw_no_new_noise(tmp_path):
     assert plain.run_digest() != other.run_digest()
 
 
-def test_original_rows_of_a_partition_lie_beside_their_released_ones(tmp_path, monkeypatch):
+def test_original_rows_of_partition_lie_beside_released_ones(tmp_path, monkeypatch):
     """Unchanged columns are equal row by row, whatever the shuffling, and masked ones are not."""
     seen = {}
 
@@ -315,7 +315,7 @@ class _Left:
 
 
 @pytest.mark.parametrize("module", [search, samples])
-def test_what_partitions_left_is_read_once_a_run_and_never_of_another(module):
+def test_partition_leftovers_are_read_once_a_run_no_others(module):
     one, other = _Left(), _Left()
     for staging in (one, other, one):
         found = list(module._files(Work(staging), SimpleNamespace(partitions=range(2))))

@@ -65,7 +65,7 @@ def test_as_who_has_the_released_rows(tmp_path, monkeypatch, methods):
     assert line.measured == pytest.approx(max(each.value for each in found.risk if each.name in attackers))
 
 
-def test_a_limit_that_the_nearest_record_keeps_and_assignment_does_not_stops_the_release(tmp_path):
+def test_limit_broken_by_assignment_alone_stops_release(tmp_path):
     found = pipeline.assess_only(job(tmp_path / "a", **GROUPS))[1]
     nearest, assigned = (found.measurement(name).value for name in ("reidentification_rate", "linkage.assigned"))
     assert nearest < assigned

@@ -67,7 +67,7 @@ def test_each_is_held_against_the_upper_end_of_its_worst_figure(name):
     assert line.measured == worst > 0.05
 
 
-def test_exact_sums_give_the_last_member_away_and_centroids_have_no_uncertainty():
+def test_exact_sums_reveal_last_member_centroids_are_certain():
     by_pca, by_centroid = (
         {check.key: check.measured for check in measured(method)[1].checks} for method in ("pca", "centroid")
     )
@@ -75,7 +75,7 @@ def test_exact_sums_give_the_last_member_away_and_centroids_have_no_uncertainty(
     assert by_centroid["risk.prediction_excess"] == 1.0 > by_pca["risk.prediction_excess"]
 
 
-def test_a_limit_that_is_met_passes_and_without_one_there_is_no_line(tmp_path):
+def test_limit_that_is_met_passes_and_without_one_no_line(tmp_path):
     outcome = small.run(job(tmp_path, {"collusion": 1.0, "known_attribute": 1.0}))
     keys = {check.key: check.outcome for check in outcome.verdict.checks}
     assert outcome.version is not None

@@ -183,7 +183,7 @@ def test_units_are_counted(tmp_path, monkeypatch):
     assert seen["found"]["scenarios.file.linked"].value == pytest.approx(np.mean(chances))
 
 
-def test_where_no_record_stands_for_a_person_the_original_is_measured_alone(tmp_path, monkeypatch):
+def test_original_alone_is_measured_if_no_record_is_a_person(tmp_path, monkeypatch):
     seen, outcome = looked_at(
         monkeypatch, job(tmp_path, mask={"method": "synthesis"}, gates=LOOSE | {"scenario_risk": 0.5})
     )

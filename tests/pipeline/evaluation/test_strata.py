@@ -124,7 +124,7 @@ def test_it_is_a_gate(tmp_path):
     assert small.run(job(tmp_path / "b", measure=RISK, gates=LOOSE | {"stratum_inference": 1.0})).version is not None
 
 
-def test_of_a_status_that_nearly_all_have_nothing_can_be_measured_and_the_plan_says_so(tmp_path):
+def test_nearly_constant_status_is_unmeasurable_and_plan_says(tmp_path):
     """Six of 700, of whom hardly one is looked for: no figure, but why there is none and what to do."""
     rare = table().set_column(3, "status", [["dead"] * 6 + ["alive"] * 694])
     asked = {"gates": LOOSE | {"stratum_inference": 0.85}, "measure": RISK | {"queries": 50}}
