@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ import yaml
 from tests import runs
 
 ROOT = Path(__file__).resolve().parents[2]
+BUSY = 20  # Times that a busy server is asked
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Server:
         return found
 
     def send(self, method: str, path: str, content: Any) -> Any:
-        """The answer to any request."""
+        """The answer to any request; while the server's database is busy it answers 503, and is asked again."""
         token = base64.b64encode(self.password.encode()).decode()
         request = urllib.request.Request(
             f"{self.url}/{path}",
@@ -43,8 +46,14 @@ class Server:
             headers={"Content-Type": "application/json", "Authorization": f"Basic {token}"},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            return json.loads(answer.read() or "null")
+        for left in reversed(range(BUSY)):
+            try:
+                with urllib.request.urlopen(request, timeout=120) as answer:
+                    return json.loads(answer.read() or "null")
+            except urllib.error.HTTPError as error:
+                if error.code != 503 or not left:
+                    raise
+                time.sleep(1)
 
     def last_run(self) -> dict[str, Any]:
         """The newest flow run."""
