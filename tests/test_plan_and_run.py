@@ -154,7 +154,7 @@ def test_a_plan_predicts_what_its_run_writes(tmp_path, limit, code):
     given, step = table(400).select(["x", "y"]), {"step": 0.01, "transform": "normal_scores"}
     columns = {"x": NUMBER | step, "y": NUMBER | step}
     gates = LOOSE | {"covariance": 0.05, "local_suppression_rate": 1, "unchanged_record_rate": 1}
-    job = small.job(tmp_path, given, columns, gates=gates | {"variance_in_unit": limit})
+    job = small.job(tmp_path, given, columns, gates=gates | {"mean_in_unit": limit, "variance_in_unit": limit})
     planned, outcome = preview(job), small.run(job)
     (run,) = [check for check in outcome.verdict.checks if check.key == "covariance"]
     assert planned.covariance == run and run.measured > 0
