@@ -475,7 +475,8 @@ def evaluate(
         _draw(found.report, page, quiet or as_json)
     if not found.verdict.passed:
         unmeasured = any(each.measured is None for each in found.verdict.failed)
-        raise GateError("the release does not keep a limit" + _failed(found.verdict) + _UNMEASURED * unmeasured)
+        advice = _UNMEASURED if unmeasured else ""
+        raise GateError("the release does not keep a limit" + _failed(found.verdict) + advice)
 
 
 @app.command()

@@ -43,8 +43,8 @@ _FINAL = (InputError, JobError, OutputError, DamagedError)  # trying again canno
 # Dask sets it once it has chosen the modules that the server loads, which would not be ours
 _LOADS_ITS_OWN = "_forkserver_preload_set"
 _CLIENT_SETTINGS: dict[str, Any] = {"logging": {"distributed": "critical"}}
-# Dask's threshold of 64 KiB gives every freed array back at once, and heaps of threads are given back whole: three of
-# four page faults, and half of the system time. 32 MiB is the most that glibc takes; larger ones get huge pages.
+# With Dask's threshold of 64 KiB each freed array goes back to the system at once, and so does the heap of each thread:
+# three of four page faults, half of the system time. glibc takes at most 32 MiB; larger arrays get huge pages.
 _WORKER_ENVIRONMENT = {
     "DASK_LOGGING__DISTRIBUTED": "critical",
     "OMP_NUM_THREADS": "1",
@@ -397,8 +397,8 @@ def _dask_executor(client: Any, retries: int, timeouts: Timeouts, versions: dict
         if not tasks:
             return
         interrupts.safe_point()
-        guarded, run_of = _Guarded(work, versions), f"{tasks[0].staging}|{tasks[0].token}"
-        digest = hashlib.sha256(run_of.encode()).hexdigest()[:12]
+        guarded = _Guarded(work, versions)
+        digest = hashlib.sha256(f"{tasks[0].staging}|{tasks[0].token}".encode()).hexdigest()[:12]
         keys = [f"{task.stage}-{digest}-{task.index}" for task in tasks]  # for logs and dashboards, without paths
         futures = client.map(guarded, tasks, key=keys, retries=retries, pure=False)
         try:

@@ -16,15 +16,16 @@ from anonpipe.methods.executor import (
     Place,
     ReducePass,
     RowsPass,
+    Step,
     column_made,
     execute,
     learnt,
     passes,
     rows_made,
     statistic,
+    stream_of,
 )
 from anonpipe.methods.masking import MASKERS
-from anonpipe.methods.steps import Step, stream_of
 from anonpipe.rng import generator
 from anonpipe.types import FloatArray
 

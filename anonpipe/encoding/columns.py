@@ -219,17 +219,19 @@ def coded_scan(categories: pa.Array, counts: IntArray, nulls: int, outside: int)
     )
 
 
-_ADDED = "rows", "nulls", "infinite", "outside", "inexact", "timed", "fractions"
-
-
 def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
     """The scan of two parts of a column together."""
     if a.counts is not None and b.counts is not None:
         return _merge_coded(name, a, b, a.counts, b.counts)
-    counts = {count: getattr(a, count) + getattr(b, count) for count in _ADDED}
     return with_moments(
         ColumnScan(
-            **counts,
+            rows=a.rows + b.rows,
+            nulls=a.nulls + b.nulls,
+            infinite=a.infinite + b.infinite,
+            outside=a.outside + b.outside,
+            inexact=a.inexact + b.inexact,
+            timed=a.timed + b.timed,
+            fractions=a.fractions + b.fractions,
             mean=0.0,
             m2=0.0,
             constant=a.constant and b.constant and (not a.values or not b.values or a.least == b.least),
@@ -260,12 +262,14 @@ def _summed(which: IntArray, size: int, values: FloatArray) -> FloatArray:
 
 def _merge_coded(name: str, a: ColumnScan, b: ColumnScan, in_a: IntArray, in_b: IntArray) -> ColumnScan:
     categories: Any = a.categories
-    if not categories.equals(b.categories):
+    if categories.equals(b.categories):
+        counts = in_a + in_b
+    else:
         categories = _ascending(pa.concat_arrays([categories, b.categories]).unique())
         _limit_categories(name, len(categories))
-    counts = np.zeros(len(categories), dtype=np.int64)
-    counts[code_of(a.categories, categories)] += in_a
-    counts[code_of(b.categories, categories)] += in_b
+        counts = np.zeros(len(categories), dtype=np.int64)
+        counts[code_of(a.categories, categories)] += in_a
+        counts[code_of(b.categories, categories)] += in_b
     unused = [part.unused for part in (a, b) if part.unused is not None]
     merged = coded_scan(categories, counts, a.nulls + b.nulls, a.outside + b.outside)
     return replace(merged, unused=absent(pa.concat_arrays(unused), categories) if unused else None)

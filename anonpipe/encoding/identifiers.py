@@ -11,6 +11,7 @@ import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 
 from anonpipe.columns import Column
 from anonpipe.encoding.values import is_date, plain, plain_type
-from anonpipe.errors import LOWER_K, InputError
+from anonpipe.errors import LOWER_K, InputError, plural
 from anonpipe.partition.strata import Units
 from anonpipe.rng import keyed, number_keys
 from anonpipe.storage.sketch import HashArray
@@ -272,9 +273,7 @@ def _counts(one: Repeats) -> str:
     )
 
 
-def rows_of(count: int) -> str:
-    """A number of rows."""
-    return "1 row" if count == 1 else f"{count:,} rows"
+rows_of = partial(plural, what="row")
 
 
 # --- The unit of protection: a person, a household or an enterprise, which may have several rows ----------------------

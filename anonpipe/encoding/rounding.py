@@ -76,14 +76,15 @@ class RoundedColumns:
         return self.rounding.counts(counts, self.blocks[at].name, self.cells[at])
 
     def put(self, cells: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """A copy of cells whose counts are rounded by a few random records; values of former nulls mean nothing."""
+        """A copy of cells in which a few random records change category or null, so that counts are rounded."""
         given = cells.copy()
         for at, block in enumerate(self.blocks):
             column, size = given[:, block.position], len(self.cells[at])
             missing, of_number = np.isnan(column), isinstance(block, NumberBlock)
-            codes = np.where(missing, size - 1, np.nan_to_num(column)).astype(np.int64)
             if isinstance(block, NumberBlock) and not block.ordinal:
                 codes = missing.astype(np.int64)  # whether it is there
+            else:
+                codes = np.where(missing, size - 1, np.nan_to_num(column)).astype(np.int64)
             counts = np.bincount(codes, minlength=size)
             lacking = self.counts(at, counts) - counts
             moved = _moved(codes, lacking, rng)

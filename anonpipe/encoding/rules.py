@@ -329,7 +329,9 @@ class RuleBook:
         excess = _excess(value, grid.low, grid.high)
         # Masked operands, and by what the target changes with each; of an order the difference first
         terms = [(name, times) for name, times in rule.terms if self.columns[name].role is Role.MASKED and times]
-        for name, times in [(rule.gap, float(rule.sign)), *terms] if rule.gap else terms:
+        if rule.gap:
+            terms.insert(0, (rule.gap, float(rule.sign)))
+        for name, times in terms:
             rows = np.flatnonzero(excess)
             if not len(rows):
                 break

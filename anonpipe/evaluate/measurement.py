@@ -106,10 +106,13 @@ class Figure:
         **others: Any,
     ) -> Measurement:
         """The figure of a release: `of` is `records`, `note` the figure's own by default; others as `Measurement`."""
-        words = {name: getattr(self, name) for name in ("title", "unit", "better", "source")}
         return Measurement(
             name=self.key,
+            title=self.title,
             value=value,
+            unit=self.unit,
+            better=self.better,
+            source=self.source,
             records=records,
             of=records if of is None else of,
             low=interval[0],
@@ -118,7 +121,6 @@ class Figure:
             baseline_is="" if baseline is None else self.baseline_is,
             note=self.note if note is None else note,
             audience=self.audience,
-            **words,
             **others,
         )
 

@@ -77,8 +77,9 @@ class CsvFormat(Options):
         try:
             "".encode(given or "utf-8")
         except (LookupError, ValueError):
-            known = "give one such as utf-8, windows-1252 or utf-16"
-            raise ValueError(f"is no encoding that Python knows; {known}") from None
+            raise ValueError(
+                "is no encoding that Python knows; give one such as utf-8, windows-1252 or utf-16"
+            ) from None
         return given
 
     @field_validator("dates")

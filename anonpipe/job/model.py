@@ -22,8 +22,7 @@ from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.errors import JobError
 from anonpipe.job import sections
 from anonpipe.job.checks import check_growth, check_sections
-from anonpipe.job.gates import DEFAULT, Gates
-from anonpipe.job.measure import HELD_OUT, Measure, RecipientAnalysis, usual_hold_out
+from anonpipe.job.measure import DEFAULT, HELD_OUT, Gates, Measure, RecipientAnalysis, usual_hold_out
 from anonpipe.job.plain_yaml import load_yaml, overridden
 from anonpipe.job.rules import check_rules, parse_rules, with_rules
 from anonpipe.job.sections import Input, Sensitive, checked_path, with_methods
@@ -250,10 +249,12 @@ class Job(Options):
         """Columns inside whose combinations values are ranked: the strata, and the survival status for the times."""
         scored = [column for column in self.columns.values() if column.scored]
         timed = any(column.role is Role.SURVIVAL_TIME for column in scored)
-        method = self.replacing
-        alike = isinstance(method, Synthesizer) and method.identical_groups  # records of both come out as the same
-        by_event = timed and not alike and self.event_column not in (None, *self.strata.by)
-        return (*self.strata.by, *([str(self.event_column)] if by_event else [])) if scored else ()
+        method, event = self.replacing, self.event_column
+        # A group of identical records has those with the event and those without it at one value
+        identical = isinstance(method, Synthesizer) and method.identical_groups
+        if timed and not identical and event is not None and event not in self.strata.by:
+            return (*self.strata.by, event)
+        return self.strata.by if scored else ()
 
     @property
     def conditioning_columns(self) -> tuple[str, ...]:
@@ -368,7 +369,8 @@ class Job(Options):
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         masked = [column for column in self.columns.values() if column.role.synthesized]
-        if (scored := sum(column.scored for column in masked)) >= 2 * self.k:
+        scored = sum(column.scored for column in masked)
+        if scored >= 2 * self.k:  # from there on the attack of tests/attacks/spikes.py tells members clearly
             found.append(
                 f"{scored} columns keep their distributions down to runs of k={self.k} records. In a small table the "
                 f"counts of single values then tell who is in it: take a k of {scored} or more"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self, TypeVar
 
@@ -145,9 +145,9 @@ class Mixture:
 def covariances(scatters: FloatArray, counts: FloatArray, shape: str) -> FloatArray:
     """The most likely covariances Σ_g = λ_g D_g A_g D_g' of a shape.
 
-    "spherical"  λ I: balls of one size "diagonal"   axes along the columns, all else free "tied"       one ellipsoid Σ
-    for all "eev"        one volume λ and shape A, each its own orientation D_g "vev"        one shape A, each its own
-    volume λ_g and orientation D_g "full"       no constraint
+    - "spherical": λ I, balls of one size; "diagonal": axes along the columns; "tied": one ellipsoid Σ for all
+    - "eev": one volume λ and shape A, each its own orientation D_g; "vev": the same with its own volume λ_g
+    - "full": no constraint
 
     Shapes: scatters (n_groups, width, width); counts (n_groups,).
 
@@ -440,9 +440,9 @@ TREE_ROWS = 2_000  # Rows of the sample that first groups are made of, which tak
 _START_PASSES = 10  # Passes from every start; only the likeliest then goes on
 
 # Passes that shapes and numbers of components are compared after; then the best go on, in their order
-_SHORT_PASSES = 25
-_LONG_PASSES = 200  # The most that a run takes in all
-_TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this part is the last
+SHORT_PASSES = 25
+LONG_PASSES = 200  # The most that a run takes in all
+TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this part is the last
 _BEATEN = 3  # Candidates in turn that went on to their end and are not the best: then nobody else goes on
 
 _T = TypeVar("_T")
@@ -536,7 +536,7 @@ class _Run:
 
     def ended(self, sample: FloatArray) -> _Run:
         """The same, fitted to its end."""
-        return replace(self, fit=_longer(sample, self.fit, self.here, _LONG_PASSES))
+        return replace(self, fit=_longer(sample, self.fit, self.here, LONG_PASSES))
 
 
 def on_sample(bounds: Constraints, rows: int, n_rows: int) -> Constraints:
@@ -559,10 +559,10 @@ def _likeliest(sample: FloatArray, few: FloatArray, firsts: list[IntArray], boun
             continue
         seen.append(labels)
         start = m_step(hard_statistics(few, labels, diagonal=bounds.shape in DIAGONAL), bounds)
-        result = fit(sample, start, bounds, tolerance=_TOLERANCE, iterations=_START_PASSES)
+        result = fit(sample, start, bounds, tolerance=TOLERANCE, iterations=_START_PASSES)
         if best is None or result.log_likelihoods[-1] > best.log_likelihoods[-1]:
             best = result
-    return best and _longer(sample, best, bounds, _SHORT_PASSES)
+    return best and _longer(sample, best, bounds, SHORT_PASSES)
 
 
 def _longer(sample: FloatArray, begun: Fit, bounds: Constraints, iterations: int) -> Fit:
@@ -571,7 +571,7 @@ def _longer(sample: FloatArray, begun: Fit, bounds: Constraints, iterations: int
     if begun.converged or iterations <= passes:
         return begun
     # The pass that the run ended with is made once more: it goes on from its estimates.
-    rest = fit(sample, begun.mixture, bounds, tolerance=_TOLERANCE, iterations=iterations - passes + 1)
+    rest = fit(sample, begun.mixture, bounds, tolerance=TOLERANCE, iterations=iterations - passes + 1)
     return replace(rest, log_likelihoods=begun.log_likelihoods[:-1] + rest.log_likelihoods)
 
 
@@ -616,10 +616,11 @@ class Movable:
 
     def merge(self, other: Self) -> Self:
         """Both together, the cheapest of each pair of target and donor."""
-        names = [field.name for field in fields(self)][:-1]
-        costs, targets, donors, sources, rows = (
-            np.concatenate([getattr(self, name), getattr(other, name)]) for name in names
-        )
+        costs = np.concatenate([self.costs, other.costs])
+        targets = np.concatenate([self.targets, other.targets])
+        donors = np.concatenate([self.donors, other.donors])
+        sources = np.concatenate([self.sources, other.sources])
+        rows = np.concatenate([self.rows, other.rows])
         order = np.lexsort((rows, sources, costs, donors, targets))
         pair = np.stack([targets[order], donors[order]])
         new = np.ones(len(order), dtype=np.bool_)

@@ -81,8 +81,9 @@ class Method:
             raise TypeError(f"{self.options.__name__}.method is not Literal[{self.name!r}], as its function is called")
         if self.forms is not None and self.forms not in self.options.model_fields:
             raise TypeError(f"{self.options.__name__} has no field {self.forms!r}, which are to be its forms")
-        for name, field_of_job in self.options.model_fields.items():
-            field_of_job.description = getattr(self, "about", {}).get(name)  # for editors and forms
+        for name, text in getattr(self, "about", {}).items():  # for editors and forms
+            if name in self.options.model_fields:
+                self.options.model_fields[name].description = text
 
     @property
     def name(self) -> str:

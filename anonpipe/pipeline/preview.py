@@ -87,7 +87,7 @@ class Preview:
         """The preview as text."""
         job = self.job
         columns = [_column_line(job, name) for name in job.columns]
-        held = [] if self.covariance is None else [self.covariance]
+        predicted = [] if self.covariance is None else [self.covariance]
         shown = [values or name for values, (name, _) in zip(self.values, self.strata, strict=True)]
         strata = [f"  {name}: {rows:,} records" for name, (_, rows) in zip(shown, self.strata, strict=True)]
         return [
@@ -108,7 +108,7 @@ class Preview:
             _wrapped("gates", f"{_gates_text(job)}; {_WIDER}"),
             *(
                 _wrapped("predicted", f"{words.named(each)} {words.measured(each)} ({words.limit(each)})")
-                for each in held
+                for each in predicted
             ),
             _wrapped("measure", options_text(job.measure)),
             *(_wrapped("scenario", _scenario_line(section)) for section in self.scenarios),
@@ -225,8 +225,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     n_rows = sum(strata.rows)
     failing = [*_too_rare(fitted), *_unmeasured_strata(fitted, source.rows)]
     overlaps = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
-    stops = failing or (overlaps.problems and job.repeat.allow is None) or source.rows > MASKED_ROWS
-    verdict = None if stops else without_measures(job, on_progress)
+    refused = failing or (overlaps.problems and job.repeat.allow is None)
+    verdict = None if refused or source.rows > MASKED_ROWS else without_measures(job, on_progress)
     failing += _failed(job, verdict)
     return Preview(
         job=job,
@@ -263,8 +263,9 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
 
 def _covariance(verdict: Verdict | None) -> Check | None:
     """The covariances' worst check."""
-    checks = [] if verdict is None else [check for check in verdict.checks if check.key.startswith("covariance")]
-    return worst_of(held) if (held := [check for check in checks if check.limit is not None]) else None
+    checks = () if verdict is None else verdict.checks
+    limited = [each for each in checks if each.key.startswith("covariance") and each.limit is not None]
+    return worst_of(limited) if limited else None
 
 
 def _failed(job: Job, verdict: Verdict | None) -> list[str]:

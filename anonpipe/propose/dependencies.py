@@ -191,8 +191,10 @@ def _intervals(looks: list[Look]) -> Iterator[tuple[str, str]]:
 def _between(span: Look, one: Look, other: Look) -> tuple[Look, Look, Look, str] | None:
     """The span, the ends in order, and the unit, if it is the time between two dates, to rounding."""
     unit = _unit(*_together(_thin(span), _thin(one), _thin(other)))
+    if unit is None:
+        return None
     x, first, second = _together(span, one, other)
-    if unit is None or len(x) < max(ENOUGH_ROWS, span.filled / 2) or _unit(x, first, second) != unit:
+    if len(x) < max(ENOUGH_ROWS, span.filled / 2) or _unit(x, first, second) != unit:
         return None
     return (span, one, other, unit) if np.median(second - first) >= 0 else (span, other, one, unit)
 

@@ -43,15 +43,14 @@ def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[P
     released = [look for look in looks if guesses[look.name].role.released]
     if not released or len(released[0].codes) < _ENOUGH:
         return []
-    columns = {
-        look.name: Column(kind=guessed.kind, step=guessed.step).model_copy(update={"role": guessed.role})
-        for look in released
-        if (guessed := guesses[look.name])
-    }
+    columns = {}
+    for look in released:
+        guess = guesses[look.name]
+        columns[look.name] = Column(kind=guess.kind, step=guess.step).model_copy(update={"role": guess.role})
     masked = {name for name, column in columns.items() if column.role is Role.MASKED}
     found: list[Proposed] = []
-    certain = (*_linear(released, columns, masked), *_lookups(released, columns, masked), *_orders(released, columns))
-    for each in certain:
+    of_values = (*_linear(released, columns, masked), *_lookups(released, columns, masked), *_orders(released, columns))
+    for each in of_values:
         found += _fitting(each, found, columns)
     derived = {rule.target for rule in parse_rules([each.text for each in found if each.active], columns)}
     free = [look for look in released if look.name not in derived]
@@ -275,14 +274,16 @@ def _order_text(one: Look, other: Look, share: float) -> Proposed:
 # --- Conditions
 
 
+def _frequent(facts: Mapping[str, BoolArray]) -> dict[str, BoolArray]:
+    """Facts that are so, and are not so, in enough rows."""
+    enough = _ENOUGH // 2
+    return {name: rows for name, rows in facts.items() if enough <= rows.sum() <= len(rows) - enough}
+
+
 def _conditions(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
     """Zeros that follow from zeros, and nulls that another column decides."""
-    zeros = {look.name: look.values == 0 for look in looks if look.numbers is not None and not look.date}
-    nulls = {look.name: look.codes < 0 for look in looks}
-    zeros, nulls = (
-        {name: rows for name, rows in facts.items() if _ENOUGH // 2 <= rows.sum() <= len(rows) - _ENOUGH // 2}
-        for facts in (zeros, nulls)
-    )
+    zeros = _frequent({look.name: look.values == 0 for look in looks if look.numbers is not None and not look.date})
+    nulls = _frequent({look.name: look.codes < 0 for look in looks})
     for what, facts in (("== 0", zeros), ("is null", nulls)):
         for one, other in permutations(facts, 2):
             if other in masked and _implies(facts[one], facts[other]):

@@ -38,36 +38,29 @@ def figure(report: Report) -> Any:
     from matplotlib import rc_context
 
     with rc_context({"text.parse_math": False}):  # a dollar in a name is a dollar
-        made = _figure(report)
+        made = _page(report)
     made._repr_png_ = lambda: draw(report)
     return made
 
 
-def _figure(report: Report) -> Any:
+def _page(report: Report) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     pictures = {one.name: one for one in report.pictures}
-    found = report.compared.shares if report.compared else _in_pictures(report)
+    found = report.compared.shares if report.compared else _shares_of_pictures(report)
     both = [column.name for column in report.columns if column.treatment in ("synthetic", "unchanged")]
     shares = {name: [one for one in found if one.column == name] for name in both}
     curves = [curve for part in report.survival for curve in _curves(part)]
     count = len(shares) + len(curves) + (report.compared is not None)
-    columns = min(4, count)
-    lines = -(-count // columns)
-    figure = Figure(figsize=(3.4 * columns, 2.6 * lines + 0.5), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axis, (name, lines_of_column) in zip(axes, shares.items(), strict=False):
+    columns = max(1, min(4, count))
+    lines = max(1, -(-count // columns))
+    page = Figure(figsize=(3.4 * columns, 2.6 * lines + 0.5), layout="constrained")
+    axes = page.subplots(lines, columns, squeeze=False).ravel()
+    for axis, (name, of_column) in zip(axes, shares.items(), strict=False):
         axis.set_title(name)
         axis.set_yticks([])
-        picture = pictures.get(name)
-        if lines_of_column:
-            _draw_categories(axis, lines_of_column)
-        elif picture is not None and picture.edges:
-            _draw_numbers(axis, picture)
-        else:
-            why = picture.note if picture is not None else "no sample was measured"
-            axis.text(0.5, 0.5, why, ha="center", transform=axis.transAxes)
+        _draw_column(axis, of_column, pictures.get(name))
     for axis, (title, panels) in zip(axes[len(shares) :], curves, strict=False):
         axis.set_title(title)
         _draw_survival(axis, panels)
@@ -76,19 +69,29 @@ def _figure(report: Report) -> Any:
     for axis in axes[count:]:
         axis.set_axis_off()
     handles = [Patch(color=_GREY, label="original"), Patch(color=_BLUE, label="release")]
-    figure.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
+    page.legend(handles=handles, loc="outside upper left", ncols=2, frameon=False)
     sampled = f"numbers: a sample of {report.pictured:,} records, the outer bins open" if report.pictured else ""
-    figure.suptitle(sampled, fontsize=9, ha="right", x=0.99)
-    return figure
+    page.suptitle(sampled, fontsize=9, ha="right", x=0.99)
+    return page
 
 
-def _in_pictures(report: Report) -> list[ShareLine]:
+def _shares_of_pictures(report: Report) -> list[ShareLine]:
     """Shares of categories as recipients may know them."""
     return [
         ShareLine(column=one.name, category=label, original=original, released=released)
         for one in report.pictures
         for label, original, released in zip(one.labels, one.original, one.released, strict=False)
     ]
+
+
+def _draw_column(axis: Any, shares: list[ShareLine], picture: Picture | None) -> None:
+    if shares:
+        _draw_categories(axis, shares)
+    elif picture is not None and picture.edges:
+        _draw_numbers(axis, picture)
+    else:
+        why = picture.note if picture is not None else "no sample was measured"
+        axis.text(0.5, 0.5, why, ha="center", transform=axis.transAxes)
 
 
 def _draw_numbers(axis: Any, picture: Picture) -> None:

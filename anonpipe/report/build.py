@@ -36,6 +36,7 @@ from anonpipe.report.content import (
     Treatment,
     Unchecked,
 )
+from anonpipe.types import FloatArray
 from anonpipe.verify import output_control
 from anonpipe.verify.catalogue import Check
 from anonpipe.verify.verdict import Verdict
@@ -295,11 +296,12 @@ def _null_share(nulls: int | None, records: int | None) -> float | None:
 def _correlations(found: CorrelationMatrices | None, with_original: bool) -> Correlations | None:
     if found is None or len(found.names) < 2:
         return None
-    original, released = (
-        tuple(tuple(round(v, 4) if math.isfinite(v) else None for v in row) for row in values.tolist())
-        for values in (found.original, found.released)
-    )
-    return Correlations(names=found.names, original=original if with_original else None, released=released)
+    original = _matrix(found.original) if with_original else None
+    return Correlations(names=found.names, original=original, released=_matrix(found.released))
+
+
+def _matrix(values: FloatArray) -> tuple[tuple[float | None, ...], ...]:
+    return tuple(tuple(round(v, 4) if math.isfinite(v) else None for v in row) for row in values.tolist())
 
 
 def figure(one: Measurement) -> MeasureLine:

@@ -36,7 +36,8 @@ def methods(job: Job) -> tuple[MethodLine, ...]:
 
 def _method(step: str, options: Any, registry: Any) -> MethodLine:
     record = registry.get(options.method)
-    keeps, form = getattr(record, "keeps", ""), getattr(options, "form", None) or getattr(options, "moments", None)
+    form = getattr(options, "form", None) or getattr(options, "moments", None)
+    keeps = getattr(record, "keeps", "")
     keeps = _of_form(keeps, form) if form else keeps
     texts = {"published": record.published, "reference": record.reference, "keeps": keeps}
     return MethodLine(step=step, name=options.method, options=_set_options(options), **texts)

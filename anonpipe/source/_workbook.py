@@ -124,8 +124,8 @@ def _type(kinds: set[str]) -> pa.DataType:
         return pa.timestamp("ms")
     if "number" in kinds and kinds <= {"whole", "number"}:
         return pa.float64()
-    types = {"date": pa.date32(), "truth": pa.bool_(), "whole": pa.int64(), "text": pa.string()}
-    return types[min(kinds)] if len(kinds) == 1 else pa.string()
+    types = {"date": pa.date32(), "truth": pa.bool_(), "whole": pa.int64()}
+    return types.get(next(iter(kinds)), pa.string()) if len(kinds) == 1 else pa.string()
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import AnonpipeError
-from anonpipe.methods.executor import RowsPass, execute, passes
-from anonpipe.methods.steps import Columns, Reduce, Rows, stream_of
+from anonpipe.methods.executor import Columns, Reduce, Rows, RowsPass, execute, passes, stream_of
 from anonpipe.rng import generator
 from tests.in_memory import run_steps
 

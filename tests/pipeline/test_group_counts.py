@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from anonpipe.encoding.scan import SCAN_RECORDS
 from anonpipe.errors import DamagedError, InputError
+from anonpipe.methods.executor import Reduce, Rows
 from anonpipe.methods.grouping import class_disclosure, information_loss_bound
-from anonpipe.methods.steps import Reduce, Rows
 from anonpipe.methods.synthesis import METHODS
 from anonpipe.moments import GroupedMoments
 from anonpipe.pipeline.arrays import RECORDS

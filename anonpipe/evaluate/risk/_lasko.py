@@ -114,11 +114,6 @@ class LaskoMeasures:
     k: int
     margin: float
 
-    @property
-    def sufficient(self) -> bool:
-        """Whether the test lets all three measures pass at 5 %; of few records it lets much pass, so see `high` too."""
-        return all(found.p >= 0.05 for found in self.excesses)
-
     def measurements(self) -> tuple[Measurement, ...]:
         """The excess of each measure with its curves, the match rate, and the areas under the curve."""
         sizes, sampled = (self.queries, self.records), self.queries < self.records

@@ -137,7 +137,7 @@ def _best_threshold(inside: FloatArray, outside: FloatArray) -> float:
 def _of_release(data: AttackData) -> Measured:
     held = require(data.held)
     members, others = (found.nearest.distances[:, 0] for found in (data.released, held))
-    return (*membership(members, others, of=data.rows), *trained_on(data))
+    return (*membership(members, others, of=data.rows), *_by_other_persons(data))
 
 
 MEASURE = RiskMeasure(
@@ -238,7 +238,7 @@ def _widened(area: Auc) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def trained_on(data: AttackData) -> Sequence[Measurement]:
+def _by_other_persons(data: AttackData) -> Sequence[Measurement]:
     """The figures of attackers who have other persons of the population; none where there are no guesses."""
     guessed = data.guessed
     if isinstance(guessed, Reason):

@@ -32,7 +32,7 @@ class Tiles(NamedTuple):
     @classmethod
     def of(cls, features: FloatArray, order: IntArray | None = None) -> Self:
         """Of points (n_rows, width), one or more; `order`: of an earlier search for rows that were near there too."""
-        order = near_order(features, TILE) if order is None else order
+        order = near_order(features) if order is None else order
         low = np.full((-(-len(order) // TILE), features.shape[1]), np.inf)
         high = -low
         _enclose_tiles(features, order, low, high)
@@ -48,8 +48,8 @@ class Tiles(NamedTuple):
         return first
 
 
-def near_order(features: FloatArray, room: int) -> IntArray:
-    """Rows in an order in which every `room` of them are near each other."""
+def near_order(features: FloatArray, room: int = TILE) -> IntArray:
+    """Rows in an order in which every `room` of them are near each other, for one or several searches."""
     order = np.arange(len(features))
     halve(features, order, room, _LOOKED_AT)
     return order
@@ -132,7 +132,7 @@ def nearest(
     - `offset`: number of the first row of `features` in the whole; it is added to the row numbers.
     - `without`: for each query the number in the whole of one row that it must not find, such as itself, or -1.
     - `values`: whether to keep the found records too.
-    - `order`: all rows of `features`, near ones after each other, as of `tiled`; it saves time and changes nothing.
+    - `order`: all rows of `features`, as of `near_order`; it saves time and changes nothing.
 
     Notes
     -----
@@ -160,11 +160,6 @@ def nearest(
         some = features if len(features) else np.empty((1, features.shape[1]))
         kept = np.where(rows[..., None] >= 0, some[rows], np.nan)
     return Nearest(squared, np.where(rows >= 0, rows + offset, -1), kept)
-
-
-def tiled(features: FloatArray) -> IntArray:
-    """An order of records (n_rows, width) for several searches in them, or in some of their columns."""
-    return near_order(features, TILE)
 
 
 def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest:

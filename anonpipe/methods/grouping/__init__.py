@@ -36,9 +36,9 @@ from anonpipe.methods.grouping._loss import (
     information_loss_bound,
     smallest_distances,
 )
-from anonpipe.methods.grouping._options import GroupingOptions
 from anonpipe.methods.grouping._refine import refine
 from anonpipe.methods.grouping._units import hold_units, largest_share, unit_points, units_in_groups
+from anonpipe.methods.options import GroupingOptions
 from anonpipe.methods.record import Grouping, by_name
 from anonpipe.types import FloatArray, IntArray
 

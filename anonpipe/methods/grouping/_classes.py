@@ -6,8 +6,7 @@ whatever the order of the sums, and rounding errors decide nothing where figures
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numba as nb
 import numpy as np
@@ -129,7 +128,7 @@ CHI_SQUARE, DIVERGENCE, DISTINCT, SINGLES, ENTROPY, VARIATION, ORDERED = range(7
 
 @nb.njit(cache=True, nogil=True)
 def _class_figures(order: IntArray, starts: IntArray, classes: IntArray, shares: FloatArray) -> FloatArray:
-    """Figures of every group, shape (7, n_groups): singles are classes of one record, chi-square a term of eq. 13."""
+    """Figures of every group, rows `CHI_SQUARE` to `ORDERED` of shape (7, n_groups); see `ClassDisclosure`."""
     n_groups = starts.shape[0] - 1
     out = np.zeros((7, n_groups))
     counts = np.empty(shares.shape[0])
@@ -181,18 +180,26 @@ class ClassDisclosure:
 
     def merge(self, other: ClassDisclosure) -> ClassDisclosure:
         """Both parts of a table together, measured against the same shares; no group may have records in both."""
+        n_rows, n_groups = self.n_rows + other.n_rows, self.n_groups + other.n_groups
+        of_rows, of_groups = self.n_rows / n_rows, self.n_groups / n_groups  # what this part weighs in means
 
-        def merged(name: str) -> Any:
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if name.startswith(("largest_", "smallest_")):
-                return max(mine, theirs) if name.startswith("largest_") else min(mine, theirs)
-            if isinstance(mine, int):
-                return mine + theirs
-            weighed_by = "n_groups" if name == "chi_square" else "n_rows"  # means over groups, and over records
-            share = getattr(self, weighed_by) / (getattr(self, weighed_by) + getattr(other, weighed_by))
+        def mean(share: float, mine: float, theirs: float) -> float:
             return float(share * mine + (1.0 - share) * theirs)
 
-        return ClassDisclosure(**{field.name: merged(field.name) for field in fields(self)})
+        return ClassDisclosure(
+            n_rows=n_rows,
+            n_groups=n_groups,
+            chi_square=mean(of_groups, self.chi_square, other.chi_square),
+            mean_divergence=mean(of_rows, self.mean_divergence, other.mean_divergence),
+            largest_divergence=max(self.largest_divergence, other.largest_divergence),
+            homogeneous_share=mean(of_rows, self.homogeneous_share, other.homogeneous_share),
+            groups_with_a_single=self.groups_with_a_single + other.groups_with_a_single,
+            single_records=self.single_records + other.single_records,
+            smallest_distinct=min(self.smallest_distinct, other.smallest_distinct),
+            smallest_entropy_l=min(self.smallest_entropy_l, other.smallest_entropy_l),
+            largest_total_variation=max(self.largest_total_variation, other.largest_total_variation),
+            largest_ordered=max(self.largest_ordered, other.largest_ordered),
+        )
 
 
 def class_disclosure(labels: IntArray, classes: IntArray, class_shares: FloatArray | None = None) -> ClassDisclosure:

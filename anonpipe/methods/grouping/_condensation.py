@@ -7,7 +7,7 @@ import numpy as np
 
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._mdav import join_nearest
-from anonpipe.methods.grouping._options import grouping_options
+from anonpipe.methods.options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.grouping._classes import checked_alpha, jensen_shannon
-from anonpipe.methods.grouping._options import UNBLOCKED, ClassGroupingOptions, grouping_options
+from anonpipe.methods.options import UNBLOCKED, ClassGroupingOptions, grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 

@@ -59,7 +59,7 @@ def information_loss(features: FloatArray, labels: IntArray) -> float:
     if total <= 0.0:
         return 0.0
     means = np.empty_like(centred)
-    centre_groups(centred, *sort_groups(by_first_row(labels)), means)  # without numbers that no record has
+    centre_groups(centred, *sort_groups(by_first_row(labels)), means)  # numbers without gaps: no group is empty
     return 100.0 * float(np.square(centred - means).sum()) / total
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from anonpipe.kernels.points import gather_columns, sort_groups, squared_distances
 from anonpipe.methods.grouping._mdav import outermost_group
-from anonpipe.methods.grouping._options import grouping_options
+from anonpipe.methods.options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
 

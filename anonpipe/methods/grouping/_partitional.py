@@ -16,8 +16,8 @@ from pydantic import Field
 from anonpipe.environment import one_thread
 from anonpipe.kernels.points import ascending, gather_columns, sort_groups, squared_distance, squared_distances
 from anonpipe.methods.grouping._mdav import group_means
-from anonpipe.methods.grouping._options import GroupingOptions, grouping_options
 from anonpipe.methods.grouping._units import ward_costs
+from anonpipe.methods.options import GroupingOptions, grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 

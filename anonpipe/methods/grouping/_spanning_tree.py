@@ -15,8 +15,8 @@ from pydantic import Field
 from anonpipe.kernels.points import ascending, gather_columns, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
 from anonpipe.methods.grouping._md import diameter_fixed
-from anonpipe.methods.grouping._options import ClassGroupingOptions, grouping_options
 from anonpipe.methods.grouping._two_phase import group_large_again
+from anonpipe.methods.options import ClassGroupingOptions, grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
 

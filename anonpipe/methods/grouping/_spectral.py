@@ -8,7 +8,7 @@ import numpy as np
 from anonpipe.errors import InfeasibleError
 from anonpipe.kernels.points import kth_smallest, turn_rows
 from anonpipe.kernels.principal import covariance, split_rows
-from anonpipe.methods.grouping._options import UNBLOCKED, grouping_options
+from anonpipe.methods.options import UNBLOCKED, grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 

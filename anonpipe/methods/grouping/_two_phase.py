@@ -10,8 +10,8 @@ import numpy as np
 from anonpipe.kernels.points import ascending, sort_groups, squared_distances
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._mdav import join_nearest, mdav_1
-from anonpipe.methods.grouping._options import grouping_options
 from anonpipe.methods.grouping._units import group_again
+from anonpipe.methods.options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 

@@ -12,7 +12,7 @@ from anonpipe.kernels.points import sort_groups, squared_distance
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._md import md
 from anonpipe.methods.grouping._mdav import cbfs, mdav
-from anonpipe.methods.grouping._options import GroupingOptions, grouping_options
+from anonpipe.methods.options import GroupingOptions, grouping_options
 from anonpipe.methods.record import Features, Grouping
 from anonpipe.types import FloatArray, IntArray
 

@@ -1,11 +1,12 @@
 """Mask whole tables: noise, shuffling, swapping, synthesis, suppression and generalisation.
 
 A method of `MASKERS` is a tuple of steps that see one part of the rows, or one column of all rows, at a time
-(`anonpipe.methods.steps`), so that they mask tables that lie on disk.
+(`anonpipe.methods.executor`), so that they mask tables that lie on disk.
 """
 
 from __future__ import annotations
 
+from anonpipe.methods.executor import Columns, Reduce, Rows, Step
 from anonpipe.methods.masking import (
     _data_shuffle,
     _generalize,
@@ -20,7 +21,6 @@ from anonpipe.methods.masking._generalize import Intervals, intervals
 from anonpipe.methods.masking._local_synthesis import RecordsAndDraws
 from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Masker, by_name
-from anonpipe.methods.steps import Columns, Reduce, Rows, Step
 from anonpipe.moments import Moments
 
 __all__ = [

@@ -14,11 +14,11 @@ from scipy.special import ndtri
 from anonpipe.columns import Column
 from anonpipe.errors import JobError
 from anonpipe.kernels.points import turn_rows
+from anonpipe.methods.executor import Columns, Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, averaged_by_rank
 from anonpipe.methods.masking._spectral import count_moments, spectral_inverse
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker, no_dummies
-from anonpipe.methods.steps import Columns, Reduce, Rows, Step
 from anonpipe.moments import Moments, noise_factor
 from anonpipe.types import FloatArray, IntArray
 

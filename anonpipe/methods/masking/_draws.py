@@ -105,9 +105,6 @@ Categories = tuple[tuple[int, ...], ...]  # The columns, in -1 and +1, of each c
 _CLASSES_TRIED = (1, 2, 3, 4, 6, 8, 11, 16)
 _IDLE = 2  # So many; and so many in turn of those that go on to their end and are not the best end the choice
 
-_SHORT_PASSES = 25  # Of a short run
-_LONG_PASSES = 200  # The most that a run takes in all
-_TOLERANCE = 1e-5  # A pass that changes the log-likelihood by less than this part is the last
 _MOST_PASSES = 20  # Passes over the larger sample, where estimates are only sharpened
 
 
@@ -151,7 +148,7 @@ def fit_categories(
     most = max(1, min((n_rows - 1) // k, len(scores)))
     tried = [g for g in _CLASSES_TRIED if g <= most] if classes is None else [min(classes, most)]
     rows = mixtures.evenly_spaced(len(scores), max(mixtures.TREE_ROWS, tried[-1]))
-    indicators = [np.eye(size)[codes[rows, at]] for at, size in enumerate(np.diff(starts))]
+    indicators = [codes[rows, at, None] == np.arange(size) for at, size in enumerate(np.diff(starts))]
     seen = np.concatenate([scores[rows], *indicators], axis=1)
     levels = mixtures.agglomerate(seen, tried[-1])[0]
     short: list[_CategoryRun] = []
@@ -161,7 +158,9 @@ def fit_categories(
         least = mixtures.least_weight(k, n_rows, groups, "classes")
         tables = latent.count_categories(codes[rows], labels, groups, starts)
         start = latent.first_classes(tables, np.bincount(labels).astype(np.float64), starts, scores.shape[1])
-        found = latent.fit_classes(scores, codes, start, least, tolerance=_TOLERANCE, iterations=_SHORT_PASSES)
+        found = latent.fit_classes(
+            scores, codes, start, least, tolerance=mixtures.TOLERANCE, iterations=mixtures.SHORT_PASSES
+        )
         short.append(_CategoryRun(found, least, len(scores)))
         criteria = [run.bic for run in short]
         if len(short) - 1 - int(np.argmax(criteria)) == _IDLE:
@@ -169,12 +168,11 @@ def fit_categories(
     best = max(
         mixtures.race(short, lambda run: run.bic, lambda run: run.ended(scores, codes), _IDLE), key=lambda run: run.bic
     )
-    if len(sample.keys) == len(few.keys):
-        return best.fit.classes
-    given = best.fit.classes, best.least
-    return latent.fit_classes(
-        sample.scores, sample.codes, *given, tolerance=_TOLERANCE, iterations=_MOST_PASSES
-    ).classes
+    chosen = best.fit.classes
+    if len(sample.keys) > len(few.keys):
+        begun = sample.scores, sample.codes, chosen, best.least
+        chosen = latent.fit_classes(*begun, tolerance=mixtures.TOLERANCE, iterations=_MOST_PASSES).classes
+    return chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +193,6 @@ class _CategoryRun:
         """The same, fitted to its end."""
         if self.fit.converged:
             return self
-        left, start = _LONG_PASSES - _SHORT_PASSES + 1, self.fit.classes
-        found = latent.fit_classes(scores, codes, start, self.least, tolerance=_TOLERANCE, iterations=left)
+        left, start = mixtures.LONG_PASSES - mixtures.SHORT_PASSES + 1, self.fit.classes
+        found = latent.fit_classes(scores, codes, start, self.least, tolerance=mixtures.TOLERANCE, iterations=left)
         return replace(self, fit=found)

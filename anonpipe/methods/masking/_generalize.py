@@ -15,9 +15,9 @@ from anonpipe.columns import Column
 from anonpipe.errors import LOWER_K, InputError, JobError
 from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
+from anonpipe.methods.executor import Reduce, Rows, Step, as_many
 from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Ends, Features, Masker, no_dummies
-from anonpipe.methods.steps import Reduce, Rows, Step, as_many
 from anonpipe.types import FloatArray, IntArray
 
 Release = Literal["midpoint", "interval"]

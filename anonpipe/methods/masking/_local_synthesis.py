@@ -14,6 +14,7 @@ from anonpipe.errors import SMALLER_K, InputError, JobError
 from anonpipe.kernels.mixture import map_by_group
 from anonpipe.methods import latent_classes as latent
 from anonpipe.methods import mixture as mixtures
+from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._draws import (
     Categories,
     DrawnSample,
@@ -25,7 +26,6 @@ from anonpipe.methods.masking._draws import (
 from anonpipe.methods.masking._spectral import count_moments
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
-from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
 from anonpipe.rng import generator
 from anonpipe.types import FloatArray, IntArray
@@ -39,8 +39,6 @@ _IDLE = 2
 _SHAPES_TRIED = ("full", "vev")  # Shapes tried where none is asked for
 
 _OUTWARD = 2.0  # Reach of `spread` beyond the outermost values, in units of that inward
-
-TOLERANCE = 1e-5  # A pass over the sample that changes the log-likelihood by less than this part is the last
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +186,9 @@ def choose(
     mixture = chosen.mixture
     if len(sample.keys) > len(few.keys):
         bounds = mixtures.on_sample(chosen.constraints, len(sample.keys), params.rows)
-        mixture = mixtures.fit(sample.scores, mixture, bounds, tolerance=TOLERANCE, iterations=iterations).mixture
+        mixture = mixtures.fit(
+            sample.scores, mixture, bounds, tolerance=mixtures.TOLERANCE, iterations=iterations
+        ).mixture
     starts = starts_of(categories)
     of_categories = fit_categories(few, sample, starts, k, params.rows, classes) if categories else None
     return MixtureGroups(params, mixture, of_categories)
@@ -288,7 +288,7 @@ class LocalSynthesisOptions(ScopedMaskOptions):
     """The records of every group of a mixture replaced by draws with exactly the group's means and covariance.
 
     Groups of k or more, and of more records than feature columns, are few and
-    large and span partitions; strata have mixtures of their own (`scope`). `components`
+    large and span partitions; strata have mixtures of their own. `components`
     (null: 2 to 10 by BIC), their `shape` (null: full or vev by BIC) and `tails`
     (t: for outliers) say which mixture; `variance_share` below 1 fits it to so many principal components of the
     numbers; `classes` are the latent classes of the categories (null: by BIC);

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from anonpipe.errors import InputError
 from anonpipe.kernels.points import turn_rows
+from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._spectral import Basis, count_moments, spectral_inverse
 from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Masker
-from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments, form_eigenvalue, noise_factor, product_variance
 from anonpipe.types import FloatArray
 

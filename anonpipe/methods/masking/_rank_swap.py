@@ -9,10 +9,10 @@ import numba as nb
 import numpy as np
 from pydantic import Field
 
+from anonpipe.methods.executor import Columns, Rows, Step
 from anonpipe.methods.masking._draws import Categories, averaged_by_rank, category_codes, dummies
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Masker
-from anonpipe.methods.steps import Columns, Rows, Step
 from anonpipe.types import FloatArray, IntArray
 
 

@@ -14,11 +14,11 @@ from scipy.special import logsumexp
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.groups import cross_products
 from anonpipe.kernels.points import turn_rows
+from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes
 from anonpipe.methods.masking._spectral import DEPENDENT, count_moments, normal_draws, spectral_inverse
 from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Masker, no_dummies
-from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments
 from anonpipe.rng import generator
 from anonpipe.types import FloatArray, IntArray

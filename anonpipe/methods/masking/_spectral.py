@@ -12,9 +12,9 @@ from pydantic import Field, model_validator
 
 from anonpipe.errors import InputError, JobError
 from anonpipe.kernels.points import turn_rows
+from anonpipe.methods.executor import Columns, Reduce, Rows, Step
 from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Features, Masker
-from anonpipe.methods.steps import Columns, Reduce, Rows, Step
 from anonpipe.moments import Expected, Moments, form_eigenvalue, product_variance
 from anonpipe.types import FloatArray
 

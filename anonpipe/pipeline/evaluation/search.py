@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from anonpipe.encoding.row_hash import counted, looked_up
 from anonpipe.evaluate import risk
-from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, nearest, tiled
+from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, near_order, nearest
 from anonpipe.pipeline.arrays import partition_rows, released_labels, released_rows
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
@@ -41,7 +41,7 @@ def search_release(
 ) -> dict[str, Nearest]:
     """The nearest released records, of some that begin with row `offset`; also by `unstratified` numbers alone."""
     features, control, (before, after) = targets.features, targets.control, targets.ranks
-    order, every = tiled(released), features if control is None else np.concatenate([features, control])
+    order, every = near_order(released), features if control is None else np.concatenate([features, control])
     ours, theirs = slice(0, len(features)), slice(len(features), None)
     near = nearest(released, every, NEIGHBOURS, offset=offset, values=True, order=order)
     found = {"release": near.part(ours, NEIGHBOURS, values=True)}
@@ -109,7 +109,7 @@ def _in_original(
 ) -> dict[str, Nearest]:
     """The nearest other originals of what is looked for; where they stand in for a control, also by some columns."""
     features, own = queries.features, queries.own_original
-    order = tiled(original)
+    order = near_order(original)
     found = {"original": nearest(original, features, NEIGHBOURS, offset=begin, without=own, values=True, order=order)}
     if unstratified is not None:
         some = original[:, unstratified], features[:, unstratified]
@@ -174,10 +174,11 @@ def _by_keys(
 def _within(fitted: Fitted, queries: Queries, cells: FloatArray) -> dict[str, IntArray]:
     """How many of a partition's originals could be meant by what a scenario knows within limits of each query."""
     scenarios = {at: columns for at, columns in enumerate(key_columns(fitted)) if columns.tolerant}
-    asked = (
-        (at, each.around(queries.own_cells), risk.Ordered.of(each.valued(cells))) for at, each in scenarios.items()
-    )
-    return {f"scenario_{at}.within": around.matches(records, len(cells)).counts for at, around, records in asked}
+    arrays = {}
+    for at, columns in scenarios.items():
+        records = risk.Ordered.of(columns.valued(cells))
+        arrays[f"scenario_{at}.within"] = columns.around(queries.own_cells).matches(records, len(cells)).counts
+    return arrays
 
 
 def found_within(work: Work, cut: Cut, at: int) -> IntArray:

@@ -13,9 +13,9 @@ from anonpipe.encoding.shares import PartShares
 from anonpipe.errors import GROUPS_LINK, JobError
 from anonpipe.evaluate.risk import columns_for_membership, membership_from_moments, rows_for_membership
 from anonpipe.job.model import Job
+from anonpipe.methods.executor import Reduce, Step
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Features, Masker
-from anonpipe.methods.steps import Reduce, Step
 from anonpipe.moments import Expected, Moments
 from anonpipe.partition.strata import Strata
 from anonpipe.pipeline.procedure.record import Decoder, Encoders, Members, Procedure, options_text, refuse

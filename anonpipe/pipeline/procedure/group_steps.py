@@ -16,6 +16,7 @@ from anonpipe.encoding.missing import fill_missing
 from anonpipe.encoding.row_hash import added, counted
 from anonpipe.errors import DamagedError, InputError
 from anonpipe.kernels.points import sort_groups
+from anonpipe.methods.executor import Reduce, Rows, Step
 from anonpipe.methods.grouping import (
     ClassDisclosure,
     LossBound,
@@ -30,7 +31,6 @@ from anonpipe.methods.grouping import (
     units_in_groups,
 )
 from anonpipe.methods.record import Guarantee, Synthesizer
-from anonpipe.methods.steps import Reduce, Rows, Step
 from anonpipe.methods.synthesis import centroid, noise_scatter, synthesize
 from anonpipe.moments import GroupedMoments, GroupSpread, Moments, NoiseScatter, merge_all, noise_scopes, together
 from anonpipe.types import FloatArray, IntArray

@@ -25,10 +25,9 @@ from anonpipe.errors import MASK_LINKS, JobError
 from anonpipe.evaluate.measurement import Reason
 from anonpipe.evaluate.risk import EffectiveDimension, effective_dimension
 from anonpipe.kernels.points import sort_groups
-from anonpipe.methods.executor import Pass, RowsPass, passes
+from anonpipe.methods.executor import Columns, Pass, Reduce, RowsPass, Step, passes
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Features, Guarantee, Method, Number
-from anonpipe.methods.steps import Columns, Reduce, Step
 from anonpipe.methods.synthesis import restore_by_rank
 from anonpipe.moments import Expected, Moments
 from anonpipe.types import FloatArray, IntArray

@@ -18,6 +18,7 @@ from anonpipe.environment import one_thread
 from anonpipe.errors import InputError
 from anonpipe.methods.executor import (
     ColumnsPass,
+    Reduce,
     ReducePass,
     RowsPass,
     column_made,
@@ -25,8 +26,8 @@ from anonpipe.methods.executor import (
     learnt,
     rows_made,
     statistic,
+    stream_of,
 )
-from anonpipe.methods.steps import Reduce, stream_of
 from anonpipe.pipeline.arrays import (
     FEATURES,
     FOLDER,

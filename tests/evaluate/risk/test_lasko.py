@@ -14,6 +14,11 @@ from tests.methods.grouping.data import grouping_problems
 from tests.naive import finding as naive
 
 
+def passes(measures):
+    """Whether the test lets all three measures pass at 5 %."""
+    return all(found.p >= 0.05 for found in measures.excesses)
+
+
 def measured(original, released, k=5, **options):
     rows = np.arange(len(original))
     found = nearest(released, original, k, values=True)
@@ -95,10 +100,10 @@ def test_a_copy_is_found_out_and_another_sample_is_not():
     rng = np.random.default_rng(2)
     original, other = rng.normal(size=(2, 800, 6))
     copy = measured(original, original + 1e-9 * rng.normal(size=original.shape), own_row=np.arange(800))
-    assert [round(at.value, 2) for at in copy.excesses[:2]] == [1.0, 1.0] and not copy.sufficient
+    assert [round(at.value, 2) for at in copy.excesses[:2]] == [1.0, 1.0] and not passes(copy)
     assert copy.right == 800 and np.isnan(copy.telling[0].value)
     sample = measured(original, other)
-    assert sample.sufficient and sample.right is None and sample.telling == ()
+    assert passes(sample) and sample.right is None and sample.telling == ()
     assert all(at.p > 0.3 for at in sample.excesses)
     assert [m.name for m in sample.measurements()] == ["lasko.distance", "lasko.ambiguity", "lasko.uncertainty"]
 
@@ -112,7 +117,7 @@ def test_right_matches_told_under_noise_not_in_shuffled_table():
     assert 400 < noisy.right < 600 and noisy.telling[1].value > 0.8
     assert noisy.telling[3].value >= noisy.telling[1].value - 0.05
     swapped = measured(original, mask(original, "spectral_swap", rng=rng, partitions=[600]))
-    assert swapped.sufficient and noisy.excesses[0].value > 0.5
+    assert passes(swapped) and noisy.excesses[0].value > 0.5
 
 
 def test_three_measures_together_say_nothing_of_nothing():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anonpipe.errors import InputError, JobError
-from anonpipe.evaluate.risk import Nearest, RankLinkage, merge_nearest, nearest, tiled
+from anonpipe.evaluate.risk import Nearest, RankLinkage, merge_nearest, near_order, nearest
 from anonpipe.evaluate.risk._nearest import TILE, Tiles
 from tests.methods.grouping.data import grouping_problems
 from tests.naive import finding as naive
@@ -67,7 +67,7 @@ def test_tiles_and_parts_of_the_queries_change_nothing(width, monkeypatch):
 def test_an_order_of_other_columns_changes_nothing():
     rng = np.random.default_rng(5)
     features = np.round(rng.normal(size=(900, 6)), 1)
-    queries, order = features[::11] + 0.03, tiled(features)
+    queries, order = features[::11] + 0.03, near_order(features)
     for some in (features, features[:, ::2], RankLinkage.of(features).apply(features)):
         asked = queries[:, : some.shape[1]]
         assert same(nearest(some, asked, 3, order=order), naive.nearest(some, asked, 3))

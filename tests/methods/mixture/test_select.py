@@ -155,8 +155,8 @@ def test_what_is_refused():
 
 
 def test_six_thyroid_table_clusters_have_the_published_sizes(monkeypatch):
-    monkeypatch.setattr(module, "_TOLERANCE", 1e-7)
-    monkeypatch.setattr(module, "_LONG_PASSES", 1_000)
+    monkeypatch.setattr(module, "TOLERANCE", 1e-7)
+    monkeypatch.setattr(module, "LONG_PASSES", 1_000)
     features = thyroid()
     published = np.sort([179, 232, 440, 325, 708, 63])
     assert len(features) == published.sum()
