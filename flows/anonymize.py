@@ -34,6 +34,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -65,6 +66,7 @@ from anonpipe.job.plain_yaml import parse_setting
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.run import Run, RunOutcome
 from anonpipe.progress import LOG, Progress, logged
+from anonpipe.report import Report
 from anonpipe.report.before_after import draw
 from anonpipe.rng import require_secret, secret_withheld
 from anonpipe.storage import release
@@ -80,25 +82,29 @@ DETAILS = ContextVar("details", default=False)
 """Whether every check is printed at the end."""
 
 
-class _Once(logging.Filter):
+class _FailureOnce(logging.Filter):
     """Prefect tells a failure six times in the log of a run, twice with a call stack of its own; one line is left."""
 
-    known = ""
+    last_failure = ""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether there is something new in a record; what is known is left out of it."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, AnonpipeError):
-            again, self.known = str(error) == self.known, str(error)
+            again, self.last_failure = str(error) == self.last_failure, str(error)
             record.exc_info = None  # where it is raised again, without data
             record.failure = True
             return not again
         text = record.getMessage()
-        short = text.replace(repr(self.known)[1:-1], "…").replace(self.known, "…") if self.known else text
+        short = (
+            text.replace(repr(self.last_failure)[1:-1], "…").replace(self.last_failure, "…")
+            if self.last_failure
+            else text
+        )
         if short != text:
             record.msg, record.args = short, ()
         elif record.levelno < logging.ERROR:
-            self.known = ""
+            self.last_failure = ""
         return True
 
 
@@ -111,7 +117,7 @@ def _set_up_logs() -> None:
         LOG.addHandler(handler)
     if LOG.level == logging.NOTSET:
         LOG.setLevel(logging.getLogger("prefect.extra").level)  # PREFECT_LOGGING_LEVEL
-    once = _Once()
+    once = _FailureOnce()
     for name in ("prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(name).addFilter(once)
 
@@ -172,7 +178,9 @@ class Bar:
 
     def __init__(self, stages: Iterable[str]) -> None:
         self.stages, self.at, self.shown = list(stages), 0, 0.0
-        self.artifact: Any = create_progress_artifact(0.0, key="anonpipe-progress", description="begins")
+        self.artifact: Any = None
+        with contextlib.suppress(Exception):  # a display that fails
+            self.artifact = create_progress_artifact(0.0, key="anonpipe-progress", description="begins")
 
     def begin(self, stage: str) -> None:
         """Tell which stage begins."""
@@ -242,11 +250,17 @@ def publish(run: Run, verdict: Verdict, keep: int, bar: Bar) -> None:
         display.show_outcome(outcome, display.Form.TABLES, details=DETAILS.get())
         for version in pruned:
             display.line(f"pruned version {version}")
-    ended = ["gate failed"] if outcome.version is None else ["released", Path(outcome.version).name]
-    bar.end(ended[0])
-    with contextlib.suppress(Exception):  # a server that is gone does not undo a release
-        _label(run.job, *ended)
-        _show(outcome)
+    version = None if outcome.version is None else Path(outcome.version).name
+    ended = "gate failed" if version is None else "released"
+    bar.end(ended)
+    for tell in (
+        partial(_tag, run.job, ended, version),
+        partial(_create_text, outcome),
+        partial(_create_table, outcome.verdict),
+        partial(_create_picture, outcome.for_recipients),  # as recipients may see it
+    ):
+        with contextlib.suppress(Exception):  # a server that is gone does not undo a release
+            tell()
     if outcome.version is None:
         kept = run.job.report.internal or run.job.output
         raise GateError(
@@ -255,27 +269,32 @@ def publish(run: Run, verdict: Verdict, keep: int, bar: Bar) -> None:
         )
 
 
-def _label(job: Job, *ended: str) -> None:
-    """Tags of the flow run by what is looked for: method, k, and how it ended; what is released names it."""
+def _tag(job: Job, ended: str | None = None, version: str | None = None) -> None:
+    """Tag the flow run by what is looked for: method, k, and how it ended; name it by the version that it released."""
     chosen = [job.mask] if job.mask else [job.by_groups.cluster, job.by_groups.synthesize]
-    name = "-".join([_of(job.output), *ended[1:]]) if ended[1:] else flow_run.name
+    name = flow_run.name if version is None else f"{_last_part(job.output)}-{version}"
     before = set(flow_run.tags) - {"released", "gate failed"}  # of a run that is retried
-    tags = {*before, "anonpipe", f"k={job.k}", *(each.method for each in chosen), *ended[:1]}
+    tags = {*before, "anonpipe", f"k={job.k}", *(each.method for each in chosen), *filter(None, [ended])}
     with get_client(sync_client=True) as client:
         client.update_flow_run(UUID(flow_run.id), name=name, tags=sorted(tags))
 
 
-def _show(outcome: RunOutcome) -> None:
-    """What was released and why, as artifacts for the steward; the picture is as recipients may see it."""
+def _create_text(outcome: RunOutcome) -> None:
     create_markdown_artifact(in_words(outcome), key="anonpipe-release", description="what was released")
+
+
+def _create_table(verdict: Verdict) -> None:
     figures = [
         dict(zip(("of", "measure", "estimate", "95 % upper", "limit"), (of, *row), strict=True))
-        for of, rows in words.figures(outcome.verdict)
+        for of, rows in words.figures(verdict)
         for row in rows
     ]
     create_table_artifact(figures, key="anonpipe-report", description="risk and utility of the release")
-    if outcome.for_recipients is not None:
-        image = base64.b64encode(draw(outcome.for_recipients, dpi=70)).decode()
+
+
+def _create_picture(report: Report | None) -> None:
+    if report is not None:
+        image = base64.b64encode(draw(report, dpi=70)).decode()
         about = "each column, original and release, as in the report for recipients"
         create_image_artifact(f"data:image/png;base64,{image}", key="anonpipe-columns", description=about)
 
@@ -299,29 +318,31 @@ def _row(check: Check) -> dict[str, str]:
 
 def _pruned(outcome: RunOutcome, job: Job, keep: int) -> tuple[RunOutcome, list[str]]:
     """The outcome, and the versions deleted after it; the release is out, so that what fails is a warning."""
+    if outcome.version is None or not keep:
+        return outcome, []
     try:
-        gone = release.prune(job.output, keep, job.report.internal) if outcome.version is not None and keep else []
+        return outcome, release.prune(job.output, keep, job.report.internal)
     except AnonpipeError as error:
         problem = f"old versions were not pruned: {error}"
-    else:
-        return outcome, gone
-    return replace(outcome, warnings=(*outcome.warnings, problem)), []
+        return replace(outcome, warnings=(*outcome.warnings, problem)), []
 
 
-def _of(place: str) -> str:
+def _last_part(place: str) -> str:
     """The last part of a path or URL."""
     return Path(place.rstrip("/")).name
 
 
-def _of_job() -> str:
+def _first_name() -> str:
     """The name of a run until its release has one: the output folder, or the job file, and when it was to begin."""
     given = flow_run.parameters
-    job = given.get("job")
-    place = given["job_file"] if job is None else job.output if isinstance(job, Job) else job["output"]
-    return f"{_of(place)}-{flow_run.scheduled_start_time:%Y%m%d-%H%M%S}"
+    place = given.get("job_file")
+    if place is None:
+        job = given["job"]
+        place = job.output if isinstance(job, Job) else job["output"]
+    return f"{_last_part(place)}-{flow_run.scheduled_start_time:%Y%m%d-%H%M%S}"
 
 
-@flow(name="anonymize", flow_run_name=_of_job, persist_result=False, log_prints=False, validate_parameters=True)
+@flow(name="anonymize", flow_run_name=_first_name, persist_result=False, log_prints=False, validate_parameters=True)
 def anonymize(job: JobParameter, resume: bool = True, stage_hours: float = STAGE_HOURS, keep: int = 1) -> None:
     """Anonymise as `anonpipe run` does: publish a verified release, or nothing.
 
@@ -334,7 +355,9 @@ def anonymize(job: JobParameter, resume: bool = True, stage_hours: float = STAGE
     _anonymize(job, resume, stage_hours, keep)
 
 
-@flow(name="anonymize-file", flow_run_name=_of_job, persist_result=False, log_prints=False, validate_parameters=True)
+@flow(
+    name="anonymize-file", flow_run_name=_first_name, persist_result=False, log_prints=False, validate_parameters=True
+)
 def anonymize_file(
     job_file: str,
     changes: list[str] = [],  # noqa: B006 (a default that the form shows)
@@ -362,9 +385,9 @@ def _anonymize(job: Job, resume: bool, stage_hours: float, keep: int) -> None:
 
 
 def _tell_first_state() -> None:
-    """Tell the event of a run's first state, which schedules leave out: the server holds all others back for it.
+    """Send the event of a run's first state, which Prefect leaves out for scheduled runs.
 
-    It waits 15 minutes, in which no failure is reported.
+    Until it comes, the server holds back all later events for up to 15 minutes, and reports no failure.
     """
     with contextlib.suppress(Exception), get_client(sync_client=True) as client:
         first = min(client.read_flow_run_states(UUID(flow_run.id)), key=lambda state: state.timestamp)
@@ -375,7 +398,8 @@ def _tell_first_state() -> None:
 def _run(job: Job, resume: bool, stage_seconds: float, keep: int) -> None:
     _tell_first_state()
     bar = Bar([*(stage.name for stage in STAGES), verify.name, publish.name])
-    _label(job)
+    with contextlib.suppress(Exception):  # a display that fails
+        _tag(job)
     with contextlib.ExitStack() as stack:
         with _usual_umask():  # the output folder is made here; the staging is private whatever the mask
             run = stack.enter_context(pipeline.open_run(job, resume))

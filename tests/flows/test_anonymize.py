@@ -217,21 +217,28 @@ def test_a_killed_run_is_gone_on_with(tmp_path, server):
 
 
 def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path):
-    code = """
+    code = f"""
 from types import SimpleNamespace
 from flows import anonymize
+from anonpipe.job.model import load_job
 from anonpipe.pipeline.run import RunOutcome
 from anonpipe.verify.words import RunFacts
 from anonpipe.verify.verdict import Verdict
-def gone(*_, **__):
-    raise ConnectionError
+def gone(name):
+    def asked(*_, **__):
+        print("asked", name)
+        raise ConnectionError
+    return asked
 anonymize.pipeline.finish = lambda run, verdict: RunOutcome(verdict, "version", 1, RunFacts("mdav"), ())
-anonymize.create_progress_artifact = lambda *_, **__: None
-anonymize.create_markdown_artifact = anonymize.get_client = anonymize.update_progress_artifact = gone
-anonymize.publish.fn(SimpleNamespace(job=None), Verdict((), ()), 0, anonymize.Bar(["publish"]))
+for name in ("get_client", "create_progress_artifact", "create_markdown_artifact", "create_table_artifact"):
+    setattr(anonymize, name, gone(name))
+job = load_job({str(PLAIN.table(tmp_path))!r})
+anonymize.publish.fn(SimpleNamespace(job=job), Verdict((), ()), 0, anonymize.Bar(["publish"]))
 print("released")
 """
     told = subprocess.run([sys.executable, "-c", code], env=runs.environment(tmp_path), capture_output=True, text=True)
+    asked = [line.split()[1] for line in told.stdout.splitlines() if line.startswith("asked ")]
+    assert asked == ["create_progress_artifact", "get_client", "create_markdown_artifact", "create_table_artifact"]
     assert told.stdout.splitlines()[-1:] == ["released"], told.stderr
 
 

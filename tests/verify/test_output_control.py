@@ -15,8 +15,7 @@ from anonpipe.audience import Audience
 from anonpipe.evaluate import utility
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.risk import MEASURES
-from anonpipe.job import gates
-from anonpipe.job.measure import AnalysisLimits
+from anonpipe.job.measure import AnalysisLimits, Gates, _field
 from anonpipe.report import documents, external
 from anonpipe.verify import output_control, words
 from anonpipe.verify.catalogue import (
@@ -127,8 +126,8 @@ def test_a_gate_is_told_to_nobody_who_may_not_see_its_measure():
 
 
 def test_the_gates_of_the_job_are_the_records():
-    assert list(gates.Gates.model_fields) == list(GATES)
-    for name, field in gates.Gates.model_fields.items():
+    assert list(Gates.model_fields) == list(GATES)
+    for name, field in Gates.model_fields.items():
         gate = GATES[name]
         assert field.default == ("default" if gate.figures and gate.default is not None else gate.default)
         assert field.description == gate.meaning
@@ -249,5 +248,5 @@ def test_one_gate_is_one_record(monkeypatch):
     (failed,) = checks(made.Assessment(risk=(near,)), {"closest": 0.15})
     assert failed.outcome is Outcome.FAILED and failed.measured == 0.1  # the lower end counts
     assert words.remedies((failed,)) == ("risk, closest: distance: a larger k",)
-    kind_of_field, field = gates._field(gate)
+    kind_of_field, field = _field(gate)
     assert get_args(kind_of_field)[1] is type(None) and field.default is None
