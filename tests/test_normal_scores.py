@@ -73,6 +73,11 @@ def distance(before, after):
     return float(np.abs(ranks[0] - ranks[1]).max()), min(len(before), len(after))
 
 
+def chance(values):
+    """How far two samples of so many values are from each other, on average (Kolmogorov's law)."""
+    return 0.869 * np.sqrt(2 / values)
+
+
 GROUPS = {f"synthesize {name}": {"synthesize": {"method": name}} for name, each in METHODS.items() if each.guarantee}
 WAYS = (
     GROUPS
@@ -97,12 +102,12 @@ def test_every_method_releases_the_distributions_of_all_strata(way):
         for name in NUMBERS if way != "no strata" else ["months"]:  # the time has its status, whatever the strata
             apart, values = distance(before[name], after[name])
             identical = 2 * k if "centroid" in way else 0
-            assert apart <= (1.5 * k + identical + 1) / values, name
+            assert apart <= 0.7 * chance(values) + (identical + 1) / values, name
     assert ((made["halves"] - 0.5) % 1 == 0).all() and made["share"].between(0, 1).all()
     assert made["income"].max() < frame["income"].max()
     if way == "no strata":
         for name in NUMBERS:
-            assert distance(frame[name], made[name])[0] <= (1.5 * k + 1) / (0.85 * rows), name
+            assert distance(frame[name], made[name])[0] <= 0.7 * chance(0.85 * rows), name
 
 
 def test_centroid_records_stay_alike_if_strata_ignore_status():
@@ -299,14 +304,14 @@ def test_mean_and_variance_in_units_are_known_before_any_draw():
     calm = [one_check(frame, key) for key in ("mean.own_unit", "variance.own_unit")]
     frame.loc[3, "income"] = 98_765_432.0
     wild = [one_check(frame, key) for key in ("mean.own_unit", "variance.own_unit")]
-    assert all(check.measured < 1e-9 and check.limit == 0.1 for check in calm + wild)
+    assert all(check.measured < 1e-5 and check.limit == 0.1 for check in calm + wild)
 
 
 def test_a_variance_that_is_not_as_known_fails_its_gate(monkeypatch):
     known = ScoredColumn.released_moments.func
     monkeypatch.setattr(ScoredColumn, "released_moments", property(lambda self: (known(self)[0], 0.9 * known(self)[1])))
     found = one_check(table()[["income", "share", "months"]], "variance.own_unit")
-    assert found.blocks and found.measured == pytest.approx(1 / 0.81 - 1, abs=1e-6)
+    assert found.blocks and found.measured == pytest.approx(1 / 0.81 - 1, abs=1e-5)
 
 
 def test_records_to_be_alike_may_lose_what_their_groups_lose():

@@ -6,7 +6,7 @@ from tests.attacks import surest
 
 
 def test_surest_guesses_are_reported_where_they_reveal_more(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+    monkeypatch.setenv("ANONPIPE_SECRET", "4bf5122f344554c53bde2ebb8cd2b7e3d1600ad631c385a5d7cce23c7785459a")
     plain = surest.attack(surest.setting(tmp_path / "a", surest.registry(6_000), synthesize={"method": "centroid"}))
     assert plain.reported >= plain.surest > plain.every > 0.05
     usual = surest.attack(surest.setting(tmp_path / "c", surest.registry(4_000)))

@@ -63,6 +63,12 @@ _TRACED = replace(
     title="Chance that means and covariances of the release lean towards a person of the table, not towards another",
     source="Homer et al. (2008), doi:10.1371/journal.pgen.1000167; Dwork et al. (2015), doi:10.1109/FOCS.2015.46",
 )
+_COUNTED = replace(
+    _AUC,
+    key="membership.counted_auc",
+    title="Chance that the release's counts of single values lean towards a person of the table, not towards another",
+    source="Homer et al. (2008), doi:10.1371/journal.pgen.1000167, of values in place of alleles",
+)
 _EXPECTED = replace(
     _AUC,
     key="membership.expected",
@@ -143,7 +149,7 @@ def _of_release(data: AttackData) -> Measured:
 MEASURE = RiskMeasure(
     "membership",
     "membership inference",
-    tuple(figure.key for figure in (_AUC, _ADVANTAGE, _AT_FEW_ALARMS, _TRAINED, _TRACED)),
+    tuple(figure.key for figure in (_AUC, _ADVANTAGE, _AT_FEW_ALARMS, _TRAINED, _TRACED, _COUNTED)),
     _of_release,
     counts_units=True,
 )
@@ -247,6 +253,7 @@ def _by_other_persons(data: AttackData) -> Sequence[Measurement]:
     return (
         trained_membership(*tables, guessed.found, categories, of=data.rows),
         traced_membership(*tables, categories, of=data.rows),
+        counted_membership(*tables, categories, of=data.rows),
     )
 
 
@@ -329,6 +336,53 @@ def _mean_product(records: FloatArray, others: FloatArray) -> FloatArray:
     squares = (records**2).sum(axis=1) + np.trace(second)
     quadratic = ((records @ second) * records).sum(axis=1)
     return np.asarray(records @ others.mean(axis=0) + 0.5 * (quadratic - squares + records.shape[1]))
+
+
+# --- Attack: where counts of single values are kept, each column has one more of a member's own values ----------------
+_BESIDE = 32  # Released values on either side that tell how many are to be expected of a value
+_FINE = 1 / 8  # Of the distance to the last of them: how near others count as the value itself
+
+
+def counted_membership(
+    released: FloatArray,
+    members: FloatArray,
+    controls: FloatArray,
+    categories: Sequence[int] = (),
+    *,
+    of: int | None = None,
+) -> Measurement:
+    """Tell members from held-out records by how many released values lie close to theirs, column by column.
+
+    Parameters as in `traced_membership`, of which held-out records are not needed to attack. A record's score adds up,
+    over columns of numbers, the logarithm of the share that the 64 values around its own have in the middle eighth.
+    """
+    asked = np.concatenate([members, controls])
+    scores = np.zeros(len(asked))
+    for at in range(released.shape[1]):
+        known = np.sort(released[~np.isnan(released[:, at]), at])
+        if at not in categories and len(known) > 2 * _BESIDE:
+            scores += _excess(known, asked[:, at])
+    area = auc(scores[: len(members)], scores[len(members) :])
+    return _COUNTED.measured(
+        area.value,
+        min(len(members), len(controls)),
+        records_of(of, len(members), "members"),
+        interval=(area.low, area.high),
+        baseline=0.5,
+        note="The attacker knows a person's whole record, and nobody else.",
+    )
+
+
+def _excess(known: FloatArray, values: FloatArray) -> FloatArray:
+    """How dense sorted values are close to some values, against around them, as logarithms; 0 for nulls."""
+    place = np.searchsorted(known, values)
+    ends = known[np.maximum(place - _BESIDE, 0)], known[np.minimum(place + _BESIDE - 1, len(known) - 1)]
+    far = np.minimum(np.abs(values - ends[0]), np.abs(ends[1] - values))
+    near, around = (
+        np.searchsorted(known, values + reach, side="right") - np.searchsorted(known, values - reach)
+        for reach in (_FINE * far, far)
+    )
+    return np.where(far > 0.0, np.log((near + 0.5) / (around * _FINE + 0.5)), 0.0)
 
 
 # --- Attack that needs no neighbours: who is in the table lies nearer to its own mean, in its own covariance ----------

@@ -69,7 +69,7 @@ def test_what_is_missing_is_told_as_a_reason():
 def test_measures_need_no_run():
     known = SimpleNamespace(rows=60, released=found(1), original=found(2), held=found(3), guessed=Reason.FEW_HELD)
     assert [one.name for one in BY_KEY["closest_record"].of(known)] == list(BY_KEY["closest_record"].figures)
-    trained = {"membership.trained_auc", "membership.traced_auc"}  # need guesses besides
+    trained = {"membership.trained_auc", "membership.traced_auc", "membership.counted_auc"}  # need guesses besides
     assert {one.name for one in BY_KEY["membership"].of(known)} | trained == set(BY_KEY["membership"].figures)
     members, controls = (np.random.default_rng(at).random((40, 3)) for at in (4, 5))
     told = guess_nearest(members, np.concatenate([members, controls]), Coding.of(members, controls))
