@@ -184,6 +184,7 @@ FEWEST = 3  # Records that a run has at least, where k is smaller: with the mean
 _POINTS = 512  # Most values of a piece in `Quantiles.at_ranks`
 
 FEW_VALUES = 12  # A column of so few values keeps the count of each, as a category does
+FEW_RECORDS = 32  # An atom of fewer may lose its value where no step is declared
 PENALTY = 3.0  # What a block of all records would have to add to the log-likelihood
 
 # How far pieces leave the straight line where no step is declared, in parts of half their length
@@ -247,22 +248,28 @@ class Quantiles:
         clipped = float((counts * (inside - values)).sum()) / int(edges[-1])
         return cls(edges, centres, halves, coded, clipped, 0.0 if stepped else BEND)
 
-    def smoothed(self, step: float | None = None) -> Quantiles:
+    def smoothed(self, step: float | None = None, columns: int = 1) -> Quantiles:
         """The same with neighbouring pieces joined into blocks where their densities differ by chance alone.
 
         Counts of small pieces tell members: of p columns with pieces of r records, an intruder who knows the population
         has the area Φ(sqrt(p / 2r)). Blocks are those of Scargle et al. (2013, equation 19) for pieces in place of
         events, with a penalty for blocks of few records (Dümbgen & Spokoiny 2001). A block keeps its records and their
-        mean, and ends where its pieces end. Without a step atoms stay, and so do few values.
+        mean, and ends where its pieces end. Few values stay, and without a step so do atoms that tell little: of four
+        records for each of the table's `columns`, or more.
         """
         n = len(self.centres)
         if n < 2 or (n <= FEW_VALUES and not self.halves.any()):
             return self
         gaps = np.diff(self.centres) / 2.0
         nearer = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
-        # An atom has its step to itself; without steps next to nothing, so that it stays an atom
-        reach = np.where(self.halves > 0.0, self.halves, np.minimum(nearer, step / 2.0 if step else 1e-9 * nearer))
+        own = np.minimum(nearer, step / 2.0 if step else np.inf)
+        if not step:  # next to nothing, so that it stays an atom
+            own = np.where(np.diff(self.edges) >= max(FEW_RECORDS, 4 * columns), 1e-9 * nearer, nearer)
+        reach = np.where(self.halves > 0.0, self.halves, own)
         low, high = self.centres - reach, self.centres + reach
+        if not step:  # nothing brings back what lies beyond an outermost atom
+            low[0] += 0.0 if self.halves[0] else reach[0]
+            high[-1] -= 0.0 if self.halves[-1] else reach[-1]
         cells, widths = np.zeros(2 * n - 1, dtype=np.int64), np.zeros(2 * n - 1)  # pieces, and what is empty between
         cells[::2], widths[::2], widths[1::2] = np.diff(self.edges), high - low, np.maximum(low[1:] - high[:-1], 0.0)
         shares = widths / widths.sum()

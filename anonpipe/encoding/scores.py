@@ -328,7 +328,7 @@ def _fitted(
     quantiles = tuple(
         Quantiles.fit(
             one, k, low, high, stepped=grid.step is not None, rng=None if draws is None else draws(f"means {name}", at)
-        ).smoothed(grid.step)
+        ).smoothed(grid.step, len(scan.scored))
         for at, one in enumerate(kept)
     )
     return ScoredColumn(

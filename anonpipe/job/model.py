@@ -369,12 +369,6 @@ class Job(Options):
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         masked = [column for column in self.columns.values() if column.role.synthesized]
-        scored = sum(column.scored for column in masked)
-        if scored >= 2 * self.k:  # from there on the attack of tests/attacks/spikes.py tells members clearly
-            found.append(
-                f"{scored} columns keep their distributions down to runs of k={self.k} records. In a small table the "
-                f"counts of single values then tell who is in it: take a k of {scored} or more"
-            )
         named = [None if each is None else each.method for each in (self.mask, self.cluster, self.synthesize)]
         groups_by_default = named == [None, "mdav", "micro_perturbation"]
         if groups_by_default and self.unit_declared and all(column.kind.coded for column in masked):

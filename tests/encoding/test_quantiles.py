@@ -340,8 +340,9 @@ def test_what_lies_evenly_is_one_block_and_heaps_are_their_own():
         found.append(len(fitted(even).smoothed(1.0).centres))
         heaps = fitted(np.append(even, np.repeat([20, 50], 60))).smoothed(1.0)
         assert {20.0, 50.0} <= set(heaps.centres[heaps.halves == 0])
-        pieces, blocks = fitted(even), fitted(even).smoothed()
-        assert (blocks.centres[blocks.halves == 0] == pieces.centres[pieces.halves == 0]).all()
+    many = fitted(np.random.default_rng(1).integers(0, 100, 20_000))
+    assert len(fitted(even).smoothed().centres) < 10 > len(many.smoothed(None, 100).centres)
+    assert (many.smoothed().centres == np.arange(100)).all()  # 200 records each: of few columns, atoms
     assert np.mean(np.array(found) > 1) <= 0.1
     few = fitted(np.repeat(np.arange(FEW_VALUES), 50)).smoothed(1.0)
     assert np.diff(few.edges).tolist() == [50] * FEW_VALUES
