@@ -289,7 +289,7 @@ class Quantiles:
             edges=np.append(self.edges[begins], self.edges[-1]),
             centres=np.where(single, self.centres[begins], centres),
             halves=np.where(single, self.halves[begins], (below + above) / 2.0),
-            powers=np.where(single, 1.0, above / below),
+            powers=np.divide(above, below, out=np.ones(len(begins)), where=~single),
         )
 
     @property
