@@ -185,6 +185,7 @@ _POINTS = 512  # Most values of a piece in `Quantiles.at_ranks`
 
 FEW_VALUES = 12  # A column of so few values keeps the count of each, as a category does
 FEW_RECORDS = 32  # An atom of fewer may lose its value where no step is declared
+TAIL = 8  # By how much each block of a tail is to be larger than that further out, at the most
 PENALTY = 3.0  # What a block of all records would have to add to the log-likelihood
 
 # How far pieces leave the straight line where no step is declared, in parts of half their length
@@ -275,7 +276,7 @@ class Quantiles:
         shares = widths / widths.sum()
         if not (np.isfinite(shares).all() and shares[::2].all()):  # numbers at the ends of what a float can tell apart
             return self
-        begins = np.unique((_blocks(cells, shares, PENALTY) + 1) // 2)
+        begins = np.unique(np.append((_blocks(cells, shares, PENALTY) + 1) // 2, self._tails()))
         begins = begins[begins < n]
         ends = np.append(begins[1:], n) - 1
         records = np.add.reduceat(cells[::2], begins)
@@ -291,6 +292,12 @@ class Quantiles:
             halves=np.where(single, self.halves[begins], (below + above) / 2.0),
             powers=np.divide(above, below, out=np.ones(len(begins)), where=~single),
         )
+
+    def _tails(self) -> IntArray:
+        """Pieces that begin 1, 8, 64, … pieces from either end: in tails a rank moves normal scores far."""
+        least = int(self.edges[1])
+        ranks = least * TAIL ** np.arange(1 + int(math.log(max(1.0, self.rows / (2.0 * least)), TAIL)))
+        return np.searchsorted(self.edges, np.concatenate([ranks, self.rows - ranks]))
 
     @property
     def rows(self) -> int:

@@ -343,7 +343,7 @@ def test_what_lies_evenly_is_one_block_and_heaps_are_their_own():
     many = fitted(np.random.default_rng(1).integers(0, 100, 20_000))
     assert len(fitted(even).smoothed().centres) < 10 > len(many.smoothed(None, 100).centres)
     assert (many.smoothed().centres == np.arange(100)).all()  # 200 records each: of few columns, atoms
-    assert np.mean(np.array(found) > 1) <= 0.1
+    assert np.mean(np.array(found) > 6) <= 0.1  # five by the tails
     few = fitted(np.repeat(np.arange(FEW_VALUES), 50)).smoothed(1.0)
     assert np.diff(few.edges).tolist() == [50] * FEW_VALUES
 

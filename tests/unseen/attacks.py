@@ -139,6 +139,21 @@ def tracing(tables: Tables) -> Figure:
     return Figure(*np.mean(areas, axis=0))
 
 
+def counting(tables: Tables) -> Figure:
+    """How well units are told from others by how often their values are released, more often than 16 values beside."""
+    window = np.where(np.arange(17) == 8, 0.0, 1 / 16)
+    scores = [np.zeros(len(frame)) for frame in (tables.original, tables.control)]
+    for name in tables.numbers:
+        columns = [frame[name].to_numpy() for frame in (tables.original, tables.control, tables.released)]
+        grid = np.unique(np.concatenate(columns))
+        counts = np.bincount(np.searchsorted(grid, columns[2]), minlength=len(grid)).astype(float)
+        excess = np.log((counts + 0.5) / (np.convolve(counts, window, "same")[: len(grid)] + 0.5))
+        for score, column in zip(scores, columns, strict=False):
+            score += excess[np.searchsorted(grid, column)]
+    pairs = zip(scores, tables.owners, strict=True)
+    return _area(*(pd.Series(score).groupby(np.asarray(owners)).sum().to_numpy() for score, owners in pairs))
+
+
 def linkage(tables: Tables) -> Figure:
     """Released rows whose nearest known row is of a unit of the release, less those whose nearest is a control's.
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "data" / "unseen.csv"
 PAGE = ROOT / "docs" / "threats.md"
 BETWEEN = re.compile(r"(?<=<!-- unseen -->\n).*?(?=<!-- end of unseen -->)", re.DOTALL)
-RISKS = ("membership", "tracing", "linkage", "linkability", "inference")
+RISKS = ("membership", "tracing", "counting", "linkage", "linkability", "inference")
 BEFORE = ("membership", "linkage")
 FIELDS = (
     "run",

@@ -32,7 +32,7 @@ def test_newcomer_releases_small_table_withstanding_attacks(name, size, edits):
     assert row.released, row.made.last.texts
     assert (row.made.edits, row.dropped, row.survival_kept) == (edits, [], True if edits else None)
     assert row.unit_kept == (True if name == "panel" else None)
-    assert set(row.figures) == {"membership", "tracing", "linkage"}
+    assert set(row.figures) == {"membership", "tracing", "counting", "linkage"}
     assert all(figure.low < LIMITS[risk] for risk, figure in row.figures.items()), row.figures
 
 
@@ -46,6 +46,7 @@ def test_attacks_find_copies_and_do_not_find_another_sample():
     assert attacks.membership(copied).low > 0.95
     assert attacks.linkage(copied).low > 0.9
     assert attacks.tracing(copied).low > 0.5 > attacks.tracing(honest).low
+    assert attacks.counting(copied).low > 0.6 and attacks.counting(honest).low < 0.5
     assert attacks.membership(honest).low < 0.5
     assert attacks.linkage(honest).low < 0.0 < attacks.linkage(honest).high
 
