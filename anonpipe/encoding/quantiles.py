@@ -556,6 +556,6 @@ def _blocks(counts: IntArray, widths: FloatArray, penalty: float) -> IntArray:
     number = n
     while end > 0:
         number -= 1
-        end = begin[end]
+        end = int(begin[end])
         blocks[number] = end
     return blocks[number:]
