@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def _run(job: Job, trial: bool = False, resume: bool = False) -> dict[str, Any]:
     from anonpipe.storage.release import prune
 
     outcome = try_out(job, on_progress=_progress) if trial else execute(job, resume, on_progress=_progress)
-    pruned, problem = [], ()
+    pruned, problem = list[str](), tuple[str, ...]()
     if outcome.version is not None:
         try:
             pruned = prune(job.output, PRUNED_TO, job.report.internal)
@@ -56,7 +57,7 @@ def _run(job: Job, trial: bool = False, resume: bool = False) -> dict[str, Any]:
     return content | {"lines": outcome.summary, "warnings": [*content["warnings"], *problem]}
 
 
-WORK = {
+WORK: dict[str, Callable[[Job], dict[str, Any]]] = {
     "plan": _plan,
     "trial": lambda job: _run(job, trial=True),
     "run": _run,

@@ -110,8 +110,9 @@ class Opened:
     def columns(self) -> dict[str, dict[str, Any]]:
         """The columns, where they can be shown as a table."""
         found = self.content.get("columns")
-        plain = isinstance(found, dict) and all(isinstance(each, dict) and each for each in found.values())
-        return found if plain and all(isinstance(name, str) for name in found) else {}
+        if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+            return {}
+        return found if all(isinstance(each, dict) and each for each in found.values()) else {}
 
     def of(self, where: str) -> list[str]:
         """The errors of a key; those of one of its options have the option's name in front."""
@@ -148,19 +149,13 @@ class _Pages:
         shown = [each for each in found if self._is_inside(each)]
         jobs = [each for each in shown if each.suffix in JOBS and each.is_file()]
         tables = [each for each in shown if each.is_file() and each not in jobs]
-        folders = [each for each in shown if each.is_dir()]
         above = None if folder == self.studio.root else self.studio.name(folder.parent)
-        names = {"jobs": jobs, "tables": tables, "folders": folders}
-        by_name = {
-            key: [(each.name, self._link_name(folder / each.name)) for each in paths] for key, paths in names.items()
-        }
-        return self._page("folder.html", here=self.studio.name(folder), above=above, **by_name)
+        lists = {"jobs": jobs, "tables": tables, "folders": [each for each in shown if each.is_dir()]}
+        links = {key: [(each.name, self.studio.name(folder / each.name)) for each in lists[key]] for key in lists}
+        return self._page("folder.html", here=self.studio.name(folder), above=above, links=links)
 
     def _is_inside(self, path: Path) -> bool:
         return path.resolve().is_relative_to(self.studio.root)
-
-    def _link_name(self, path: Path) -> str:
-        return str(path.relative_to(self.studio.root))
 
     def new(self, request: Request, _: Form) -> Response:
         """The questions before a proposal; a job file that was chosen is opened."""
@@ -230,7 +225,7 @@ class _Pages:
 
     def _job(self, opened: Opened, problem: str = "", given: Form | None = None) -> Response:
         if not opened.columns:
-            return self._text(opened)
+            return self._text(opened, error=problem)
         drawn, unread = None, ""
         if opened.trusted:
             try:

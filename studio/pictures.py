@@ -40,7 +40,7 @@ _kept: OrderedDict[tuple[Any, ...], Pictures] = OrderedDict()
 def pictures(content: Mapping[str, Any]) -> Pictures:
     """The pictures of a job's columns; those of its last few inputs are kept, as long as the files are the same."""
     path, form = input_of(content)
-    k, columns = content.get("k"), content.get("columns")
+    k, columns = content.get("k"), content["columns"]
     roles = {str(name): column.get("role") for name, column in columns.items() if isinstance(column, dict)}
     hidden = frozenset(name for name, role in roles.items() if role in NOT_RELEASED)
     named = [[name for name, role in roles.items() if role == each] for each in (Role.UNIT, Role.IDENTIFIER)]
@@ -137,6 +137,6 @@ def _bars(found: Distribution) -> Markup:
     for at, (label, count) in enumerate(zip(found.labels, found.original, strict=True)):
         high = count / top * (_AXIS - 4)
         other = "baseline" if label == "(other)" else "original"
-        place = {"x": 4 + at * wide, "y": _AXIS - high, "width": max(1.0, wide * 0.85), "height": high}
-        bars.append(tag("rect", class_=other, **place))
+        x, width = 4 + at * wide, max(1.0, wide * 0.85)
+        bars.append(tag("rect", class_=other, x=x, y=_AXIS - high, width=width, height=high))
     return Markup("").join(bars)

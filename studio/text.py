@@ -45,12 +45,13 @@ def read_value(text: str, a_list: bool) -> Any:
     if not inner:
         return None
     if not a_list:
-        return _value(inner, inner)
+        found = _value(f"[{inner}]", [inner])
+        return found[0] if len(found) == 1 else inner
     inner = _ANSWER.sub(r'\1"\2"', inner.removeprefix("[").removesuffix("]"))
     return _value(f"[{inner}]", [part.strip() for part in inner.split(",")])
 
 
-def _value(text: str, otherwise: Any) -> Any:
+def _value(text: str, otherwise: list[Any]) -> Any:
     try:
         return load_yaml(text)
     except yaml.YAMLError:

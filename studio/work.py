@@ -90,10 +90,11 @@ class Works:
             before = self._by_job.get(job)
             if before is not None and before.running:
                 raise BusyError(f"a {before.title.lower()} of this job is running; wait for its end, or cancel it")
-            command = [*_CHILD, kind, str(job)]
-            pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
             # A session of its own: Ctrl-C in the terminal stops the studio, which then stops the process
-            process = subprocess.Popen(command, cwd=folder, text=True, start_new_session=True, **pipes)
+            process = subprocess.Popen(
+                [*_CHILD, kind, str(job)], cwd=folder, text=True, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
             work = self._by_job[job] = Work(kind, process)
         threading.Thread(target=work.listen, daemon=True).start()
         return work
