@@ -42,6 +42,7 @@ _HEADERS = {
 
 _DOOR = (
     '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>anonpipe studio</title>'
+    '<link rel="icon" href="data:,">'
     '<meta http-equiv="refresh" content="0;url={base}/"><p><a href="{base}/">Open the studio</a></p>'
 )
 
