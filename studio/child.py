@@ -1,10 +1,11 @@
-"""A plan, trial or run in a process of its own: `python -P child.py run job.yaml`.
+"""A plan, trial, run or comparison in a process of its own: `python -P child.py run job.yaml`.
 
 It writes one JSON object a line: progress, and at last what the command line prints. SIGINT stops it as Ctrl-C does.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import Callable
@@ -57,20 +58,38 @@ def _run(job: Job, trial: bool = False, resume: bool = False) -> dict[str, Any]:
     return content | {"lines": outcome.summary, "warnings": [*content["warnings"], *problem]}
 
 
-WORK: dict[str, Callable[[Job], dict[str, Any]]] = {
+def _compare(job: Job, ks: str, methods: str, folder: str) -> dict[str, Any]:
+    from anonpipe import compare
+
+    asked = [part.strip() for part in methods.split(",") if part.strip()] or compare.DEFAULT_METHODS
+    sizes = [int(part) if part.strip().isdecimal() else 0 for part in ks.split(",")]
+    study = compare.compare(job, asked, sizes, on_progress=_progress)
+    files = compare.write_study(study, Path(folder))
+    chosen = [] if study.choice is None else [f"{study.why}: {study.choice.setting.method}, k={study.choice.setting.k}"]
+    return {
+        "headings": ["method", "k", "gates", *(axis.name for axis in study.axes)],
+        "rows": [compare.cells(study, row) for row in study.rows],
+        "lines": [*chosen, *compare.legend(study), *compare.reasons(study), *study.notes],
+        "map": base64.b64encode(compare.draw_map(study)).decode(),
+        "files": [str(file) for file in files],
+    }
+
+
+WORK: dict[str, Callable[..., dict[str, Any]]] = {
     "plan": _plan,
     "trial": lambda job: _run(job, trial=True),
     "run": _run,
     "resume": lambda job: _run(job, resume=True),
+    "compare": _compare,
 }
 
 
-def main(kind: str, path: str) -> None:
+def main(kind: str, path: str, *options: str) -> None:
     """Do one of `WORK` for a job file."""
     try:
         check_address_space()
         with interrupts.stoppable():
-            _tell(outcome=WORK[kind](load_job(Path(path))))
+            _tell(outcome=WORK[kind](load_job(Path(path)), *options))
     except KeyboardInterrupt:
         _tell(error="stopped", exit_code=130)
     except AnonpipeError as error:

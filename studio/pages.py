@@ -22,6 +22,7 @@ from starlette.routing import Route
 import anonpipe
 from anonpipe import report
 from anonpipe.columns import Column, Kind, Role
+from anonpipe.compare import DEFAULT_K
 from anonpipe.engine import account
 from anonpipe.errors import AnonpipeError, InputError, JobError, printable
 from anonpipe.files import disk_errors, write_atomic
@@ -35,7 +36,7 @@ from anonpipe.storage import release, release_log, versions
 from . import text as texts
 from .guard import Form, Guard, Refused
 from .pictures import Pictures, first_rows, pictures
-from .work import Works
+from .work import TITLES, Works
 
 HERE = Path(__file__).parent
 PREVIEW_ROWS = 5
@@ -242,6 +243,7 @@ class _Pages:
         return self._page(
             "job.html", 422 if problem else 200, opened=opened, problem=problem, given=given or {},
             rows=list(_rows(opened, drawn)), drawn=drawn, unread=unread, asked=_answers(asked), parts=parts,
+            question=texts.question, anchors=_anchors(opened, parts),
             work=self.studio.works.of(opened.path), fields=_fields(Column), flow=texts.flow,
         )  # fmt: skip
 
@@ -330,22 +332,28 @@ class _Pages:
         work = self.studio.works.of(opened.path)
         last = "" if work is None else str(work.result.get("outcome", {}).get("report") or "").rpartition("/")[2]
         found["reports"].sort(key=lambda name: name != last)
-        return self._page(page, opened=opened, work=work, resumable=resumable, **found)
+        return self._page(page, opened=opened, work=work, resumable=resumable, usual=DEFAULT_K, **found)
 
     def _place(self, opened: Opened) -> versions.OutputPlace | None:
         return None if opened.job is None else release.place(opened.job.output, opened.job.report.internal)
 
     def start(self, _: Request, form: Form) -> Response:
-        """Begin a plan, a trial or a run."""
+        """Begin a plan, a trial, a run or a comparison."""
         opened = self._current(form)
         self._known_places(opened)
         if opened.job is None:
             raise Refused(422, "the job is not valid; answer what is open in it first")
-        kind = form.get("kind", "")
-        if kind not in ("plan", "trial", "run", "resume"):
+        kind, options = form.get("kind", ""), list[str]()
+        if kind not in TITLES:
             raise Refused(400, "there is no such work")
-        self.studio.works.start(kind, opened.path, self.studio.root)
+        if kind == "compare":
+            options = [form.get("ks", ""), form.get("methods", ""), str(self._comparison(opened))]
+        self.studio.works.start(kind, opened.path, self.studio.root, *options)
         return self._to("work", file=opened.name)
+
+    def _comparison(self, opened: Opened) -> Path:
+        """Where table and map of a comparison are put."""
+        return opened.path.with_name(f"{opened.path.stem}-comparison")
 
     def cancel(self, _: Request, form: Form) -> Response:
         """Stop what runs."""
@@ -488,6 +496,12 @@ def _rows(opened: Opened, drawn: Pictures | None) -> Iterator[Row]:
         shown = [key for key in fields if key in ("kind", "role", *_usual(column)) or key in column]
         wrong = opened.of(f"columns.{printable(name)}")
         yield Row(at, name, column, note, picture, words, wrong, shown)
+
+
+def _anchors(opened: Opened, parts: Mapping[str, texts.Section]) -> dict[str, str]:
+    """Where on the page of a job each error is told again."""
+    columns = {f"columns.{printable(name)}": f"row{at}" for at, name in enumerate(opened.columns)}
+    return columns | {key: f"section.{key}" for key in parts} | {"k": "k", "output": "output", "input": "questions"}
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,9 @@ def _drawn(path: str, form: CsvFormat, k: int, unit: str | None, hidden: frozens
     if unit in looks and (codes := looks[unit].codes[looks[unit].codes >= 0]).size:
         several = int(np.bincount(codes).max())  # so many rows may be of one unit
     least = k * several
-    drawn = {name: (Markup(""), "") if name in hidden else _picture(look, least) for name, look in looks.items()}
+    drawn = {
+        name: (Markup(""), "not released") if name in hidden else _picture(look, least) for name, look in looks.items()
+    }
     return Pictures(rows, sample.num_rows, drawn)
 
 

@@ -195,6 +195,12 @@ def sections(text: str) -> dict[str, Section]:
     return parts
 
 
+def question(text: str, key: str) -> str:
+    """The comment right above a key of a section."""
+    found = re.search(rf"((?:^[ \t]+#[^\n]*\n)+)[ \t]+{key}:", text, re.MULTILINE)
+    return "" if found is None else " ".join(line.strip(" \t#") for line in found[1].splitlines())
+
+
 def with_section(text: str, key: str, new: str) -> str:
     """The text with other lines for a section, or with a new one at the end."""
     new, part = new.strip("\n"), sections(text).get(key)

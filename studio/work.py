@@ -16,12 +16,12 @@ from anonpipe.errors import BusyError
 
 # By its path and with -P: a folder of data may hold files that have the names of modules
 _CHILD = [sys.executable, "-P", str(Path(__file__).with_name("child.py"))]
-_TITLES = {"plan": "Plan", "trial": "Trial", "run": "Run", "resume": "Resumed run"}
+TITLES = {"plan": "Plan", "trial": "Trial", "run": "Run", "resume": "Resumed run", "compare": "Comparison"}
 
 
 @dataclass
 class Work:
-    """One plan, trial or run."""
+    """One plan, trial, run or comparison."""
 
     kind: str
     process: subprocess.Popen[str]
@@ -34,7 +34,7 @@ class Work:
     @property
     def title(self) -> str:
         """What is done."""
-        return _TITLES[self.kind]
+        return TITLES[self.kind]
 
     @property
     def running(self) -> bool:
@@ -84,7 +84,7 @@ class Works:
         """The last work for a job."""
         return self._by_job.get(job)
 
-    def start(self, kind: str, job: Path, folder: Path) -> Work:
+    def start(self, kind: str, job: Path, folder: Path, *options: str) -> Work:
         """Begin in a folder; an error where something runs for the job already."""
         with self._lock:
             before = self._by_job.get(job)
@@ -92,7 +92,7 @@ class Works:
                 raise BusyError(f"a {before.title.lower()} of this job is running; wait for its end, or cancel it")
             # A session of its own: Ctrl-C in the terminal stops the studio, which then stops the process
             process = subprocess.Popen(
-                [*_CHILD, kind, str(job)], cwd=folder, text=True, start_new_session=True,
+                [*_CHILD, kind, str(job), *options], cwd=folder, text=True, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             )  # fmt: skip
             work = self._by_job[job] = Work(kind, process)

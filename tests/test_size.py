@@ -13,7 +13,7 @@ PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 LINES = 55_021
 FILES = 225
 LONGEST_FILE = 1_400
-PAGES = 14_760  # Words of docs/*.md
+PAGES = 14_960  # Words of docs/*.md
 TEST_NAME = 60  # Characters
 
 

@@ -255,10 +255,22 @@ def test_menus_are_those_of_the_model(quick):
     assert "style=" not in quick.text and "http://" not in quick.text and "https://" not in quick.text
 
 
+def test_comparison_draws_its_map(quick, browser, folder):
+    page = browser.get("job", file="job.yaml").text
+    browser.post("start", page, kind="compare", ks="5, no", methods="mask:noise")
+    assert "--k has 0; give whole numbers" in browser.wait()  # by the words of the command line
+    browser.post("start", page, kind="compare", ks="5", methods="mask:noise")
+    page = browser.wait()
+    assert "data:image/png;base64," in page and "<td>mask:noise</td>" in page and "noise" in page
+    assert len(list((folder / "job-comparison").iterdir())) == 3 and not (folder / "out").exists()
+
+
 def test_a_wide_table(folder, browser):
     rng = np.random.default_rng(0)
-    small.write_table(folder, pa.table({f"v{at}": rng.normal(size=300) for at in range(200)}), "wide.parquet")
-    page = browser.propose("wide.parquet", file="wide.yaml")
+    data = small.write_table(folder, pa.table({f"v{at}": rng.normal(size=300) for at in range(200)}), "wide.parquet")
+    columns = "".join(f"  v{at}:\n    kind: continuous\n" for at in range(200))
+    (folder / "wide.yaml").write_text(f"input: {data}\noutput: out\nk: 5\ncolumns:\n{columns}")
+    page = browser.get("job", file="wide.yaml")
     assert page.status_code == 200 and page.text.count("<svg") == 200 and len(page.content) < 2_000_000
     many = {f"c{at}.bounds": "-9, 9" for at in range(200)}
     browser.post("save", page.text, **many)
