@@ -15,8 +15,13 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from functools import partial
+
+from anonpipe_studio import child
+from anonpipe_studio.work import Work
 from typer.testing import CliRunner
 
+from anonpipe import compare
 from anonpipe.cli import app
 from anonpipe.columns import Kind, Role
 from anonpipe.job.model import load_job
@@ -255,13 +260,21 @@ def test_menus_are_those_of_the_model(quick):
     assert "style=" not in quick.text and "http://" not in quick.text and "https://" not in quick.text
 
 
-def test_comparison_draws_its_map(quick, browser, folder):
-    page = browser.get("job", file="job.yaml").text
-    browser.post("start", page, kind="compare", ks="5, no", methods="mask:noise")
-    assert "--k has 0; give whole numbers" in browser.wait()  # by the words of the command line
-    browser.post("start", page, kind="compare", ks="5", methods="mask:noise")
-    page = browser.wait()
-    assert "data:image/png;base64," in page and "<td>mask:noise</td>" in page and "noise" in page
+def test_comparison_draws_its_map(quick, browser, folder, capsys, monkeypatch):
+    """The process's work is done in this one, which needs no cluster, and its lines are read as from a process."""
+    page = browser.post("save", quick.text, **{"section.measure": "measure:\n  rows: 200\n  queries: 100\n  hold_out: 0"})
+    assert page.status_code == 200
+    monkeypatch.setattr(compare, "compare", partial(compare.compare, cluster=False))
+    told = []
+    for sizes in ("5, no", "5"):
+        child.main("compare", "job.yaml", sizes, "mask:noise", str(folder / "job-comparison"))
+        (folder / "lines").write_text(capsys.readouterr().out)
+        work = Work("compare", subprocess.Popen(["cat", folder / "lines"], stdout=subprocess.PIPE, text=True))
+        work.listen()
+        monkeypatch.setitem(browser.studio.works._by_job, browser.studio.root / "job.yaml", work)
+        told.append(browser.get("work", file="job.yaml").text)
+    assert "--k has 0; give whole numbers" in told[0]
+    assert "data:image/png;base64," in told[1] and "<td>mask:noise</td>" in told[1] and "job-comparison" in told[1]
     assert len(list((folder / "job-comparison").iterdir())) == 3 and not (folder / "out").exists()
 
 
