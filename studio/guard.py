@@ -120,7 +120,7 @@ class Guard:
 
 
 def _bare(refusal: Refused) -> Response:
-    """For who was not let in: nothing of the addresses of pages."""
+    """For a browser that was not let in: nothing of the addresses of pages."""
     return PlainTextResponse(f"{refusal}\n", refusal.status)
 
 

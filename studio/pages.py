@@ -499,7 +499,7 @@ def _rows(opened: Opened, drawn: Pictures | None) -> Iterator[Row]:
 
 
 def _anchors(opened: Opened, parts: Mapping[str, texts.Section]) -> dict[str, str]:
-    """Where on the page of a job each error is told again."""
+    """Where on the page of a job each error is shown again."""
     columns = {f"columns.{printable(name)}": f"row{at}" for at, name in enumerate(opened.columns)}
     return columns | {key: f"section.{key}" for key in parts} | {"k": "k", "output": "output", "input": "questions"}
 
