@@ -29,6 +29,7 @@ from anonpipe.files import disk_errors, write_atomic
 from anonpipe.job.analyses import read_analyses
 from anonpipe.job.csv_format import QUESTION, CsvFormat
 from anonpipe.job.model import Job, parse_job
+from anonpipe.job.plain_yaml import LARGEST
 from anonpipe.pipeline.start import is_resumable
 from anonpipe.propose.propose import default_output, open_questions, propose_job
 from anonpipe.storage import release, release_log, versions
@@ -195,10 +196,13 @@ class _Pages:
     def _opened(self, given: str) -> Opened:
         path = self.studio.inside(given)
         name, content, job, problem = self.studio.name(path), {}, None, ""
-        try:
-            text = path.read_text(encoding="utf-8")
+        try:  # a table is no text for a page, whatever its name
+            fits = path.suffix in JOBS and path.is_file() and path.stat().st_size <= LARGEST
+            text = path.read_text(encoding="utf-8") if fits else None
         except (OSError, UnicodeDecodeError):
-            raise Refused(404, f"the job file {given} cannot be read; choose one that is there") from None
+            text = None
+        if text is None:
+            raise Refused(404, f"{given} cannot be read as a job; choose a .yaml file in UTF-8 that is there")
         try:
             content = texts.content_of(text, name)
             job = parse_job(content)

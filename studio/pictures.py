@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +22,6 @@ from anonpipe.report.figures import closed, place_of, tag
 from anonpipe.source import found_format, opened, read_batches
 
 WIDTH, HEIGHT, _AXIS = 180, 62, 46
-_MOST_KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -34,9 +33,6 @@ class Pictures:
     by_column: Mapping[str, tuple[Markup, str]]  # Picture, and what there is to say of it
 
 
-_kept: OrderedDict[tuple[Any, ...], Pictures] = OrderedDict()
-
-
 def pictures(content: Mapping[str, Any]) -> Pictures:
     """The pictures of a job's columns; those of its last few inputs are kept, as long as the files are the same."""
     path, form = input_of(content)
@@ -46,12 +42,7 @@ def pictures(content: Mapping[str, Any]) -> Pictures:
     named = [[name for name, role in roles.items() if role == each] for each in (Role.UNIT, Role.IDENTIFIER)]
     unit = next((names[0] for names in named if len(names) == 1), None)  # which k counts, should it repeat
     stamp = (stat.st_mtime_ns, stat.st_size) if os.path.exists(path) and (stat := os.stat(path)) else None
-    key = (path, form, stamp, k if type(k) is int and k > 1 else 2, unit, hidden)
-    if key not in _kept:
-        _kept[key] = _drawn(path, form or found_format(path).form, key[3], unit, hidden)
-        while len(_kept) > _MOST_KEPT:
-            _kept.popitem(last=False)
-    return _kept[key]
+    return _drawn(path, form, stamp, k if type(k) is int and k > 1 else 2, unit, hidden)
 
 
 def input_of(content: Mapping[str, Any]) -> tuple[str, CsvFormat | None]:
@@ -76,8 +67,12 @@ def first_rows(content: Mapping[str, Any], count: int) -> tuple[list[str], list[
         return list(table.schema.names), [list(row) for row in zip(*values, strict=True)]
 
 
-def _drawn(path: str, form: CsvFormat, k: int, unit: str | None, hidden: frozenset[str]) -> Pictures:
-    with opened(path, form=form) as source:
+@lru_cache(maxsize=8)
+def _drawn(
+    path: str, form: CsvFormat | None, _stamp: tuple[int, int] | None, k: int, unit: str | None, hidden: frozenset[str]
+) -> Pictures:
+    """The pictures of an input; time and size of its file tell whether it is still the same."""
+    with opened(path, form=form or found_format(path).form) as source:
         sample, rows = sample_of(source), source.rows
     looks = {look.name: look for look in look_at(sample)}
     several = 1

@@ -38,7 +38,7 @@ def serve(folder: Path, port: int = 0, browser: bool = True) -> None:
                 create_app(studio), log_level="critical", access_log=False, server_header=False, proxy_headers=False,
                 lifespan="off", timeout_graceful_shutdown=2,
             )  # fmt: skip
-            with _opened(address, browser):
+            with opened_by_file(address, browser):
                 uvicorn.Server(config).run(sockets=[listener])
     except KeyboardInterrupt:
         pass
@@ -59,7 +59,7 @@ def _listening(port: int) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def _opened(address: str, browser: bool) -> Iterator[None]:
+def opened_by_file(address: str, browser: bool) -> Iterator[None]:
     """Open the browser by a file of nobody else: the arguments of programs, the address in them, are seen by all."""
     if not browser:
         yield

@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -79,15 +80,10 @@ def changed(text: str, changes: Changes) -> str:
     return text
 
 
-_composed: tuple[str, Any] = ("", None)
-
-
+@lru_cache(maxsize=4)
 def _compose(text: str) -> Any:
-    """The nodes of a text; those of the last one are kept, as a page asks for many of its columns."""
-    global _composed
-    if _composed[0] != text:
-        _composed = text, yaml.compose(text)
-    return _composed[1]
+    """The nodes of a text, which a page asks for once for each of its columns."""
+    return yaml.compose(text)
 
 
 def _find(text: str, path: Path) -> yaml.MappingNode:

@@ -61,7 +61,7 @@ class Work:
             except ValueError:  # a library printed something
                 continue
             if "stage" in news:
-                self.stages[news["stage"]] = news["done"], news["total"]
+                self.stages = self.stages | {news["stage"]: (news["done"], news["total"])}  # pages read the old one
             else:
                 self.result = news
         code = self.process.wait()

@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
 pytest.importorskip("selenium", reason="selenium is not installed: pip install selenium")
 
+from anonpipe_studio import server
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -95,9 +98,16 @@ def press(browser, *keys):
     browser.switch_to.active_element.send_keys(*keys)
 
 
-def test_road_by_keyboard(browser, address, attacker):
-    browser.get(address)
-    until(browser, "Choose a table")
+def test_road_by_keyboard(browser, address, attacker, monkeypatch):
+    files = []
+    monkeypatch.setattr("webbrowser.open", files.append)
+    with server.opened_by_file(address, browser=True):
+        WebDriverWait(files, 10).until(len)
+        page = Path(unquote(urlsplit(files[0]).path))
+        assert page.parent.stat().st_mode & 0o777 == 0o700 and "token" not in files[0]
+        browser.get(files[0])
+        until(browser, "Choose a table")
+    assert not page.parent.exists()
     start = browser.current_url
     assert "token" not in start and narrow(browser)
     browser.find_element(By.ID, "data").send_keys("people.parquet", Keys.ENTER)

@@ -106,6 +106,7 @@ def test_trial_publishes_nothing(quick, browser, folder):
 
 
 def test_cancel_and_two_runs_at_once(quick, browser):
+    assert "Resume" not in browser.get("work", file="job.yaml").text  # before any run on this machine
     page = start(browser, "run").text
     assert "data-running" in page and "is running" in start(browser, "plan").text
     browser.post("cancel", page)
@@ -181,6 +182,9 @@ def test_paths_outside_of_the_folder(browser, folder, tmp_path):
         for page, key in (("job", "file"), ("text", "file"), ("work", "file"), ("", "in")):
             answer = browser.get(page, **{key: path})
             assert answer.status_code == 422 and "does not lie in" in answer.text, (page, path)
+    (folder / "rows.csv").write_text(f"{CANARY_PLACE}: 1\n")
+    for page in ("job", "text", "work"):
+        assert browser.get(page, file="rows.csv").status_code == 404
     assert "link" not in browser.get().text.split("<main")[1]
     assert "does not lie in" in browser.propose("../data.parquet").text
     assert "does not lie in" in browser.propose(file="../job.yaml").text and not (tmp_path / "job.yaml").exists()
@@ -262,7 +266,9 @@ def test_menus_are_those_of_the_model(quick):
 
 def test_comparison_draws_its_map(quick, browser, folder, capsys, monkeypatch):
     """The process's work is done in this one, which needs no cluster, and its lines are read as from a process."""
-    page = browser.post("save", quick.text, **{"section.measure": "measure:\n  rows: 200\n  queries: 100\n  hold_out: 0"})
+    page = browser.post(
+        "save", quick.text, **{"section.measure": "measure:\n  rows: 200\n  queries: 100\n  hold_out: 0"}
+    )
     assert page.status_code == 200
     monkeypatch.setattr(compare, "compare", partial(compare.compare, cluster=False))
     told = []
