@@ -68,7 +68,7 @@ def _compare(job: Job, ks: str, methods: str, folder: str) -> dict[str, Any]:
     chosen = [] if study.choice is None else [f"{study.why}: {study.choice.setting.method}, k={study.choice.setting.k}"]
     return {
         "headings": ["method", "k", "gates", *(axis.name for axis in study.axes)],
-        "rows": [compare.cells(study, row) for row in study.rows],
+        "rows": [(compare.cells(study, row), any(row is one for one in study.front)) for row in study.rows],
         "lines": [*chosen, *compare.legend(study), *compare.reasons(study), *study.notes],
         "map": base64.b64encode(compare.draw_map(study)).decode(),
         "files": [str(file) for file in files],
