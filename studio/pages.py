@@ -117,7 +117,7 @@ class Opened:
         return found if all(isinstance(each, dict) and each for each in found.values()) else {}
 
     def of(self, where: str) -> list[str]:
-        """The errors of a key; those of one of its options have the option's name in front."""
+        """The errors of a section or column."""
         return [message for place, message in self.errors if place == where]
 
 
@@ -498,7 +498,9 @@ def _rows(opened: Opened, drawn: Pictures | None) -> Iterator[Row]:
             (Markup(""), "") if drawn is None else drawn.by_column.get(name, (Markup(""), "not in the input"))
         )
         shown = [key for key in fields if key in ("kind", "role", *_usual(column)) or key in column]
-        wrong = opened.of(f"columns.{printable(name)}")
+        place = f"columns.{printable(name)}"
+        wrong = {key: [each for each in opened.of(place) if each.startswith(f"{place}.{key}")] for key in fields}
+        wrong[""] = [each for each in opened.of(place) if not any(each in found for found in wrong.values())]
         yield Row(at, name, column, note, picture, words, wrong, shown)
 
 
@@ -518,7 +520,7 @@ class Row:
     note: str
     picture: Markup
     words: str
-    wrong: list[str]
+    wrong: dict[str, list[str]]  # By option; under an empty key those of the whole column
     shown: list[str]  # Options that are not folded away
 
 

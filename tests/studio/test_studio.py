@@ -215,6 +215,9 @@ def test_job_that_changed_meanwhile(quick, browser, folder):
     assert 'name="k" inputmode="numeric" value="7"' in page.text
     other = browser.post("save", page.text, k="9")
     assert load_job("job.yaml").k == 9 and 'value="9"' in other.text
+    (folder / "job.yaml").write_text(by_hand.replace("kind: continuous", "kind: numeric"))
+    told = browser.get("job", file="job.yaml").text.split('<select id="c2.kind"')[1].split("</div>")[0]
+    assert 'aria-invalid="true"' in told and "columns.income.kind: unknown value; did you mean continuous?" in told
     (folder / "job.yaml").write_text("input: [\n")
     page = browser.get("job", file="job.yaml")
     assert page.status_code == 200 and "not valid YAML" in page.text and "<textarea" in page.text
