@@ -109,7 +109,7 @@ def _tell_version(wanted: bool) -> None:
 
 
 # Commands that load compiled code; the others read, print and delete
-_COMPUTING = ("init", "plan", "compare", "run", "evaluate", "demo", "warm")
+_COMPUTING = ("init", "plan", "compare", "run", "evaluate", "demo", "studio", "warm")
 
 
 @app.callback()
@@ -630,6 +630,22 @@ def withdraw(
     if remaining:
         note = f"Later releases are compared with it until its equals are withdrawn, too: {', '.join(remaining)}"
     display.line(f"Recipients who have the files still have them. {note}.")
+
+
+@app.command()
+def studio(
+    folder: Annotated[Path, typer.Argument(help="The folder of the data; nothing outside is opened")] = Path(),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: a free one")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the browser, too")] = True,
+) -> None:
+    """Open a web page for stewards, on this machine alone: from a file over its job to a release."""
+    try:
+        from anonpipe_studio.server import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("anonpipe_studio", "starlette", "uvicorn"):
+            raise
+        raise JobError(f"the studio needs {error.name}; install it: pip install 'anonpipe[studio]'") from None
+    serve(folder, port, browser)
 
 
 @app.command()

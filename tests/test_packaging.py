@@ -23,26 +23,33 @@ def test_all_packages_are_installed_and_no_other_folder_is():
     places = {name: SETUP["package-dir"].get(name, name.replace(".", "/")) for name in SETUP["packages"]}
     code = {
         str(path.parent.relative_to(ROOT))
-        for tree in ("anonpipe", "flows")
+        for tree in ("anonpipe", "flows", "studio")
         for path in ROOT.glob(f"{tree}/**/__init__.py")
     }
     assert set(places.values()) == code
 
 
-def test_files_beside_the_code_are_installed():
-    declared = set(SETUP["package-data"]["anonpipe"])
+@pytest.mark.parametrize(("package", "folder"), [("anonpipe", "anonpipe"), ("anonpipe_studio", "studio")])
+def test_files_beside_the_code_are_installed(package, folder):
+    declared = {
+        str(path.relative_to(ROOT))
+        for pattern in SETUP["package-data"][package]
+        for path in (ROOT / folder).glob(pattern)
+    }
     found = {
-        str(path.relative_to(ROOT / "anonpipe"))
-        for path in (ROOT / "anonpipe").rglob("*")
+        str(path.relative_to(ROOT))
+        for path in (ROOT / folder).rglob("*")
         if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
     }
     assert found == declared
 
 
 def test_flows_do_not_depend_on_the_name_of_their_package():
-    """They are `flows` in a checkout and `anonpipe_flows` once installed."""
-    for path in (ROOT / "flows").glob("*.py"):
-        assert not any(line.startswith(("from flows", "import flows")) for line in path.read_text().splitlines())
+    """They are `flows` in a checkout and `anonpipe_flows` once installed; the studio likewise."""
+    names = tuple(f"{how} {name}" for how in ("from", "import") for name in ("flows", "studio"))
+    for folder in ("flows", "studio"):
+        for path in (ROOT / folder).glob("*.py"):
+            assert not any(line.startswith(names) for line in path.read_text().splitlines())
 
 
 def test_the_version_is_told():

@@ -10,6 +10,8 @@ import sys
 import pytest
 import yaml
 
+from anonpipe.job.model import load_job
+from anonpipe.pipeline.start import is_resumable
 from anonpipe.storage import release, release_log, versions
 from tests import runs, small
 from tests.faults import publishing
@@ -51,6 +53,10 @@ def test_a_trial_leaves_its_internal_report_alone(call, job_file, tmp_path):
     told = json.loads(call("run", job_file, "--trial", "--json")[1])
     assert told["trial"] and not told["released"] and told["version"] is None and told["exit_code"] == 0
     assert call("run", job_file, "--trial", "--resume")[0] == 2
+
+
+def test_nothing_to_resume_on_a_new_machine(job_file):
+    assert not os.path.exists(os.environ["ANONPIPE_STAGING"]) and not is_resumable(load_job(job_file))
 
 
 def test_trial_is_no_release_and_leaves_later_run_the_same(call, job_file, tmp_path):

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
 PAGES += [*(ROOT / "docs").glob("*.py"), ROOT / "deploy" / "README.md"]
-CODE = [path for folder in ("anonpipe", "flows") for path in (ROOT / folder).rglob("*") if path.is_file()]
+CODE = [path for folder in ("anonpipe", "flows", "studio") for path in (ROOT / folder).rglob("*") if path.is_file()]
 CODE = [path for path in CODE if path.suffix in {".py", ".html", ".css", ".jinja"}]
 AVOIDED = "## Words that we avoid"  # This part of the glossary names them
 

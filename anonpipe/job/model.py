@@ -535,6 +535,11 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
         ) from None
     except UnicodeDecodeError:
         raise JobError(f"the job file {path} is no text in UTF-8; save it as UTF-8") from None
+    return parse_job(overridden(read_content(text, path), overrides or {}))
+
+
+def read_content(text: str, path: str | Path) -> Any:
+    """The keys and values in the text of a job file, not yet checked."""
     try:
         content = load_yaml(text)
     except yaml.YAMLError as error:
@@ -546,7 +551,7 @@ def load_job(path: str | Path, overrides: dict[str, Any] | None = None) -> Job:
         raise JobError(f"the job file {path} is not valid YAML{line}: {problem}") from None
     if isinstance(content, dict) and content and not _KEYS & set(content):
         raise JobError(f"{path} has no key of a job. {_NO_JOB}")
-    return parse_job(overridden(content, overrides or {}))
+    return content
 
 
 _KEYS = frozenset(Job.model_fields)

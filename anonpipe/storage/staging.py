@@ -385,7 +385,8 @@ def new_root(folder: Path, job: str) -> Path:
 
 def roots_of(folder: Path, job: str) -> list[Path]:
     """The folders of all runs of a job below `folder`, including half-removed ones."""
-    return sorted(path for path in folder.iterdir() if path.is_dir() and _job_of(path) == job)
+    there = folder.iterdir() if folder.is_dir() else ()  # no run has been before
+    return sorted(path for path in there if path.is_dir() and _job_of(path) == job)
 
 
 def is_gone(root: Path) -> bool:
