@@ -625,10 +625,10 @@ class Check:
 
     @property
     def uncertain(self) -> bool:
-        """Whether it passed though the estimate is beyond the limit, as the interval is too wide to tell."""
-        if self.point is None or self.limit is None or self.outcome is not Outcome.PASSED:
+        """Whether it passed though its interval reaches beyond the limit, as that is too wide to tell."""
+        if self.high is None or self.limit is None or self.outcome is not Outcome.PASSED:
             return False
-        return self.point > self.limit and not (self.kind is not None and self.kind.at_least)
+        return self.high > self.limit and not (self.kind is not None and self.kind.at_least)
 
     @property
     def blocks(self) -> bool:

@@ -61,9 +61,18 @@ class Verdict:
 
     @property
     def uncertain(self) -> tuple[str, ...]:
-        """Risks of which the estimate is beyond the limit, and the interval too wide to tell."""
-        gates = [check.kind.gate for check in self.checks if check.uncertain and check.kind is not None]
-        return tuple(dict.fromkeys(UNMEASURED[gate.unmeasured] for gate in gates if gate is not None))
+        """In words, risks of which the estimate or the upper end is beyond the limit, in an interval too wide to tell."""
+        found: dict[str, dict[str, None]] = {"estimate": {}, "upper end of the interval": {}}
+        for check in self.checks:
+            if check.uncertain and check.kind is not None and check.kind.gate is not None:
+                above = _number(check.point) > _number(check.limit)
+                names = found["estimate" if above else "upper end of the interval"]
+                names[UNMEASURED[check.kind.gate.unmeasured]] = None
+        return tuple(
+            f"{_listed(list(names))} uncertain: {what} above the limit, too few records to tell"
+            for what, names in found.items()
+            if names
+        )
 
     @property
     def linked(self) -> float:
@@ -109,18 +118,14 @@ _CANNOT_APPLY = (Reason.NO_LINK, Reason.ONE_COLUMN, Reason.ONLY_PROBABILITIES)
 
 _ALL = "disclosure risk"
 
-UNCERTAIN = "uncertain: estimate above the limit, too few records to tell"
-
-
 def reservations(
     unlimited: Sequence[str], unmeasured: Sequence[str], linked: float = 0.0, uncertain: Sequence[str] = ()
 ) -> str:
     """What a verdict that passed says of risks without a limit or a figure or a sure one, and of linked records."""
     free = [f"with no limit on {_listed(unlimited)}"] if unlimited else []
     missing = [f"{_listed(unmeasured)} not measured"] if unmeasured else []
-    unsure = [f"{_listed(uncertain)} {UNCERTAIN}"] if uncertain else []
     links = [f"but an attacker links up to {100 * linked:.0f} % of the records"]
-    parts = [*free, *missing, *unsure, *(links if linked else [])]
+    parts = [*free, *missing, *uncertain, *(links if linked else [])]
     return f", {'; '.join(parts)}" if parts else ""
 
 
