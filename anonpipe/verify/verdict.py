@@ -61,7 +61,7 @@ class Verdict:
 
     @property
     def uncertain(self) -> tuple[str, ...]:
-        """In words, risks of which the estimate or the upper end is beyond the limit, in an interval too wide to tell."""
+        """In words, risks that passed though estimate or upper end is beyond the limit, as the interval is too wide."""
         found: dict[str, dict[str, None]] = {"estimate": {}, "upper end of the interval": {}}
         for check in self.checks:
             if check.uncertain and check.kind is not None and check.kind.gate is not None:
@@ -117,6 +117,7 @@ _LINKED = GATES["reidentification_rate"].default or 0.0  # The share above which
 _CANNOT_APPLY = (Reason.NO_LINK, Reason.ONE_COLUMN, Reason.ONLY_PROBABILITIES)
 
 _ALL = "disclosure risk"
+
 
 def reservations(
     unlimited: Sequence[str], unmeasured: Sequence[str], linked: float = 0.0, uncertain: Sequence[str] = ()

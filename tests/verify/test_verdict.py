@@ -107,7 +107,7 @@ def test_a_risk_that_passes_at_the_lower_end_alone_is_uncertain():
     assert Verdict((sure, failed)).uncertain == () and Verdict((sure,)).uncertain == ()
 
 
-def test_a_risk_that_passes_at_the_estimate_is_uncertain_where_the_interval_reaches_beyond_the_limit():
+def test_uncertain_where_the_interval_reaches_beyond_the_limit():
     estimate = held("risk.membership_auc", 0.593, 0.6, point=0.593, high=0.654, about={"end": "estimate"})
     lower = held("risk.linkability", 0.02, 0.1, point=0.09, high=0.3, about={"end": "lower"})
     above = held("risk.singling_out", 0.02, 0.1, point=0.159, high=0.3, about={"end": "lower"})

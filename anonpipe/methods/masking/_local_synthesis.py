@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from anonpipe.errors import SMALLER_K, InputError, JobError
+from anonpipe.errors import SMALLER_K_OF_MASK, InputError, JobError
 from anonpipe.kernels.mixture import map_by_group
 from anonpipe.methods import latent_classes as latent
 from anonpipe.methods import mixture as mixtures
@@ -105,7 +105,9 @@ def _find_view(
             "take another method, such as mdav with histogram"
         )
     if moments.n < k:
-        raise InputError(f"a table of {moments.n} records has no group of {k}; merge strata, or take {SMALLER_K}")
+        raise InputError(
+            f"a table of {moments.n} records has no group of {k}; merge strata, or take {SMALLER_K_OF_MASK}"
+        )
     scatter = moments.scatter[np.ix_(numbers, numbers)]
     spread = np.sqrt(np.diag(scatter) / moments.n)
     # A constant column may come out with a variance of rounding.
