@@ -62,17 +62,12 @@ class Verdict:
     @property
     def uncertain(self) -> tuple[str, ...]:
         """In words, risks that passed though estimate or upper end is beyond the limit, as the interval is too wide."""
-        found: dict[str, dict[str, None]] = {"estimate": {}, "upper end of the interval": {}}
+        found: dict[str, dict[str, None]] = {_ABOVE: {}, _WIDE: {}}
         for check in self.checks:
             if check.uncertain and check.kind is not None and check.kind.gate is not None:
                 above = _number(check.point) > _number(check.limit)
-                names = found["estimate" if above else "upper end of the interval"]
-                names[UNMEASURED[check.kind.gate.unmeasured]] = None
-        return tuple(
-            f"{_listed(list(names))} uncertain: {what} above the limit, too few records to tell"
-            for what, names in found.items()
-            if names
-        )
+                found[_ABOVE if above else _WIDE][UNMEASURED[check.kind.gate.unmeasured]] = None
+        return tuple(f"{_listed(list(names))} uncertain: {what}" for what, names in found.items() if names)
 
     @property
     def linked(self) -> float:
@@ -117,6 +112,9 @@ _LINKED = GATES["reidentification_rate"].default or 0.0  # The share above which
 _CANNOT_APPLY = (Reason.NO_LINK, Reason.ONE_COLUMN, Reason.ONLY_PROBABILITIES)
 
 _ALL = "disclosure risk"
+
+# Why a risk that passed is uncertain: the estimate is above the limit, or only the upper end of its interval
+_ABOVE, _WIDE = "estimate above the limit, too few records to tell", "wide interval"
 
 
 def reservations(
