@@ -29,8 +29,7 @@ from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
 from anonpipe.job.csv_format import QUESTION
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
-from anonpipe.propose import choose_method as methods
-from anonpipe.propose.choose_method import TIME_OF_FEW, MethodChoice, choose_method
+from anonpipe.propose import method_choice
 from anonpipe.propose.guesses import (
     MOSTLY_STEPPED,
     Guess,
@@ -41,6 +40,7 @@ from anonpipe.propose.guesses import (
     large_step,
     seen_by_others,
 )
+from anonpipe.propose.method_choice import TIME_OF_FEW, MethodChoice, choose_method
 from anonpipe.propose.names import codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.propose.rules import Proposed, propose_rules
@@ -69,7 +69,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
             **_step(look, guesses[look.name]),
             codes=_codes(look, guesses[look.name]),
         )
-    guesses = methods.without_rare_status(looks, guesses, rows, k)
+    guesses = method_choice.without_rare_status(looks, guesses, rows, k)
     chosen = choose_method(looks, guesses, rows, k)
     if chosen.records_needed:
         guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
@@ -78,8 +78,8 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
     if chosen.mask is not None:  # weights are those of distances
         guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
-    unit = methods.unit_of_several_rows(looks, guesses)
-    measurable = methods.strata_measurable(looks, guesses, rows)
+    unit = method_choice.unit_of_several_rows(looks, guesses)
+    measurable = method_choice.strata_measurable(looks, guesses, rows)
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     name = None if unit is None else unit.name
@@ -257,7 +257,7 @@ def _write(
             name: who for name, who in chosen.items() if guesses[name].role is Role.MASKED and guesses[name].kind.coded
         },
         response_weight=RESPONSE_WEIGHT,
-        limits=methods,
+        limits=method_choice,
         hold_out=usual_hold_out(rows),
         default_limits=DEFAULT_LIMITS,
         stepped=any(each.step for each in guesses.values()),
