@@ -11,6 +11,7 @@ from anonpipe import interrupts
 from anonpipe.columns import Role
 from anonpipe.errors import OutputError
 from anonpipe.files import why
+from anonpipe.job.model import Job
 from anonpipe.pipeline.arrays import FILES
 from anonpipe.pipeline.evaluation import measures as evaluation
 from anonpipe.pipeline.evaluation.measures import load_assessment
@@ -216,6 +217,11 @@ def _keep_report(where: versions.OutputPlace, name: str, files: dict[str, bytes]
         return release.keep_private(where, name, files)[-1]
     except OSError:
         return None
+
+
+def where_kept(job: Job) -> str:
+    """Where the verdict of a failed run lies, in words."""
+    return f"the verdict is kept in {job.report.internal or job.output}/{versions.FAILED}"
 
 
 def keep_verdict(verdict: Verdict, where: versions.OutputPlace) -> None:

@@ -107,7 +107,7 @@ def test_nothing_is_cut_where_the_whole_is_too_far():
 @pytest.mark.parametrize("t", [-0.1, 1.1, np.nan])
 def test_wrong_t_is_refused(t):
     with pytest.raises(
-        ValueError, match="mst_t_close was given t=.*: Input should be (greater|less) than or equal to [01]"
+        ValueError, match=r"mst_t_close was given t=.*: Input should be (greater|less) than or equal to [01]"
     ):
         run("mst_t_close", np.zeros((4, 1)), 2, np.zeros(4, dtype=int), t=t)
 
