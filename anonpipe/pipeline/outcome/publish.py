@@ -124,18 +124,8 @@ def finish_trial(run: Run, verdict: Verdict) -> RunOutcome:
         report = _keep_report(where, "trial", documents(as_trial(internal(facts, None))))
     dropped = tuple(name for name, column in run.job.columns.items() if column.role is Role.DROPPED)
     helps = () if verdict.passed else tuple(remedies(verdict.checks, run.job.in_force))
-    return RunOutcome(
-        verdict,
-        None,
-        rows,
-        _facts(run),
-        (*warnings, *_missing(report)),
-        tuple(found.urgent),
-        report,
-        helps,
-        dropped,
-        trial=True,
-    )
+    warnings, urgent = (*warnings, *_missing(report)), tuple(found.urgent)
+    return RunOutcome(verdict, None, rows, _facts(run), warnings, urgent, report, helps, dropped, trial=True)
 
 
 def _facts(run: Run) -> RunFacts:
