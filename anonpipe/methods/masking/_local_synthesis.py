@@ -24,7 +24,7 @@ from anonpipe.methods.masking._draws import (
     starts_of,
 )
 from anonpipe.methods.masking._spectral import count_moments
-from anonpipe.methods.options import ScopedMaskOptions, options_of
+from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker
 from anonpipe.moments import Expected, Moments
 from anonpipe.rng import generator
@@ -286,12 +286,33 @@ class Drawing:
     maps: mixtures.AffineMaps  # From the present draws to these
 
 
+class LocalSynthesisOptions(ScopedMaskOptions):
+    """The records of every group of a mixture replaced by draws with exactly the group's means and covariance.
+
+    Groups of k or more, and of more records than feature columns, are few and
+    large and span partitions; strata have mixtures of their own. `components`
+    (null: 2 to 10 by BIC), their `shape` (null: full or vev by BIC) and `tails`
+    (t: for outliers) say which mixture; `variance_share` below 1 fits it to so many principal components of the
+    numbers; `classes` are the latent classes of the categories (null: by BIC);
+    `iterations` are the most passes over the sample for the fit.
+    """
+
+    method: Literal["local_synthesis"]
+    scope: Literal["stratum"] = "stratum"
+    components: int | None = Field(default=None, ge=1)
+    shape: Literal["spherical", "diagonal", "tied", "eev", "vev", "full"] | None = None
+    tails: Literal["gaussian", "t"] = "gaussian"
+    variance_share: float = Field(default=1.0, gt=0, le=1)
+    classes: int | None = Field(default=None, ge=1)
+    iterations: int = Field(default=50, ge=1)
+
+
 def local_synthesis(
     *,
     k: Annotated[int, Field(ge=1)],
     categories: Categories = (),
     components: Annotated[int | None, Field(ge=1)] = None,
-    shape: Literal["spherical", "diagonal", "tied", "eev", "vev", "full"] | None = None,
+    shape: Annotated[Literal["spherical", "diagonal", "tied", "eev", "vev", "full"] | None, Field()] = None,
     tails: Literal["gaussian", "t"] = "gaussian",
     variance_share: Annotated[float, Field(gt=0, le=1)] = 1.0,
     classes: Annotated[int | None, Field(ge=1)] = None,
@@ -417,14 +438,14 @@ def settle(part: FloatArray, *, params: Drawing, rng: np.random.Generator) -> Fl
     return np.concatenate([_mapped(part, params.maps)[0], part[:, -1:]], axis=1)
 
 
-def _of_table(options: Any, features: Features) -> dict[str, Any]:
+def _of_table(options: LocalSynthesisOptions, features: Features) -> dict[str, Any]:
     """The job's k and its categories."""
     # Groups of fewer than two records more than columns: exact moments keep draws in the span of the records, so that
     # part of such a record gives away the rest.
     return {"k": max(features.k, features.width + 2), "categories": features.categories}
 
 
-def _without_numbers(options: Any, features: Features) -> str | None:
+def _without_numbers(options: LocalSynthesisOptions, features: Features) -> str | None:
     """Why categories alone cannot be masked so."""
     if len({column for columns in features.categories for column in columns}) < features.width:
         return None
@@ -436,13 +457,7 @@ def _without_numbers(options: Any, features: Features) -> str | None:
 
 METHOD = Masker(
     function=local_synthesis,
-    options=options_of(
-        local_synthesis,
-        "The records of every group of a mixture replaced by draws with exactly the group's means and covariance. "
-        "Groups are few, large and span partitions; strata have mixtures of their own.",
-        ScopedMaskOptions,
-        scope=(Literal["stratum"], "stratum"),
-    ),
+    options=LocalSynthesisOptions,
     published="local synthesis in the groups of a mixture (hybrid data)",
     reference="Oganian & Domingo-Ferrer (2017), Transactions on Data Privacy 10, sections 3, 5 and 6",
     cost="time n · c · w² for each of up to `iterations` passes, c components of w numbers, and seconds for "
