@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -25,39 +25,46 @@ class TotalLine:
     """Finds out whether the last row of a table is a line of totals: by a word for it, or as its numbers are sums."""
 
     key: str  # The table's first column, where the word stands
-    sums: dict[str, float] = field(default_factory=dict)  # Of the columns of numbers
-    last: pa.RecordBatch | None = None  # The last row
+    sums: dict[str, float] = field(default_factory=dict)  # Of the columns of numbers, over all rows
+    last: dict[str, float] = field(default_factory=dict)  # The numbers of the last row
+    word: bool = False  # Whether the last row has a word for totals
     rows: int = 0
 
-    def add(self, batch: pa.RecordBatch) -> Self:
-        """Take the next rows."""
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-                self.sums[name] = self.sums.get(name, 0.0) + float(pc.sum(column).as_py() or 0.0)
+    def add(self, batch: pa.RecordBatch, names: Sequence[str] | None = None) -> Self:
+        """Take the next rows; of numbers those in the named columns, all if not given. No other value is kept."""
+        if not batch.num_rows:
+            return self
+        self.last, end = {}, batch.num_rows - 1
+        for name in batch.schema.names if names is None else names:
+            column = batch.column(name)
+            if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+                continue
+            self.sums[name] = self.sums.get(name, 0.0) + float(pc.sum(column).as_py() or 0.0)
+            value = column[end].as_py()
+            if value is not None and math.isfinite(value):
+                self.last[name] = float(value)
+        text = batch.column(self.key)[end].as_py() if self.key in batch.schema.names else None
+        self.word = isinstance(text, str) and _WORD.fullmatch(text) is not None
         self.rows += batch.num_rows
-        self.last = batch.slice(batch.num_rows - 1) if batch.num_rows else self.last
         return self
 
     @classmethod
     def joined(cls, parts: Iterable[TotalLine]) -> TotalLine:
         """That of consecutive parts of a table together."""
         whole = cls("")
-        for part in parts:
+        for part in (part for part in parts if part.rows):
             sums = {name: total + whole.sums.get(name, 0.0) for name, total in part.sums.items()}
-            whole = cls(part.key, sums or whole.sums, part.last or whole.last, part.rows + whole.rows)
+            whole = cls(part.key, sums, part.last, part.word, part.rows + whole.rows)
         return whole
 
     def warnings(self) -> list[str]:
         """What to tell of the last row: its number and names of columns, no value."""
-        if self.last is None or self.rows < FEWEST:
+        if self.rows < FEWEST:
             return []
-        row = self.last.to_pylist()[0]
-        numbers = {name: row[name] for name in self.sums if row[name] is not None and math.isfinite(row[name])}
-        sums = [name for name, value in numbers.items() if value and math.isclose(value, self.sums[name] - value)]
-        word = isinstance(row.get(self.key), str) and _WORD.fullmatch(row[self.key])
-        if not word and (len(sums) < 2 or len(numbers) - len(sums) > 1):  # one number may be a key
+        sums = [name for name, value in self.last.items() if value and math.isclose(value, self.sums[name] - value)]
+        if not self.word and (len(sums) < 2 or len(self.last) - len(sums) > 1):  # one number may be a key
             return []
-        what = f"a word for them in column {self.key!r}" if word else f"the sums of {', '.join(map(repr, sums))}"
+        what = f"a word for them in column {self.key!r}" if self.word else f"the sums of {', '.join(map(repr, sums))}"
         return [
             f"row {self.rows:,}, the last one, looks like a line of totals ({what}). It counts as a person, and its "
             "values are masked with those of the others: delete the line in the file, or leave it out by a query"

@@ -416,7 +416,7 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
             if pairs is not None:
                 pairs.add(joined(batch, [str(job.unit_column), *job.strata.by]))
             tracer.add(batch)
-            totals.add(batch)
+            totals.add(batch, list(job.released))
             drawn = rng.random(batch.num_rows) < SAMPLED_ROWS / max(1, source.rows)
             sample.append(batch.select(list(job.released)).filter(pa.array(drawn)))
             begin = first_row - unit.first_row

@@ -58,7 +58,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     tracer, totals = unit_tracer(job, bytes(work.staging.read("records.key"))), TotalLine(next(iter(job.columns)))
     for first_row, full_batch in read_batches(work.source, unit, [*job.released, *writers]):
         identifiers = add_fingerprints(identifiers, fingerprint(identifier_lanes(full_batch, job.columns), first_row))
-        totals.add(full_batch)
+        totals.add(full_batch, list(job.released))
         for name, writer in writers.items():
             writer.add(full_batch.column(name))
         if in_strata is not None:
