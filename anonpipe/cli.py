@@ -744,11 +744,10 @@ def _finish(job: Job, outcome: RunOutcome, prune: int | None, form: Form = Form.
         shown = "" if form is Form.TABLES else _failed(outcome.verdict)
         raise GateError(f"trial: a gate failed; a run would release nothing{shown}")
     if outcome.version is None and not outcome.trial:
-        kept = job.report.internal or job.output
+        from anonpipe.pipeline.outcome.publish import where_kept
+
         failed = "" if form is Form.TABLES else _failed(outcome.verdict)
-        raise GateError(
-            f"a gate failed: nothing was released; the verdict is kept in {kept}/failed-verdict.json{failed}"
-        )
+        raise GateError(f"a gate failed: nothing was released; {where_kept(job)}{failed}")
 
 
 def _failed(verdict: Verdict) -> str:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from enum import Enum
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -41,9 +42,12 @@ _COLOURS = {
     "NOT": "bold red",
     "failed:": "bold red",
     "remedy:": "cyan",
+    "warning": "yellow",
 }
 _HEADINGS = {"published": "published as", "reference": "source", "cost": "cost", "sizes": "sizes", "keeps": "keeps"}
 _LONG_HEADING = 16
+SCREEN, _PLACES = 20, 3  # Lines of a terminal, and those with release, report and details
+MOST_WARNINGS = 3  # That are shown without --details
 _MOST_PAIRS = 12  # Rows of the table of correlations
 
 
@@ -102,7 +106,8 @@ def plain_table(title: str) -> Table:
 def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None:
     """The summary of a run, or with `details` all checks; warnings; where report and release are.
 
-    Warnings on a release are a count, as they are in its report: in full by `details`, or without release or report.
+    Of warnings on a release the urgent ones are in short and the rest a count, as all are in its report: in full by
+    `details`, or without release or report.
     """
     refused = outcome.version is None and not outcome.trial
     in_full = details or form is Form.QUIET or refused or outcome.report is None
@@ -112,7 +117,8 @@ def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None
         if outcome.version is not None or outcome.trial:
             line(outcome.version or outcome.summary[0])
         return
-    show_summary(outcome.summary)
+    urgent = () if in_full else outcome.urgent[:MOST_WARNINGS]
+    show_summary([*outcome.summary, *_in_short(urgent, SCREEN - _PLACES - len(outcome.summary))])
     if details:
         show_verdict(outcome.verdict)
     if outcome.version is not None:
@@ -120,10 +126,23 @@ def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None
     if outcome.report is not None:
         line(f"report   {_short(outcome.report)}")
     if not details:
-        notes, warnings = len(outcome.verdict.notes), 0 if in_full else len(outcome.warnings)
-        parts = [plural(number, what) for number, what in ((warnings, "warning"), (notes, "note")) if number]
+        notes, rest = len(outcome.verdict.notes), 0 if in_full else len(outcome.warnings) - len(urgent)
+        counted = ((rest, "more warning" if urgent else "warning"), (notes, "note"))
+        parts = [plural(number, what) for number, what in counted if number]
         place = "in this internal report, or with --details" if outcome.report is not None else "with --details"
         line(f"details  {', '.join([*parts, 'all checks'])}: {place}")
+
+
+def _in_short(warnings: Sequence[str], room: int) -> list[str]:
+    """Warnings in as many lines of 80 columns as there is room for: three at most, and one each at least."""
+    room = max(len(warnings), min(MOST_WARNINGS, room))
+    lines: list[str] = []
+    for at, warning in enumerate(warnings):
+        own = (room - len(lines)) // (len(warnings) - at)
+        wrapped = wrap(f"warning  {warning}", 80, subsequent_indent=" " * 9, break_on_hyphens=False)
+        cut = wrapped[own - 1][:79] + "…" if len(wrapped) > own else ""
+        lines += [*wrapped[: own - 1], cut] if cut else wrapped
+    return lines
 
 
 def show_summary(lines: Sequence[str]) -> None:
@@ -260,6 +279,9 @@ def show_compared(report: Report, form: Form = Form.TABLES) -> None:
         for text in _largest(found, chance):
             line(text)
     else:
+        held = "1 row of the input was" if found.held_out == 1 else f"{found.held_out:,} rows of the input were"
+        apart = f"; {held} held out and are in neither table" if found.held_out else ""
+        line(f"{report.rows:,} released rows, compared with those that they replace{apart}")
         _show_tables(found, chance)
 
 

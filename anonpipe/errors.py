@@ -13,7 +13,15 @@ GROUPS_LINK = "groups of k=5 link 11 to 18 % of the records, of k=20 2 to 4 %"
 EXPECTED_LINKS = "at k=5 15 to 19 % of the records are linked"
 SMALLER_K = f"a smaller k, which protects less ({GROUPS_LINK})"
 LOWER_K = f"lower k, which protects less ({GROUPS_LINK})"
+# Of masks, which form no groups or few and large ones
+SMALLER_K_OF_MASK = "a smaller k, with which rarer categories are released"
+LOWER_K_OF_MASK = "lower k, with which rarer categories are released"
 KEEP_EXTREMES = "extremes: keep (the largest value can then be worked out within 0.1 %)"
+
+
+def advice_on_k(masks: bool) -> str:
+    """The advice to lower k, with what that does for a mask, or for groups."""
+    return LOWER_K_OF_MASK if masks else LOWER_K
 
 
 def printable(text: str) -> str:

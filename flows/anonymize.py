@@ -64,6 +64,7 @@ from anonpipe.errors import AnonpipeError, EngineError, GateError, printable
 from anonpipe.job.model import Job, load_job
 from anonpipe.job.plain_yaml import parse_setting
 from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.outcome.publish import where_kept
 from anonpipe.pipeline.run import Run, RunOutcome
 from anonpipe.progress import LOG, Progress, logged
 from anonpipe.report import Report
@@ -262,11 +263,8 @@ def publish(run: Run, verdict: Verdict, keep: int, bar: Bar) -> None:
         with contextlib.suppress(Exception):  # a server that is gone does not undo a release
             tell()
     if outcome.version is None:
-        kept = run.job.report.internal or run.job.output
-        raise GateError(
-            f"a gate failed: {'; '.join(map(_line, outcome.verdict.failed))}; nothing was released, "
-            f"the verdict is kept in {kept}/failed-verdict.json"
-        )
+        failed = "; ".join(map(_line, outcome.verdict.failed))
+        raise GateError(f"a gate failed: {failed}; nothing was released, {where_kept(run.job)}")
 
 
 def _tag(job: Job, ended: str | None = None, version: str | None = None) -> None:

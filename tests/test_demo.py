@@ -93,13 +93,13 @@ def test_null_shares(frame: pd.DataFrame) -> None:
 
 
 def test_values_lie_inside_the_declared_bounds(frame: pd.DataFrame) -> None:
-    assert frame["age"].between(*demo.AGE_BOUNDS_YEARS).all()
-    low, high = demo.TUMOUR_SIZE_BOUNDS_MM
+    assert frame["age"].between(*demo.REGISTRY.age_bounds_years).all()
+    low, high = demo.REGISTRY.tumour_size_bounds_mm
     assert frame["tumour_size_mm"].dropna().between(low, high).all()
-    assert frame["follow_up_months"].between(*demo.FOLLOW_UP_BOUNDS_MONTHS).all()
+    assert frame["follow_up_months"].between(*demo.REGISTRY.follow_up_bounds_months).all()
     days = frame["diagnosis_date"]
-    assert days.min() >= date.fromisoformat(demo.FIRST_DIAGNOSIS)
-    assert days.max() <= date.fromisoformat(demo.LAST_DIAGNOSIS)
+    assert days.min() >= date.fromisoformat(demo.REGISTRY.first_diagnosis)
+    assert days.max() <= date.fromisoformat(demo.REGISTRY.last_diagnosis)
 
 
 def test_values_are_multiples_of_their_steps(frame: pd.DataFrame) -> None:
@@ -125,7 +125,7 @@ def test_columns_depend_on_each_other(frame: pd.DataFrame) -> None:
 
 
 def test_follow_up_ends_with_the_registry(frame: pd.DataFrame) -> None:
-    end = pd.Timestamp(demo.END_OF_FOLLOW_UP)
+    end = pd.Timestamp(demo.REGISTRY.end_of_follow_up)
     open_months = (end - pd.to_datetime(frame["diagnosis_date"])).dt.days / demo.DAYS_PER_MONTH
     assert (frame["follow_up_months"] <= open_months + 0.05 + 1e-9).all()
     alive = frame["vital_status"] == "Alive"
@@ -137,17 +137,21 @@ def test_cox_recovers_the_declared_log_hazard_ratios(frame: pd.DataFrame) -> Non
     from statsmodels.duration.hazard_regression import PHReg
 
     some = frame.iloc[:20_000]
-    names = list(demo.LOG_HAZARD_RATIOS)
+    names = list(demo.REGISTRY.log_hazard_ratios)
     design = np.column_stack(
         [some["age"]]
         + [
             (some[column] == name)
-            for column, levels in (("sex", demo.SEXES), ("stage", demo.STAGES), ("treatment", demo.TREATMENTS))
+            for column, levels in (
+                ("sex", demo.REGISTRY.sexes),
+                ("stage", demo.REGISTRY.stages),
+                ("treatment", demo.REGISTRY.treatments),
+            )
             for name in levels[1:]
         ]
     ).astype(float)
     fit = PHReg(some["follow_up_months"], design, status=(some["vital_status"] == "Dead"), ties="efron").fit()
-    distance = (fit.params - np.array([demo.LOG_HAZARD_RATIOS[name] for name in names])) / fit.bse
+    distance = (fit.params - np.array([demo.REGISTRY.log_hazard_ratios[name] for name in names])) / fit.bse
     assert np.abs(distance).max() < 4
     assert fit.bse.max() < 0.06
 

@@ -22,10 +22,10 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.pipeline.preview import preview
 from anonpipe.propose import propose
-from anonpipe.propose.choose_method import FEW_RECORDS, MethodChoice, choose_method
 from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
 from anonpipe.propose.dependencies import derived
 from anonpipe.propose.guesses import Guess, guess, seen_by_others
+from anonpipe.propose.method_choice import FEW_RECORDS, MethodChoice, choose_method
 from anonpipe.propose.names import FEWEST_OTHERS, codes_for_unknown, quoted
 from anonpipe.propose.profile import SAMPLE_ROWS, declared_order, look_at, sample_of
 from anonpipe.propose.propose import propose_job

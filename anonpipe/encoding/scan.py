@@ -367,9 +367,10 @@ def check_scan(
     k: int,
     remedied: Collection[str] = (),
     zones: Mapping[str, str] = MappingProxyType({}),
+    lower_k: str = LOWER_K,
 ) -> list[str]:
     """Hold the input against the job."""
-    problems = [] if scan.rows >= k else [f"the input has {scan.rows} rows, fewer than k={k}; add rows, or {LOWER_K}"]
+    problems = [] if scan.rows >= k else [f"the input has {scan.rows} rows, fewer than k={k}; add rows, or {lower_k}"]
     warnings: list[str] = []
     for name, scanned in scan.columns.items():
         problems += _problems(name, columns[name], scanned)

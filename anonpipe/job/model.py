@@ -352,7 +352,6 @@ class Job(Options):
 
     def warnings(self) -> list[str]:
         """What the steward should know before running; empty where all is declared."""
-        found = []
         sides = {(True, True): "", (True, False): " (below)", (False, True): " (above)"}
         unbounded = [
             repr(name) + sides[low is None, high is None]
@@ -360,12 +359,18 @@ class Job(Options):
             for low, high in [column.numeric_bounds]
             if column.can_be_scored and not column.scored and None in (low, high)
         ]
-        if unbounded:
-            whose = f"column {unbounded[0]} has" if len(unbounded) == 1 else f"columns {', '.join(unbounded)} have"
-            found.append(
-                f"{whose} no bounds: synthetic values may lie outside what is possible; "
-                "declare bounds: [low, high] from the code book, not from the data"
-            )
+        if not unbounded:
+            return self.urgent_warnings()
+        whose = f"column {unbounded[0]} has" if len(unbounded) == 1 else f"columns {', '.join(unbounded)} have"
+        no_bounds = (
+            f"{whose} no bounds: synthetic values may lie outside what is possible; "
+            "declare bounds: [low, high] from the code book, not from the data"
+        )
+        return [*self.urgent_warnings(), no_bounds]
+
+    def urgent_warnings(self) -> list[str]:
+        """Those that concern disclosure, or what recipients may conclude."""
+        found = []
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         masked = [column for column in self.columns.values() if column.role.synthesized]

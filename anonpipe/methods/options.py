@@ -75,7 +75,7 @@ class ScopedMaskOptions(MaskOptions):
 
 
 # Keyword arguments of methods that no job gives: they follow from the run
-_OF_THE_RUN = {"rng", "k", "classes", "class_shares", "categories", "n_table", "statistics"}
+OF_THE_RUN = {"rng", "k", "classes", "class_shares", "categories", "n_table", "statistics"}
 
 
 def options_of(
@@ -90,7 +90,7 @@ def options_of(
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {"method": (Literal[function.__name__], ...)} | changed
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in _OF_THE_RUN:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in OF_THE_RUN:
             fields[parameter.name] = (hints[parameter.name], parameter.default)
     model: type[MethodOptions] = create_model(name, __base__=base, __doc__=about, __module__=__name__, **fields)
     globals()[name] = model  # where pickle looks for the class of a job's options

@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from anonpipe.columns import Column
 from anonpipe.errors import JobError
-from anonpipe.methods.options import MethodOptions
+from anonpipe.methods.options import OF_THE_RUN, MethodOptions
 from anonpipe.moments import Expected, GroupedMoments, GroupSpread, NoiseScatter
 from anonpipe.types import FloatArray
 
@@ -95,6 +95,17 @@ class Method:
         """The function's, by name."""
         return dict(inspect.signature(self.function).parameters)
 
+    def misfit(self, given: Mapping[str, Any]) -> str:
+        """What is wrong with values of options, by the annotations of the function; empty where nothing is."""
+        hints = get_type_hints(self.function, include_extras=True)
+        for name, value in given.items():
+            if get_origin(hints.get(name)) in (Annotated, Literal):
+                try:
+                    TypeAdapter(hints[name]).validate_python(value)
+                except ValidationError as error:
+                    return f"{self.name} was given {name}={value!r}: {error.errors()[0]['msg']}"
+        return ""
+
     def own(self, options: MethodOptions) -> dict[str, Any]:
         """Those of the options that the function takes."""
         return options.model_dump(include=set(self.parameters))
@@ -122,11 +133,19 @@ class Grouping(Method):
         if self.options is not None and set(self.about) != set(self.takes):
             raise TypeError(f"about of {self.name} tells of {sorted(self.about)}; give each of {sorted(self.takes)}")
 
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Refuse unknown options, and values beyond the limits and alternatives of annotations."""
+        if unknown := next((name for name in given if name not in self.takes), None):
+            allowed = ", ".join((*self.takes, "block_rows"))
+            raise ValueError(f"{self.name} has no option {unknown!r}; allowed are {allowed}")
+        if misfit := self.misfit(given):
+            raise ValueError(misfit)
+
     @property
     def takes(self) -> tuple[str, ...]:
         """Names of the options that `cluster` passes on."""
-        given = ("rng", "classes", "class_shares")
-        return tuple(p.name for p in self.parameters.values() if p.kind is p.KEYWORD_ONLY and p.name not in given)
+        parameters = self.parameters.values()
+        return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in OF_THE_RUN)
 
 
 @dataclass(frozen=True)
@@ -168,14 +187,16 @@ class Replacing(Method):
         """Those of the parameters in `about` that have no default."""
         return tuple(name for name, p in self.parameters.items() if name in self.about and p.default is p.empty)
 
-    def check(self, given: Iterable[str]) -> None:
-        """Refuse unknown and missing arguments."""
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Refuse unknown and missing arguments, and values beyond the limits and alternatives of annotations."""
         names = set(given)
         known = ", ".join(self.about) or "none"
         if unknown := sorted(names - set(self.about)):
             raise JobError(f"{self.name} has no option {', '.join(unknown)}; its options: {known}")
         if missing := [name for name in self.required if name not in names]:
             raise JobError(f"{self.name} needs the option {', '.join(missing)}; its options: {known}")
+        if misfit := self.misfit(given):
+            raise JobError(misfit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,15 +271,8 @@ class Masker(Replacing):
         return self.same_person
 
     def steps(self, **options: Any) -> tuple[Any, ...]:
-        """The steps for these options, whose limits and alternatives are those of the function's annotations."""
+        """The steps for these options."""
         self.check(options)
-        hints = get_type_hints(self.function, include_extras=True)
-        for name, value in options.items():
-            if get_origin(hints.get(name)) in (Annotated, Literal):
-                try:
-                    TypeAdapter(hints[name]).validate_python(value)
-                except ValidationError as error:
-                    raise JobError(f"{self.name} was given {name}={value!r}: {error.errors()[0]['msg']}") from None
         made: tuple[Any, ...] = self.function(**options)
         return made
 

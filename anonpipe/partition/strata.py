@@ -130,6 +130,7 @@ def build_strata(
     names: Sequence[str],
     needed: tuple[int, str] | None = None,
     units: UnitSets | None = None,
+    lower_k: str = LOWER_K,
 ) -> Strata:
     """Turn counts of code combinations into strata of at least k records; counts (prod(sizes),)."""
     least, minimum = needed if needed is not None and needed[0] > k else (k, f"k={k}")
@@ -150,13 +151,13 @@ def build_strata(
     if units is not None:
         is_small |= (rows > 0) & (units.moved(base).counts(len(rows)) < k)
     if is_small.any() and (small == "error" or is_small[rows > 0].all()):
-        raise InputError(_small_message(names, rows, is_small, minimum))
+        raise InputError(_small_message(names, rows, is_small, minimum, lower_k))
     target = np.where(rows > 0, combinations, -1)
     recoded = combinations.copy()
     for tiny in np.flatnonzero(is_small):
         target[tiny] = -1
         if small == "merge":
-            target[tiny] = _host(int(tiny), rows, is_small, happened, names, minimum)
+            target[tiny] = _host(int(tiny), rows, is_small, happened, names, minimum, lower_k)
             best = np.flatnonzero(base == target[tiny])
             recoded[base == tiny] = best[np.argmax(counts[best])]
     final = target[base]
@@ -165,7 +166,7 @@ def build_strata(
     sums = np.bincount(stratum[stratum >= 0], weights=counts[stratum >= 0], minlength=len(kept)).astype(int)
     if not len(kept):
         raise InputError(
-            f"no stratum of {_joined(names)} has {_whom(minimum)}; take fewer strata columns, or {LOWER_K}"
+            f"no stratum of {_joined(names)} has {_whom(minimum)}; take fewer strata columns, or {lower_k}"
         )
     return Strata(
         tuple(positions),
@@ -185,6 +186,7 @@ def _host(
     happened: npt.NDArray[np.bool_],
     names: Sequence[str],
     minimum: str,
+    lower_k: str,
 ) -> int:
     """The largest stratum with the same event status; the first of equals."""
     fit = (rows > 0) & ~is_small & (happened == happened[tiny])
@@ -192,16 +194,18 @@ def _host(
         raise InputError(
             f"a stratum of {_joined(names)} ({rows[tiny]} records) has fewer than {_whom(minimum)}, and no stratum of "
             "the same event status to be merged into has as many; set strata.small: drop, take fewer strata columns, "
-            f"or {LOWER_K}"
+            f"or {lower_k}"
         )
     return int(np.argmax(np.where(fit, rows, -1)))
 
 
-def _small_message(names: Sequence[str], rows: IntArray, is_small: npt.NDArray[np.bool_], minimum: str) -> str:
+def _small_message(
+    names: Sequence[str], rows: IntArray, is_small: npt.NDArray[np.bool_], minimum: str, lower_k: str
+) -> str:
     strata, small = int((rows > 0).sum()), rows[is_small]
     if len(small) == strata:
         each = "the only stratum" if strata == 1 else f"each of the {strata} strata"
-        remedy = LOWER_K if minimum.startswith("k=") else "mask fewer columns"
+        remedy = lower_k if minimum.startswith("k=") else "mask fewer columns"
         return (
             f"{each} of {_joined(names)} has fewer than {_whom(minimum)}: the largest has {rows.max()} of {rows.sum()} "
             f"records; take fewer or coarser strata columns, or {remedy}"
@@ -211,7 +215,7 @@ def _small_message(names: Sequence[str], rows: IntArray, is_small: npt.NDArray[n
     return (
         f"{many} fewer than {_whom(minimum)} in column {_joined(names)} ({in_all} in all); "
         "set strata.small: merge (they join the largest stratum of the same event status and take its value) "
-        f"or strata.small: drop (their records are left out), or {LOWER_K}"
+        f"or strata.small: drop (their records are left out), or {lower_k}"
     )
 
 

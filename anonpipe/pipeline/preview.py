@@ -13,10 +13,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anonpipe.columns import Kind
-from anonpipe.encoding.identifiers import Repeats, digest_writers, joined, keep_in, repeats_in, runs_in, some_units
+from anonpipe.encoding.identifiers import (
+    SAMPLED_ROWS,
+    Repeats,
+    digest_writers,
+    joined,
+    keep_in,
+    repeats_in,
+    runs_in,
+    some_units,
+    warn_of_repeats,
+)
 from anonpipe.encoding.row_hash import added, contents_of, counted, keyed_rows, row_lanes
 from anonpipe.encoding.rules import RuleCounts
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
+from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
@@ -83,6 +94,14 @@ class Preview:
     # Predicted exit code of the run: 0, or the one of the refusal in `warnings`
     exit_code: int = 0
 
+    @property
+    def of_run_alone(self) -> tuple[str, ...]:
+        """Limits that the run holds and that nothing here foretells, by their names under `gates` and `analyses`."""
+        job, measured = self.job, [name for name, limit in self.job.limits.items() if limit is not None]
+        files = job.gates.of_every_run if self.covariance is None and not self.exit_code else ()
+        held = [*files, *measured, *(f"analysis {each.name!r}" for each in job.analyses if each.declared)]
+        return tuple(name for name in held if name != "local_suppression_rate")
+
     def lines(self) -> list[str]:
         """The preview as text."""
         job = self.job
@@ -110,6 +129,7 @@ class Preview:
                 _wrapped("predicted", f"{words.named(each)} {words.measured(each)} ({words.limit(each)})")
                 for each in predicted
             ),
+            *([_wrapped("run alone", f"{', '.join(self.of_run_alone)}: {_ALONE}")] if self.of_run_alone else []),
             _wrapped("measure", options_text(job.measure)),
             *(_wrapped("scenario", _scenario_line(section)) for section in self.scenarios),
             *(
@@ -132,6 +152,7 @@ class Preview:
             "input": {"rows": self.source.rows, "bytes": self.source.bytes, "splits": len(self.source.units)},
             "strata": [{"name": name, "rows": rows} for name, rows in self.strata],
             **{name: getattr(self, name) for name in plain},
+            "of_run_alone": list(self.of_run_alone),
             "scenarios": [measurement.to_dict() for risk in self.scenarios for measurement in risk.measurements()],
             "covariance": None if self.covariance is None else words.content(self.covariance),
             "exit_code": self.exit_code,
@@ -177,6 +198,8 @@ def _gates_text(job: Job) -> str:
     at_default = job.gates.at_default
     return ", ".join(f"{name}={limit:g}{' (default)' if name in at_default else ''}" for name, limit in held.items())
 
+
+_ALONE = "only a run measures these, and may be refused for them; anonpipe run --trial measures and publishes nothing"
 
 _WIDER = "those on means and covariances are wider by the method's bias and by chance: much, for small tables"
 
@@ -226,7 +249,11 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     failing = [*_too_rare(fitted), *_unmeasured_strata(fitted, source.rows)]
     overlaps = find_overlaps(trace, steward_secret(), release.place(job.output, job.report.internal))
     refused = failing or (overlaps.problems and job.repeat.allow is None)
-    verdict = None if refused or source.rows > MASKED_ROWS else without_measures(job, on_progress)
+    verdict: Verdict | None = None
+    if refused or source.rows > MASKED_ROWS:
+        of_run = [] if job.identifiers else warn_of_repeats(scanned.sample, source.rows, scanned.key)
+    else:
+        verdict, of_run = without_measures(job, on_progress)
     failing += _failed(job, verdict)
     return Preview(
         job=job,
@@ -246,13 +273,19 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         peak_bytes=predicted_peak_bytes(
             min(rows, max(strata.rows)), width, cells, workers, job, n_rows if method.by_column else 0
         ),
-        warnings=(
-            *job.warnings(),
-            *of_units,
-            *resolved.warnings,
-            *failing,
-            *map(_unmet, scanned.unmet),
-            *_repeats(job, overlaps),
+        warnings=tuple(
+            dict.fromkeys(
+                (
+                    *job.warnings(),
+                    *scanned.totals.warnings(),
+                    *of_units,
+                    *resolved.warnings.all(),
+                    *of_run,
+                    *failing,
+                    *map(_unmet, scanned.unmet),
+                    *_repeats(job, overlaps),
+                )
+            )
         ),
         methods=method.lines,
         scenarios=tuple(_scenarios(job, scanned.classes, scanned.scan.rows if unit is None else unit.distinct)),
@@ -291,10 +324,11 @@ def _too_rare(fitted: Fitted) -> list[str]:
     suppression, limit = fitted.suppression, fitted.job.gates.of_every_run["local_suppression_rate"]
     if suppression.largest_share <= limit:
         return []
+    advice = words.advice_of(kind_of("local_suppression_rate"), fitted.job.in_force)
     return [
         f"the run will be refused: {suppression.largest_share:.1%} of the records have a category of column "
         f"{suppression.largest_in!r} with fewer than k={fitted.job.k} records in their stratum, and "
-        f"gates.local_suppression_rate is {limit:g}; {kind_of('local_suppression_rate').remedy}"
+        f"gates.local_suppression_rate is {limit:g}; {advice}"
     ]
 
 
@@ -350,6 +384,9 @@ class _Scanned:
     in_strata: list[Repeats | None]
     of_units: list[pa.RecordBatch]  # All rows of some units
     rules: RuleCounts
+    totals: TotalLine
+    sample: list[pa.RecordBatch]  # About `SAMPLED_ROWS` rows of the released columns
+    key: bytes  # Of the start of the run
 
 
 def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
@@ -366,7 +403,8 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
         for what in ("subset", "event")
         if getattr(analysis, what) is not None
     ]
-    repeats, in_strata, of_units = [], [], []
+    repeats, in_strata, of_units, sample = [], [], [], []
+    totals, rng = TotalLine(next(iter(job.columns))), np.random.default_rng(0)
     classes: list[list[IntArray]] = [[] for _ in job.measure.scenarios]
     for unit in source.units:
         writers = digest_writers(keep_in(folder), job.identifiers, key, unit.index)
@@ -378,6 +416,9 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
             if pairs is not None:
                 pairs.add(joined(batch, [str(job.unit_column), *job.strata.by]))
             tracer.add(batch)
+            totals.add(batch, list(job.released))
+            drawn = rng.random(batch.num_rows) < SAMPLED_ROWS / max(1, source.rows)
+            sample.append(batch.select(list(job.released)).filter(pa.array(drawn)))
             begin = first_row - unit.first_row
             units = units_in(job, key, batch)
             rows = None if held is None else held[begin : begin + batch.num_rows]
@@ -400,7 +441,9 @@ def _scan(job: Job, source: Source, folder: Path) -> _Scanned:
     unmet = [item for item in unmet if item.what == "subset" or item.analysis not in empty]
     sums = [] if changed is None else [changed.sums]
     whole = merge_scans([] if merged is None else [merged])
-    return _Scanned(whole, unmet, repeats, tracer.sketches, sums, classes, in_strata, of_units, rules)
+    return _Scanned(
+        whole, unmet, repeats, tracer.sketches, sums, classes, in_strata, of_units, rules, totals, sample, key
+    )
 
 
 def _classes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from pathlib import Path
 
@@ -14,15 +14,23 @@ import pyarrow as pa
 
 from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder, placed
-from anonpipe.encoding.features import warn_of_repeats
-from anonpipe.encoding.identifiers import Repeats, UnitColumn, check_repeats, count_repeats, is_run, repeats_in
+from anonpipe.encoding.identifiers import (
+    Repeats,
+    UnitColumn,
+    check_repeats,
+    count_repeats,
+    is_run,
+    repeats_in,
+    warn_of_repeats,
+)
 from anonpipe.encoding.rare import Suppression, code_extremes, extremes_kept, suppress_rare
 from anonpipe.encoding.rules import RuleCounts
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
+from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import comparable_sketches
 from anonpipe.encoding.values import time_zones
-from anonpipe.errors import KEEP_EXTREMES, LOWER_K, InputError, JobError
+from anonpipe.errors import KEEP_EXTREMES, InputError, JobError, advice_on_k
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_counts
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
@@ -30,7 +38,7 @@ from anonpipe.partition.tree import Tree, fit_tree
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import leaf_counts, partition_rows
 from anonpipe.pipeline.procedure import by_mask
-from anonpipe.pipeline.tasks.scan import OF_UNITS, RULES, sampled_rows
+from anonpipe.pipeline.tasks.scan import OF_UNITS, RULES, TOTALS, sampled_rows
 from anonpipe.propose.names import codes_for_unknown
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import CountedUnits, Trace
@@ -39,12 +47,28 @@ from anonpipe.types import FloatArray
 
 
 @dataclass(frozen=True)
+class Warnings:
+    """Warnings for the steward."""
+
+    urgent: list[str] = field(default_factory=list)  # Concerns disclosure, or what recipients may conclude
+    others: list[str] = field(default_factory=list)
+
+    def __add__(self, more: Warnings) -> Warnings:
+        """Both together."""
+        return Warnings([*self.urgent, *more.urgent], [*self.others, *more.others])
+
+    def all(self) -> tuple[str, ...]:
+        """The urgent ones, then the others; each once."""
+        return tuple(dict.fromkeys((*self.urgent, *self.others)))
+
+
+@dataclass(frozen=True, eq=False)
 class Resolved:
     """What follows from job and scan alone."""
 
     fitted: Fitted
     digest: str  # Of the scan before suppression of rare categories
-    warnings: list[str]
+    warnings: Warnings
 
 
 def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None) -> Resolved:
@@ -52,7 +76,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     if unit is None:
         scan = scan.without_units()
     remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)
-    warnings = check_scan(scan, job.columns, job.k, remedied, zones)
+    warnings = check_scan(scan, job.columns, job.k, remedied, zones, advice_on_k(job.mask is not None))
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
@@ -64,11 +88,10 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit, extremes=extremes)
     if fitted.features.width == 0:
-        raise JobError(_nothing_to_mask(job.k, suppression, "records" if unit is None else "units"))
+        raise JobError(_nothing_to_mask(job, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
-    warnings += unpreserved_moments(fitted)
-    warnings += [] if unit is None else [unit.apart]
-    return Resolved(fitted, digest, warnings)
+    urgent = unpreserved_moments(fitted) + ([] if unit is None else [unit.apart])
+    return Resolved(fitted, digest, Warnings(urgent, warnings))
 
 
 # Records of a stratum, in multiples of what its size is rounded to, from which on some are withheld: three at most
@@ -99,14 +122,17 @@ def _check_growing(job: Job, strata: Strata, unit: UnitColumn | None) -> None:
         )
 
 
-def _nothing_to_mask(k: int, suppression: Suppression, what: str) -> str:
+def _nothing_to_mask(job: Job, suppression: Suppression, what: str) -> str:
     """Why no masked column varies: in the input already, or after suppression of rare categories."""
     if not suppression.targets:
         return "every masked column is constant, so there is nothing to mask; mask other columns"
     return (
-        f"no masked column has two values that k={k} {what} share. Rarer ones are suppressed, so there is nothing to "
-        f"mask: coarsen the columns, mask other ones, or {LOWER_K}"
+        f"no masked column has two values that k={job.k} {what} share. Rarer ones are suppressed, so there is nothing "
+        f"to mask: coarsen the columns, mask other ones, or {advice_on_k(job.mask is not None)}"
     )
+
+
+WARNINGS = "warnings.json"  # What `fit` warns of, in the staging
 
 
 def by_name(schema: pa.Schema) -> pa.Schema:
@@ -140,7 +166,9 @@ def fit(work: Work) -> None:
     staging.write_record("strata.npz", fitted.strata)
     batches, drawn = sampled_rows(work)
     repeats += [] if job.identifiers else warn_of_repeats(batches, work.source.rows, work.start_key)
-    staging.write_json("warnings.json", repeats + resolved.warnings)
+    totals = (staging.read_record(TOTALS.format(at), TotalLine) for at in range(len(work.source.units)))
+    warnings = Warnings(TotalLine.joined(totals).warnings() + repeats) + resolved.warnings
+    staging.write_json(WARNINGS, asdict(warnings))
     staging.write_record("trees.npz", _fit_trees(fitted, batches, drawn))
 
 
@@ -246,7 +274,9 @@ def _strata_of(job: Job, encoder: ColumnEncoder, scanned: Scan, needed: tuple[in
         event = (names.index(str(job.event_column)), encoder.event_codes(position))
     units = scanned.combination_units(encoder, names) if names else None
     small, split = job.strata.small, job.strata.use_event
-    return build_strata(counts, positions, sizes, job.k, small, event, split, names, needed, units)
+    return build_strata(
+        counts, positions, sizes, job.k, small, event, split, names, needed, units, advice_on_k(job.mask is not None)
+    )
 
 
 def _stratum_warnings(job: Job, encoder: ColumnEncoder, scanned: Scan, strata: Strata) -> list[str]:

@@ -33,6 +33,7 @@ from anonpipe.pipeline.outcome.publish import (
     finish_trial,
     has_overlaps,
     overlap_notes,
+    unmeasured_warnings,
     warnings_of,
 )
 from anonpipe.pipeline.resolve import fit, unpreserved_moments
@@ -220,11 +221,11 @@ def assess_only(
     )
 
 
-def without_measures(job: Job, on_progress: OnProgress) -> Verdict:
-    """What the checks of every run say of the files that a run would write; the staging is deleted."""
+def without_measures(job: Job, on_progress: OnProgress) -> tuple[Verdict, list[str]]:
+    """What the checks of every run say of the files that a run would write, and its warnings; nothing stays."""
 
-    def judged(run: Run) -> Verdict:
-        return judge(run.context.call(evidence), job.k, job.gates.of_every_run)
+    def judged(run: Run) -> tuple[Verdict, list[str]]:
+        return judge(run.context.call(evidence), job.k, job.gates.of_every_run), list(unmeasured_warnings(run).all())
 
     return unpublished(job, False, on_progress, "ignore", judged, left_out=assess)
 
@@ -268,7 +269,7 @@ def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemoryRel
 
 
 def _ended(run: Run) -> InMemoryRelease:
-    verdict, warnings, records = verify(run), tuple(warnings_of(run)), run.context
+    verdict, warnings, records = verify(run), warnings_of(run).all(), run.context
     facts = records.call(gather, verdict, records.call(manifest, verdict), warnings, has_overlaps(run))
     table, for_recipients = (_written(run), external(facts)) if verdict.passed else (None, None)
     helps = () if verdict.passed else remedies(verdict.checks, run.job.in_force)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from anonpipe.columns import Kind, Role, Scalar
-from anonpipe.encoding.identifiers import AGREES, agree, pairs_of
+from anonpipe.encoding.identifiers import AGREES, agree, bits_of, duplicated, pairs_of
 from anonpipe.encoding.values import is_index, is_supported
 from anonpipe.job.analyses import Needs, Survival
 from anonpipe.propose.dependencies import ENOUGH_ROWS, derived
@@ -27,13 +27,14 @@ from anonpipe.propose.names import (
     TIME_NAMES,
     best_of,
     has_word,
+    holds_person_names,
     names_one_person,
     names_one_unit,
     names_unit,
     quoted,
 )
 from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Look
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 MOST_ROWS = 20  # Rows of a unit, on average: more of them are of a place or a code
 FEWEST = 20  # Values, and pairs of rows of one value, below which nothing is concluded
@@ -126,6 +127,20 @@ def common_step(values: FloatArray, single: bool = False) -> float | None:
     return None
 
 
+LARGE_STEPS = (1000, 500, 100, 50, 10)  # Of whole numbers
+MOSTLY_STEPPED = 0.9  # Share of multiples of 10 from which on a step is worth a comment
+
+
+def large_step(values: FloatArray) -> tuple[int | None, float]:
+    """Of whole numbers, shape (n,), the largest of `LARGE_STEPS` that all are multiples of, and the share of tens."""
+    values = values[np.isfinite(values)]
+    distinct = np.unique(values)
+    if len(distinct) < FEWEST:
+        return None, 0.0
+    found = next((step for step in LARGE_STEPS if (distinct % step == 0).all()), None)
+    return found, float(np.mean(values % 10 == 0))
+
+
 def _multiples(values: FloatArray, step: float, kind: type[np.floating]) -> bool:
     """Whether all values are the nearest floats to multiples of the step, or a few floats away."""
     off = np.abs(np.rint(values / step) * step - values)
@@ -151,17 +166,58 @@ class Guess:
     ordered: bool = False  # Whether its categories have an order in the input, which the steward has to declare
     levels: tuple[Scalar, ...] = ()  # This order, where the file declares it
     step: float | None = None  # Of which all numbers are multiples; None where nothing is to be said
+    tens: float = 0.0  # Share of multiples of 10 where these are nearly all numbers; 0 elsewhere
     codes: Mapping[float, int] = field(default_factory=dict)  # Possible codes for "unknown": sampled rows of each
 
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
     """Kind and role of each column, in the table's order."""
-    guesses = _units(looks)
+    guesses = _by_copies(looks, _units(without_copies(looks)))
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
     for name, reason in derived(masked).items():
         guesses[name] = Guess(guesses[name].kind, Role.DROPPED, reason)
     _survival(looks, guesses)
     return guesses
+
+
+MOST_COPIED = 0.1  # Share of copied rows above which rows are equal because persons are, or have several rows
+
+
+def without_copies(looks: list[Look]) -> list[Look]:
+    """What the sample shows without rows that equal an earlier one, where these are few; else the same."""
+    kept = ~_copied(looks)
+    return looks if kept.all() else [look.of_rows(kept) for look in looks]
+
+
+def _copied(looks: list[Look]) -> BoolArray:
+    """Which rows equal an earlier one in all columns, shape (n_rows,); none where they are many."""
+    copied = duplicated([look.codes for look in looks])
+    return copied if copied.mean() <= MOST_COPIED else np.zeros_like(copied)
+
+
+def _by_copies(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]:
+    """Of identifiers whose values repeat in copied rows alone, the first as the unit: nobody knows whose copies are."""
+    copies = int(_copied(looks).sum())
+    repeated = [look for look in looks if guesses[look.name].role is Role.IDENTIFIER and look.distinct < look.filled]
+    if copies and repeated and all(guessed.role is not Role.UNIT for guessed in guesses.values()):
+        reason = _COPIED.format(copies=copies, rows=len(repeated[0].codes))
+        guesses[repeated[0].name] = replace(guesses[repeated[0].name], role=Role.UNIT, reason=reason)
+    return guesses
+
+
+def copies_asked(looks: list[Look], guesses: Mapping[str, Guess]) -> list[str]:
+    """A question on copied rows of a table without an identifier, where they are more than chance has it."""
+    copies, rows = int(_copied(looks).sum()), len(looks[0].codes) if looks else 0
+    if not copies or any(guessed.role.names_persons for guessed in guesses.values()):
+        return []
+    by_chance = 0.5 * rows**2 * 2.0 ** -sum(bits_of(look.codes) for look in looks)
+    if copies < FEWEST or copies < 10 * by_chance:
+        return []
+    return [
+        f"CHECK: {copies:,} of {rows:,} sampled rows equal another row in all columns: copies by error, or several "
+        "rows of one person. Each counts as a person. Delete copies in the input (SELECT DISTINCT); where persons have "
+        "several rows, add their number with role: unit."
+    ]
 
 
 def _units(looks: list[Look]) -> dict[str, Guess]:
@@ -251,7 +307,7 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
     """
     used = guess([look for look in looks if look.name in needs.users])
     found: dict[str, Guess] = {}
-    own = _units(looks)
+    own = _by_copies(looks, _units(without_copies(looks)))
     for look in looks:
         alone = own[look.name]
         if look.name not in used:
@@ -314,6 +370,9 @@ def _alone(look: Look) -> Guess:
         return Guess(Kind.DATE if form.date else Kind.CONTINUOUS, Role.DROPPED, form.reason)
     if is_index(look.name) and look.distinct == look.filled:
         return Guess(kind, Role.DROPPED, _INDEX)
+    if look.numbers is None and holds_person_names(look.name):
+        unique = look.distinct == look.filled
+        return Guess(kind, Role.IDENTIFIER, "its name says so") if unique else Guess(kind, Role.DROPPED, _SHARED_NAMES)
     if reason := _identifying(look):
         if reason is not _REPEATING:
             return Guess(kind, Role.IDENTIFIER, reason)
@@ -399,6 +458,17 @@ _NAMESAKES = (
 _REPEATING = (
     "CHECK: its name says so, and its values repeat: k counts these units, of which each may have several rows; if "
     "several persons share a value (surname), write role: dropped; if k is to count rows, rows_per_unit: many"
+)
+
+_SHARED_NAMES = (
+    "CHECK: by its name it holds names of persons. Masked ones would be true names beside made-up values, and several "
+    "persons share one, so that it is no unit; if they are names of something else (drugs, places), write role: masked"
+)
+
+_COPIED = (
+    "CHECK: {copies:,} of {rows:,} sampled rows equal another row in all columns, and nothing else repeats its values. "
+    "As they are, k counts its values, as several rows of one person may be equal. If they are copies by error, "
+    "delete them in the input (SELECT DISTINCT), and run init again"
 )
 
 _NUMBERS_GROUPS = (

@@ -19,6 +19,7 @@ from anonpipe.types import FloatArray, IntArray
 _WORDS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 _IDENTIFYING, _NO_SURVIVAL = frozenset(_WORDS["identifying"]), frozenset(_WORDS["no_survival"])
 _UNIT_NUMBERS = frozenset(f"{unit}{number}" for unit in _WORDS["units"] for number in _WORDS["numbers"])
+_PERSON_NAMES, _NAMES_ALONE = frozenset(_WORDS["person_names"]), frozenset(_WORDS["names_alone"])
 _ONE_PERSON, _OF_A_NUMBER = frozenset(_WORDS["persons"]), frozenset(_WORDS["of_a_number"])
 _ONE_UNIT = _ONE_PERSON.union(_WORDS["groups"])
 _DEAD, _ALIVE = (frozenset(_WORDS["status"][state]) for state in ("dead", "alive"))
@@ -34,6 +35,13 @@ def names_unit(name: str) -> bool:
     words = words_of(name)
     together = (*words, *map("".join, pairwise(words)))  # patientno, and patient_no
     return bool(_IDENTIFYING & set(words)) or any(word in _UNIT_NUMBERS for word in together)
+
+
+def holds_person_names(name: str) -> bool:
+    """Whether a name says that the values are first names or surnames, which several persons share."""
+    words = [word for word in words_of(name) if word not in ("de", "du", "of")]
+    together = {*words, *map("".join, pairwise(words))}  # firstname, and first_name
+    return bool(_PERSON_NAMES & together) or (len(words) == 1 and words[0] in _NAMES_ALONE)
 
 
 def names_one_unit(name: str) -> bool:

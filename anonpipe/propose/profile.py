@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anonpipe.columns import Scalar
+from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.values import is_date, is_number, is_supported, numbers, of_days, plain, plain_type
 from anonpipe.propose.names import tell_life
 from anonpipe.source import Source, read_batches
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 SAMPLE_ROWS = 50_000  # Rows that the guesses rest on
 SAMPLE_PIECES = 16  # Places of the input, evenly spread, that the sample is read from: files are often sorted by time
@@ -95,6 +96,16 @@ class Look:
     levels: tuple[Scalar, ...] = ()  # See `declared_order`
     life: bool = False  # Whether its few texts say of persons that they live or died, or of events; see `tell_life`
 
+    def of_rows(self, kept: BoolArray) -> Look:
+        """The same of some of the rows."""
+        codes = np.unique(self.codes[kept], return_inverse=True)
+        least = int(codes[0][:1].min(initial=0) < 0)  # Of nulls, whose code is -1
+        found = codes[1].reshape(-1) - least
+        numbers = None if self.numbers is None else self.numbers[kept]
+        return replace(
+            self, numbers=numbers, codes=found, distinct=len(codes[0]) - least, filled=int((found >= 0).sum())
+        )
+
     @property
     def values(self) -> FloatArray:
         """The numbers; NaN in all rows where the values are none."""
@@ -117,8 +128,11 @@ class Look:
         return self.numbers is not None and bool((present == np.floor(present)).all())
 
 
-def sample_of(source: Source) -> pa.Table:
-    """At most `SAMPLE_ROWS` rows, from the beginnings of some evenly spread pieces of the input."""
+def sample_of(source: Source, totals: TotalLine | None = None) -> pa.Table:
+    """At most `SAMPLE_ROWS` rows, from the beginnings of some evenly spread pieces of the input.
+
+    All rows of files that are read whole, as a CSV is, are given to `totals`.
+    """
     units = [[replace(unit, row_groups=(group,)) for group in unit.row_groups] or [unit] for unit in source.units]
     pieces = [piece for unit in units for piece in unit]  # row groups, each with rows; a CSV is one piece
     places = np.unique(np.linspace(0, len(pieces) - 1, min(SAMPLE_PIECES, len(pieces))).astype(int))
@@ -131,6 +145,8 @@ def sample_of(source: Source) -> pa.Table:
             share = min(1.0, wanted / max(1, piece.rows))
             for _, batch in read_batches(source, piece, source.schema.names, _CSV_BATCH_ROWS):
                 batches.append(batch.slice(0, max(1, int(batch.num_rows * share))))
+                if totals is not None:
+                    totals.add(batch)
             left -= wanted
             continue
         _, batch = next(read_batches(source, piece, source.schema.names, wanted))

@@ -23,14 +23,24 @@ import yaml
 
 from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.identifiers import agree, pairs_of
+from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
 from anonpipe.job.csv_format import QUESTION
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
-from anonpipe.propose import choose_method as methods
-from anonpipe.propose.choose_method import TIME_OF_FEW, MethodChoice, choose_method
-from anonpipe.propose.guesses import Guess, common_step, guess, guess_for, seen_by_others
+from anonpipe.propose import method_choice
+from anonpipe.propose.guesses import (
+    MOSTLY_STEPPED,
+    Guess,
+    common_step,
+    copies_asked,
+    guess,
+    guess_for,
+    large_step,
+    seen_by_others,
+)
+from anonpipe.propose.method_choice import TIME_OF_FEW, MethodChoice, choose_method
 from anonpipe.propose.names import codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.propose.rules import Proposed, propose_rules
@@ -46,7 +56,8 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
         raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
     written = found_format(source_url)
     with opened(source_url, form=written.form) as source:
-        sample, rows = sample_of(source), source.rows
+        totals = TotalLine(source.schema.names[0])
+        sample, rows = sample_of(source, totals), source.rows
     looks = look_at(sample)
     needs = needs_of(analyses, [look.name for look in looks]) if analyses else None
     guesses = guess(looks) if needs is None else guess_for(looks, needs)
@@ -55,10 +66,10 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
             guesses[look.name],
             ordered=look.ordered,
             levels=look.levels,
-            step=_step(look, guesses[look.name]),
+            **_step(look, guesses[look.name]),
             codes=_codes(look, guesses[look.name]),
         )
-    guesses = methods.without_rare_status(looks, guesses, rows, k)
+    guesses = method_choice.without_rare_status(looks, guesses, rows, k)
     chosen = choose_method(looks, guesses, rows, k)
     if chosen.records_needed:
         guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
@@ -67,15 +78,16 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
     if chosen.mask is not None:  # weights are those of distances
         guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
-    unit = methods.unit_of_several_rows(looks, guesses)
-    measurable = methods.strata_measurable(looks, guesses, rows)
+    unit = method_choice.unit_of_several_rows(looks, guesses)
+    measurable = method_choice.strata_measurable(looks, guesses, rows)
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     name = None if unit is None else unit.name
     chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant))
     rules = propose_rules(looks, guesses)
+    asked = [f"CHECK: {each}." for each in totals.warnings()] + copies_asked(looks, guesses) + _asked_codes(guesses)
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}
-    return _write(source_url, output, k, guesses, needs, chosen, rows, written, rules)
+    return _write(source_url, output, k, guesses, needs, chosen, rows, written, rules, asked)
 
 
 def open_questions(job: Mapping[str, Any]) -> list[str]:
@@ -119,12 +131,17 @@ def guess_columns(source: Source) -> dict[str, Column]:
     }
 
 
-def _step(look: Look, guessed: Guess) -> float | None:
-    """The step of a continuous column of floats; decimals have that of their type."""
-    floats = look.numbers is not None and pa.types.is_floating(plain_type(look.type))
-    if look.numbers is None or not floats or guessed.kind is not Kind.CONTINUOUS:
-        return None
-    return common_step(look.numbers, single=plain_type(look.type) == pa.float32())
+def _step(look: Look, guessed: Guess) -> dict[str, Any]:
+    """The step of a masked column of floats or whole numbers; decimals have that of their type."""
+    if look.numbers is None or look.date:
+        return {}
+    if guessed.kind is Kind.INTEGER:
+        step, tens = large_step(look.numbers)
+        return {"step": step, "tens": tens if step is None and tens >= MOSTLY_STEPPED else 0.0}
+    floats = pa.types.is_floating(plain_type(look.type))
+    if not floats or guessed.kind is not Kind.CONTINUOUS:
+        return {}
+    return {"step": common_step(look.numbers, single=plain_type(look.type) == pa.float32())}
 
 
 def _codes(look: Look, guessed: Guess) -> dict[float, int]:
@@ -212,6 +229,7 @@ def _write(
     rows: int,
     written: FoundFormat = NO_CSV,
     rules: Sequence[Proposed] = (),
+    asked: Sequence[str] = (),
 ) -> str:
     """The YAML text of a proposed job; it holds no value of the data."""
     chosen = {} if needs is None else needs.subsets
@@ -226,7 +244,7 @@ def _write(
         output=output,
         k=k,
         guesses=guesses,
-        codes=_asked_codes(guesses),
+        asked=asked,
         rules=rules,
         needs=needs,
         choice=choice,
@@ -239,7 +257,7 @@ def _write(
             name: who for name, who in chosen.items() if guesses[name].role is Role.MASKED and guesses[name].kind.coded
         },
         response_weight=RESPONSE_WEIGHT,
-        limits=methods,
+        limits=method_choice,
         hold_out=usual_hold_out(rows),
         default_limits=DEFAULT_LIMITS,
         stepped=any(each.step for each in guesses.values()),

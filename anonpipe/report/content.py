@@ -185,6 +185,7 @@ class Compared(Part):
     pairs_compared: int  # How many correlations there are
     # Columns of so many categories that nothing of them is measured: they are released unchanged
     left_out: tuple[str, ...] = ()
+    held_out: int = 0  # Rows of the input that are in neither table
 
 
 class CurveLine(Part):

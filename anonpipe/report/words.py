@@ -18,7 +18,7 @@ from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.report.content import CheckLine, ColumnLine, Dial, MethodLine, Treatment
 from anonpipe.report.figures import percent
 from anonpipe.verify.catalogue import GATES, Check, kind_of
-from anonpipe.verify.verdict import UNCERTAIN, Verdict, reservations
+from anonpipe.verify.verdict import Verdict, reservations
 from anonpipe.verify.words import limit as limit_text
 
 
@@ -253,7 +253,7 @@ def headline(verdict: Verdict, rows: int, checks: Sequence[CheckLine]) -> str:
     """The verdict in a sentence, and which risks have no limit or were not measured."""
     if verdict.passed:
         free = reservations(verdict.unlimited, (), verdict.linked)
-        unsure = f" {', '.join(verdict.uncertain).capitalize()} {UNCERTAIN}." if verdict.uncertain else ""
+        unsure = "".join(f" {text[:1].upper()}{text[1:]}." for text in verdict.uncertain)
         missing = f" Not measured: {', '.join(verdict.unmeasured)}." if verdict.unmeasured else ""
         return f"Released: {plural(rows, 'row')}. Nothing that was checked failed{free}.{unsure}{missing}"
     failed = sum(check.outcome == "failed" for check in checks)

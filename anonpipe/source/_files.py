@@ -8,7 +8,6 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import unquote
 
@@ -425,14 +424,13 @@ def _column_problems(name: str, column: Column, kind: pa.DataType) -> list[str]:
     remedy = _misfit(column.kind, plain_type(kind))
     if remedy:
         return [f"column {name!r} holds {plain_type(kind)}, and its kind {column.kind.value} {remedy}"]
-    checks: list[Callable[[], object]] = [lambda: check_order(name, column, kind)]
-    if not column.staged_as_codes:
-        checks.append(lambda: check_grid(name, column, kind))
-    checks += [partial(level_array, name, declared, kind) for declared in (column.levels, column.event) if declared]
+    checks: list[tuple[Callable[..., object], Any]] = [(check_order, column)]
+    checks += [] if column.staged_as_codes else [(check_grid, column)]
+    checks += [(level_array, declared) for declared in (column.levels, column.event) if declared]
     found = []
-    for check in checks:
+    for check, given in checks:
         try:
-            check()
+            check(name, given, kind)
         except InputError as error:
             found.append(str(error))
     return found
@@ -447,5 +445,6 @@ def _misfit(kind: Kind, plain: pa.DataType) -> str | None:
         return None if fits else "needs dates; convert the column, or declare another kind"
     if is_number(plain):
         return None
-    other = "declare kind: binary" if pa.types.is_boolean(plain) else "convert the column"
-    return f"needs numbers; {'declare kind: date' if is_date(plain) else other}"
+    if is_date(plain):
+        return "needs numbers; declare kind: date"
+    return f"needs numbers; {'declare kind: binary' if pa.types.is_boolean(plain) else 'convert the column'}"

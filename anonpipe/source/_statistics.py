@@ -38,12 +38,14 @@ def open_statistics(files: Sequence[File]) -> tuple[list[Unit], pa.Schema, dict[
     Each file is read once as a whole: this counts the rows, and tells types and which columns have a label for each
     value.
     """
-    first, scanned = files[0].path, {file.path: _scanned(file.path) for file in files}
-    schema = scanned[first][1]
-    for path, (_, found) in scanned.items():
-        check_same(first, schema, path, found)
-    units = units_of("statistics", [(path, (), rows) for path, (rows, _) in scanned.items()])
-    return units, schema, _labels(first, schema)
+    first, pieces = files[0].path, []
+    rows, schema = _scanned(first)
+    for file in files:
+        if file.path != first:
+            rows, found = _scanned(file.path)
+            check_same(first, schema, file.path, found)
+        pieces.append((file.path, (), rows))
+    return units_of("statistics", pieces), schema, _labels(first, schema)
 
 
 def _labels(path: str, schema: pa.Schema) -> dict[str, Labels]:

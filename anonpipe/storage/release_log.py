@@ -535,8 +535,9 @@ def withdraw(url: str, because: str, internal: str | None = None) -> tuple[str, 
     if not (versions.exists(where, versions.VERSIONS) or versions.withdrawn(where)):
         raise InputError(f"there is no release at {url}; give the folder of a version, or the output folder of a run")
     with versions.exclusive_lock(where):
-        name = _known_version(where, url, name or versions.current_version(where))
-        equal, remaining = _equal_versions(where, _read_output(where), name)
+        log = _read_output(where)
+        name = _known_version(where, url, name or versions.current_version(where), log)
+        equal, remaining = _equal_versions(where, log, name)
         if remaining and not (versions.exists(where, versions.VERSIONS, name) or name in versions.withdrawn(where)):
             at = where.url(versions.VERSIONS, remaining[-1])
             raise InputError(f"the files of {name} are gone; the same release is still out: withdraw {at}")
@@ -555,9 +556,9 @@ def withdraw(url: str, because: str, internal: str | None = None) -> tuple[str, 
         return name, versions.current_version(where), remaining
 
 
-def _known_version(where: OutputPlace, url: str, name: str | None) -> str:
+def _known_version(where: OutputPlace, url: str, name: str | None, of_output: _Log) -> str:
     """The version to withdraw; an error where neither files nor logs know it."""
-    log, home, withdrawn = _named(_read_output(where)), _named(_read_home()), versions.withdrawn(where)
+    log, home, withdrawn = _named(of_output), _named(_read_home()), versions.withdrawn(where)
     if name in home and name not in {*log, *withdrawn} and not versions.exists(where.steward, LOG):
         raise InputError(
             f"{where.steward.url()} holds no release log, and the one in the steward's home knows {name}: give "

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.audience import Audience
-from anonpipe.errors import EXPECTED_LINKS, GROUPS_LINK, MASK_LINKS, SMALLER_K
+from anonpipe.errors import EXPECTED_LINKS, GROUPS_LINK, MASK_LINKS, SMALLER_K, SMALLER_K_OF_MASK
 from anonpipe.evaluate.measurement import Reason
 from anonpipe.evaluate.risk import MEASURES
 
@@ -162,7 +162,7 @@ def _keeps_more(on: Collection[str], *, first: str = "", strata: str = "", then:
 
 def _smaller_k(on: Collection[str]) -> str:
     """A smaller k, and what it does to risk."""
-    return SMALLER_K if "groups" in on else "a smaller k, with which rarer categories are released"
+    return SMALLER_K if "groups" in on else SMALLER_K_OF_MASK
 
 
 _DAMAGED = "input or staging changed, or was damaged, while the run was at work; run again"
@@ -289,8 +289,8 @@ _GATED = (
         scope=Scope.COLUMN, counts=Counting.SHARE,
         gate=Gate("local_suppression_rate", 0.05, "local suppression",
             "share of records that suppression of rare categories may change in one column", least=0),
-        remedy="join rare categories in the input, take fewer or coarser columns into strata.by, inside which "
-        f"categories are counted, drop the column, or take {SMALLER_K}"),
+        remedy=lambda on: "join rare categories in the input, take fewer or coarser columns into strata.by, inside "
+        f"which categories are counted, drop the column, or take {_smaller_k(on)}"),
     CheckKind("mean.own_unit",
         lambda about: ("mean in original units (transformed columns)" + (f"; {about['lost']}: mean not preserved" if
         about.get("lost") else "")), _FILES, Audience.SEVERAL, unit="sd",
@@ -626,10 +626,10 @@ class Check:
 
     @property
     def uncertain(self) -> bool:
-        """Whether it passed though the estimate is beyond the limit, as the interval is too wide to tell."""
-        if self.point is None or self.limit is None or self.outcome is not Outcome.PASSED:
+        """Whether it passed though its interval reaches beyond the limit, as that is too wide to tell."""
+        if self.high is None or self.limit is None or self.outcome is not Outcome.PASSED:
             return False
-        return self.point > self.limit and not (self.kind is not None and self.kind.at_least)
+        return self.high > self.limit and not (self.kind is not None and self.kind.at_least)
 
     @property
     def blocks(self) -> bool:

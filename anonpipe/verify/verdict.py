@@ -61,9 +61,13 @@ class Verdict:
 
     @property
     def uncertain(self) -> tuple[str, ...]:
-        """Risks of which the estimate is beyond the limit, and the interval too wide to tell."""
-        gates = [check.kind.gate for check in self.checks if check.uncertain and check.kind is not None]
-        return tuple(dict.fromkeys(UNMEASURED[gate.unmeasured] for gate in gates if gate is not None))
+        """In words, risks that passed though estimate or upper end is beyond the limit, as the interval is too wide."""
+        found: dict[str, dict[str, None]] = {_ABOVE: {}, _WIDE: {}}
+        for check in self.checks:
+            if check.uncertain and check.kind is not None and check.kind.gate is not None:
+                above = _number(check.point) > _number(check.limit)
+                found[_ABOVE if above else _WIDE][UNMEASURED[check.kind.gate.unmeasured]] = None
+        return tuple(f"{_listed(list(names))} uncertain: {what}" for what, names in found.items() if names)
 
     @property
     def linked(self) -> float:
@@ -109,7 +113,8 @@ _CANNOT_APPLY = (Reason.NO_LINK, Reason.ONE_COLUMN, Reason.ONLY_PROBABILITIES)
 
 _ALL = "disclosure risk"
 
-UNCERTAIN = "uncertain: estimate above the limit, too few records to tell"
+# Why a risk that passed is uncertain: the estimate is above the limit, or only the upper end of its interval
+_ABOVE, _WIDE = "estimate above the limit, too few records to tell", "wide interval"
 
 
 def reservations(
@@ -118,9 +123,8 @@ def reservations(
     """What a verdict that passed says of risks without a limit or a figure or a sure one, and of linked records."""
     free = [f"with no limit on {_listed(unlimited)}"] if unlimited else []
     missing = [f"{_listed(unmeasured)} not measured"] if unmeasured else []
-    unsure = [f"{_listed(uncertain)} {UNCERTAIN}"] if uncertain else []
     links = [f"but an attacker links up to {100 * linked:.0f} % of the records"]
-    parts = [*free, *missing, *unsure, *(links if linked else [])]
+    parts = [*free, *missing, *uncertain, *(links if linked else [])]
     return f", {'; '.join(parts)}" if parts else ""
 
 

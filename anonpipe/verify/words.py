@@ -10,7 +10,7 @@ from math import ceil, isfinite, isinf, isnan
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from anonpipe.verify.catalogue import MEASURED, REASONS, Check, Outcome, Scope, Withheld, Words, kind_of
+from anonpipe.verify.catalogue import MEASURED, REASONS, Check, CheckKind, Outcome, Scope, Withheld, Words, kind_of
 
 if TYPE_CHECKING:
     from anonpipe.verify.verdict import Verdict
@@ -126,10 +126,13 @@ def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tu
     found: dict[str, str] = {}
     for check in checks:
         if check.outcome is Outcome.FAILED and check.measured is not None and check.kind and check.kind.remedy:
-            advice = check.kind.remedy
-            usual = advice if isinstance(advice, str) else advice(on)
-            found.setdefault(_of_wide_interval(check) + usual, named(check))
+            found.setdefault(_of_wide_interval(check) + advice_of(check.kind, on), named(check))
     return tuple(f"{name}: {advice}" for advice, name in found.items())
+
+
+def advice_of(kind: CheckKind, on: Collection[str]) -> str:
+    """What to do where a check fails in a job that has `on` already."""
+    return kind.remedy if isinstance(kind.remedy, str) else kind.remedy(on)
 
 
 def _of_wide_interval(check: Check) -> str:

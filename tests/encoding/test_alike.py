@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe.encoding.features import repeated_rows, warn_of_repeats
+from anonpipe.encoding.identifiers import repeated_rows, warn_of_repeats
 
 ROWS = 4_000
 

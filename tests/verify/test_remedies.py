@@ -119,6 +119,27 @@ def test_the_mask_that_links_least_stands_first(name, on):
         assert 0 <= advice.find("mask: {method: local_synthesis}") < min(place for place in others if place >= 0)
 
 
+@pytest.mark.parametrize("on", [("noise",), MASKED, ("local_synthesis",)], ids=str)
+@pytest.mark.parametrize("key", [key for key, kind in KINDS.items() if kind.remedy and not key.startswith("risk.")])
+def test_a_remedy_for_a_mask_has_no_figures_of_groups(key, on):
+    """Its k may be 300."""
+    assert errors.GROUPS_LINK not in advice_of(KINDS[key], on)
+
+
+def test_refusals_of_a_mask_have_no_figures_of_groups(tmp_path):
+    """Of strata, of rows, and of categories that are all rare."""
+    table = small.plain_table(400)
+    columns = small.COLUMNS | {"place": {"kind": "categorical", "role": "key"}}
+    for at, (rows, changes) in enumerate(((400, {"strata": {"by": ["place"]}}), (100, {}))):
+        for method in ({"mask": {"method": "local_synthesis"}}, {}):
+            folder = tmp_path / f"{at}{bool(method)}"
+            job = small.job(folder, table.slice(0, rows), columns, k=300, **changes, **method)
+            with pytest.raises(errors.InputError) as refused:
+                small.run(job)
+            assert (errors.GROUPS_LINK in str(refused.value)) != bool(method)
+            assert (errors.LOWER_K_OF_MASK in str(refused.value)) == bool(method)
+
+
 def ranges(text):
     """Lowest and highest share in per cent of each "a to b %"."""
     return [(float(low), float(high)) for low, high in re.findall(r"([\d.]+) to ([\d.]+) %", text)]

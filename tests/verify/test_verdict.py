@@ -97,13 +97,26 @@ def test_a_risk_that_passes_at_the_lower_end_alone_is_uncertain():
     sure = held("risk.membership_auc", 0.527, 0.6, point=0.509, high=0.527)
     unsure = held("risk.singling_out", 0.02, 0.1, point=0.159, high=0.3, about={"end": "lower"})
     verdict = Verdict((sure, unsure))
-    assert verdict.passed and verdict.uncertain == ("singling out",)
-    assert "singling out uncertain: estimate above the limit" in verdict.word
+    assert verdict.passed
+    assert verdict.uncertain == ("singling out uncertain: estimate above the limit, too few records to tell",)
+    assert verdict.uncertain[0] in verdict.word
     assert figures(verdict)[0][1][3][1:] == ("15.9 %", "30 %", "10 % ?")
     assert "Singling out uncertain" in report_words.headline(verdict, 768, ())
     assert Verdict.from_dict(verdict.to_dict()).word == verdict.word
     failed = held("risk.singling_out", 0.12, 0.1, point=0.159, high=0.2)
     assert Verdict((sure, failed)).uncertain == () and Verdict((sure,)).uncertain == ()
+
+
+def test_uncertain_where_the_interval_reaches_beyond_the_limit():
+    estimate = held("risk.membership_auc", 0.593, 0.6, point=0.593, high=0.654, about={"end": "estimate"})
+    lower = held("risk.linkability", 0.02, 0.1, point=0.09, high=0.3, about={"end": "lower"})
+    above = held("risk.singling_out", 0.02, 0.1, point=0.159, high=0.3, about={"end": "lower"})
+    verdict = Verdict((estimate, lower, above))
+    end = "uncertain: wide interval"
+    assert verdict.passed and verdict.uncertain[1:] == (f"membership inference and linkability {end}",)
+    assert verdict.uncertain[0].startswith("singling out uncertain: estimate above")
+    assert figures(verdict)[0][1][1][1:] == ("0.593", "0.654", "0.6 ?")
+    assert f"Membership inference and linkability {end}." in report_words.headline(verdict, 60, ())
 
 
 def test_what_was_not_measured_has_own_sentence_in_report():

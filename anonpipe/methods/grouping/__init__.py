@@ -73,10 +73,7 @@ def cluster(
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; allowed are {', '.join(METHODS)}")
     entry = METHODS[method]
-    for name in options:
-        if name not in entry.takes:
-            allowed = ", ".join((*entry.takes, "block_rows"))
-            raise ValueError(f"{method} has no option {name!r}; allowed are {allowed}")
+    entry.check(options)
     features = checked_features(features)
     if features.shape[1] == 0:
         raise ValueError("features has no columns; give one or more")

@@ -110,13 +110,6 @@ def checked_classes(
     return classes, shares
 
 
-def checked_alpha(alpha: float) -> float:
-    """The weight of distances against classes, if it is one."""
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is {alpha}; give a number from 0 (classes alone) to 1 (distances alone)")
-    return float(alpha)
-
-
 def diagonal(features: FloatArray) -> float:
     """Diagonal of the box around the points, which no distance exceeds; 1 where all points are equal."""
     length = float(np.sqrt(np.square(np.ptp(features, axis=0)).sum()))

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.kernels.points import gather_columns, squared_distance, squared_distances
-from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
+from anonpipe.methods.grouping._classes import diagonal, jensen_shannon
 from anonpipe.methods.grouping._spanning_tree import cut_by_ratio, drop_outside, shortest_tree, smallest
 from anonpipe.methods.options import ClassGroupingOptions, grouping_options
 from anonpipe.methods.record import Grouping
@@ -53,12 +53,9 @@ def crest(
     With `alpha` 1 this is `crest_partial`; with 0 nearly all edges tie, which takes long for thousands of records.
     `neighbours` is b, 2 or more; None takes k, from 2 to 100. Labels are in the order of lowest rows.
     """
-    alpha = checked_alpha(alpha)
     if neighbours is None:
         neighbours = min(max(2, k), MOST_NEIGHBOURS)
-    if neighbours < 2:
-        raise ValueError(f"neighbours is {neighbours}; give 2 or more, or None")
-    tree = class_tree(features, classes, class_shares, neighbours, alpha, diagonal(features))
+    tree = class_tree(features, classes, class_shares, neighbours, float(alpha), diagonal(features))
     return np.asarray(cut_by_ratio(*tree, k, classes, class_shares))
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
-from anonpipe.methods.grouping._classes import checked_alpha, jensen_shannon
+from anonpipe.methods.grouping._classes import jensen_shannon
 from anonpipe.methods.options import UNBLOCKED, ClassGroupingOptions, grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
@@ -139,7 +139,7 @@ def class_kd_tree(
 
     With `alpha` 1 this is `kd_tree`. Li and Sarkar propose to mind classes in it; the rule here is this project's.
     """
-    return np.asarray(_median_groups(features, k, classes, class_shares, checked_alpha(alpha)))
+    return np.asarray(_median_groups(features, k, classes, class_shares, float(alpha)))
 
 
 METHODS = (

@@ -22,7 +22,7 @@ from anonpipe.kernels.remaining import (
     take_group,
     tidied,
 )
-from anonpipe.methods.grouping._classes import checked_alpha, diagonal, jensen_shannon
+from anonpipe.methods.grouping._classes import diagonal, jensen_shannon
 from anonpipe.methods.options import ClassGroupingOptions, GroupingOptions, grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
@@ -195,7 +195,11 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
 
 def v_mdav(
-    features: FloatArray, k: int, *, rng: np.random.Generator, gamma: Annotated[float, Field(ge=0)] = 0.2
+    features: FloatArray,
+    k: int,
+    *,
+    rng: np.random.Generator,
+    gamma: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.2,
 ) -> IntArray:
     """Group records by V-MDAV: groups of k that grow where the data are dense.
 
@@ -213,8 +217,6 @@ def v_mdav(
     Solanas and Martínez-Ballesté 2006, V-MDAV: a multivariate microaggregation with variable group size, COMPSTAT 2006;
     as described by Kabir and Wang 2010, doi:10.1109/ICDM.2010.111, section IV.
     """
-    if not (gamma >= 0.0 and math.isfinite(gamma)):
-        raise ValueError(f"gamma is {gamma}; give a number from 0 on, 0.2 for scattered and 1.1 for clustered data")
     labels = _variable_groups(features, k, float(gamma))
     join_nearest(features, labels)
     return labels
@@ -305,8 +307,7 @@ def class_mdav(
     With `alpha` 1 the groups are those of `mdav_generic`. Li and Sarkar propose to carry their eq. 6 over to other
     methods; the rule here is this project's.
     """
-    alpha = checked_alpha(alpha)
-    return np.asarray(_mixed_groups(features, k, classes, class_shares, alpha, diagonal(features)))
+    return np.asarray(_mixed_groups(features, k, classes, class_shares, float(alpha), diagonal(features)))
 
 
 @nb.njit(cache=True, nogil=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -75,15 +74,15 @@ class KmeansOptions(GroupingOptions):
     response_weight: float | None = Field(default=0.5, gt=0, lt=1)
 
 
-def kmeans(features: FloatArray, k: int, *, rng: np.random.Generator, iterations: int = 10) -> IntArray:
+def kmeans(
+    features: FloatArray, k: int, *, rng: np.random.Generator, iterations: Annotated[int, Field(ge=1)] = 10
+) -> IntArray:
     """Group records by k-means, then give every cluster k records.
 
     Of n records Lloyd's algorithm forms floor(n/k) clusters from random records as first centres. Then, from the
     smallest cluster up, each that has fewer than k takes the records nearest to its mean out of clusters that have more
     than k; a cluster that is down to k gives no more. Weights: scale a column by the root of its weight.
     """
-    if iterations < 1:
-        raise ValueError(f"iterations is {iterations}; give 1 or more")
     seed = int(rng.integers(0, 2**31))
     labels, centres = _lloyd(features, len(features) // k, iterations, seed)
     fill_small(features, np.arange(len(features)), k, labels, centres)
@@ -283,8 +282,8 @@ def fuzzy_c_means(
     k: int,
     *,
     rng: np.random.Generator,
-    fuzziness: Annotated[float, Field(gt=1)] = 1.1,
-    step: Annotated[float, Field(gt=0)] = 0.02,
+    fuzziness: Annotated[float, Field(ge=1.01, allow_inf_nan=False)] = 1.1,
+    step: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.02,
     shrink: Annotated[float, Field(gt=0, lt=1)] = 0.5,
     iterations: Annotated[int, Field(ge=1)] = 20,
 ) -> IntArray:
@@ -304,14 +303,6 @@ def fuzzy_c_means(
     `fuzziness` is the exponent m at first, 1.01 or more; `step` is added to it each time; `shrink` multiplies c each
     time, which falls by one at least; `iterations` limits one run of fuzzy c-means.
     """
-    if not 1.01 <= fuzziness < math.inf:
-        raise ValueError(f"fuzziness is {fuzziness}; give 1.01 or more")
-    if not 0 <= step < math.inf:
-        raise ValueError(f"step is {step}; give 0 or more")
-    if not 0 < shrink < 1:
-        raise ValueError(f"shrink is {shrink}; give a number above 0 and below 1")
-    if iterations < 1:
-        raise ValueError(f"iterations is {iterations}; give 1 or more")
     order = rng.permutation(len(features)).astype(np.int64)
     divide = partial(_divide, fuzziness=float(fuzziness), step=float(step), shrink=float(shrink), iterations=iterations)
     return _divided(features, order, k, divide)

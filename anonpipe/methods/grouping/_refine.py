@@ -125,8 +125,7 @@ def _search(features: FloatArray, labels: IntArray, k: int, effort: Effort, bloc
     runs = min(effort.many, max(effort.few, effort.trials // (len(x) * SWEEPS)))
     for key in np.arange(runs, dtype=np.uint64):
         _run_hot_and_down(groups, effort, key, least, block_rows)
-    groups.home[:] = combine(home, first, groups.home, group_scatter(groups))
-    _settle(groups)
+    _keep_better(groups, home, first)
     for _ in range(SETTLING):
         if not _run_down(groups, *_near_groups(groups, effort.near, block_rows), least):
             break
@@ -141,6 +140,11 @@ def _run_hot_and_down(groups: SearchGroups, effort: Effort, key: np.uint64, leas
     near = _near_groups(groups, effort.near, block_rows)
     anneal(groups, *near, temperatures(groups), np.geomspace(HOT, COLD, SWEEPS), key)
     _run_down(groups, *near, least)
+    _keep_better(groups, before, parts)
+
+
+def _keep_better(groups: SearchGroups, before: IntArray, parts: FloatArray) -> None:
+    """In every region the better groups of those before, whose scatter is `parts`, and those now."""
     groups.home[:] = combine(before, parts, groups.home, group_scatter(groups))
     _settle(groups)
 

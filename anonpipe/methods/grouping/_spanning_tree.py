@@ -240,7 +240,7 @@ def mst_t_close(
     rng: np.random.Generator,
     classes: IntArray,
     class_shares: FloatArray,
-    t: Annotated[float, Field(gt=0, le=1)] = 0.25,
+    t: Annotated[float, Field(ge=0, le=1)] = 0.25,
 ) -> IntArray:
     """Group records like `mst`, cutting only where both parts are t-close.
 
@@ -255,8 +255,6 @@ def mst_t_close(
     The authors change t from table to table; 1 allows any. Shares in a group of k records come in steps of 1/k and name
     k classes at most: a t much under 1/k, or few records for many classes, makes groups far larger than k.
     """
-    if not 0 <= t <= 1:
-        raise ValueError(f"t is {t}; give a number from 0 to 1")
     return np.asarray(_cut_longest(*shortest_tree(features), k, classes, class_shares, t))
 
 

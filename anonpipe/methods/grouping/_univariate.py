@@ -157,10 +157,8 @@ def mhm(
     """
     if order == "npn":
         walk, starts = np.arange(len(features)), np.array([0, len(features)])
-    elif order in GROUPED:
-        walk, starts = _chained(features, *sort_groups(GROUPED[order](features, k, rng=rng)))
     else:
-        raise ValueError(f"order is {order!r}; allowed are npn, {', '.join(GROUPED)}")
+        walk, starts = _chained(features, *sort_groups(GROUPED[order](features, k, rng=rng)))
     return np.asarray(cut_path(features, nearest_next(features, walk, starts), k))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from anonpipe.columns import Column
-from anonpipe.errors import LOWER_K, InputError, JobError
+from anonpipe.errors import LOWER_K_OF_MASK, InputError, JobError
 from anonpipe.kernels.points import kth_smallest
 from anonpipe.kernels.principal import split_rows
 from anonpipe.methods.executor import Reduce, Rows, Step, as_many
@@ -134,7 +134,7 @@ def intervals(
     # Widest is the largest range relative to `scale` (width,); of equals the first. The paper's strict median cut sends
     # values up to the (lower) median left; where that leaves fewer than k right the next widest column is cut.
     if len(features) < k:
-        raise InputError(f"generalize was given k={k} for {len(features)} records; add records, or {LOWER_K}")
+        raise InputError(f"generalize was given k={k} for {len(features)} records; add records, or {LOWER_K_OF_MASK}")
     ranges = np.ptp(features, axis=0) if scale is None else scale
     order, starts = _mondrian_groups(features, k, ranges, cuts == "strict")
     low = np.minimum.reduceat(features[order], starts[:-1], axis=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numba as nb
 import numpy as np
@@ -11,20 +11,9 @@ from pydantic import Field
 
 from anonpipe.methods.executor import Columns, Rows, Step
 from anonpipe.methods.masking._draws import Categories, averaged_by_rank, category_codes, dummies
-from anonpipe.methods.options import ScopedMaskOptions
+from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Masker
 from anonpipe.types import FloatArray, IntArray
-
-
-class RankSwapOptions(ScopedMaskOptions):
-    """Values change places with others at most `percent` of all ranks away, column by column.
-
-    Values that k or more records hold stay as they are; others are first averaged over k to 2k - 1 neighbours by rank,
-    as in data_shuffle. Records stay near those of persons in every column: measure who is linked.
-    """
-
-    method: Literal["rank_swap"]
-    percent: float = Field(default=5.0, gt=0, le=100)
 
 
 def rank_swap(
@@ -97,7 +86,12 @@ def _to_dummies(part: FloatArray, *, params: object, rng: np.random.Generator, c
 
 METHOD = Masker(
     function=rank_swap,
-    options=RankSwapOptions,
+    options=options_of(
+        rank_swap,
+        "Values change places with others at most `percent` of all ranks away, column by column. Values of fewer than "
+        "k records are first averaged over k to 2k - 1 neighbours by rank. Measure who is linked.",
+        ScopedMaskOptions,
+    ),
     published="rank swapping",
     reference="Moore (1996), U.S. Bureau of the Census, RR96-04",
     cost="time n · log n · w; memory: three columns of all rows",

@@ -168,8 +168,6 @@ def gaussian(
         for first, after, draws in draw_in_chunks(per_group, rng):
             draw_groups(features, order, starts[first : after + 1], draws, n_table / (n_table - 1), out)
         return out
-    if moments != "exact":
-        raise JobError(f"moments={moments!r} was given; known are 'exact' and 'expected'")
     if n_table is not None:
         raise JobError("n_table is taken with moments='expected' only; leave it out")
     none_kept = np.empty((len(features), 0))

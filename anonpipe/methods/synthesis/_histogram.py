@@ -7,7 +7,6 @@ from typing import Literal
 import numba as nb
 import numpy as np
 
-from anonpipe.errors import JobError
 from anonpipe.methods.record import Synthesizer
 from anonpipe.types import FloatArray, IntArray
 
@@ -52,8 +51,6 @@ def histogram(
     categories for covariances, for dynamic data; the draws use the histograms alone. With n members the count of a
     category of share p has the variance n p (1 - p) under `expected`.
     """
-    if counts not in ("exact", "expected"):
-        raise JobError(f"histogram was given counts={counts!r}; known are 'exact' and 'expected'")
     replace = _shuffle_in_groups if counts == "exact" else _draw_in_groups
     out = np.empty_like(codes)
     for column in range(codes.shape[1]):

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from anonpipe.errors import InputError, JobError
+from anonpipe.errors import InputError
 from anonpipe.kernels.groups import centre_in_groups, perturb_groups
 from anonpipe.methods.options import MethodOptions
 from anonpipe.methods.record import Guarantee, Noise, Synthesizer
@@ -75,8 +75,6 @@ def micro_perturbation(
 
     `centred` and `exact` release the true group means: an attacker who knows all of a group but one computes the last.
     """
-    if form not in _ALL_FORMS:
-        raise JobError(f"micro_perturbation was given form={form!r}; known are: {', '.join(_ALL_FORMS)}")
     width = features.shape[1]
     if factor.shape != (width, width) or not np.isfinite(factor).all():
         raise InputError(

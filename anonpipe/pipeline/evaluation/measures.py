@@ -483,16 +483,16 @@ def warnings(assessment: Assessment, limits: Mapping[str, float | None]) -> tupl
     if pairs is not None and off > 1:
         which = "; ".join(" and ".join(map(repr, names)) for names in (pairs.worst, *pairs.then)) or "of one pair"
         found.append(
-            f"columns {which} go together up to {off:.3g} times further from the original than chance allows. "
-            "Recipients must not relate them to each other (correlations, cross tables, models). What follows from "
-            "another column, as a stay from its two days or a total from its parts, is not kept. Release the "
+            f"recipients must not relate columns {which} to each other (correlations, cross tables, models): they go "
+            f"together up to {off:.3g} times further from the original than chance allows. What follows from another "
+            "column, as a stay from its two days or a total from its parts, is not kept. Release the "
             "difference or the parts in place of one of them, or tell the recipients"
         )
     if trees is not None and trees.value > _RECOGNIZED:
         found.append(
-            f"boosted trees recognize released records (AUC {trees.value:.3g}, 0.5 is chance): whole records are not "
-            "as in the original. Recipients can use single columns, and relations that were checked, but not rules "
-            "between columns, small subgroups or models of many columns"
+            "recipients can use single columns, and relations that were checked, but not rules between columns, small "
+            f"subgroups or models of many columns: boosted trees recognize released records (AUC {trees.value:.3g}, "
+            "0.5 is chance), so that whole records are not as in the original"
         )
     return tuple(found)
 

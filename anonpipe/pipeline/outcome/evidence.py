@@ -17,7 +17,7 @@ from anonpipe.pipeline.arrays import load_params, scopes_of
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.procedure.group_steps import TableGroups
-from anonpipe.pipeline.resolve import columns_without_sums
+from anonpipe.pipeline.resolve import Warnings, columns_without_sums
 from anonpipe.pipeline.tasks.decode import counted_groups, key_units, split_units
 from anonpipe.pipeline.tasks.passes import LAST, PassTask, learnt_groups, stage_name
 from anonpipe.pipeline.tasks.write import compared_names, count_combinations, handed_on, read_combinations
@@ -240,13 +240,13 @@ def group_sizes(work: Work, fitted: Fitted, cut: Cut) -> Counter[int] | None:
     return Counter(_kept_groups(work, cut).sizes) if fitted.procedure.recounts_group_moments else None
 
 
-def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
+def release_warnings(work: Work, fitted: Fitted, cut: Cut) -> Warnings:
     """Warnings on released values for the steward; the shares disclose extremes and are not released."""
-    warnings = _beyond_original(work, fitted, cut)
+    warnings = Warnings(others=_beyond_original(work, fitted, cut))
     if (groups := learnt_groups(work, fitted, cut)) is not None:
         decoded = work.staging.results("decode").read_all(len(cut.partitions), *COUNTED)
-        warnings += _repeated_rows(groups, sum(result["without_spread"] for result in decoded))
-        warnings += [] if fitted.unit is None else _of_one_unit(fitted.unit, decoded)
+        repeated = _repeated_rows(groups, sum(result["without_spread"] for result in decoded))
+        warnings += Warnings(repeated + ([] if fitted.unit is None else _of_one_unit(fitted.unit, decoded)))
     return warnings
 
 

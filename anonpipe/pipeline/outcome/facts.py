@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from anonpipe.columns import TRANSFORMS
+from anonpipe.encoding.identifiers import Repeats
 from anonpipe.encoding.values import numbers
 from anonpipe.environment import package_versions
 from anonpipe.evaluate.utility import correlation_changes, distributions, survival_pictures, typed_tables
@@ -81,8 +82,10 @@ def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:
     }
     moments = (merge_all(of(work, fitted, cut)) for of in (original_moments, released_moments))
     shared = Measured(fitted.view, *moments), columns, levels, _before(fitted)
+    scanned = work.staging.results("scan").read_all(len(work.source.units), Repeats)
+    held_out = sum(result["held_out"] for result in scanned)
     return {
-        "compared": compared(*shared, fitted.min_rows),
+        "compared": compared(*shared, fitted.min_rows).model_copy(update={"held_out": held_out}),
         "categories": category_pictures(*shared, bins_for_steward(fitted.min_rows)),
     }
 

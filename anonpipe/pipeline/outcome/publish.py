@@ -11,12 +11,13 @@ from anonpipe import interrupts
 from anonpipe.columns import Role
 from anonpipe.errors import OutputError
 from anonpipe.files import why
+from anonpipe.job.model import Job
 from anonpipe.pipeline.arrays import FILES
 from anonpipe.pipeline.evaluation import measures as evaluation
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.outcome.evidence import release_warnings
 from anonpipe.pipeline.outcome.facts import gather, manifest
-from anonpipe.pipeline.resolve import trace_of
+from anonpipe.pipeline.resolve import WARNINGS, Warnings, trace_of
 from anonpipe.pipeline.start import Run
 from anonpipe.progress import Progress
 from anonpipe.report import Report, as_trial, documents, external, internal
@@ -41,6 +42,7 @@ class RunOutcome:
     rows: int  # released
     facts: RunFacts  # methods, strata and hold-out, for the summary
     warnings: tuple[str, ...]  # for the steward
+    urgent: tuple[str, ...] = ()  # Those of them that concern disclosure, or what recipients may conclude
     report: str | None = None  # Path of the steward's report; None where it could not be written
     remedies: tuple[str, ...] = ()  # Where a gate failed
     dropped: tuple[str, ...] = ()  # Names of the columns with role dropped
@@ -68,7 +70,8 @@ def finish(run: Run, verdict: Verdict) -> RunOutcome:
 
 
 def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: contextlib.ExitStack) -> RunOutcome:
-    rows, warnings, done = run.context.cut.released, warnings_of(run), _facts(run)
+    rows, found, done = run.context.cut.released, warnings_of(run), _facts(run)
+    warnings, urgent = list(found.all()), tuple(found.urgent)
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
     listed = run.context.call(manifest, verdict)
@@ -79,7 +82,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
         report = _keep_report(where, name, inside)
         remove(run.staging)
         helps = remedies(verdict.checks, run.job.in_force)
-        return RunOutcome(verdict, None, rows, done, (*warnings, *_missing(report)), report, helps)
+        return RunOutcome(verdict, None, rows, done, (*warnings, *_missing(report)), urgent, report, helps)
 
     reports: list[str | None] = []
     unlogged: list[str] = []
@@ -106,21 +109,23 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
     distinct = tuple(dict.fromkeys(warnings))
     report = reports[0] if reports else None
     dropped = tuple(name for name, column in run.job.columns.items() if column.role is Role.DROPPED)
-    return RunOutcome(verdict, published.path, rows, done, distinct, report, dropped=dropped, for_recipients=shown)
+    return RunOutcome(
+        verdict, published.path, rows, done, distinct, urgent, report, dropped=dropped, for_recipients=shown
+    )
 
 
 def finish_trial(run: Run, verdict: Verdict) -> RunOutcome:
     """Keep the internal report of a trial, in place of that of the last one, and nothing else."""
     where = release.place(run.job.output, run.job.report.internal)
-    rows, warnings = run.context.cut.released, tuple(warnings_of(run))
+    rows, found = run.context.cut.released, warnings_of(run)
+    warnings = found.all()
     facts = run.context.call(gather, verdict, run.context.call(manifest, verdict), warnings, has_overlaps(run))
     with versions.exclusive_lock(where):
         report = _keep_report(where, "trial", documents(as_trial(internal(facts, None))))
     dropped = tuple(name for name, column in run.job.columns.items() if column.role is Role.DROPPED)
     helps = () if verdict.passed else tuple(remedies(verdict.checks, run.job.in_force))
-    return RunOutcome(
-        verdict, None, rows, _facts(run), (*warnings, *_missing(report)), report, helps, dropped, trial=True
-    )
+    warnings, urgent = (*warnings, *_missing(report)), tuple(found.urgent)
+    return RunOutcome(verdict, None, rows, _facts(run), warnings, urgent, report, helps, dropped, trial=True)
 
 
 def _facts(run: Run) -> RunFacts:
@@ -130,18 +135,25 @@ def _facts(run: Run) -> RunFacts:
     return RunFacts(methods, tuple(job.strata.by), job.measure.held_out)
 
 
-def warnings_of(run: Run) -> list[str]:
+def unmeasured_warnings(run: Run) -> Warnings:
+    """Warnings for the steward on job, input and written files."""
+    settled = Warnings(**run.staging.read_json(WARNINGS))
+    of_files: Warnings = run.context.call(release_warnings)
+    return Warnings(run.job.urgent_warnings(), run.job.warnings()) + settled + of_files
+
+
+def warnings_of(run: Run) -> Warnings:
     """Warnings for the steward."""
-    settled, cut, overlaps = run.staging.read_json("warnings.json"), run.context.cut, _read_overlaps(run)
-    warnings = [*run.warnings, *run.job.warnings(), *settled, *run.context.call(release_warnings)]
+    cut, overlaps = run.context.cut, _read_overlaps(run)
+    assessment = load_assessment(run.context.work)
+    of_measures = evaluation.warnings(assessment, evaluation.limits_of(run.job, assessment))
+    warnings = Warnings([*overlaps.problems, *overlaps.warnings, *of_measures]) + unmeasured_warnings(run)
     if cut.released != cut.rows:  # which discloses the exact count
-        warnings.append(
+        warnings.others.append(
             f"repeat.growing: {cut.rows - cut.released:,} of {cut.rows:,} synthetic rows are withheld, so that sizes "
             "of strata are rounded; do not disclose this number to recipients"
         )
-    assessment = load_assessment(run.context.work)
-    warnings += evaluation.warnings(assessment, evaluation.limits_of(run.job, assessment))
-    return [*warnings, *overlaps.warnings, *overlaps.problems]
+    return warnings + Warnings(others=list(run.warnings))
 
 
 def _note_release(run: Run, name: str) -> list[str]:
@@ -195,6 +207,11 @@ def _keep_report(where: versions.OutputPlace, name: str, files: dict[str, bytes]
         return release.keep_private(where, name, files)[-1]
     except OSError:
         return None
+
+
+def where_kept(job: Job) -> str:
+    """Where the verdict of a failed run lies, in words."""
+    return f"the verdict is kept in {job.report.internal or job.output}/{versions.FAILED}"
 
 
 def keep_verdict(verdict: Verdict, where: versions.OutputPlace) -> None:

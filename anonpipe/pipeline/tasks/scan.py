@@ -23,6 +23,7 @@ from anonpipe.encoding.row_hash import (
 )
 from anonpipe.encoding.rules import RuleCounts
 from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
+from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import Tracer, UnitTracer
 from anonpipe.encoding.values import plain
 from anonpipe.errors import InputError
@@ -41,6 +42,7 @@ _SAMPLES = "samples/{}.npz"
 _HELD = "held/{}.npy"
 RULES = "rules/{}.npz"
 OF_UNITS = "of_units/{}.npz"  # All rows of some units
+TOTALS = "totals/{}.npz"
 
 
 def scan_unit(work: Work, index: int) -> dict[str, Any]:
@@ -53,9 +55,10 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     scans: list[Scan] = []
     rules = RuleCounts.none(job.parsed_rules)
     sample, keys, of_units = [], [], []
-    tracer = unit_tracer(job, bytes(work.staging.read("records.key")))
+    tracer, totals = unit_tracer(job, bytes(work.staging.read("records.key"))), TotalLine(next(iter(job.columns)))
     for first_row, full_batch in read_batches(work.source, unit, [*job.released, *writers]):
         identifiers = add_fingerprints(identifiers, fingerprint(identifier_lanes(full_batch, job.columns), first_row))
+        totals.add(full_batch, list(job.released))
         for name, writer in writers.items():
             writer.add(full_batch.column(name))
         if in_strata is not None:
@@ -86,6 +89,7 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
         work.staging.write_record(RULES.format(index), rules)
     work.staging.write_record(_SAMPLES.format(index), (sample, np.concatenate(keys)))
     work.staging.write_record(OF_UNITS.format(index), of_units)
+    work.staging.write_record(TOTALS.format(index), totals)
     if tracer is not None:
         work.staging.write_record(f"unit_sums/{index}.npz", tracer.sums)
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {

@@ -76,7 +76,7 @@ def test_blocks_do_not_mix():
 
 
 def test_iterations_are_checked():
-    with pytest.raises(ValueError, match="iterations is 0"):
+    with pytest.raises(ValueError, match="iterations=0: Input should be greater than or equal to 1"):
         kmeans(np.zeros((4, 1)), 2, iterations=0)
 
 
@@ -215,12 +215,12 @@ def test_every_option_counts(option):
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        ({"fuzziness": 1.0}, "fuzziness is 1.0; give 1.01 or more"),
+        ({"fuzziness": 1.0}, "fuzziness=1.0: Input should be greater than or equal to 1.01"),
         ({"fuzziness": float("nan")}, "fuzziness"),
-        ({"step": -0.1}, "step is -0.1"),
-        ({"shrink": 1.0}, "shrink is 1.0"),
-        ({"shrink": 0.0}, "shrink is 0.0"),
-        ({"iterations": 0}, "iterations is 0"),
+        ({"step": -0.1}, "step=-0.1: "),
+        ({"shrink": 1.0}, "shrink=1.0: Input should be less than 1"),
+        ({"shrink": 0.0}, "shrink=0.0: Input should be greater than 0"),
+        ({"iterations": 0}, "iterations=0: "),
     ],
 )
 def test_options_are_checked(option, text):

@@ -220,5 +220,5 @@ def test_losses_on_generated_tables():
 
 
 def test_an_unknown_order_is_refused():
-    with pytest.raises(ValueError, match="order is 'row'; allowed are npn, md, mdav, cbfs"):
+    with pytest.raises(ValueError, match="order='row': Input should be 'npn', 'md', 'mdav' or 'cbfs'"):
         mhm(np.zeros((4, 1)), 2, "row")
