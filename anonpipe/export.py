@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from anonpipe import codebook
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import InputError, JobError, OutputError
 from anonpipe.files import drafted, sync_path, why
@@ -74,6 +75,23 @@ def batches(
     for entry in manifest["files"]:
         with where.filesystem.open(where.path(entry["name"]), "rb") as handle:
             yield from pq.ParquetFile(handle).iter_batches(_ROWS, columns=None if names is None else list(names))
+
+
+def export_codebook(where: OutputPlace, manifest: dict[str, Any], form: str) -> bytes:
+    """The code book of a checked release: `datapackage`, `ddi`, `dcat` or `csv`, with frequencies of released rows."""
+    names = codebook.coded_names(manifest)
+    counts = codebook.count_levels(batches(where, manifest, names) if names else (), names)
+    listed = {entry["name"] for entry in manifest.get("documents", [])}
+    book = codebook.describe(manifest, counts=counts)
+    for name in (codebook.SCHEMA, codebook.DOCUMENT):  # with a schema of its own the other has none
+        if name in listed:
+            book = codebook.with_declared(book, where.filesystem.cat_file(where.path(name)))
+            break
+    if form == "datapackage":
+        return codebook.datapackage(book, whole=True)[codebook.DOCUMENT]
+    if form == "dcat":
+        return codebook.dcat(book)
+    return codebook.ddi(book, counts) if form == "ddi" else codebook.as_csv(book, counts)
 
 
 # --- A release as one CSV file ----------------------------------------------------------------------------------------
