@@ -387,6 +387,29 @@ def report(
     _draw(read_report(source), page)
 
 
+@app.command()
+def board(
+    release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
+    internal: Annotated[
+        str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="The public key that it must be signed by (default: your own)")
+    ] = None,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for board.md and board.html")] = Path("."),
+) -> None:
+    """Write the file for a release board, with lines to fill in and sign: for steward and board only."""
+    from anonpipe.files import write_atomic
+    from anonpipe.report.board import board_file
+    from anonpipe.storage.release import read_public_key
+
+    files = board_file(release, internal, None if key is None else read_public_key(key))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        write_atomic(folder / name, content, private=True)
+        display.line(f"{folder / name}: internal, for the data steward and the board only")
+
+
 def _draw(made: Report, page: Path, silent: bool = False) -> None:
     """Write the page of a report, for nobody else's eyes where it is internal."""
     from anonpipe.files import write_atomic
