@@ -81,7 +81,7 @@ def test_nothing_becomes_markup(published):
     files = board.board_file(published.output)
     page, markdown = files["board.html"].decode(), files["board.md"].decode()
     assert "<script" not in page and "&lt;script&gt;" in page and "://" not in page
-    assert "<script" not in markdown and "\n# \\[" not in markdown and "](" not in markdown
+    assert "<script" not in markdown and "\n# \\[" not in markdown and not re.search(r"(?<!\\)\]\(", markdown)
     titles = re.findall(r"^#+ ", markdown, re.M)
     assert len(titles) == 1 + len(TITLES)
     tables = [line for line in markdown.splitlines() if line.startswith("|")]
