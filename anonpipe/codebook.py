@@ -44,6 +44,8 @@ _TYPES |= {"decimal": "number", "bool": "boolean", "date": "date", "timestamp": 
 _KINDS = {"integer": Kind.INTEGER, "year": Kind.INTEGER, "number": Kind.CONTINUOUS, "boolean": Kind.BINARY}
 _KINDS |= {"date": Kind.DATE, "datetime": Kind.DATE}
 
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
 Bound = float | int | str | None
 
 
@@ -409,7 +411,7 @@ def read_codebook(path: str | Path, names: Sequence[str] = ()) -> CodeBook:
         if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<":
             return _of_ddi(_tree(content))
         return _of_package(json.loads(content), Path(path), names)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ET.ParseError, expat.ExpatError):
+    except (*_MALFORMED, ET.ParseError, expat.ExpatError):
         pass
     raise InputError(f"{path} is no datapackage.json, Table Schema or DDI-Codebook that can be read; give one of these")
 
@@ -421,7 +423,7 @@ def with_declared(book: CodeBook, document: bytes) -> CodeBook:
         known = {
             each.name: each for each in _of_package(content, Path(), [one.name for one in book.variables]).variables
         }
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except _MALFORMED:
         raise InputError("the code book in the release cannot be read; it is of another version of anonpipe") from None
     kept = ("bounds", "step", "levels")
     found = [(one, known[one.name]) for one in book.variables if one.name in known]
@@ -510,7 +512,7 @@ def _bound(given: Any, kind: Kind | None) -> Bound:
         return found[0] if found else None
     try:
         value = float(given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return _plain(value) if math.isfinite(value) else None
 

@@ -41,6 +41,7 @@ _NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", 
 
 # Most values of an export: pyreadstat needs the table in memory (about 3 GB with texts)
 _MOST_VALUES = 100_000_000
+_LABEL = 80  # Letters of a column's label that Stata has; SPSS has 256 bytes
 _SMALL = 2**31 - 101  # largest integer of Stata's type long
 
 
@@ -305,7 +306,7 @@ def export_labelled(where: OutputPlace, manifest: dict[str, Any], target: Path) 
                     {name: _column(_coded(table.column(name), codes.get(name))) for name in table.column_names}
                 ),
                 str(draft),
-                column_labels={name: described[name].get("label") for name in table.column_names},
+                column_labels={name: (described[name].get("label") or "")[:_LABEL] for name in table.column_names},
                 variable_value_labels={name: {code: text for text, code in of.items()} for name, of in codes.items()},
             )
     except Exception:  # errors of the library may quote values

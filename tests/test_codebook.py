@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -22,6 +23,7 @@ from anonpipe.columns import Column
 from anonpipe.errors import InputError
 from anonpipe.job.model import parse_job
 from anonpipe.propose.propose import propose_job
+from anonpipe.report.board import board_file
 from anonpipe.storage import release
 from tests import runs, small
 
@@ -164,12 +166,14 @@ def test_a_release_has_its_code_book(published):
 
 
 def test_no_planted_value_is_in_a_code_book(published, call, tmp_path):
-    """Neither the rare category nor the bound that was copied from one person's value."""
+    """Neither the rare category nor the bound that was copied from one person's value; nor in the board's file."""
     where = release.resolve(published.output)
     texts = [where.filesystem.cat_file(where.path(name)).decode() for name in (codebook.DOCUMENT, codebook.SCHEMA)]
     texts += [book_of(call, published, tmp_path, form).read_text() for form in codebook.FORMATS]
+    texts += [content.decode() for content in board_file(published.output).values()]
     for text in texts:
-        assert RARE not in text and "98765432" not in text and published.source.path not in text
+        assert RARE not in text and "98765432" not in text
+    assert not any(published.source.path in text for text in texts[:-2])
 
 
 def test_a_bound_that_many_reach_is_published(tmp_path):
@@ -288,6 +292,17 @@ def test_hostile_code_books_are_refused(content, tmp_path):
         codebook.read_codebook(path)
 
 
+def test_absurd_numbers_of_a_code_book_are_left_out(tmp_path):
+    limits = {"minimum": 10**400, "maximum": "1e999"}
+    levels = [{"name": "y", "type": "string", "constraints": {"enum": [f"c{at}" for at in range(50_000)]}}]
+    fields = [{"name": "x", "type": "number", "constraints": limits, "anonpipe": {"step": 1e999, "kind": 3}}, *levels]
+    (tmp_path / "book.json").write_text(json.dumps({"fields": fields}))
+    data = pa.table({"x": np.arange(300) / 7, "y": [f"c{at % 4}" for at in range(300)]})
+    path = small.write_table(tmp_path, data)
+    columns = yaml.safe_load(propose_job(path, "out", 5, codebook=tmp_path / "book.json"))["columns"]
+    assert not {"bounds", "step"} & set(columns["x"]) and len(columns["y"]["levels"]) == codebook.MOST_LEVELS
+
+
 def test_code_books_that_are_no_files_are_refused(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", tmp_path / "none", "https://example.org/datapackage.json"):
@@ -362,3 +377,22 @@ def test_labels_decide_no_value(published):
     }
     with_words, without = parse_job(content), parse_job(content | {"columns": plain})
     assert with_words.digest() == without.digest() and with_words.run_digest() != without.run_digest()
+
+
+def test_the_commands_of_the_pages_run(published, call, tmp_path, monkeypatch):
+    """Those on code books and boards, with the names of these files."""
+    docs = Path(__file__).resolve().parent.parent / "docs"
+    texts = "".join((docs / name).read_text() for name in ("your-own-data.md", "steward.md"))
+    lines = re.findall(r"^(anonpipe (?:init .*--codebook|codebook|board) .*)$", texts, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    os.symlink(published.output, "registry-release")
+    os.symlink(published.source.path, "registry.parquet")
+    book_of(call, published, tmp_path, "ddi").rename("codebook.xml")
+    for line in lines:
+        command, _, target = line.split("#")[0].partition(">")
+        answer = call(*command.split()[1:])
+        assert answer.code == 0, answer.err
+        if target.strip():
+            Path(target.strip()).write_text(answer.out)
+    assert len(lines) == 3 and ET.parse("release.xml") and yaml.safe_load(Path("job.yaml").read_text())["columns"]
+    assert sorted(path.name for path in Path("board").iterdir()) == ["board.html", "board.md"]

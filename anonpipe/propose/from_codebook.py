@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from anonpipe.codebook import CodeBook, Variable
+from anonpipe.codebook import MOST_LEVELS, CodeBook, Variable
 from anonpipe.columns import Kind, Scalar
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import plural
@@ -117,7 +118,7 @@ def _levels(column: pa.ChunkedArray, one: Variable) -> tuple[tuple[Scalar, ...],
     """The categories as the column has them, by their codes or their labels; none where distinct values are others."""
     kind = plain_type(column.type)
     values = {value for chunk in column.chunks for value in pc.unique(plain(chunk)).to_pylist() if value is not None}
-    kept = [level for level in one.levels if str(level) not in one.missing]
+    kept = [level for level in one.levels if str(level) not in one.missing][:MOST_LEVELS]
     labelled = [one.texts.get(level, "") for level in kept]
     fewest = len(values)
     for given in (kept, labelled):
@@ -139,6 +140,6 @@ def _of_type(level: Scalar, kind: pa.DataType) -> Scalar | None:
         return str(level) or None
     try:
         value = float(level)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    return int(value) if value.is_integer() else value
+    return int(value) if value.is_integer() else value if math.isfinite(value) else None

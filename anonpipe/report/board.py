@@ -201,8 +201,8 @@ def _data(report: Report, manifest: Mapping[str, Any]) -> Iterator[Any]:
     if held:
         yield f"{100 * held:g} of 100 were held out at random as a control for the attacks, and are in no release."
     written = [each for each in report.columns if each.treatment != "not released"]
-    rows = [(each.name, each.kind, each.treatment, each.transform, each.limits) for each in written]
-    yield from _table(("column", "kind", "values in the release", "masked by", "declared limits"), rows)
+    rows = [(each.name, each.kind, each.treatment, each.transform) for each in written]
+    yield from _table(("column", "kind", "values in the release", "masked by"), rows)
 
 
 def _scenarios(report: Report) -> Iterator[Any]:
