@@ -176,12 +176,20 @@ def test_no_planted_value_is_in_a_code_book(published, call, tmp_path):
     assert not any(published.source.path in text for text in texts[:-2])
 
 
-def test_a_bound_that_many_reach_is_published(tmp_path):
-    values = np.random.default_rng(1).integers(1, 6, 600)
-    job = small.job(tmp_path, pa.table({"answer": values}), {"answer": {"kind": "integer", "bounds": [1, 5]}})
-    path = Path(small.run(job).version or "") / codebook.DOCUMENT
-    (field,) = json.loads(path.read_text())["resources"][0]["schema"]["fields"]
-    assert field["constraints"] == {"minimum": 1, "maximum": 5}
+@pytest.mark.parametrize(
+    ("last", "published_bound"),
+    [(999.0, 999.0), (3_000.0, None), (1_001.0, 1_001.0)],
+    ids=["many near by", "alone", "within 1 %"],
+)
+def test_bounds_are_published_where_many_are_as_far_out(last, published_bound, tmp_path):
+    """All are the outermost value of the original; the column's extremes stay as they are."""
+    values = np.append(np.linspace(0, 999, 1_000), last)
+    columns = {"x": {"kind": "continuous", "bounds": [0, last], "transform": "none"}, "y": {"kind": "continuous"}}
+    data = pa.table({"x": values, "y": np.random.default_rng(1).normal(size=1_001)})
+    loose = {"covariance": 9, "mean": 9}
+    path = Path(small.run(small.job(tmp_path, data, columns, gates=loose)).version or "") / codebook.DOCUMENT
+    field = json.loads(path.read_text())["resources"][0]["schema"]["fields"][0]
+    assert field["constraints"].get("maximum") == published_bound
 
 
 def test_ddi_has_the_order_of_the_standard_and_released_counts(published, call, tmp_path):

@@ -47,6 +47,7 @@ _RISKS = (
     "alike.fewest",
 )
 _UTILITY = ("utility.", "analysis.", "mean", "covariance", "variance", "category_share", "null_share", "survival")
+_OF_ORIGINAL = "the original itself"  # How references begin that are of the original as it is
 # Of risk measures: what they say in plain words, for the table of risks before and after
 _PLAIN = {
     "reidentification_rate": "records linked to their own released record",
@@ -249,8 +250,13 @@ def _risk(report: Report) -> Iterator[Any]:
         "an intruder reaches with the release, and the reference: what is reached without it, or of persons not in it."
     )
     rows = [_figures(each, _PLAIN.get(each.name, each.title)) for each in report.risk if each.name in _PLAIN]
-    rows += [_figures(each, each.title) for each in report.risk if each.name.startswith("scenarios.")]
+    scenarios = [each for each in report.risk if each.name.startswith("scenarios.")]
+    rows += [_figures(each, each.title) for each in scenarios if each.baseline_is.startswith(_OF_ORIGINAL)]
     yield from _table(("risk", "with the release", "95 % interval", "reference", "what the reference is"), rows)
+    before = [_figures(each, each.title) for each in scenarios if not each.baseline_is.startswith(_OF_ORIGINAL)]
+    if before:
+        yield "The original before protection, by what an intruder of a scenario knows:"
+        yield from _table(("scenario", "the original", "95 % interval", "threshold", "whose threshold"), before)
 
 
 def _utility(report: Report) -> Iterator[Any]:

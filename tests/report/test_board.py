@@ -74,7 +74,12 @@ def test_the_file_has_all_sections_in_order(published, tmp_path, call):
             assert f"| {check['name']} |" in markdown and check["limit"] in text_of(page)
     for words in ("INTERNAL", version.name, "neither masked nor hashed: id", "scenarios", "Legal basis", "signature"):
         assert words in text_of(page)
-    assert "neighbour" in page and "No overlap with an earlier release was found." in page
+    before = markdown.split("The original before protection")[1].split("##")[0]
+    assert "single in scenario 'neighbour'" in before and "linked rightly in scenario 'neighbour'" not in before
+    assert (
+        "| Persons linked rightly in scenario 'neighbour' |" in markdown
+        and "No overlap with an earlier release was found." in page
+    )
 
 
 def test_nothing_becomes_markup(published):

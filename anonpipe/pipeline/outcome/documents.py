@@ -15,8 +15,10 @@ from anonpipe.encoding.values import numbers
 from anonpipe.pipeline.arrays import FILES
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
+from anonpipe.types import FloatArray
 
 _BATCH = 65_536
+_WIDTH = 0.01  # Of the range of a column's released values
 _NEAR = 1e-6  # Of a bound: an original value as near as this, or as half a step, is the bound
 
 
@@ -32,27 +34,39 @@ def codebook_documents(
 def publishable_columns(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Column]:
     """The declared columns of a release, without bounds that may be values of few persons.
 
-    A bound should come from a code book. One that the original reaches in its outermost value could have been copied
-    from there: it is published only where as many released records have this value as a group has.
+    A bound should come from a code book. One that is the outermost value of the original could have been copied from
+    there: it is published only where the released values of as many records as a group has lie within 1 % of their
+    range of it, so that it tells of one person what the release tells of all of these.
     """
     released = {name: column for name, column in fitted.job.released.items() if name in fitted.schema.names}
     copied = {name: _copied(fitted, name, column) for name, column in released.items()}
-    rare = {name: ends for name, ends in copied.items() if any(ends)}
-    held = {name: [0, 0] for name in rare}
-    for batch in _batches(work, cut, list(rare)):
-        for name, counts in held.items():
-            values = numbers(batch.column(name))
-            for side, bound in enumerate(released[name].numeric_bounds):
-                near = 0 if bound is None else np.count_nonzero(np.abs(values - bound) <= _reach(released[name], bound))
-                counts[side] += int(near)
-    for name, counts in held.items():
-        bounds = released[name].bounds or (None, None)
-        kept = [
-            None if is_copied and count < fitted.min_rows else bound
-            for bound, is_copied, count in zip(bounds, rare[name], counts, strict=True)
-        ]
-        released[name] = released[name].model_copy(update={"bounds": tuple(kept)})
+    names = [name for name, ends in copied.items() if any(ends)]
+    for name, (lows, highs) in _outermost(_batches(work, cut, names), names, fitted.min_rows).items():
+        low, high = released[name].numeric_bounds
+        room = max(_reach(released[name], 0.0), _WIDTH * (highs.max() - lows.min())) if len(lows) else 0.0
+        few = len(lows) < fitted.min_rows
+        hidden = (
+            copied[name][0] and (few or low is None or lows.max() - low > room),
+            copied[name][1] and (few or high is None or high - highs.min() > room),
+        )
+        bounds = zip(released[name].bounds or (None, None), hidden, strict=True)
+        kept = tuple(None if is_hidden else bound for bound, is_hidden in bounds)
+        released[name] = released[name].model_copy(update={"bounds": kept})
     return released
+
+
+def _outermost(
+    batches: Iterator[pa.RecordBatch], names: Sequence[str], number: int
+) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """The lowest and the highest values of columns, so many of each (or all), ascending."""
+    found = {name: (np.empty(0), np.empty(0)) for name in names}
+    for batch in batches:
+        for name, (lows, highs) in found.items():
+            values = numbers(batch.column(name))
+            values = values[~np.isnan(values)]
+            ends = np.sort(np.append(lows, values))[:number], np.sort(np.append(highs, values))[-number:]
+            found[name] = ends
+    return found
 
 
 def _copied(fitted: Fitted, name: str, column: Column) -> tuple[bool, bool]:
