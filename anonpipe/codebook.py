@@ -41,9 +41,12 @@ _PARQUET = "application/vnd.apache.parquet"
 _DDI = "ddi:codebook:2_5"
 _TYPES = {"int": "integer", "uint": "integer", "float": "number", "double": "number", "halffloat": "number"}
 _TYPES |= {"decimal": "number", "bool": "boolean", "date": "date", "timestamp": "datetime", "time": "time"}
+_ORDERED = ("integer", "number", "date", "datetime")
+_LISTED = ("string", "integer", "number", "boolean")
 _KINDS = {"integer": Kind.INTEGER, "year": Kind.INTEGER, "number": Kind.CONTINUOUS, "boolean": Kind.BINARY}
 _KINDS |= {"date": Kind.DATE, "datetime": Kind.DATE}
 
+_UNORDERED = "The order of its categories is not known."
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 Bound = float | int | str | None
@@ -106,6 +109,8 @@ def describe(
         room -= (size := len(json.dumps(levels)))
         if size and room < 0:
             levels, note, room = (), "Its categories are too many to be listed.", room + size
+        if info.get("kind") == Kind.ORDINAL and column is None and levels:
+            note = _UNORDERED
         numeric = column is not None and not column.kind.coded
         variables.append(
             Variable(
@@ -216,11 +221,14 @@ def _about(book: CodeBook) -> str:
 
 
 def _field(one: Variable) -> dict[str, Any]:
-    limits = {"minimum": _plain(one.bounds[0]), "maximum": _plain(one.bounds[1])}
-    constraints: dict[str, Any] = {key: value for key, value in limits.items() if value is not None}
-    listed = [value if one.type in ("boolean", "integer", "number") else str(value) for value in one.levels]
+    ends = zip(("minimum", "maximum"), one.bounds, strict=True)
+    of_day = "T00:00:00" if one.type == "datetime" else ""
+    limits = {key: f"{end}{of_day}" if isinstance(end, str) else _plain(end) for key, end in ends if end is not None}
+    constraints: dict[str, Any] = limits if one.type in _ORDERED else {}
+    levels = one.levels if one.type in _LISTED else ()
+    listed = [str(level) if one.type == "string" else level for level in levels]
     constraints |= {"enum": listed} if listed else {}
-    own = {"kind": one.kind and one.kind.value, "treatment": one.treatment, "step": one.step}
+    own = {"kind": one.kind and one.kind.value, "treatment": one.treatment, "step": one.step, "note": one.note}
     content: dict[str, Any] = {
         "name": one.name,
         "type": one.type,
@@ -230,7 +238,7 @@ def _field(one: Variable) -> dict[str, Any]:
         "constraints": constraints,
         "anonpipe": {key: value for key, value in own.items() if value},
     }
-    if one.kind is Kind.ORDINAL and listed and one.type in ("string", "integer"):
+    if one.kind is Kind.ORDINAL and listed and one.note != _UNORDERED and one.type in ("string", "integer"):
         content["categories"], content["categoriesOrdered"] = listed, True
     return {key: value for key, value in content.items() if value or key == "name"}
 
@@ -278,7 +286,8 @@ def ddi(book: CodeBook, counts: Mapping[str, Counter[Any] | None]) -> bytes:
 def _variable(data: ET.Element, at: int, one: Variable, counted: Counter[Any] | None, book: CodeBook) -> None:
     """A variable, its parts in the order of the standard."""
     files = " ".join(f"F{number}" for number in range(1, len(book.files) + 1)) if len(book.files) <= _FILES else ""
-    natures = {Kind.ORDINAL: "ordinal", Kind.BINARY: "nominal", Kind.CATEGORICAL: "nominal"}
+    ordered = "nominal" if one.note == _UNORDERED else "ordinal"
+    natures = {Kind.ORDINAL: ordered, Kind.BINARY: "nominal", Kind.CATEGORICAL: "nominal"}
     given = {"files": files, "measUnit": one.unit, "nature": natures.get(one.kind, "") if one.kind else ""}
     about = {key: text for key, text in given.items() if text}
     interval = "contin" if one.kind is Kind.CONTINUOUS else "discrete"
@@ -425,7 +434,7 @@ def with_declared(book: CodeBook, document: bytes) -> CodeBook:
         }
     except _MALFORMED:
         raise InputError("the code book in the release cannot be read; it is of another version of anonpipe") from None
-    kept = ("bounds", "step", "levels")
+    kept = ("bounds", "step", "levels", "note")
     found = [(one, known[one.name]) for one in book.variables if one.name in known]
     changed = {one.name: replace(one, **{key: getattr(own, key) for key in kept}) for one, own in found}
     return replace(book, variables=tuple(changed.get(one.name, one) for one in book.variables))
@@ -492,6 +501,7 @@ def _of_field(content: Any) -> Variable:
         kind=Kind(own["kind"]) if own.get("kind") in list(Kind) else kind,
         label=str(content.get("title", "")),
         treatment=str(own.get("treatment", "")),
+        note=str(own.get("note", "")),
         unit=str(content.get("unit", "")),
         bounds=(_bound(limits.get("minimum"), kind), _bound(limits.get("maximum"), kind)),
         step=float(step)

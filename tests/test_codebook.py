@@ -376,6 +376,41 @@ def test_a_damaged_or_foreign_release_has_no_code_book(published, call, tmp_path
     assert answer.code == 2 and "SHA-256 differs" in answer.err
 
 
+def test_a_release_without_a_code_book_has_one_of_its_rows(published, call, tmp_path):
+    """As those of earlier versions: kinds of the manifest, and released categories."""
+    shutil.copytree(release.resolve(published.output).root, tmp_path / "copy")
+    manifest = json.loads((tmp_path / "copy" / "_manifest.json").read_text())
+    own = {codebook.DOCUMENT, codebook.SCHEMA}
+    manifest["documents"] = [each for each in manifest["documents"] if each["name"] not in own]
+    (tmp_path / "copy" / "_manifest.json").write_text(json.dumps(manifest))
+    for name in own:
+        (tmp_path / "copy" / name).unlink()
+    answer = call("codebook", tmp_path / "copy")
+    fields = {each["name"]: each for each in json.loads(answer.out)["resources"][0]["schema"]["fields"]}
+    assert fields["place"]["constraints"] == {"enum": ["north", "south"]} and "constraints" not in fields["age"]
+    assert fields["age"]["title"] == COLUMNS["age"]["label"]
+    assert set(fields["grade"]["constraints"]["enum"]) == set(GRADES) and "categories" not in fields["grade"]
+
+
+def test_points_in_time_and_intervals():
+    """Limits in the form of their type; none of a type without an order, and no list of days."""
+    schema = {"at": "timestamp[us]", "day": "date32[day]", "interval": "string", "when": "date32[day]"}
+    kinds = {"at": "date", "day": "date", "interval": "continuous", "when": "categorical"}
+    manifest = {
+        "schema": [{"name": name, "type": type_} for name, type_ in schema.items()],
+        "columns": {name: {"kind": kind} for name, kind in kinds.items()},
+        "rows": 9, "k": 5, "files": [{"name": "part-0.parquet", "rows": 9, "bytes": 3, "sha256": "0" * 64}],
+    }  # fmt: skip
+    days = {"kind": "date", "bounds": ("2000-01-31", None)}
+    declared = {name: Column(**days) for name in ("at", "day")}
+    declared["interval"] = Column(kind="continuous", bounds=(0, 9))
+    counts = {"when": Counter({"2000-01-01": 9})}
+    book = codebook.describe(manifest, declared, counts)
+    fields = json.loads(codebook.datapackage(book)[codebook.DOCUMENT])["resources"][0]["schema"]["fields"]
+    limits = [each.get("constraints") for each in fields]
+    assert limits == [{"minimum": "2000-01-31T00:00:00"}, {"minimum": "2000-01-31"}, None, None]
+
+
 def test_labels_decide_no_value(published):
     """The digest of a job keys its draws."""
     content = {"input": "x.parquet", "output": "out", "k": 5, "columns": COLUMNS}

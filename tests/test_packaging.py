@@ -69,7 +69,7 @@ def test_the_units_of_systemd_have_the_paths_of_the_runbook():
 
 
 @pytest.mark.parametrize("name", ["airflow_dag.py", "dagster_job.py"])
-def test_examples_for_schedulers_give_up_where_a_person_has_to_look(name):
+def test_examples_for_schedulers_know_what_is_final(name):
     tree = ast.parse((ROOT / "deploy" / name).read_text())
     (final,) = (each.value for each in tree.body if isinstance(each, ast.Assign) and each.targets[0].id == "FINAL")
     assert set(ast.literal_eval(final)) == {JobError.exit_code, InputError.exit_code, GateError.exit_code}
