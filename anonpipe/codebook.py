@@ -36,6 +36,7 @@ MOST_BYTES = 4_000_000  # Of all categories together: no code book is much large
 
 _MOST_READ, _MOST_COLUMNS, _DEEPEST = 2**25, 20_000, 60  # Bytes, columns and nesting of a code book that is read
 _PROFILE = "https://datapackage.org/profiles/2.0/{}.json"
+_NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 _FILES = 100  # Most files that each variable of a DDI-Codebook refers to
 _PARQUET = "application/vnd.apache.parquet"
 _DDI = "ddi:codebook:2_5"
@@ -106,9 +107,10 @@ def describe(
         name = entry["name"]
         info, column = manifest["columns"].get(name, {}), (declared or {}).get(name)
         levels, note = _levels(column, (counts or {}).get(name, Counter()))
-        room -= (size := len(json.dumps(levels)))
-        if size and room < 0:
-            levels, note, room = (), "Its categories are too many to be listed.", room + size
+        size = len(json.dumps(levels)) if levels else 0
+        if size > room:
+            levels, note, size = (), "Its categories are too many to be listed.", 0
+        room -= size
         if info.get("kind") == Kind.ORDINAL and column is None and levels:
             note = _UNORDERED
         numeric = column is not None and not column.kind.coded
@@ -228,12 +230,12 @@ def _field(one: Variable) -> dict[str, Any]:
     levels = one.levels if one.type in _LISTED else ()
     listed = [str(level) if one.type == "string" else level for level in levels]
     constraints |= {"enum": listed} if listed else {}
-    own = {"kind": one.kind and one.kind.value, "treatment": one.treatment, "step": one.step, "note": one.note}
+    own = {"kind": one.kind and one.kind.value, "treatment": one.treatment, "step": one.step}
     content: dict[str, Any] = {
         "name": one.name,
         "type": one.type,
         "title": one.label,
-        "description": " ".join(filter(None, [one.label and f"{one.label}.", one.note])),
+        "description": one.note,
         "unit": one.unit,
         "constraints": constraints,
         "anonpipe": {key: value for key, value in own.items() if value},
@@ -297,10 +299,6 @@ def _variable(data: ET.Element, at: int, one: Variable, counted: Counter[Any] | 
     ends = {key: str(_plain(end)) for key, end in zip(("min", "max"), one.bounds, strict=True) if end is not None}
     if ends:
         _into(_into(var, "valrng"), "range", **ends)
-    if one.missing:
-        invalid = _into(var, "invalrng")
-        for code in one.missing:
-            _into(invalid, "item", VALUE=code)
     if counted:
         _into(var, "sumStat", str(sum(counted.values()) - counted[None]), type="vald")
         _into(var, "sumStat", str(counted[None]), type="invd")
@@ -309,8 +307,7 @@ def _variable(data: ET.Element, at: int, one: Variable, counted: Counter[Any] | 
     for level in one.levels:
         category = _into(var, "catgry")
         _into(category, "catValu", _text(level))
-        if text := one.texts.get(level):
-            _into(category, "labl", text)
+        _into(category, "labl", _text(level))
         if counted is not None:
             _into(category, "catStat", str(counted[level]), type="freq")
     form = {"type": "character" if one.type == "string" else "numeric", "schema": "XML-Data", "formatname": one.type}
@@ -322,9 +319,12 @@ def _variable(data: ET.Element, at: int, one: Variable, counted: Counter[Any] | 
 
 def _into(parent: ET.Element, name: str, text: str = "", /, **attributes: str) -> ET.Element:
     """A new element inside another; characters that XML does not have are written as escapes."""
-    shown = {key: printable(value) for key, value in attributes.items()}
-    made = ET.SubElement(parent, f"{{{_DDI}}}{name}", shown)
-    made.text = printable(text) or None
+    shown = {
+        key: _NO_XML.sub(lambda found: printable(found[0]), value) for key, value in (attributes | {"": text}).items()
+    }
+    made = ET.SubElement(parent, f"{{{_DDI}}}{name}")
+    made.text = shown.pop("") or None
+    made.attrib.update(shown)
     return made
 
 
@@ -368,7 +368,7 @@ def dcat(book: CodeBook) -> bytes:
 
 HEADINGS = (
     *("name", "label", "type", "kind", "unit", "minimum", "maximum", "step", "treatment", "note"),
-    *("category", "category label", "code", "released records"),
+    *("category", "code", "released records"),
 )
 
 
@@ -378,17 +378,9 @@ def rows(book: CodeBook, counts: Mapping[str, Counter[Any] | None]) -> list[tupl
     for one in book.variables:
         kind, ends = one.kind.value if one.kind else "", [_plain(end) for end in one.bounds]
         about = (one.name, one.label, one.type, kind, one.unit, *ends, one.step, one.treatment, one.note)
-        counted = counts.get(one.name)
-        table += [
-            (
-                *about,
-                _text(each),
-                one.texts.get(each),
-                one.codes.get(str(each)),
-                None if counted is None else counted[each],
-            )
-            for each in one.levels
-        ] or [(*about, None, None, None, None)]
+        numbers = counts.get(one.name) or Counter[Any]()
+        lines: list[tuple[Any, ...]] = [(_text(each), one.codes.get(str(each)), numbers[each]) for each in one.levels]
+        table += [(*about, *line) for line in lines or [(None, None, None)]]
     return table
 
 
@@ -501,7 +493,7 @@ def _of_field(content: Any) -> Variable:
         kind=Kind(own["kind"]) if own.get("kind") in list(Kind) else kind,
         label=str(content.get("title", "")),
         treatment=str(own.get("treatment", "")),
-        note=str(own.get("note", "")),
+        note=str(content.get("description", "")),
         unit=str(content.get("unit", "")),
         bounds=(_bound(limits.get("minimum"), kind), _bound(limits.get("maximum"), kind)),
         step=float(step)

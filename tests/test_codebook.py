@@ -360,6 +360,9 @@ def test_many_columns_of_many_categories_stay_bounded(monkeypatch):
     listed = [one for one in book.variables if one.levels]
     assert 100 < len(listed) < 300 and all("too many" in one.note for one in book.variables if not one.levels)
     assert all(len(content) < 4 * codebook.MOST_BYTES for content in codebook.datapackage(book).values())
+    numbers = {names[-1]: Column(kind="integer")}
+    with_number = manifest | {"columns": manifest["columns"] | {names[-1]: {"kind": "integer"}}}
+    assert codebook.describe(with_number, declared | numbers).variables[-1].note == ""
     one = codebook.describe(manifest, {names[0]: Column(kind="categorical", levels=tuple(range(3_000)))}).variables[0]
     assert one.levels == () and "more than 2,000 categories" in one.note
     counted = codebook.count_levels([pa.record_batch({"x": [str(at) for at in range(3_000)]})], ["x"])
