@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from anonpipe.job.model import parse_job
 from anonpipe.report import board
 from anonpipe.storage import release, release_log
 from tests import runs, small
@@ -160,6 +161,19 @@ def test_earlier_releases_are_listed(tmp_path, known_secret):
     words = text_of(page)
     assert f"{Path(first).name} was withdrawn on" in words and "a &lt;b&gt;wrong&lt;/b&gt; column" in page
     assert "were allowed by the job: a test" in words and "this version" in words and Path(second).name in words
+
+
+def test_internal_reports_elsewhere_and_an_object_store(tmp_path, known_secret, call):
+    content = small.content(tmp_path, small.write_table(tmp_path, small.plain_table(400)))
+    content |= {"output": f"memory://{tmp_path.name}/out", "report": {"internal": str(tmp_path / "inside")}}
+    job = parse_job(content)
+    version = small.run(job).version
+    for source in (job.output, version):
+        answer = call("board", source, "--internal", tmp_path / "inside", "--out", tmp_path / "file")
+        assert answer.code == 0, answer.err
+        assert Path(str(version)).name in (tmp_path / "file" / "board.md").read_text()
+    assert call("board", job.output, "--out", tmp_path / "none").code == 2
+    assert call("codebook", version, "--format", "csv", "--out", tmp_path / "book.csv").code == 0
 
 
 def test_many_columns_stay_a_few_pages(tmp_path, known_secret):
