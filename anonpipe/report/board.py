@@ -262,8 +262,8 @@ def _risk(report: Report) -> Iterator[Any]:
 def _utility(report: Report) -> Iterator[Any]:
     yield tuple(dial.sentence for dial in report.dials if dial.key.startswith("utility."))
     yield (
-        "sd: standard deviations of the column. × split-half: 1 is as far from the original as another sample of the "
-        "same population would be. AUC: 0.5 means that nobody can distinguish the release from the original."
+        "sd: standard deviations of the column. × split-half: up to 1 the release is no further from the original than "
+        "another sample of the same population usually is. AUC: 0.5 means that nobody can distinguish the two."
     )
     yield from _table(("check", "measured", "limit", "outcome"), _held(report, _UTILITY))
     if report.analyses:
@@ -317,7 +317,8 @@ def _figures(one: MeasureLine, title: str) -> tuple[str, ...]:
     unit = "" if one.unit == "probability" else one.unit
     interval = "" if one.low is None else f"{amount(one.low, unit)} to {amount(one.high, unit)}"
     before = "" if one.baseline is None else amount(one.baseline, unit)
-    return (title, amount(one.value, unit), interval, before, one.baseline_is)
+    value = re.sub(r"^1 (\w+)s$", r"1 \1", amount(one.value, unit))
+    return (title, value, interval, before, one.baseline_is)
 
 
 def _listed(names: Iterable[str]) -> str:
