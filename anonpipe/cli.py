@@ -138,19 +138,26 @@ def init(
         Path | None,
         typer.Option(help="The recipients' analyses (YAML, or a job that lists them): the job is proposed to fit"),
     ] = None,
+    codebook: Annotated[
+        Path | None,
+        typer.Option(help="Kinds, bounds, categories and labels: a datapackage.json, Table Schema or DDI-Codebook"),
+    ] = None,
 ) -> None:
     """Propose a commented job for a table, on standard output.
 
-    It holds column names and no value of the data, but the levels that a file declares of an ordered column.
+    It holds column names and no value of the data, but the levels that a file declares of an ordered column, and what
+    a code book says.
     """
     from anonpipe.job.analyses import read_analyses
     from anonpipe.job.plain_yaml import load_yaml
     from anonpipe.propose.propose import default_output, not_found, open_questions, propose_job
 
     wanted = () if analyses is None else read_analyses(analyses)
-    text = propose_job(source, output or default_output(source), k, wanted)
+    text = propose_job(source, output or default_output(source), k, wanted, codebook)
     sys.stdout.write(text)
     sys.stdout.flush()
+    for taken in [] if codebook is None else [line for line in text.splitlines() if line.startswith("# From the code")]:
+        display.err.print(taken.removeprefix("# "), soft_wrap=True)
     job = load_yaml(text)
     columns, asked = job["columns"], open_questions(job)
     if asked:
@@ -380,6 +387,29 @@ def report(
     _draw(read_report(source), page)
 
 
+@app.command()
+def board(
+    release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
+    internal: Annotated[
+        str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="The public key that it must be signed by (default: your own)")
+    ] = None,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for board.md and board.html")] = Path("."),
+) -> None:
+    """Write the file for a release board, with lines to fill in and sign: for steward and board only."""
+    from anonpipe.files import write_atomic
+    from anonpipe.report.board import board_file
+    from anonpipe.storage.release import read_public_key
+
+    files = board_file(release, internal, None if key is None else read_public_key(key))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        write_atomic(folder / name, content, private=True)
+        display.line(f"{folder / name}: internal, for the data steward and the board only")
+
+
 def _draw(made: Report, page: Path, silent: bool = False) -> None:
     """Write the page of a report, for nobody else's eyes where it is internal."""
     from anonpipe.files import write_atomic
@@ -533,6 +563,31 @@ def export(
         display.line(made.path if form is Form.QUIET else summary_text)
     if form is Form.TABLES and key is None:
         display.line(_NOT_LOOKED_AT)
+
+
+@app.command("codebook")
+def code_book(
+    release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
+    form: Annotated[
+        Literal["datapackage", "ddi", "dcat", "csv"],
+        typer.Option("--format", help="Data Package (JSON), DDI-Codebook 2.5 (XML), DCAT (JSON-LD), or a table"),
+    ] = "datapackage",
+    target: Annotated[Path | None, typer.Option("--out", help="Where to put it (default: standard output)")] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="The steward's public key, as for verify")] = None,
+) -> None:
+    """Write the code book of a release that matches its manifest: columns, labels, units, limits, categories."""
+    from anonpipe.export import check_target, export_codebook
+    from anonpipe.files import write_atomic
+    from anonpipe.storage.release import checked, read_public_key
+
+    found = checked(release, None if key is None else read_public_key(key))
+    content = export_codebook(found.where, _refuse(release, found), form)
+    if target is None:
+        sys.stdout.buffer.write(content)
+        return
+    check_target(target)
+    write_atomic(target, content, private=False)
+    display.line(str(target))
 
 
 def _csv_format(content: dict[str, Any]) -> CsvFormat:

@@ -112,6 +112,10 @@ class Column(BaseModel):
     given: of points in time the time of day (UTC) is then lost. 0.0416666666667 keeps hours."""
     levels: tuple[Scalar, ...] | None = None
     """The permissible categories; for kind `ordinal`, in ascending order."""
+    label: str | None = Field(default=None, max_length=1000)
+    """What the column says, in words for recipients: stands in the manifest, the code book and exports with labels."""
+    unit_of_measure: str | None = Field(default=None, max_length=100)
+    """The unit of its numbers, such as mm or EUR, for the manifest and the code book; values are not changed by it."""
     event: tuple[Scalar, ...] | None = None
     """For role `survival_status`: the values that mean that the event happened; all others are censored."""
     missing: Literal["carry", "error"] = "carry"

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from anonpipe import codebook
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import InputError, JobError, OutputError
 from anonpipe.files import drafted, sync_path, why
@@ -40,6 +41,7 @@ _NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", 
 
 # Most values of an export: pyreadstat needs the table in memory (about 3 GB with texts)
 _MOST_VALUES = 100_000_000
+_LABEL = 80  # Letters of a column's label that Stata has; SPSS has 256 bytes
 _SMALL = 2**31 - 101  # largest integer of Stata's type long
 
 
@@ -74,6 +76,23 @@ def batches(
     for entry in manifest["files"]:
         with where.filesystem.open(where.path(entry["name"]), "rb") as handle:
             yield from pq.ParquetFile(handle).iter_batches(_ROWS, columns=None if names is None else list(names))
+
+
+def export_codebook(where: OutputPlace, manifest: dict[str, Any], form: str) -> bytes:
+    """The code book of a checked release: `datapackage`, `ddi`, `dcat` or `csv`, with frequencies of released rows."""
+    names = codebook.coded_names(manifest)
+    counts = codebook.count_levels(batches(where, manifest, names) if names else (), names)
+    listed = {entry["name"] for entry in manifest.get("documents", [])}
+    book = codebook.describe(manifest, counts=counts)
+    for name in (codebook.SCHEMA, codebook.DOCUMENT):  # with a schema of its own the other has none
+        if name in listed:
+            book = codebook.with_declared(book, where.filesystem.cat_file(where.path(name)))
+            break
+    if form == "datapackage":
+        return codebook.datapackage(book, whole=True)[codebook.DOCUMENT]
+    if form == "dcat":
+        return codebook.dcat(book)
+    return codebook.ddi(book, counts) if form == "ddi" else codebook.as_csv(book, counts)
 
 
 # --- A release as one CSV file ----------------------------------------------------------------------------------------
@@ -287,7 +306,7 @@ def export_labelled(where: OutputPlace, manifest: dict[str, Any], target: Path) 
                     {name: _column(_coded(table.column(name), codes.get(name))) for name in table.column_names}
                 ),
                 str(draft),
-                column_labels={name: described[name].get("label") for name in table.column_names},
+                column_labels={name: (described[name].get("label") or "")[:_LABEL] for name in table.column_names},
                 variable_value_labels={name: {code: text for text, code in of.items()} for name, of in codes.items()},
             )
     except Exception:  # errors of the library may quote values

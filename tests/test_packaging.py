@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import tomllib
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 import anonpipe
 from anonpipe.cli import app
+from anonpipe.errors import GateError, InputError, JobError
 
 ROOT = Path(__file__).resolve().parent.parent
 SETUP = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
@@ -71,3 +73,10 @@ def test_the_units_of_systemd_have_the_paths_of_the_runbook():
         text = unit.read_text()
         assert ". /srv/private/anonpipe.env;" in text and "exec /srv/anonpipe/venv/bin/prefect " in text
         assert "ANONPIPE_CHECKOUT=/srv/anonpipe\n" in environment and "PREFECT_HOME=/srv/private/" in environment
+
+
+@pytest.mark.parametrize("name", ["airflow_dag.py", "dagster_job.py"])
+def test_examples_for_schedulers_know_what_is_final(name):
+    tree = ast.parse((ROOT / "deploy" / name).read_text())
+    (final,) = (each.value for each in tree.body if isinstance(each, ast.Assign) and each.targets[0].id == "FINAL")
+    assert set(ast.literal_eval(final)) == {JobError.exit_code, InputError.exit_code, GateError.exit_code}

@@ -417,7 +417,8 @@ class Job(Options):
 
     def run_digest(self) -> str:
         """SHA-256 of everything but where it runs; two runs with the same one share their staging."""
-        return self._digest_without("run")
+        described = [(each.label, each.unit_of_measure) for each in self.columns.values()]
+        return self._digest_without("run", also=(repr(described),) if any(map(any, described)) else ())
 
     def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
         content = self.model_dump(mode="json", exclude=set(left_out))
@@ -433,6 +434,7 @@ class Job(Options):
                 column["transform"] = None
             if column["extremes"] == "top_bottom_code":
                 del column["extremes"]
+            del column["label"], column["unit_of_measure"]  # words, which decide no value
             column["role"] = _DIGEST_ROLES.get(column["role"], column["role"])
         # The digest keys the noise, so its spelling stays when keys of the job are renamed
         content["classes"] = content.pop("sensitive", None)

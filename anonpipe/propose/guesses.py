@@ -168,6 +168,12 @@ class Guess:
     step: float | None = None  # Of which all numbers are multiples; None where nothing is to be said
     tens: float = 0.0  # Share of multiples of 10 where these are nearly all numbers; 0 elsewhere
     codes: Mapping[float, int] = field(default_factory=dict)  # Possible codes for "unknown": sampled rows of each
+    # booked, kind_is_known: whether a code book has the column, and its kind; the rest is of the code book
+    booked: bool = False
+    kind_is_known: bool = False
+    bounds: tuple[Scalar | None, Scalar | None] | None = None
+    label: str = ""
+    unit_of_measure: str = ""
 
 
 def guess(looks: list[Look]) -> dict[str, Guess]:

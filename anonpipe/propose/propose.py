@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
+from anonpipe.codebook import CodeBook, read_codebook
 from anonpipe.columns import Column, Kind, Role, Scalar
 from anonpipe.encoding.identifiers import agree, pairs_of
 from anonpipe.encoding.totals import TotalLine
@@ -30,6 +31,7 @@ from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_
 from anonpipe.job.csv_format import QUESTION
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
 from anonpipe.propose import method_choice
+from anonpipe.propose.from_codebook import NOTHING, Taken, with_codebook
 from anonpipe.propose.guesses import (
     MOSTLY_STEPPED,
     Guess,
@@ -50,11 +52,19 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 
-def propose_job(source_url: str, output: str, k: int, analyses: Sequence[RecipientAnalysis] = ()) -> str:
-    """Propose a commented job for a table; the steward corrects and completes it."""
+def propose_job(
+    source_url: str,
+    output: str,
+    k: int,
+    analyses: Sequence[RecipientAnalysis] = (),
+    codebook: str | Path | None = None,
+) -> str:
+    """Propose a commented job for a table, with what a code book says of it; the steward corrects and completes it."""
     if k < 2:
         raise JobError(f"k is {k}; give at least 2: no group of records that are replaced together is smaller")
     written = found_format(source_url)
+    if codebook is not None:
+        written = _with_missing(written, read_codebook(codebook))
     with opened(source_url, form=written.form) as source:
         totals = TotalLine(source.schema.names[0])
         sample, rows = sample_of(source, totals), source.rows
@@ -69,6 +79,9 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
             **_step(look, guesses[look.name]),
             codes=_codes(look, guesses[look.name]),
         )
+    taken = NOTHING
+    if codebook is not None:
+        guesses, taken = with_codebook(guesses, looks, sample, read_codebook(codebook, sample.column_names))
     guesses = method_choice.without_rare_status(looks, guesses, rows, k)
     chosen = choose_method(looks, guesses, rows, k)
     if chosen.records_needed:
@@ -87,7 +100,7 @@ def propose_job(source_url: str, output: str, k: int, analyses: Sequence[Recipie
     rules = propose_rules(looks, guesses)
     asked = [f"CHECK: {each}." for each in totals.warnings()] + copies_asked(looks, guesses) + _asked_codes(guesses)
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}
-    return _write(source_url, output, k, guesses, needs, chosen, rows, written, rules, asked)
+    return _write(source_url, output, k, guesses, needs, chosen, rows, written, rules, asked, taken)
 
 
 def open_questions(job: Mapping[str, Any]) -> list[str]:
@@ -129,6 +142,13 @@ def guess_columns(source: Source) -> dict[str, Column]:
         or look.numbers is not None
         or look.distinct <= MANY_CATEGORIES
     }
+
+
+def _with_missing(written: FoundFormat, book: CodeBook) -> FoundFormat:
+    """How a CSV is written, with the missing values of its code book."""
+    if written is NO_CSV or book.missing is None:
+        return written
+    return replace(written, form=written.form.model_copy(update={"missing": book.missing}))
 
 
 def _step(look: Look, guessed: Guess) -> dict[str, Any]:
@@ -178,7 +198,7 @@ EXACT = 2.0**53  # Whole numbers below are floats without rounding
 def _as_amount(look: Look, guessed: Guess) -> Guess:
     """Few whole numbers as amounts: as categories of a table with few records they would disclose membership."""
     small = look.numbers is not None and look.whole and float(np.nanmax(np.abs(look.numbers))) < EXACT
-    if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not small:
+    if guessed.kind is not Kind.CATEGORICAL or not guessed.role.synthesized or not small or guessed.kind_is_known:
         return guessed
     reason = (
         "CHECK: its few whole numbers are taken for amounts, as the means of so many categories would disclose "
@@ -198,7 +218,7 @@ def _by_answer(guessed: Guess) -> Guess:
 
 def _by_categories(guessed: Guess) -> Guess:
     """An ordinal as categories where records are synthetic: its position alone loses associations of each category."""
-    if guessed.kind is not Kind.ORDINAL or not guessed.role.synthesized:
+    if guessed.kind is not Kind.ORDINAL or not guessed.role.synthesized or guessed.kind_is_known:
         return guessed
     reason = (
         "has an order; kind: ordinal keeps how its position goes with other columns, and not how each category does"
@@ -230,6 +250,7 @@ def _write(
     written: FoundFormat = NO_CSV,
     rules: Sequence[Proposed] = (),
     asked: Sequence[str] = (),
+    taken: Taken = NOTHING,
 ) -> str:
     """The YAML text of a proposed job; it holds no value of the data."""
     chosen = {} if needs is None else needs.subsets
@@ -245,6 +266,7 @@ def _write(
         k=k,
         guesses=guesses,
         asked=asked,
+        taken=taken,
         rules=rules,
         needs=needs,
         choice=choice,
@@ -261,7 +283,9 @@ def _write(
         hold_out=usual_hold_out(rows),
         default_limits=DEFAULT_LIMITS,
         stepped=any(each.step for each in guesses.values()),
-        declared=any(each.levels and each.kind.coded and each.role.released for each in guesses.values()),
+        declared=any(
+            each.levels and each.kind.coded and each.role.released and not each.booked for each in guesses.values()
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -15,6 +16,7 @@ from anonpipe.errors import InputError, plural, printable
 from anonpipe.report import figures, words
 from anonpipe.report.content import FORMAT, Report
 from anonpipe.storage import release
+from anonpipe.storage.versions import OutputPlace
 from anonpipe.verify.catalogue import MEASURED
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def render(report: Report) -> str:
         name for gate in MEASURED.values() if "risk" in gate.needs for name in (*gate.figures, *gate.other_attackers)
     ]
     attacks = {one.name for one in report.risk if any(fnmatchcase(one.name, pattern) for pattern in patterns)}
-    return _template("page.html").render(report=report, changes=changes, share_titles=_IN_WORDS, attack_figures=attacks)
+    return template("page.html").render(report=report, changes=changes, share_titles=_IN_WORDS, attack_figures=attacks)
 
 
 def cell(report: Report, remedies: Sequence[str], first: Sequence[tuple[str, Any]], head: pa.Table | None) -> str:
@@ -48,7 +50,7 @@ def cell(report: Report, remedies: Sequence[str], first: Sequence[tuple[str, Any
     columns = None if head is None else [column.to_pylist() for column in head.columns]
     rows = None if columns is None else list(zip(*columns, strict=True))
     names = [] if head is None else head.column_names
-    return _template("cell.html").render(report=report, remedies=remedies, first=first, head=rows, names=names)
+    return template("cell.html").render(report=report, remedies=remedies, first=first, head=rows, names=names)
 
 
 def read_report(path: Path) -> Report:
@@ -64,11 +66,17 @@ def _parsed(content: bytes, path: str) -> Report:
     raise InputError(f"{path} is no report of the form {FORMAT}; {_GIVE}")
 
 
+def output_of(version: OutputPlace) -> tuple[str, str]:
+    """The output that a version folder lies in, and the version's name; links of a disk are followed."""
+    root = os.path.realpath(version.root) if version.local else version.root.rstrip("/")
+    folder, _, name = root.rpartition("/")
+    return OutputPlace(version.filesystem, folder.rpartition("/")[0]).url(), name
+
+
 def report_of_release(output: str, internal: str | None) -> Report:
-    """The steward's report of the current release."""
-    version = release.resolve(output)
-    name = version.root.rstrip("/").rpartition("/")[2]
-    where = release.place(output, internal).steward
+    """The steward's report of a release: the current one of an output folder, or that of a version folder."""
+    url, name = output_of(release.resolve(output))
+    where = release.place(url, internal).steward
     file = f"{name}-report.json"
     with contextlib.suppress(OSError):
         return _parsed(where.filesystem.cat_file(where.path(file)), where.url(file))
@@ -80,8 +88,9 @@ def documents(report: Report) -> dict[str, bytes]:
     return {"report.json": report.model_dump_json(indent=1).encode(), "report.html": render(report).encode()}
 
 
-@lru_cache(maxsize=2)
-def _template(name: str) -> Template:
+@lru_cache(maxsize=4)
+def template(name: str) -> Template:
+    """A page of this folder; what is filled in is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(

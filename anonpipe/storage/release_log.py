@@ -530,7 +530,7 @@ def withdraw(url: str, because: str, internal: str | None = None) -> tuple[str, 
     """
     if not because.strip():
         raise InputError("--because is empty; say why the release is withdrawn: the log keeps it")
-    output, name = _named_version(url)
+    output, name = named_version(url)
     where = release.place(output, internal)
     if not (versions.exists(where, versions.VERSIONS) or versions.withdrawn(where)):
         raise InputError(f"there is no release at {url}; give the folder of a version, or the output folder of a run")
@@ -604,12 +604,19 @@ def unfinished(where: OutputPlace) -> list[str]:
     ]
 
 
-def _named_version(url: str) -> tuple[str, str | None]:
+def named_version(url: str) -> tuple[str, str | None]:
     """The output, and the name of the version where its folder was given."""
     output, _, name = url.rstrip("/").rpartition("/")
     if not versions.is_version(name):
         return url, None
     return output.removesuffix(versions.VERSIONS).rstrip("/") or ".", name
+
+
+def history(where: OutputPlace) -> list[tuple[str, str, int, bool]]:
+    """The releases of an output by its log, the oldest first: version, time, original records, whether withdrawn."""
+    log = _read_output(where)
+    lines = [line for line in log.lines if not _is_elsewhere(where, line)]
+    return [(line["version"], line["time"], line["rows"], line["version"] in log.withdrawn) for line in lines]
 
 
 def withdrawals(where: OutputPlace) -> list[dict[str, str]]:

@@ -24,6 +24,7 @@ from anonpipe.pipeline.resolve import columns_without_sums
 from anonpipe.report.build import Facts
 from anonpipe.report.compared import Measured, category_pictures, compared
 from anonpipe.rng import steward_secret
+from anonpipe.source import Labels
 from anonpipe.storage import release
 from anonpipe.storage.release_log import secret_mark
 from anonpipe.verify.output_control import bins_for_recipients, bins_for_steward, group_size_histogram, released_checks
@@ -176,11 +177,12 @@ def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
 
 
 def _labels(fitted: Fitted, name: str) -> dict[str, Any]:
-    """Label of a column and codes of its released categories, for `export`."""
-    if (labels := fitted.labels.get(name)) is None:
-        return {}
+    """Label and unit of a column, as the job or the input has them, and codes of its released categories."""
+    column, labels = fitted.job.columns.get(name), fitted.labels.get(name, Labels())
+    label, unit = (None, None) if column is None else (column.label, column.unit_of_measure)
     released: list[Any] = []
     if (categories := fitted.cells.categories.get(name)) is not None:
         released = categories.filter(fitted.scan.code_counts(name)[: len(categories)] > 0).to_pylist()
-    codes = {label: labels.codes[label] for label in released if label in labels.codes}
-    return ({"label": labels.text} if labels.text else {}) | ({"codes": codes} if codes else {})
+    codes = {text: labels.codes[text] for text in released if text in labels.codes}
+    found = {"label": label or labels.text, "unit_of_measure": unit, "codes": codes}
+    return {key: value for key, value in found.items() if value}

@@ -15,6 +15,7 @@ from anonpipe.job.model import Job
 from anonpipe.pipeline.arrays import FILES
 from anonpipe.pipeline.evaluation import measures as evaluation
 from anonpipe.pipeline.evaluation.measures import load_assessment
+from anonpipe.pipeline.outcome.documents import codebook_documents
 from anonpipe.pipeline.outcome.evidence import release_warnings
 from anonpipe.pipeline.outcome.facts import gather, manifest
 from anonpipe.pipeline.resolve import WARNINGS, Warnings, trace_of
@@ -97,6 +98,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
     files = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.cut.files)]
     shown = external(facts)
     external_files = {f"_{file}": content for file, content in documents(shown).items()}
+    external_files |= run.context.call(codebook_documents, listed, name)
     try:
         published = release.publish(
             files, listed, where, external_files, name, before_switch, signing_key(steward_secret())
