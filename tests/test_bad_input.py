@@ -27,11 +27,7 @@ from anonpipe.storage import staging as store
 from tests import runs, small
 from tests.small import CANARY, CANARY_NUMBER, COLUMNS
 
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
+pytestmark = pytest.mark.secret(runs.SECRET)
 
 
 @contextmanager

@@ -28,13 +28,9 @@ from anonpipe.storage.release import public_pem, signing_key
 from tests import runs, small
 from tests.small import CANARY
 
+pytestmark = pytest.mark.secret(runs.SECRET)
+
 HEAVY = ("sklearn", "prefect", "distributed", "dask", "pyarrow", "pandas", "numba", "scipy", "zarr", "matplotlib")
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
 
 
 @pytest.fixture

@@ -23,16 +23,12 @@ from tests import runs, small
 from tests.encoding.test_rules import COLUMNS, RULES, table_of
 from tests.naive import rules as naive
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 OFF = {"utility": False, "risk": False}
 LENIENT = {"mean": 0.5, "covariance": 5.0, "category_share": 0.5, "null_share": 0.5, "local_suppression_rate": 1.0}
 LENIENT |= {"unchanged_record_rate": 1.0, "membership_auc": None}
 MASK = {"method": "local_synthesis"}
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
 def job_of(folder, table, columns=COLUMNS, rules=RULES, **changes):

@@ -86,7 +86,7 @@ run_flow(anonymize, flow_run=asyncio.run(scheduled(deployment.apply())))
 
 def test_a_deployment_runs(tmp_path, server):
     poison = Poison("canary-deployed", 87654.3210)
-    path = poison.table(tmp_path, run={"workers": 1, "memory_per_worker": "2GiB", "retries": 0})
+    path = poison.table(tmp_path)
     job = yaml.safe_load(path.read_text())
     job["columns"]["region"]["role"] = "sensitive"
     job |= {
