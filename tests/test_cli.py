@@ -429,7 +429,7 @@ def test_progress_on_a_terminal(job_file):
     """On a pseudo-terminal the stages are shown with their pieces; they end at full."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        _command("run", job_file, "--workers", "1"),
+        _command("run", job_file),
         stdout=slave,
         stderr=slave,
         stdin=slave,
