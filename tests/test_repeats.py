@@ -120,7 +120,7 @@ def test_what_changed_adds_up_to_the_rows(tmp_path):
 def test_a_log_keeps_the_depth_of_each_content():
     """The zero bits ahead of a number, also of those that a float rounds up to a power of two."""
     numbers = np.array(sorted({2**bits + by for bits in range(1, 64) for by in (-1, 0, 1)} | {2**64 - 1}), np.uint64)
-    sketch = Sketch(0, numbers, np.ones(len(numbers), dtype=np.int64))
+    sketch = Sketch(0, numbers, np.ones(len(numbers), dtype=np.int64), 1_000)
     kept = _stored_sketch(SECRET, '["person"]', sketch).contents
     marks = _marks(keyed(SECRET, "marks of records"), numbers.tobytes())
     assert [kept[mark][0] for mark in marks] == [64 - int(number).bit_length() for number in numbers]
