@@ -131,6 +131,20 @@ class Poison:
         known = {"PREFECT_API_URL": server.url, "PREFECT_API_AUTH_STRING": server.password} if server else {}
         return {**found, **known}
 
+    def program(
+        self, folder: Path, server: Server | None, code: str, *arguments: Any, **settings: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of a user of Prefect; `settings` are more variables of its environment."""
+        return subprocess.run(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            env=self.environment(folder, server) | settings,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+
     def run(
         self, folder: Path, server: Server | None, job: Path, pieces: list[str], *options: str
     ) -> subprocess.CompletedProcess[bytes]:

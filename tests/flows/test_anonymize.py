@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
+import pytest
 import yaml
 
 import anonpipe
@@ -26,6 +27,7 @@ from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import RunFacts
 from flows import anonymize
 from flows.anonymize import under_prefect
+from tests import runs
 from tests.flows.poison import WORKERS, Poison, console, staging
 
 CODES = """
@@ -46,6 +48,7 @@ def variant(folder, name, job, **changes):
     return str(path)
 
 
+@pytest.mark.secret(runs.SECRET)
 def test_exit_codes_states_and_artifacts(tmp_path, server, monkeypatch, call):
     job = PLAIN.table(tmp_path)
     (tmp_path / "full").mkdir()
@@ -60,20 +63,10 @@ def test_exit_codes_states_and_artifacts(tmp_path, server, monkeypatch, call):
         "released": ([str(job)], 0),
         "gate": ([variant(tmp_path, "gate", job, output=str(tmp_path / "gated"), **strict)], 3),
     }
-    environment = PLAIN.environment(tmp_path, server)
-    monkeypatch.setenv("ANONPIPE_SECRET", environment["ANONPIPE_SECRET"])
     monkeypatch.chdir(tmp_path)  # paths are printed as seen from here
     (tmp_path / "staging").mkdir(mode=0o700)
     with lock(Staging(tmp_path / "staging" / run_id(load_job(tmp_path / "busy.yaml")))):
-        done = subprocess.run(
-            [sys.executable, "-c", CODES, json.dumps([arguments for arguments, _ in cases.values()])],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = PLAIN.program(tmp_path, server, CODES, json.dumps([arguments for arguments, _ in cases.values()]))
     assert done.returncode == 0, done.stderr[-3000:]
     codes = json.loads(done.stdout.strip().rsplit("codes ", 1)[1])
     assert dict(zip(cases, codes, strict=True)) == {name: code for name, (_, code) in cases.items()}
@@ -234,6 +227,5 @@ def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path, monkeypatch):
 
 def test_lines_outside_of_a_flow_are_not_sent_without_warning(tmp_path):
     code = "import prefect, logging; from flows import anonymize; logging.getLogger('anonpipe').info('scan: outside')"
-    environment = PLAIN.environment(tmp_path, None)
-    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert ran.stderr.count("scan: outside") == 1 and "Warning" not in ran.stderr
+    ran = PLAIN.program(tmp_path, None, code)
+    assert ran.returncode == 0 and ran.stderr.count("scan: outside") == 1 and "Warning" not in ran.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 import uuid
 from datetime import UTC, datetime
@@ -23,14 +21,7 @@ print("codes", json.dumps([watch.main(arguments) for arguments in json.loads(sys
 
 def watch(tmp_path, server, *commands):
     """Run the command with these arguments, one after the other."""
-    return subprocess.run(
-        [sys.executable, "-c", CODES, json.dumps(commands)],
-        env=POISON.environment(tmp_path, server),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return POISON.program(tmp_path, server, CODES, json.dumps(commands))
 
 
 def beat(server, run):
