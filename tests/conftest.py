@@ -15,12 +15,17 @@ from anonpipe.storage.versions import OutputPlace
 
 
 @pytest.fixture(autouse=True)
-def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Secret, ledger and staging of a test live in its own folder; the user's are never touched."""
+def private_folders(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Secret, ledger and staging of a test live in its own folder; the user's are never touched.
+
+    With the mark `secret` the draws of a test are the same at every run.
+    """
     monkeypatch.setenv("ANONPIPE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ANONPIPE_STAGING", str(tmp_path / "staging"))
     for name in ("ANONPIPE_SECRET", "ANONPIPE_SECRET_FILE"):
         monkeypatch.delenv(name, raising=False)
+    if mark := request.node.get_closest_marker("secret"):
+        monkeypatch.setenv("ANONPIPE_SECRET", *mark.args)
     monkeypatch.setattr("anonpipe.rng.FEWEST_BYTES", 1)  # the limits of many tests are for the draws of plain secrets
     return tmp_path
 
@@ -32,12 +37,6 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, OutputPl
     found = release.place(url)
     release.check_writable(found)
     return url, found
-
-
-@pytest.fixture
-def known_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
 @pytest.fixture
@@ -53,6 +52,12 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]
     """Files of tests have no examples in their texts: none are looked for there, in both processes."""
     found = yield
     return [each for each in found if not (file_path.name.startswith("test_") and isinstance(each, DoctestModule))]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of flows first: they wait for servers, and one process that has them to itself starts one server."""
+    items.sort(key=lambda item: "tests/flows/" not in item.nodeid)
 
 
 def pytest_collection_finish() -> None:

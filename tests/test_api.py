@@ -17,7 +17,7 @@ from anonpipe.errors import GateError, InputError, JobError
 from anonpipe.job.model import parse_job
 from tests import runs, small
 
-pytestmark = pytest.mark.usefixtures("known_secret")
+pytestmark = pytest.mark.secret("5e" * 32)
 
 ROWS = 600
 
@@ -217,8 +217,8 @@ def test_bad_job_is_told():
         anonymize(small.plain_table(), {"kk": 5, "columns": small.COLUMNS})
 
 
+@pytest.mark.secret(runs.SECRET)
 def test_what_a_killed_notebook_leaves_is_purged(monkeypatch, capsys):
-    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
 
     def killed(news):
         if news.stage == "route":

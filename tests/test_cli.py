@@ -28,13 +28,9 @@ from anonpipe.storage.release import public_pem, signing_key
 from tests import runs, small
 from tests.small import CANARY
 
+pytestmark = pytest.mark.secret(runs.SECRET)
+
 HEAVY = ("sklearn", "prefect", "distributed", "dask", "pyarrow", "pandas", "numba", "scipy", "zarr", "matplotlib")
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
 
 
 @pytest.fixture
@@ -433,7 +429,7 @@ def test_progress_on_a_terminal(job_file):
     """On a pseudo-terminal the stages are shown with their pieces; they end at full."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        _command("run", job_file, "--workers", "1"),
+        _command("run", job_file),
         stdout=slave,
         stderr=slave,
         stdin=slave,

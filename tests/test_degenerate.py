@@ -7,6 +7,8 @@ import pytest
 from anonpipe import anonymize
 from tests import small
 
+pytestmark = pytest.mark.secret("91" * 32)
+
 GATES = {
     "mean": 9,
     "covariance": 9,
@@ -47,12 +49,6 @@ HANDING_ON = [
 ]
 """The small stratum varies along one axis only: permuting it, or suppressing nothing of it, leaves its values, which
 normal scores would release as means of k."""
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "91" * 32)
 
 
 def awkward(rows=64):

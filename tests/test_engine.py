@@ -364,8 +364,8 @@ def test_no_scheduler_is_one_clear_error():
         pass
 
 
-def test_a_given_scheduler_gives_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e1b07c93ad264f8" * 4)
+@pytest.mark.secret("5e1b07c93ad264f8" * 4)
+def test_a_given_scheduler_gives_the_same_bytes(tmp_path):
     job = load_job(runs.registry_job(tmp_path, rows=2000, files=2))
     plain = dask.config.set({"distributed.comm.require-encryption": None})
     with plain, LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as given:

@@ -138,8 +138,8 @@ def test_a_damaged_release_is_not_exported(published, tmp_path, call):
     assert told.code == 2 and "SHA-256 differs" in told.err and not (tmp_path / "data.csv").exists()
 
 
-def test_texts_that_look_like_nulls_are_told(tmp_path, call, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
+@pytest.mark.secret(runs.SECRET)
+def test_texts_that_look_like_nulls_are_told(tmp_path, call):
     table = small.plain_table(300)
     table = table.set_column(2, "place", pa.array(["NA", "north", "south"] * 100))
     job = small.job(tmp_path, table)
@@ -149,8 +149,8 @@ def test_texts_that_look_like_nulls_are_told(tmp_path, call, monkeypatch):
     assert "'place': many CSV readers take texts such as NA" in " ".join(told.err.split())
 
 
-def test_texts_that_a_spreadsheet_would_run_are_refused(tmp_path, call, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
+@pytest.mark.secret(runs.SECRET)
+def test_texts_that_a_spreadsheet_would_run_are_refused(tmp_path, call):
     table = small.plain_table(300)
     table = table.set_column(2, "place", pa.array(["=1+1", "-9", "+cmd|x"] * 100))
     job = small.job(tmp_path, table)

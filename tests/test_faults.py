@@ -21,12 +21,7 @@ from tests import small
 from tests.faults import inputs, staging
 
 SECRET = "5e" * 32
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", SECRET)
+pytestmark = pytest.mark.secret(SECRET)
 
 
 @pytest.fixture(scope="module")

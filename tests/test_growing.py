@@ -283,8 +283,8 @@ def test_runs_of_a_growing_register(tmp_path):
     assert small.run(grown).rows == second.rows  # the same records: the same release
 
 
-def test_differences_of_two_nights_tell_counts_only_before(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "820d5d8baf762ec66dcd56fed15c78bf2798d4f9bd492f4553e99b4684865498")
+@pytest.mark.secret("820d5d8baf762ec66dcd56fed15c78bf2798d4f9bd492f4553e99b4684865498")
+def test_differences_of_two_nights_tell_counts_only_before(tmp_path):
     before = nights.joined(tmp_path, 5, True, 1, 400)
     after = nights.joined(tmp_path, 5, True, 1, 400, **nights.REPEATS["after"])
     assert before.columns == before.pairs == before.status == before.named == 1.0
@@ -292,9 +292,9 @@ def test_differences_of_two_nights_tell_counts_only_before(tmp_path, monkeypatch
     assert after.columns < 0.5 and after.pairs < 0.5  # the error of one night's mean age is chance: may be none
 
 
-def test_two_nights_of_group_on_own_scale_give_who_joined(tmp_path, monkeypatch):
+@pytest.mark.secret("9f3c17a2b85de06441c7f29e8ab350d6" * 2)
+def test_two_nights_of_group_on_own_scale_give_who_joined(tmp_path):
     """Why that is refused; of how many follows the secret."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
     told, others = nights.subtracted(tmp_path, "none")
     assert told >= 0.04 > 4 * others
 

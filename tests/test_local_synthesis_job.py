@@ -13,7 +13,7 @@ from anonpipe.pipeline.preview import preview
 from tests import small
 from tests.staged import steps_on_disk_and_in_memory
 
-pytestmark = pytest.mark.usefixtures("known_secret")
+pytestmark = pytest.mark.secret("5e" * 32)
 
 MASK = {"method": "local_synthesis", "components": 3, "shape": "full", "classes": 2, "iterations": 3}
 GATES = {

@@ -18,7 +18,7 @@ from anonpipe.errors import JobError
 from anonpipe.job.model import parse_job
 from anonpipe.propose.propose import propose_job
 
-pytestmark = pytest.mark.usefixtures("known_secret")
+pytestmark = pytest.mark.secret("5e" * 32)
 
 COST = {"kind": "continuous", "bounds": [0.01, 1e6], "step": 0.01, "transform": "log"}
 DAYS = {"kind": "integer", "bounds": [0, None], "transform": "log"}

@@ -29,7 +29,7 @@ from tests import runs, small
 from tests.runs import registry_columns
 from tests.staged import steps_on_disk_and_in_memory
 
-pytestmark = pytest.mark.usefixtures("known_secret")
+pytestmark = pytest.mark.secret("5e" * 32)
 
 ROWS = 1_600
 GATES = {

@@ -18,6 +18,8 @@ from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS
 from tests import small
 
+pytestmark = pytest.mark.secret("5e3f1c8a9b7d2e604f1122334455667788")
+
 SCORED = {"transform": "normal_scores"}
 COLUMNS = {
     "income": {"kind": "continuous", "bounds": [0, None], "step": 0.01, **SCORED},
@@ -35,12 +37,6 @@ ROWS, K = 1_200, 6
 MDAV = {"cluster": {"method": "mdav"}}
 OPEN = {"unchanged_record_rate": 1, "covariance": 9, "covariance_with_keys": 9, "mean": 0.1}
 """Gates that are not about distributions: some methods keep no covariance, and a small k leaves equal rows."""
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e3f1c8a9b7d2e604f1122334455667788")
 
 
 def table(rows=ROWS, seed=0):

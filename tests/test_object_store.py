@@ -11,7 +11,7 @@ from anonpipe.pipeline import run as pipeline
 from anonpipe.storage import release, versions
 from tests import small
 
-pytestmark = pytest.mark.usefixtures("known_secret")
+pytestmark = pytest.mark.secret("5e" * 32)
 
 
 def on(job, output, internal, **changes):

@@ -27,7 +27,7 @@ from anonpipe.storage import release
 from tests import small
 from tests.runs import registry_columns
 
-pytestmark = pytest.mark.usefixtures("known_secret")
+pytestmark = pytest.mark.secret("5e" * 32)
 
 K = 5
 LOOSE = {"mean": 0.5, "covariance": 0.5, "covariance_with_keys": 0.5, "category_share": 0.05, "null_share": 0.05}

@@ -148,7 +148,7 @@ def test_suppressed_category_looks_like_one_nobody_had(tmp_path, levels):
     assert told[0] == told[1] == (levels or ["a", "b"])
 
 
-@pytest.mark.usefixtures("known_secret")
+@pytest.mark.secret("5e" * 32)
 @pytest.mark.parametrize(("limit", "code"), [(0.1, 0), (1e-30, 3)])
 def test_a_plan_predicts_what_its_run_writes(tmp_path, limit, code):
     given, step = table(400).select(["x", "y"]), {"step": 0.01, "transform": "normal_scores"}

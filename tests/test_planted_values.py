@@ -19,6 +19,8 @@ from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.run import execute
 from tests import small
 
+pytestmark = pytest.mark.secret("9f3c17a2b85de06441c7f29e8ab350d6" * 2)
+
 COST, BORN = 98_765_432.11, np.datetime64("1871-03-17")
 ROWS = 240
 COLUMNS = {
@@ -34,11 +36,6 @@ HANDING_ON = [
     {"mask": {"method": "spectral_swap", "basis": "columns"}},
     {"decode": {"restore_survival_times": True}},
 ]
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
 
 
 def _table():

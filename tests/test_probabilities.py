@@ -15,7 +15,7 @@ from anonpipe.report import read_report
 from anonpipe.storage import release
 from tests import small
 
-pytestmark = pytest.mark.usefixtures("known_secret")
+pytestmark = pytest.mark.secret("5e" * 32)
 
 COLUMNS = {
     "id": {"kind": "integer", "role": "identifier"},

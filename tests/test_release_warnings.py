@@ -20,7 +20,7 @@ from anonpipe.verify.original_values import rows_without_spread
 from tests import small
 from tests.analyses import compare_models
 
-pytestmark = pytest.mark.usefixtures("known_secret")
+pytestmark = pytest.mark.secret("5e" * 32)
 
 NUMBER = {"kind": "continuous"}
 TIME = {"kind": "continuous", "role": "survival_time"}

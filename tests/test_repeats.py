@@ -23,7 +23,8 @@ from anonpipe.rng import keyed, require_secret, steward_secret
 from anonpipe.source import open_source, read_batches
 from anonpipe.storage import release_log as release_log
 from anonpipe.storage.release import place
-from anonpipe.storage.release_log import Trace, find_overlaps, note_release, withdraw_note
+from anonpipe.storage.release_log import Trace, _marks, _stored_sketch, find_overlaps, note_release, withdraw_note
+from anonpipe.storage.sketch import Sketch
 from tests import small
 
 SECRET = b"s" * 32
@@ -114,6 +115,15 @@ def test_what_changed_adds_up_to_the_rows(tmp_path):
     changed = joined.set_column(joined.schema.get_field_index("age"), "age", pa.array(ages))
     told = said(find_overlaps(trace(changed), SECRET, out))
     assert "about 399 records are equal, 1 changed, 1 added, 0 gone; columns" in told
+
+
+def test_a_log_keeps_the_depth_of_each_content():
+    """The zero bits ahead of a number, also of those that a float rounds up to a power of two."""
+    numbers = np.array(sorted({2**bits + by for bits in range(1, 64) for by in (-1, 0, 1)} | {2**64 - 1}), np.uint64)
+    sketch = Sketch(0, numbers, np.ones(len(numbers), dtype=np.int64), 1_000)
+    kept = _stored_sketch(SECRET, '["person"]', sketch).contents
+    marks = _marks(keyed(SECRET, "marks of records"), numbers.tobytes())
+    assert [kept[mark][0] for mark in marks] == [64 - int(number).bit_length() for number in numbers]
 
 
 @given(st.floats(0, 1e7), st.floats(0, 1e7), st.integers(1, 10**7), st.integers(1, 10**7))

@@ -14,12 +14,9 @@ from anonpipe.pipeline.preview import preview
 from anonpipe.storage import release
 from tests import small
 
+pytestmark = pytest.mark.secret("9f3c17a2b85de06441c7f29e8ab350d6" * 2)
+
 COLUMNS = {**small.COLUMNS, "person": {"role": "identifier"}, "row": {"role": "identifier"}}
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
 
 
 def _table(rows_each=3, rows=300):

@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import yaml
 
 from anonpipe.errors import AnonpipeError, InputError, JobError
-from anonpipe.job.model import load_job, parse_job
+from anonpipe.job.model import parse_job
 from anonpipe.job.rules import parse_rules
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
@@ -23,16 +22,12 @@ from tests import runs, small
 from tests.encoding.test_rules import COLUMNS, RULES, table_of
 from tests.naive import rules as naive
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 OFF = {"utility": False, "risk": False}
 LENIENT = {"mean": 0.5, "covariance": 5.0, "category_share": 0.5, "null_share": 0.5, "local_suppression_rate": 1.0}
 LENIENT |= {"unchanged_record_rate": 1.0, "membership_auc": None}
 MASK = {"method": "local_synthesis"}
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
 
 
 def job_of(folder, table, columns=COLUMNS, rules=RULES, **changes):
@@ -314,10 +309,6 @@ class Stopped(Exception):
     """Raised where a test stops a run."""
 
 
-def hashes(job):
-    return [entry["sha256"] for entry in release.read_manifest(release.resolve(job.output))["files"]]
-
-
 def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
     table = table_of(2600)
     settings = {"partition": {"rows": 1_000, "sample_rows": 500}, "release": {"file_rows": 1_000}}
@@ -338,24 +329,15 @@ def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
             with pytest.raises(AnonpipeError):
                 small.run(given, resume=True)
     assert small.run(given, resume=True).version
-    assert hashes(given) == hashes(first)
+    assert small.hashes(given) == small.hashes(first)
 
 
-def test_two_workers_release_the_same_bytes_as_this_process(tmp_path, monkeypatch):
-    job = job_of(tmp_path, table_of(2600), partition={"rows": 1_000, "sample_rows": 500}, run={"workers": 2})
-    content = job.model_dump(mode="json") | {"columns": COLUMNS}
-    content["mask"] = MASK
-    for name in ("cluster", "sensitive", "synthesize"):
-        content.pop(name)
-    path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
-    answer = runs.run_cli(tmp_path, "run", str(path))
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    by_workers = list(runs.released_hashes(tmp_path / "out").values())
-    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
-    here = load_job(path, {"output": str(tmp_path / "here"), "run.workers": None, "repeat": {"allow": "a test"}})
-    assert small.run(here).version
-    assert hashes(here) == by_workers
+@pytest.mark.secret(runs.SECRET)
+def test_two_workers_release_the_same_bytes_as_this_process(tmp_path):
+    settings = {"partition": {"rows": 1_000, "sample_rows": 500}, "run": {"workers": 2}}
+    here, there = (job_of(tmp_path / name, table_of(2600), **settings) for name in ("here", "there"))
+    assert small.run(here).version and pipeline.execute(there).version
+    assert small.hashes(here) == small.hashes(there)
 
 
 def test_the_example_of_the_page_runs():

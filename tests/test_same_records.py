@@ -94,7 +94,6 @@ def test_order_files_and_widths_do_not_show_in_the_release(tmp_path, road):
     whole = table()
     inputs: dict[str, str] = {
         "plain": small.write_table(tmp_path, whole),
-        "shuffled": small.write_table(tmp_path, shuffled(whole), "shuffled.parquet"),
         "narrow": small.write_table(tmp_path, narrow(whole), "narrow.parquet"),
         "files": in_files(tmp_path / "files", whole),
         "columns": small.write_table(tmp_path, whole.select(whole.column_names[::-1]), "columns.parquet"),

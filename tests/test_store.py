@@ -319,8 +319,8 @@ def test_old_stagings_are_purged_young_and_own_ones_are_not(tmp_path):
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"b" * 16, "c" * 16}
 
 
-def test_a_run_deletes_what_crashed_runs_left_long_ago(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+@pytest.mark.secret("5e" * 32)
+def test_a_run_deletes_what_crashed_runs_left_long_ago(tmp_path):
     left = store.make_private(store.staging_root(None)) / ("a" * 16)
     left.mkdir()
     (left / "raw").write_text("rows")

@@ -16,12 +16,7 @@ from anonpipe.storage import release, release_log, versions
 from tests import runs, small
 from tests.faults import publishing
 
-
-@pytest.fixture
-def call(capsys, monkeypatch):
-    """Run a command in this process."""
-    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
-    return small.commands(capsys, monkeypatch)
+pytestmark = pytest.mark.secret(runs.SECRET)
 
 
 @pytest.fixture

@@ -38,17 +38,14 @@ from anonpipe.verify.words import line
 from tests import small
 from tests.attacks import panel
 
+pytestmark = pytest.mark.secret("9f3c17a2b85de06441c7f29e8ab350d6" * 2)
+
 COLUMNS = {
     "age": {"kind": "integer", "bounds": [0, 120]},
     "income": {"kind": "continuous", "bounds": [0, None]},
     "place": {"kind": "categorical"},
     "person": {"role": "unit"},
 }
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "9f3c17a2b85de06441c7f29e8ab350d6" * 2)
 
 
 def _table(persons=120, rows_each=4, seed=3):

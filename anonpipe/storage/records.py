@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel
 
-_RECORD = "record"
 _LENGTH = np.dtype("<u8")
 _ALIGNED = 64  # Bytes; arrays begin at multiples of it, for compiled loops
 
@@ -25,9 +23,9 @@ _PLAIN = {type(None), bool, int, float, str}
 
 
 def to_bytes(value: Any) -> bytes:
-    """A value as an npz file of one member: the length of the JSON, that, which keeps every bit of a float, the arrays.
+    """A value as the length of a JSON text, that text, which keeps every bit of a float, and the arrays.
 
-    A run reads thousands of small records, and to open a member costs more than to read what most records hold.
+    A run reads thousands of small records: a container of members would cost more than what most records hold.
     """
     arrays: Arrays = []
     content = _packed(value, arrays)
@@ -35,10 +33,8 @@ def to_bytes(value: Any) -> bytes:
         raise TypeError(f"an array of {odd[0]} cannot be saved; give one of plain values")
     forms = [[array.dtype.str, array.shape, _order(array)] for array in arrays]
     structure = json.dumps({"value": content, "arrays": forms}).encode()
-    head = np.frombuffer(np.array(len(structure), dtype=_LENGTH).tobytes() + structure, dtype=np.uint8)
-    out = io.BytesIO()
-    np.savez(out, **{_RECORD: _below_each_other([head, *arrays])})  # type: ignore[arg-type]
-    return out.getvalue()
+    head = len(structure).to_bytes(_LENGTH.itemsize, "little") + structure
+    return b"".join(map(_filled_up, (head, *(array.tobytes(_order(array)) for array in arrays))))
 
 
 def _order(array: npt.NDArray[Any]) -> Literal["F", "C"]:
@@ -46,13 +42,9 @@ def _order(array: npt.NDArray[Any]) -> Literal["F", "C"]:
     return "F" if array.flags.fnc else "C"
 
 
-def _below_each_other(arrays: Arrays) -> npt.NDArray[np.uint8]:
-    """The bytes of all arrays, each at the next multiple of `_ALIGNED`."""
-    out, at = np.zeros(sum(_room(array.nbytes) for array in arrays), dtype=np.uint8), 0
-    for array in arrays:
-        out[at : at + array.nbytes] = array.ravel(_order(array)).view(np.uint8)
-        at += _room(array.nbytes)
-    return out
+def _filled_up(part: bytes) -> bytes:
+    """A part and zeros up to the next multiple of `_ALIGNED`."""
+    return part.ljust(_room(len(part)), b"\0")
 
 
 def _room(size: int) -> int:
@@ -75,8 +67,7 @@ def _taken_apart(content: npt.NDArray[np.uint8], forms: Iterable[tuple[str, list
 def from_bytes(content: bytes | memoryview, kinds: Iterable[type] | None = None) -> Any:
     """Read what `to_bytes` gave."""
     named = None if kinds is None else {kind.__name__: kind for kind in kinds}
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        packed = file[_RECORD]
+    packed = np.frombuffer(content, dtype=np.uint8)
     end = _LENGTH.itemsize + int(packed[: _LENGTH.itemsize].view(_LENGTH)[0])
     structure = json.loads(packed[_LENGTH.itemsize : end].tobytes())
     return _unpacked(structure["value"], _taken_apart(packed[_room(end) :], structure["arrays"]), named)

@@ -137,7 +137,9 @@ def _stored_sketch(secret: bytes, subject: str, sketch: Sketch) -> StoredSketch:
     key = keyed(secret, "marks of records")
     marks = _marks(key, sketch.numbers.tobytes())
     order = sorted(range(len(marks)), key=marks.__getitem__)
-    depths = np.array([64 - int(sketch.numbers[at]).bit_length() for at in order], dtype=np.uint8)
+    # The bit below the highest is cleared, so that rounding to a float changes no number of bits
+    numbers = sketch.numbers[order]
+    depths = (64 - np.frexp((numbers & ~(numbers >> np.uint64(1))).astype(float))[1]).astype(np.uint8)
     counts = np.minimum(sketch.counts[order], 2**32 - 1).astype("<u4")
     on, packed = _hex(secret, "subject", _comparable(subject)), base64.b64encode(b"".join(marks[at] for at in order))
     return StoredSketch(on, sketch.level, _packed(depths), packed.decode(), _packed(counts))

@@ -19,6 +19,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -245,6 +246,12 @@ class SealedChunks(LocalStore):
             await self.set(key, value)
 
 
+@lru_cache(maxsize=64)
+def _metadata(content: bytes) -> ArrayV3Metadata:
+    """What zarr takes a millisecond to read, and a run asks for at every block of rows."""
+    return ArrayV3Metadata.from_dict(json.loads(content))
+
+
 @dataclass(frozen=True)
 class StagedArray:
     """Rows on disk, divided into regions of known length."""
@@ -256,7 +263,7 @@ class StagedArray:
 
     def _array(self) -> Any:
         # As zarr.open_array, which goes to another thread and back for these few bytes.
-        metadata = ArrayV3Metadata.from_dict(json.loads(bytes(self.staging.read(f"{self.name}/zarr.json"))))
+        metadata = _metadata(bytes(self.staging.read(f"{self.name}/zarr.json")))
         return zarr.Array(zarr.AsyncArray(metadata, StorePath(SealedChunks(self.staging, self.name))))
 
     def write(self, region: int, rows: npt.ArrayLike) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.attacks import everybody
 
 
-def test_assignment_finds_more_than_the_nearest_and_is_held(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+@pytest.mark.secret("5e" * 32)
+def test_assignment_finds_more_than_the_nearest_and_is_held(tmp_path):
     noise = {"method": "noise", "amount": 0.5}
     found = everybody.attack(everybody.setting(tmp_path, 1_200, ("region", "sex"), mask=noise))
     assert found.held == found.assigned > found.whitened > found.nearest > 0.1

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from anonpipe.pipeline.preview import preview
 from tests import small
 from tests.attacks import extremes
 
 
-def test_extremes_are_found_in_groups_and_not_by_local_synthesis(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+@pytest.mark.secret("5e" * 32)
+def test_extremes_are_found_in_groups_and_not_by_local_synthesis(tmp_path):
     table = extremes.incomes(1_500)
     plain = extremes.attack(
         extremes.setting(tmp_path / "a", table, "none", synthesize={"method": "micro_perturbation"})
@@ -20,8 +22,8 @@ def test_extremes_are_found_in_groups_and_not_by_local_synthesis(tmp_path, monke
     assert drawn.outer < 0.03 and drawn.furthest < 0.03 and drawn.known_off > 0.9
 
 
-def test_sum_of_three_alike_is_told_if_extremes_kept_alone(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+@pytest.mark.secret("5e" * 32)
+def test_sum_of_three_alike_is_told_if_extremes_kept_alone(tmp_path):
     table = extremes.incomes(1_500, known=extremes.ALIKE)
     for at, transform in enumerate((None, "none", "none keep")):
         method = "micro_perturbation" if transform is None else "centroid"

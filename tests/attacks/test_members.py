@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.attacks import members
 
 
-def test_a_trained_classifier_tells_more_and_is_held(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+@pytest.mark.secret("5e" * 32)
+def test_a_trained_classifier_tells_more_and_is_held(tmp_path):
     table = members.persons(2_000)
     found = members.attack(members.setting(tmp_path, table, "none", synthesize={"method": "centroid"}))
     assert found.trained > found.distance + 0.02 and found.held > found.trained > 0.6

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.attacks import neighbours
 
 
-def test_neighbours_find_persons_by_unchanged_not_masked_keys(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
+@pytest.mark.secret("5e" * 32)
+def test_neighbours_find_persons_by_unchanged_not_masked_keys(tmp_path):
     plain = neighbours.attack(neighbours.setting(tmp_path / "a", 1_200, neighbours.KNOWN))
     drawn = neighbours.attack(neighbours.setting(tmp_path / "b", 1_200, mask={"method": "local_synthesis"}))
     assert plain.uniques == drawn.uniques > 0.2 and plain.original == drawn.original > 0.4

@@ -9,12 +9,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 
-from tests.flows.listening import Told
+from tests.flows.listening import Told, answering
 from tests.flows.poison import Server, noting, without_prefect
 
 QUIET = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
@@ -23,7 +21,7 @@ OFTEN = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3"}
 
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A Prefect server of its own on this machine, for all tests of flows; it keeps a core busy, idle or not."""
+    """A Prefect server of its own on this machine, for all tests of flows."""
     home = tmp_path_factory.mktemp("prefect")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -74,7 +72,5 @@ def forgotten(server):
 def listening():
     """A URL that keeps what is sent there."""
     Told.messages.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Told) as serving:
-        Thread(target=serving.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{serving.server_port}/failed"
-        serving.shutdown()
+    with answering(Told) as url:
+        yield f"{url}/failed"

@@ -20,6 +20,9 @@ import yaml
 
 from tests import runs
 
+WORKERS: dict[str, Any] = {"workers": 2, "memory_per_worker": "2GiB", "retries": 0}
+"""The section `run` of a job on two Dask workers."""
+
 ROOT = Path(__file__).resolve().parents[2]
 BUSY = 20  # Times that a busy server is asked
 
@@ -106,7 +109,7 @@ class Poison:
             },
             "partition": {"rows": 1000, "sample_rows": 1000},
             "measure": {"utility": False, "risk": False},
-            "run": {"workers": 2, "memory_per_worker": "2GiB", "retries": 0},
+            "run": {"retries": 0},  # threads of the flow's process; WORKERS has a cluster of its own
             **changes,
         }
         (folder / "job.yaml").write_text(yaml.safe_dump(job))
@@ -127,6 +130,20 @@ class Poison:
         }
         known = {"PREFECT_API_URL": server.url, "PREFECT_API_AUTH_STRING": server.password} if server else {}
         return {**found, **known}
+
+    def program(
+        self, folder: Path, server: Server | None, code: str, *arguments: Any, **settings: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of a user of Prefect; `settings` are more variables of its environment."""
+        return subprocess.run(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            env=self.environment(folder, server) | settings,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
 
     def run(
         self, folder: Path, server: Server | None, job: Path, pieces: list[str], *options: str

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import ClassVar
 
 import pytest
 
+from tests.flows.listening import answering
 from tests.flows.poison import Poison
 
 PLAIN = Poison("canary-open-door", 13579.2468)
@@ -55,10 +53,8 @@ class Anybody(BaseHTTPRequestHandler):
 def open_api():
     """The URL of an API that asks nobody for a password."""
     Anybody.asked.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Anybody) as serving:
-        Thread(target=serving.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{serving.server_port}/api"
-        serving.shutdown()
+    with answering(Anybody) as url:
+        yield f"{url}/api"
 
 
 def test_an_open_api_and_passwords_of_examples_are_refused(tmp_path, server, open_api):
@@ -73,15 +69,8 @@ def test_an_open_api_and_passwords_of_examples_are_refused(tmp_path, server, ope
         (server.url, "steward:a-password-of-another-server"),
         (server.url, None),
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, json.dumps(cases), str(job)],
-        env={**PLAIN.environment(tmp_path, server), "PREFECT_API_URL": open_api, "PREFECT_CLIENT_MAX_RETRIES": "0"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    settings = {"PREFECT_API_URL": open_api, "PREFECT_CLIENT_MAX_RETRIES": "0"}
+    done = PLAIN.program(tmp_path, server, ASK, json.dumps(cases), job, **settings)
     assert done.returncode == 0, done.stderr[-3000:]
     closed, opened, nameless, example, short, away, wrong, none, code = json.loads(done.stdout.rsplit("found ", 1)[1])
     assert closed is None

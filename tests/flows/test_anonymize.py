@@ -9,26 +9,29 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
+import pytest
 import yaml
 
 import anonpipe
 from anonpipe.job.model import load_job
-from anonpipe.pipeline.run import MAPPED_STAGES
+from anonpipe.pipeline.run import MAPPED_STAGES, RunOutcome
 from anonpipe.pipeline.start import run_id
 from anonpipe.storage.staging import Staging, lock
+from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.words import RunFacts
+from flows import anonymize
 from flows.anonymize import under_prefect
 from tests import runs
-from tests.flows.poison import Poison, console, staging
+from tests.flows.poison import WORKERS, Poison, console, staging
 
 CODES = """
 import json, sys
-from anonpipe.pipeline import run as pipeline
-opened = pipeline.open_executor
-pipeline.open_executor = lambda job, staging: opened(job, staging, cluster=False)
 from flows import anonymize
 codes = [anonymize.main(arguments) for arguments in json.loads(sys.argv[1])]
 print("codes", json.dumps(codes))
@@ -45,7 +48,8 @@ def variant(folder, name, job, **changes):
     return str(path)
 
 
-def test_exit_codes_states_and_artifacts(tmp_path, server, monkeypatch):
+@pytest.mark.secret(runs.SECRET)
+def test_exit_codes_states_and_artifacts(tmp_path, server, monkeypatch, call):
     job = PLAIN.table(tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").touch()
@@ -59,24 +63,15 @@ def test_exit_codes_states_and_artifacts(tmp_path, server, monkeypatch):
         "released": ([str(job)], 0),
         "gate": ([variant(tmp_path, "gate", job, output=str(tmp_path / "gated"), **strict)], 3),
     }
-    environment = PLAIN.environment(tmp_path, server)
-    monkeypatch.setenv("ANONPIPE_SECRET", environment["ANONPIPE_SECRET"])
+    monkeypatch.chdir(tmp_path)  # paths are printed as seen from here
     (tmp_path / "staging").mkdir(mode=0o700)
     with lock(Staging(tmp_path / "staging" / run_id(load_job(tmp_path / "busy.yaml")))):
-        done = subprocess.run(
-            [sys.executable, "-c", CODES, json.dumps([arguments for arguments, _ in cases.values()])],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = PLAIN.program(tmp_path, server, CODES, json.dumps([arguments for arguments, _ in cases.values()]))
     assert done.returncode == 0, done.stderr[-3000:]
     codes = json.loads(done.stdout.strip().rsplit("codes ", 1)[1])
     assert dict(zip(cases, codes, strict=True)) == {name: code for name, (_, code) in cases.items()}
     assert "Warning" not in done.stderr
-    _check_terminal(tmp_path, environment, cases, done)
+    _check_terminal(tmp_path, call, cases, done)
     _check_runs(tmp_path, server)
 
 
@@ -94,19 +89,16 @@ def test_no_message_names_an_option_of_the_command_line():
     assert found > 10
 
 
-def _check_terminal(folder, environment, cases, done):
+def _check_terminal(folder, call, cases, done):
     """What `anonpipe run` prints, and each failure once."""
     printed = done.stdout
     for name in ("released", "gate"):
         (file,), code = cases[name]
         job = yaml.safe_load(Path(file).read_text())
         other = Path(variant(folder, f"{name}-by-hand", Path(file), output=f"{job['output']}-by-hand"))
-        ran = subprocess.run(
-            [sys.executable, "-m", "anonpipe", "run", str(other)],
-            env=environment, cwd=folder, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert ran.returncode == code
-        lines = [re.sub(r"v000001-\w+", "VERSION", line.replace("-by-hand", "")) for line in ran.stdout.splitlines()]
+        ran = call("run", other)
+        assert ran.code == code
+        lines = [re.sub(r"v000001-\w+", "VERSION", line.replace("-by-hand", "")) for line in ran.out.splitlines()]
         assert len(lines) > 4 and "\n".join(lines) in re.sub(r"v000001-\w+", "VERSION", printed)
     assert "Traceback" not in done.stderr
     for text in (
@@ -187,7 +179,7 @@ def _check_logs(server, gated, released):
 
 
 def test_a_killed_run_is_gone_on_with(tmp_path, server):
-    job = PLAIN.table(tmp_path)
+    job = PLAIN.table(tmp_path, run=WORKERS)
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.flows.sabotage", str(job)],
         env=PLAIN.environment(tmp_path, server, "decode:1:hang"),
@@ -216,34 +208,24 @@ def test_a_killed_run_is_gone_on_with(tmp_path, server):
     assert (tmp_path / "out" / "release" / "_manifest.json").exists()
 
 
-def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path):
-    code = f"""
-from types import SimpleNamespace
-from flows import anonymize
-from anonpipe.job.model import load_job
-from anonpipe.pipeline.run import RunOutcome
-from anonpipe.verify.words import RunFacts
-from anonpipe.verify.verdict import Verdict
-def gone(name):
-    def asked(*_, **__):
-        print("asked", name)
+def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path, monkeypatch):
+    asked = []
+
+    def gone(name, *_, **__):
+        asked.append(name)
         raise ConnectionError
-    return asked
-anonymize.pipeline.finish = lambda run, verdict: RunOutcome(verdict, "version", 1, RunFacts("mdav"), ())
-for name in ("get_client", "create_progress_artifact", "create_markdown_artifact", "create_table_artifact"):
-    setattr(anonymize, name, gone(name))
-job = load_job({str(PLAIN.table(tmp_path))!r})
-anonymize.publish.fn(SimpleNamespace(job=job), Verdict((), ()), 0, anonymize.Bar(["publish"]))
-print("released")
-"""
-    told = subprocess.run([sys.executable, "-c", code], env=runs.environment(tmp_path), capture_output=True, text=True)
-    asked = [line.split()[1] for line in told.stdout.splitlines() if line.startswith("asked ")]
-    assert asked == ["create_progress_artifact", "get_client", "create_markdown_artifact", "create_table_artifact"]
-    assert told.stdout.splitlines()[-1:] == ["released"], told.stderr
+
+    asks = ("get_client", *(f"create_{what}_artifact" for what in ("progress", "markdown", "table")))
+    for name in (*asks, "update_progress_artifact"):
+        monkeypatch.setattr(anonymize, name, partial(gone, name))
+    released = RunOutcome(Verdict((), ()), "version", 1, RunFacts("mdav"), ())
+    monkeypatch.setattr(anonymize.pipeline, "finish", lambda run, verdict: released)
+    run = SimpleNamespace(job=load_job(PLAIN.table(tmp_path)))
+    anonymize.publish.fn(run, released.verdict, 0, anonymize.Bar(["publish"]))
+    assert [name for name in asked if name in asks] == [asks[1], asks[0], *asks[2:]]
 
 
 def test_lines_outside_of_a_flow_are_not_sent_without_warning(tmp_path):
     code = "import prefect, logging; from flows import anonymize; logging.getLogger('anonpipe').info('scan: outside')"
-    environment = PLAIN.environment(tmp_path, None)
-    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert ran.stderr.count("scan: outside") == 1 and "Warning" not in ran.stderr
+    ran = PLAIN.program(tmp_path, None, code)
+    assert ran.returncode == 0 and ran.stderr.count("scan: outside") == 1 and "Warning" not in ran.stderr

@@ -7,7 +7,7 @@ from collections import Counter
 import pandas as pd
 
 from tests import runs
-from tests.flows.poison import Poison, console, private, staging, umask
+from tests.flows.poison import WORKERS, Poison, console, private, staging, umask
 
 EVERY_STAGE_ONCE = [f"{stage}:0:once" for stage in runs.STAGES]
 
@@ -41,7 +41,7 @@ def test_every_stage_fails_once_without_a_server(tmp_path):
 
 def test_every_stage_fails_once_on_dask_workers(tmp_path, server):
     poison = Poison("canary-a41c70", 87654.3219)
-    job = poison.table(tmp_path)
+    job = poison.table(tmp_path, run=WORKERS)
     done = poison.run(tmp_path, server, job, EVERY_STAGE_ONCE)
     assert done.returncode == 0, console(tmp_path)
     assert failed_stages(tmp_path) == set(runs.STAGES)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 from tests.flows.poison import Poison, private
 
@@ -29,15 +27,8 @@ def test_table_and_map_are_artifacts_and_nothing_is_released(tmp_path, server):
         gates={"mean": 1, "covariance": 3, "category_share": 0.5},
         run={"workers": 1, "memory_per_worker": "2GiB", "retries": 0},
     )
-    done = subprocess.run(
-        [sys.executable, "-c", FLOW, str(job), str(tmp_path / "compared")],
-        env=POISON.environment(tmp_path, server),
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    done = POISON.program(tmp_path, server, FLOW, job, tmp_path / "compared")
+    assert done.returncode == 0, done.stderr[-3000:]
     run = server.last_run()
     assert run["state_name"] == "Completed"
     (table,) = server.artifacts(run["id"], "anonpipe-comparison")
@@ -54,5 +45,5 @@ def test_table_and_map_are_artifacts_and_nothing_is_released(tmp_path, server):
         "compare.png",
     ]
     assert private(tmp_path / "compared") and private(tmp_path / "home")
-    (tmp_path / "console.log").write_bytes(done.stdout + done.stderr)
+    (tmp_path / "console.log").write_text(done.stdout + done.stderr)
     assert POISON.found_in(tmp_path, server.home) == {tmp_path / "poisoned.parquet"}

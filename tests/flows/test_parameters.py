@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from copy import deepcopy
 from functools import cache
 
@@ -86,22 +84,15 @@ run_flow(anonymize, flow_run=asyncio.run(scheduled(deployment.apply())))
 
 def test_a_deployment_runs(tmp_path, server):
     poison = Poison("canary-deployed", 87654.3210)
-    path = poison.table(tmp_path, run={"workers": 1, "memory_per_worker": "2GiB", "retries": 0})
+    path = poison.table(tmp_path)
     job = yaml.safe_load(path.read_text())
     job["columns"]["region"]["role"] = "sensitive"
     job |= {
         "gates": {"rows_under_k": 9, "unchanged_record_rate": 1, "mean": 9, "covariance": 9, "covariance_with_keys": 9}
     }
     (tmp_path / "job.json").write_text(json.dumps(job))
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, str(tmp_path / "job.json")],
-        env=poison.environment(tmp_path, server),
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    done = poison.program(tmp_path, server, RUN, tmp_path / "job.json")
+    assert done.returncode == 0, done.stderr[-3000:]
     assert server.last_run()["state_name"] == "Completed"
     (released,) = (tmp_path / "out" / "versions").iterdir()
     assert json.loads((released / "_manifest.json").read_text())["rows"] > 2000

@@ -15,13 +15,9 @@ from anonpipe.errors import InputError
 from anonpipe.source import open_source, read_batches
 from tests import runs, small
 
+pytestmark = pytest.mark.secret(runs.SECRET)
+
 CANARY = "canary4711"
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
 
 
 def partitioned(folder, table, *names):

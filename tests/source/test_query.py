@@ -28,18 +28,13 @@ from anonpipe.storage.release import checked
 from anonpipe.two_tables import evaluate_release
 from tests import runs, small
 
+pytestmark = pytest.mark.secret(runs.SECRET)
+
 duckdb = pytest.importorskip("duckdb")
 adbc = pytest.importorskip("adbc_driver_manager.dbapi")
 
 CANARY = small.CANARY
 DAY = datetime.date(2020, 1, 31)
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch, tmp_path):
-    """The same draws at every run of the tests, and a staging of their own."""
-    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
-    monkeypatch.setenv("ANONPIPE_STAGING", str(tmp_path / "staging"))
 
 
 @pytest.fixture(scope="module")

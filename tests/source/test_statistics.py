@@ -17,6 +17,8 @@ from anonpipe.errors import InputError
 from anonpipe.source import _statistics, open_source, read_batches
 from tests import runs, small
 
+pytestmark = pytest.mark.secret(runs.SECRET)
+
 pyreadstat = pytest.importorskip("pyreadstat")
 
 CANARY = "canary4711"
@@ -31,12 +33,6 @@ FRAME = pd.DataFrame(
         "count": np.arange(60),
     }
 )
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", runs.SECRET)
 
 
 def written(folder, suffix, frame=FRAME, name="data", **given):

@@ -72,8 +72,8 @@ def test_other_folders_are_read_as_before(tmp_path):
         assert open_source(str(tmp_path / given)).rows == 10
 
 
+@pytest.mark.secret("5e" * 32)
 def test_few_bytes_of_billion_rows_are_refused_before_reading(tmp_path, monkeypatch):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)
     monkeypatch.setattr("anonpipe.source._files._SMALL", 1)
     same = pa.table(
         {"age": np.zeros(200_000, dtype=np.int64), "income": np.ones(200_000), "place": ["north"] * 200_000}

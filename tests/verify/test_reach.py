@@ -12,13 +12,9 @@ from anonpipe.pipeline.procedure.record import Decoder
 from anonpipe.verify import gates
 from tests import small
 
+pytestmark = pytest.mark.secret("5e3f1c8a9b7d2e604f1122334455667788")
+
 SHARES = (0.6, 0.2, 0.1, 0.05, 0.03, 0.02)
-
-
-@pytest.fixture(autouse=True)
-def known_secret(monkeypatch):
-    """The same draws at every run of the tests."""
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e3f1c8a9b7d2e604f1122334455667788")
 
 
 def table(rows: int, nulls: float = 0.0, seed: int = 0) -> pd.DataFrame:

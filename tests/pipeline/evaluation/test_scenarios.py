@@ -235,9 +235,9 @@ WITHIN = [{"name": "friend", "knows": ["age", "income", "sex"], "tolerance": {"a
           {"name": "clerk", "knows": ["age", "region"], "tolerance": {"age": 5}}]  # fmt: skip
 
 
+@pytest.mark.secret("5e" * 32)  # how many are found follows the draws
 @pytest.mark.parametrize("age", [{"kind": "integer", "transform": "none"}, {"kind": "integer", "role": "key"}])
 def test_what_is_known_within_limits_is_tried_so(tmp_path, monkeypatch, age):
-    monkeypatch.setenv("ANONPIPE_SECRET", "5e" * 32)  # how many are found follows the draws
     columns = COLUMNS | {"age": age}
     given_table = table()
     given = job(tmp_path, given_table, columns=columns, measure={"scenarios": WITHIN, "queries": 200},

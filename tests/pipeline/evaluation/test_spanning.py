@@ -22,7 +22,7 @@ from tests import small
 from tests.pipeline.evaluation.test_assess import COLUMNS, LOOSE, RISK, looked
 from tests.staged import beside_the_original
 
-pytestmark = pytest.mark.usefixtures("known_secret")
+pytestmark = pytest.mark.secret("5e" * 32)
 
 EQUAL = {"method": "generalize", "steps": {"x": 10, "y": 20}}
 MIXTURE = {"method": "local_synthesis", "components": 3, "shape": "spherical", "classes": 2, "iterations": 3}
