@@ -10,10 +10,10 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 55_000
+LINES = 56_600
 FILES = 225
 LONGEST_FILE = 1_400
-PAGES = 14_760  # Words of docs/*.md
+PAGES = 15_500  # Words of docs/*.md
 TEST_NAME = 60  # Characters
 
 

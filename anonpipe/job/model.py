@@ -124,9 +124,9 @@ class Job(Options):
     @field_validator("columns")
     @classmethod
     def _some_columns(cls, columns: dict[str, Column]) -> dict[str, Column]:
-        if not any(column.role.encoded for column in columns.values()):
+        if not any(column.encoded for column in columns.values()):
             raise ValueError("no column has role masked or survival_time: there is nothing to anonymise")
-        for role in (Role.SURVIVAL_TIME, Role.SURVIVAL_STATUS, Role.UNIT):
+        for role in (Role.SURVIVAL_TIME, Role.SURVIVAL_STATUS, Role.UNIT, Role.SAMPLING_WEIGHT):
             names = [name for name, column in columns.items() if column.role is role]
             if len(names) > 1:
                 raise ValueError(f"{len(names)} columns have role {role.value} ({', '.join(names)}); one is allowed")
@@ -335,7 +335,7 @@ class Job(Options):
         if self.decode.categories != "probabilities":
             return ()
         kinds = (Kind.CATEGORICAL, Kind.BINARY)
-        return tuple(name for name, column in self.columns.items() if column.role.encoded and column.kind in kinds)
+        return tuple(name for name, column in self.columns.items() if column.encoded and column.kind in kinds)
 
     @property
     def time_column(self) -> str | None:
@@ -346,6 +346,11 @@ class Job(Options):
     def event_column(self) -> str | None:
         """The column with role survival_status."""
         return self._named(Role.SURVIVAL_STATUS)
+
+    @property
+    def weight_column(self) -> str | None:
+        """The column with role sampling_weight."""
+        return self._named(Role.SAMPLING_WEIGHT)
 
     def _named(self, role: Role) -> str | None:
         return next((name for name, column in self.columns.items() if column.role is role), None)
@@ -434,6 +439,9 @@ class Job(Options):
                 column["transform"] = None
             if column["extremes"] == "top_bottom_code":
                 del column["extremes"]
+            for key in ("by", "calibrate"):
+                if not column[key]:
+                    del column[key]
             column["role"] = _DIGEST_ROLES.get(column["role"], column["role"])
         # The digest keys the noise, so its spelling stays when keys of the job are renamed
         content["classes"] = content.pop("sensitive", None)

@@ -469,6 +469,9 @@ _FIXED = (
     CheckKind("rules.broken", "rows that break a rule between columns", _FILES, Audience.OPEN, counts=Counting.ROWS,
         mandatory=True, remedy="few rows can meet a condition: mask the column that it begins with, too, or remove the "
         "rule"),
+    CheckKind("weights.sums", "sums of survey weights, in all, by stratum and by calibrated column, furthest one",
+        _FILES, Audience.SEVERAL, unit="standard errors", mandatory=True, remedy="calibrate by fewer columns, or join "
+        "their rare categories"),
     CheckKind("staging.counts", "staged data differ from the input: rows, nulls, categories", _STAGING, Audience.OPEN,
         counts=Counting.ROWS, mandatory=True, remedy=_DAMAGED),
     CheckKind("staging.moments", "staged data differ from the input: means and variances", _STAGING, Audience.SEVERAL,
