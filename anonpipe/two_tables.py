@@ -151,6 +151,7 @@ def _utility(
         of=tables.original.rows,
         paired=paired,
         endpoints=endpoints,
+        weight=None if job is None else job.weight_column,
     )
     return Assessment(utility=found)
 

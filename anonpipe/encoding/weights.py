@@ -238,48 +238,32 @@ class SamplingWeight:
         low, high = max(low, self._least_positive), min(high, self.grid.high)
         margins, targets = self._margins(before, cells)
         sums = np.bincount(which, carried * after.rows, len(cells)).astype(np.float64)
-        free = self._fitted(margins, targets, sums, lambda factor: np.clip(factor, *RATIO))
+        factor, off = _fitted(margins, targets, sums, lambda factor: np.clip(factor, *RATIO))
+        if off.max(initial=0.0) > CLOSE:
+            raise InputError(self._not_met(margins, off))
 
         def inside(factor: FloatArray) -> FloatArray:
             held = np.clip(carried * np.clip(factor, *RATIO)[which], low, high) * after.rows
             return np.asarray(np.bincount(which, held, len(cells)) / sums)
 
-        factor = self._fitted(margins, targets, sums, inside, free)
+        held, off = _fitted(margins, targets, sums, inside, factor)
+        if off.max(initial=0.0) <= CLOSE:
+            factor = held
+        else:  # no weights inside the range have these sums
+            low, high = max(RATIO[0] * low, self._least_positive), min(RATIO[1] * high, self.grid.high)
         return Factors(cells, kinds, pieces, more * factor, low, high, margins, targets)
 
     @property
     def _least_positive(self) -> float:
         return max(self.grid.low, self.grid.step or 0.0, np.finfo(np.float64).tiny)
 
-    def _fitted(
-        self,
-        margins: IntArray,
-        targets: FloatArray,
-        sums: FloatArray,
-        inside: Callable[[FloatArray], FloatArray],
-        start: FloatArray | None = None,
-    ) -> FloatArray:
-        """Factors that bring sums to their targets; `inside(factor)` is what is left of them within the limits."""
-        factor = np.ones(len(sums)) if start is None else start.copy()
-        off = np.zeros(len(targets))
-        for _ in range(_ROUNDS):
-            off[:] = 0.0
-            for kind in margins.T:
-                now = np.bincount(kind, sums * inside(factor), len(targets))
-                there = now > 0
-                ratio = np.divide(targets, now, out=np.ones(len(targets)), where=there)
-                off[there] = np.maximum(off[there], np.abs(ratio[there] - 1.0))
-                factor = np.clip(factor * np.where(np.abs(ratio - 1.0) > _TINY, ratio, 1.0)[kind], 1e-3, 1e3)
-            if off.max(initial=0.0) <= CLOSE:
-                return np.asarray(np.clip(factor, *RATIO))
-        furthest = int(np.argmax(off))
-        kind = int(np.flatnonzero((margins == furthest).any(axis=0))[0])
+    def _not_met(self, margins: IntArray, off: FloatArray) -> str:
+        kind = int(np.flatnonzero((margins == int(np.argmax(off))).any(axis=0))[0])
         what = "strata" if kind == 0 else f"categories of {self.names[self.calibrate[kind - 1]]!r}"
-        raise InputError(
+        return (
             f"column {self.name!r}: the released weights cannot be calibrated: sums by {what} are off by up to "
-            f"{off.max():.1%} where weights stay inside their range and within {RATIO[0]:g} to {RATIO[1]:g} times "
-            "themselves. Calibrate by fewer columns, join their rare categories, or give by, so that weights are drawn "
-            "by categories"
+            f"{off.max():.1%} where weights stay within {RATIO[0]:g} to {RATIO[1]:g} times themselves. Calibrate by "
+            "fewer columns, join their rare categories, or give by, so that weights are drawn by categories"
         )
 
     def _codes(self, cells: IntArray, places: Sequence[int]) -> IntArray:
@@ -370,6 +354,32 @@ class SamplingWeight:
         starts = np.append(0, np.cumsum([each.shape[1] for each in found]))
         upto = np.concatenate([np.cumsum(each[1]) / each[1].sum() for each in found])
         return of_new, Pieces(starts, np.concatenate([each[0] for each in found]), upto)
+
+
+def _fitted(
+    margins: IntArray,
+    targets: FloatArray,
+    sums: FloatArray,
+    inside: Callable[[FloatArray], FloatArray],
+    start: FloatArray | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Factors that bring sums to their targets, and how far each is off, in parts of itself.
+
+    `inside(factor)` is what is left of factors within the limits.
+    """
+    factor = np.ones(len(sums)) if start is None else start.copy()
+    off = np.zeros(len(targets))
+    for _ in range(_ROUNDS):
+        off[:] = 0.0
+        for kind in margins.T:
+            now = np.bincount(kind, sums * inside(factor), len(targets))
+            there = now > 0
+            ratio = np.divide(targets, now, out=np.ones(len(targets)), where=there)
+            off[there] = np.maximum(off[there], np.abs(ratio[there] - 1.0))
+            factor = np.clip(factor * np.where(np.abs(ratio - 1.0) > _TINY, ratio, 1.0)[kind], 1e-3, 1e3)
+        if off.max(initial=0.0) <= CLOSE:
+            break
+    return np.asarray(np.clip(factor, *RATIO)), off
 
 
 def _dominated(sums: FloatArray, highest: FloatArray) -> BoolArray:

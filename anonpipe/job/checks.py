@@ -277,6 +277,10 @@ def _gates(job: Job) -> None:
                 f"gates.{name} limits differences of survival curves, and the job declares none; give columns the "
                 "roles survival_time and survival_status, or list a Cox model under analyses"
             )
+        if "weights" in needs and job.weight_column is None:
+            raise ValueError(
+                f"gates.{name} limits weighted estimates, and no column has role sampling_weight; give it to the weight"
+            )
         if "groups" in needs and masker is not None and not masker.identical_rows:
             raise ValueError(
                 f"gates.{name} limits what is disclosed of groups, and mask {job.replacing.name} forms none; limit "

@@ -176,6 +176,7 @@ class Job(Options):
         """
         measure = self.measure
         there = {"risk": measure.risk, "scenarios": bool(measure.scenarios), "strata": bool(self.strata.by)}
+        there |= {"utility": measure.utility, "weights": self.weight_column is not None}
         there["hold_out"] = measure.hold_out != 0
         expected = there | {"hold_out": True}
         found = {

@@ -90,6 +90,7 @@ def not_found(text: str, job: Mapping[str, Any]) -> list[str]:
     found = {
         "survival time": Role.SURVIVAL_TIME in roles or TIME_OF_FEW in text,
         "unit": Role.UNIT in roles or Role.IDENTIFIER in roles,
+        "survey weight": Role.SAMPLING_WEIGHT in roles,
         "scenario": "scenarios" in (job.get("measure") or {}),
     }
     return [what for what, there in found.items() if not there]
@@ -123,6 +124,8 @@ def _step(look: Look, guessed: Guess) -> float | None:
     """The step of a continuous column of floats; decimals have that of their type."""
     floats = look.numbers is not None and pa.types.is_floating(plain_type(look.type))
     if look.numbers is None or not floats or guessed.kind is not Kind.CONTINUOUS:
+        return None
+    if guessed.role is Role.SAMPLING_WEIGHT:  # factors that keep sums lead off any step
         return None
     return common_step(look.numbers, single=plain_type(look.type) == pa.float32())
 

@@ -68,7 +68,7 @@ class Gate:
     other_attackers: tuple[str, ...] = ()
     unmeasured: str = ""  # Of such a gate the key of the check where nothing was measured
     # What else the job must have: of `measure` the part, `risk` or `utility`, that is to be on; `groups`; `hold_out`;
-    # `scenarios`; `sensitive`; `strata`; `survival`
+    # `scenarios`; `sensitive`; `strata`; `survival`; `weights`
     needs: tuple[str, ...] = ()
     example: float = 0.05  # A limit to be named as an example
     # Whether the figure is a line of the verdict where it has no limit; it is in the report in any case
@@ -439,6 +439,15 @@ _GATED = (
         lambda on: _keeps_more(on, first=_unless(on, normal_scores="transform: normal_scores on the survival time") +
         ", a larger weight of the column whose curve is furthest (columns.NAME.weight)" * ("groups" in on),
         strata="strata.by with the status"), audience=Audience.SEVERAL, unit=_CHANCE),
+    _of_measure("utility",
+        Gate("weighted_estimates", 1, "weighted means, shares and totals",
+            "how far a weighted mean, share or total by category is off, as a multiple of what another sample of the "
+            "same design allows; needs a column with role sampling_weight", above=0, figures=("weighted_estimates",),
+            unmeasured="unmeasured.utility", needs=("weights",), example=1),
+        "weighted estimates, worst one",
+        lambda on: _keeps_more(on, first="columns.NAME.calibrate with the category that is furthest off, or the "
+        "columns that decide the weight in columns.NAME.by", strata="strata by the categories that matter"),
+        audience=Audience.SEVERAL, unit="× another sample"),
     _of_measure("utility",
         Gate("distinguishability", None, "released records distinguished from original ones",
             "the area under the curve of telling released records from original ones by boosted trees; 0.5 is chance",

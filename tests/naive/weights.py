@@ -25,3 +25,27 @@ def raked(
                 for at in inside:
                     factor[at] *= wanted / now
     return np.clip(released[:, 0] * factor, low, high)
+
+
+def weighted_mean(
+    values: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64],
+    codes: npt.NDArray[np.float64] | None,
+    code: int,
+) -> tuple[float, float]:
+    """The mean of values that are 0 outside a category, and its standard error by linearisation."""
+    rows = [
+        (0.0 if np.isnan(value) or (codes is not None and codes[at] != code) else float(value), float(weights[at]))
+        for at, value in enumerate(values)
+        if codes is not None or not np.isnan(value)
+    ]
+    total = sum(weight for _, weight in rows)
+    mean = sum(value * weight for value, weight in rows) / total
+    square = sum((weight * (value - mean)) ** 2 for value, weight in rows)
+    return mean, (square * len(rows) / (len(rows) - 1)) ** 0.5 / total
+
+
+def design_effect(weights: npt.NDArray[np.float64]) -> float:
+    """One plus the square of the coefficient of variation of the weights."""
+    mean = sum(weights) / len(weights)
+    return 1.0 + sum((weight - mean) ** 2 for weight in weights) / len(weights) / mean**2

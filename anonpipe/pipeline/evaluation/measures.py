@@ -100,6 +100,7 @@ def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
         of=tables.of,
         paired=fitted.procedure.row_for_row,
         endpoints=endpoints_of(fitted.job),
+        weight=fitted.job.weight_column,
     )
     return len(tables.original), Assessment(utility=found)
 
