@@ -349,12 +349,13 @@ class RunReader:
     def _scenarios(self) -> dict[str, risk.AttackScenario] | Reason:
         work, fitted, cut, scenarios = self.work, self.fitted, self.cut, {}
         for at, scenario in enumerate(fitted.job.measure.scenarios):
-            persons = None
+            persons = weights = None
             if scenario.tolerance:
                 sizes = own = search.found_within(work, cut, at)
                 persons = np.ones_like(sizes)
             else:
                 classes, sizes = samples.read_class_counts(work, fitted, cut, at)
+                weights = samples.read_class_weights(work, fitted, cut, at, classes)
                 own = looked_up(classes, sizes, self.queries.own_classes[:, at])
             scenarios[scenario.name] = risk.AttackScenario(
                 scenario.described,
@@ -364,6 +365,7 @@ class RunReader:
                 search.found_by_keys(work, fitted, cut, at) if links_persons(fitted) else fitted.procedure.no_link,
                 fitted.job.measure.sampling_fraction,
                 cut.rows if fitted.unit is None else fitted.unit.distinct,
+                weights,
             )
         return scenarios or Reason.NO_SCENARIO
 
