@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -225,3 +227,15 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
     own = _weight((4, 3), calibrate=(1,))
     with pytest.raises(InputError, match="cannot be calibrated: sums by categories of 'c2'"):
         own.solve(own.count(old, new))
+
+
+def test_the_example_of_the_page_runs() -> None:
+    """The sums of regions, and one factor for the two categories of sex."""
+    page = (Path(__file__).resolve().parent.parent / "docs" / "weights.md").read_text(encoding="utf-8")
+    known: dict[str, Any] = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.S)[1], known)  # type: ignore[index]
+    table, made = known["table"], known["release"]
+    assert len(made) < len(table)  # some are held out, and the others stand for them
+    assert np.allclose(by_columns(made, "sex"), by_columns(table, "sex"), rtol=1e-4)
+    few = made.groupby(["region", "size", "sex"], observed=True)["weight"].nunique()
+    assert few.max() == 1
