@@ -182,7 +182,7 @@ def _analyses(tables: Tables, job: Job | None) -> Assessment:
         typed(encoder, _sampled(tables, table, MODEL_ROWS), names) for table in (tables.original, tables.release)
     )
     found = []
-    models = utility.fit_models(before, [each.analysis for each in job.analyses])
+    models = utility.fit_models(before, [job.analysis_of(each) for each in job.analyses])
     for wanted, model in zip(job.analyses, models, strict=True):
         if model.fit.problem is not None:
             raise JobError(f"analysis {wanted.name!r} cannot be fitted to the original ({model.fit.problem})")

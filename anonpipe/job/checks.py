@@ -210,6 +210,11 @@ def _analyses(job: Job) -> None:
     """Analyses have names of their own, and columns that are released."""
     _check_names("analyses", [each.name for each in job.analyses])
     for each in job.analyses:
+        if each.weights and job.weight_column is None:
+            raise ValueError(
+                f"analysis {each.name!r} asks for weights, and no column has role sampling_weight; give it to the "
+                "weight, or leave weights out"
+            )
         try:
             job.columns_of(each)
         except JobError as error:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,6 +34,7 @@ from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.verify.catalogue import MEASURED
 
 if TYPE_CHECKING:
+    from anonpipe.evaluate.utility import Analysis
     from anonpipe.methods.grouping import GroupingOptions as Cluster
     from anonpipe.methods.masking import MaskOptions as Mask
 
@@ -201,6 +202,11 @@ class Job(Options):
         """Units that must differ from an earlier release, to multiples of which counts are rounded; None for any."""
         return (self.repeat.min_changed or self.k) if self.repeat.growing else None
 
+    def analysis_of(self, wanted: RecipientAnalysis) -> Analysis:
+        """An analysis as measures take it: with the survey weight, if it takes one and there is one."""
+        weighted = wanted.weights or (wanted.weights is None and wanted.model != "cox")
+        return replace(wanted.analysis, weights=self.weight_column if weighted else None)
+
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
         """The released columns that an analysis names."""
         from anonpipe.encoding.probabilities import column_name
@@ -213,7 +219,7 @@ class Job(Options):
                     f"analysis {wanted.name!r}: {name} is a date, and a formula takes numbers and categories; "
                     "add a column of days or years to the input"
                 )
-        used = columns_used(wanted.analysis, known)
+        used = columns_used(self.analysis_of(wanted), known)
         for name in used:
             if name in self.as_probabilities:
                 levels = self.columns[name].levels or ("CATEGORY",)
@@ -428,6 +434,7 @@ class Job(Options):
 
     def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
         content = self.model_dump(mode="json", exclude=set(left_out))
+        _drop_absent_weights(content)
         if self.decode.probability_step is None:
             del content["decode"]["probability_step"]
         if not self.rules:  # the digest of a job without any stays
@@ -440,9 +447,6 @@ class Job(Options):
                 column["transform"] = None
             if column["extremes"] == "top_bottom_code":
                 del column["extremes"]
-            for key in ("by", "calibrate"):
-                if not column[key]:
-                    del column[key]
             column["role"] = _DIGEST_ROLES.get(column["role"], column["role"])
         # The digest keys the noise, so its spelling stays when keys of the job are renamed
         content["classes"] = content.pop("sensitive", None)
@@ -458,6 +462,15 @@ class Job(Options):
                     section[former] = section.pop(key)
         text = "".join((json.dumps(content, sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _drop_absent_weights(content: dict[str, Any]) -> None:
+    """Leave out what a job does not say of survey weights, so that digests of jobs without any stay."""
+    sections = [*content["columns"].values(), *content.get("analyses", ()), content.get("gates", {})]
+    for section in sections:
+        for key, absent in (("by", []), ("calibrate", []), ("weights", None), ("weighted_estimates", "default")):
+            if key in section and section[key] == absent:
+                del section[key]
 
 
 def parse_job(content: Any) -> Job:

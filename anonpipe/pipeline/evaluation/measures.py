@@ -117,7 +117,7 @@ def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, As
     wanted = fitted.job.analyses[index]
     names = samples.model_columns(fitted)
     before, after = read_samples(work, cut, "model_original", "model_released")
-    (model,) = fit_models(typed(fitted.cells, before, names), [wanted.analysis])
+    (model,) = fit_models(typed(fitted.cells, before, names), [fitted.job.analysis_of(wanted)])
     if model.fit.problem is not None:
         raise JobError(
             f"analysis {wanted.name!r} cannot be fitted to the original ({model.fit.problem}), so that no release "
