@@ -15,7 +15,10 @@ from anonpipe.encoding.weights import SamplingWeight
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.job.model import parse_job
 from anonpipe.partition.strata import Strata
+from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.run import in_memory
+from anonpipe.storage import release
+from tests import small
 from tests.naive.scenario import individual_risk
 from tests.naive.weights import raked
 
@@ -239,3 +242,53 @@ def test_the_example_of_the_page_runs() -> None:
     assert np.allclose(by_columns(made, "sex"), by_columns(table, "sex"), rtol=1e-4)
     few = made.groupby(["region", "size", "sex"], observed=True)["weight"].nunique()
     assert few.max() == 1
+
+
+# --- A run that stops
+
+
+class Stopped(Exception):
+    """Raised where the test stops a run."""
+
+
+def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path: Any, monkeypatch: Any) -> None:
+    """In several partitions and files, with records held out, before and after the weights are known."""
+
+    def job_in(folder: Path) -> Any:
+        folder.mkdir()
+        survey(2600).to_parquet(folder / "survey.parquet")
+        return parse_job(
+            {
+                "input": str(folder / "survey.parquet"),
+                "output": str(folder / "out"),
+                "k": 5,
+                "columns": {**COLUMNS, "weight": WEIGHT | {"by": ["region", "size"], "calibrate": ["sex"]}},
+                "partition": {"rows": 1_000, "sample_rows": 500},
+                "release": {"file_rows": 1_000},
+                "measure": {"utility": False, "hold_out": 0.1},
+                "gates": dict.fromkeys(("reidentification_rate", "membership_auc", "attribute_inference")),
+                "repeat": {"allow": "a test"},
+            }
+        )
+
+    def hashes(job: Any) -> list[str]:
+        return [entry["sha256"] for entry in release.read_manifest(release.resolve(job.output))["files"]]
+
+    first, given = job_in(tmp_path / "whole"), job_in(tmp_path / "stopped")
+    assert small.run(first).version
+    whole = pipeline.Run.map_stage
+    for title in ("route", "weights", "decode", "write"):
+
+        def stopping(self: Any, executor: Any, stage: str, count: int, shown: Any = None, title: str = title) -> Any:
+            def one(work: Any, tasks: Any, on_done: Any) -> None:
+                executor(work, tasks[:1], on_done)
+                raise Stopped
+
+            return whole(self, one if stage == title else executor, stage, count, shown)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline.Run, "map_stage", stopping)
+            with pytest.raises(AnonpipeError):
+                small.run(given, resume=True)
+    assert small.run(given, resume=True).version
+    assert hashes(given) == hashes(first)
