@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from anonpipe.api import anonymize
 from anonpipe.columns import Kind, Role
 from anonpipe.errors import InputError, JobError
+from anonpipe.job.measure import RecipientAnalysis
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.pipeline.preview import preview
 from anonpipe.propose import propose
@@ -1186,3 +1187,15 @@ def test_survey_weights_are_found_by_name_and_values() -> None:
             roles(pa.table(other | {"pweight": np.where(np.arange(900) == 5, odd, decided)}))["pweight"] is Role.MASKED
         )
     assert roles(pa.table(other | {"income": decided}))["income"] is Role.MASKED
+
+
+def test_survey_weights_stay_for_analyses_that_do_not_name_them(tmp_path: Path) -> None:
+    """Such models take them by default; columns that no analysis names do not decide them."""
+    rng = np.random.default_rng(5)
+    region = rng.choice(["a", "b", "c"], 900)
+    weight = pd.Series(region).map({"a": 40.0, "b": 90.0, "c": 200.0}).to_numpy() * rng.uniform(0.9, 1.1, 900)
+    table = {"region": region, "x": rng.normal(size=900), "y": rng.normal(size=900), "pweight": weight, "zip": region}
+    pq.write_table(pa.table(table), tmp_path / "in.parquet")
+    given = [RecipientAnalysis(name="m", model="linear", formula="y ~ x + region")]
+    job = yaml.safe_load(propose_job(str(tmp_path / "in.parquet"), "out", 5, given))
+    assert job["columns"]["pweight"]["role"] == "sampling_weight" and job["columns"]["pweight"]["by"] == ["region"]
