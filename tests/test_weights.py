@@ -174,7 +174,10 @@ def test_individual_risk_is_measured_by_scenario(tmp_path: Any) -> None:
         "repeat": {"allow": "a test"},
     }
     table.to_parquet(tmp_path / "survey.parquet")
-    found = {each.name: each.value for each in in_memory(parse_job(content)).report.risk}
+    made = in_memory(parse_job(content))
+    (note,) = [note for note in made.verdict.notes if "survey weights" in note]
+    assert note.endswith("Given 'region', 'size', they go with no other column")
+    found = {each.name: each.value for each in made.report.risk}
     classes = table.groupby(scenario["knows"], observed=True)["weight"].agg(["size", "sum"])
     risks = np.array([individual_risk(int(n), n / total) for n, total in classes.to_numpy()])
     assert found["scenarios.neighbour.individual_max"] == pytest.approx(risks.max(), rel=1e-6)
@@ -292,3 +295,5 @@ def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path: Any, monkeypatch
                 small.run(given, resume=True)
     assert small.run(given, resume=True).version
     assert hashes(given) == hashes(first)
+    about = release.read_manifest(release.resolve(given.output))["columns"]["weight"]
+    assert about["survey_weight"] == {"by": ["region", "size"], "calibrated": ["sex"]} and "transform" not in about

@@ -154,6 +154,17 @@ class SamplingWeight:
         own = cells.names[at], at
         return cls(*own, positions, sizes, drawn_by, calibrated, names, strata, cells.grid(at), least)
 
+    @property
+    def meaning(self) -> str:
+        """What recipients should know of it."""
+        also = [repr(self.names[at]) for at in self.calibrate]
+        return (
+            f"column {self.name!r} holds survey weights. They add up to those of the whole input, "
+            + (f"by {', '.join(also)} as well, " if also else "")
+            + "records that were held out included"
+            + (f". Given {', '.join(map(repr, self.names))}, they go with no other column" if self.by else "")
+        )
+
     def cell_of(self, cells: FloatArray) -> IntArray:
         """The cell of each record, shape (n_rows,)."""
         index = np.zeros(len(cells), dtype=np.int64)

@@ -191,6 +191,8 @@ def verify(run: Run) -> Verdict:
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
     if run.context.fitted.unit is not None:
         many = (units_meaning(run.job.k),)
+    if run.context.fitted.weight is not None:
+        many = (*many, run.context.fitted.weight.meaning)
     moved = unpreserved_moments(run.context.fitted)
     notes = (*judged.notes, *many, *moved, *evaluation.notes(assessment, limits))
     notes += overlap_notes(run)
