@@ -113,17 +113,21 @@ def individual_risk(sizes: npt.ArrayLike, fraction: npt.ArrayLike) -> FloatArray
     ----------
     Franconi & Polettini (2004), doi:10.1007/978-3-540-25955-8_20, equation 4.
     """
-    of_each, of_sample = np.broadcast_arrays(np.asarray(sizes, dtype=np.float64), np.asarray(fraction, np.float64))
-    pairs = np.stack([of_each.ravel(), of_sample.ravel()])
-    (of_class, share), which = np.unique(pairs, axis=1, return_inverse=True)
-    summed = np.ones_like(of_class)
-    term = np.ones_like(of_class)
-    for at in range(_TERMS):
-        term *= (at + 1) * (1.0 - share) / (of_class + 1.0 + at)
-        summed += term
-    small = of_class <= _SMALL_CLASS
+    given = np.asarray(fraction, dtype=np.float64)
+    of_class, which = np.asarray(sizes, dtype=np.float64), None
+    if given.ndim == 0:
+        of_class, which = np.unique(of_class, return_inverse=True)
+    share = np.broadcast_to(given, of_class.shape)
+    summed, small = np.ones_like(of_class), of_class <= _SMALL_CLASS
     summed[small] = hyp2f1(1.0, 1.0, of_class[small] + 1.0, 1.0 - share[small])
-    return np.asarray((share / of_class * summed)[which.reshape(of_each.shape)])
+    large, left = of_class[~small], 1.0 - share[~small]
+    total, term = np.ones_like(large), np.ones_like(large)
+    for at in range(_TERMS):
+        term *= (at + 1) * left / (large + 1.0 + at)
+        total += term
+    summed[~small] = total
+    risks = share / of_class * summed
+    return np.asarray(risks if which is None else risks[which.reshape(np.shape(sizes))])
 
 
 @dataclass(frozen=True)
