@@ -10,7 +10,7 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 56_600
+LINES = 56_000
 FILES = 225
 LONGEST_FILE = 1_400
 PAGES = 15_500  # Words of docs/*.md
