@@ -57,6 +57,7 @@ class Role(StrEnum):
     SURVIVAL_TIME = "survival_time"
     SURVIVAL_STATUS = "survival_status"
     KEY = "key"
+    SAMPLING_WEIGHT = "sampling_weight"
     DROPPED = "dropped"
     DERIVED = "derived"
 
@@ -73,7 +74,7 @@ class Role(StrEnum):
     @property
     def synthesized(self) -> bool:
         """Whether its values are replaced by synthetic ones."""
-        return self in (Role.MASKED, Role.SURVIVAL_TIME, Role.DERIVED)
+        return self in (Role.MASKED, Role.SURVIVAL_TIME, Role.SAMPLING_WEIGHT, Role.DERIVED)
 
     @property
     def encoded(self) -> bool:
@@ -102,7 +103,8 @@ class Column(BaseModel):
     """How its values behave; of role identifier, unit or dropped it says nothing and can be left out."""
     role: Role = Role.MASKED
     """What the release does with it. Role `unit` names what k counts: the person, household or enterprise, of which
-    there may be several rows; it is not released."""
+    there may be several rows; it is not released. Role `sampling_weight` is the survey weight: how many persons of the
+    population a record stands for. It is released as a number above 0, with its sum in every stratum."""
     bounds: tuple[float | str | None, float | str | None] | None = None
     """Smallest and largest permissible value, or null for no limit on that side; in the column's unit, ISO dates for
     kind `date`. Declared, never taken from the data: an observed extreme is one person's true value. No time until an
@@ -118,10 +120,17 @@ class Column(BaseModel):
     """The unit of its numbers, such as mm or EUR, for the manifest and the code book; values are not changed by it."""
     event: tuple[Scalar, ...] | None = None
     """For role `survival_status`: the values that mean that the event happened; all others are censored."""
+    by: tuple[str, ...] = ()
+    """For role `sampling_weight`: categorical columns that the weight depends on, such as region and size. A released
+    weight is then one of those of its released categories: theirs where they have only one, else at random one of the
+    means of k or more. Without, the weight is masked as other numbers are."""
+    calibrate: tuple[str, ...] = ()
+    """For role `sampling_weight`: categorical columns for each of whose categories the released weights add up to the
+    sum in the original (iterative proportional fitting, Deming & Stephan 1940), of k or more records each."""
     missing: Literal["carry", "error"] = "carry"
     """`carry`: nulls are information, masked and released as nulls again; `error`: a null is refused."""
     weight: float = Field(default=1.0, ge=0)
-    """Multiplies the column's squared differences in grouping distances."""
+    """Multiplies the column's squared differences in grouping distances; a survey weight is a role instead."""
     transform: Literal["normal_scores", "log", "none"] | None = None
     """`normal_scores`: the column is masked by the normal scores of its ranks inside each stratum (a survival time also
     by event), and released with the distribution that it had there: values of k or more records keep their shares,
@@ -162,18 +171,24 @@ class Column(BaseModel):
             raise ValueError("levels holds a category twice")
         if self.kind is Kind.BINARY and self.levels is not None and len(self.levels) != 2:
             raise ValueError(f"a binary column has two levels, not {len(self.levels)}")
-        if (self.event is not None) != (self.role is Role.SURVIVAL_STATUS):
-            raise ValueError("event goes with role survival_status: list there the values that mean the event happened")
-        if self.event is not None and not self.event:
-            raise ValueError("event is empty: list the values that mean the event happened")
-        if self.role is Role.SURVIVAL_TIME and self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
-            raise ValueError("a survival_time column is continuous or integer")
+        self._check_role()
         if self.bounds is not None:
             low, high = self.numeric_bounds
             if low is not None and high is not None and low >= high:
                 raise ValueError("bounds are given as [low, high] with low < high")
         self._check_transform()
         return self
+
+    def _check_role(self) -> None:
+        if (self.event is not None) != (self.role is Role.SURVIVAL_STATUS):
+            raise ValueError("event goes with role survival_status: list there the values that mean the event happened")
+        if self.event is not None and not self.event:
+            raise ValueError("event is empty: list the values that mean the event happened")
+        if (self.by or self.calibrate) and self.role is not Role.SAMPLING_WEIGHT:
+            raise ValueError("by and calibrate go with role sampling_weight; give the weight this role")
+        of_numbers = self.role in (Role.SURVIVAL_TIME, Role.SAMPLING_WEIGHT)
+        if of_numbers and self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
+            raise ValueError(f"a {self.role.value} column is continuous or integer")
 
     def _check_transform(self) -> None:
         if self.extremes == "keep" and (self.transform not in ("none", "log") or not self.can_be_scored):
@@ -182,7 +197,7 @@ class Column(BaseModel):
             raise ValueError("transform normal_scores is for numbers and dates that are masked; remove it")
         if self.transform != "log":
             return
-        if not self.role.encoded or self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
+        if not self.encoded or self.kind not in (Kind.CONTINUOUS, Kind.INTEGER):
             raise ValueError("transform log is for continuous and integer columns that are masked; remove it")
         low = self.numeric_bounds[0]
         if low is None or low < 0 or (low == 0 and self.resolution is None):
@@ -192,9 +207,14 @@ class Column(BaseModel):
             )
 
     @property
+    def encoded(self) -> bool:
+        """Whether synthetic values are made for it: not for a weight that is drawn by categories."""
+        return self.role.encoded and not self.by
+
+    @property
     def can_be_scored(self) -> bool:
         """Whether the column can be masked by normal scores: numbers and dates that are masked."""
-        return self.role.encoded and not self.kind.coded
+        return self.encoded and not self.kind.coded
 
     @property
     def scored(self) -> bool:
@@ -215,9 +235,10 @@ class Column(BaseModel):
 
     @property
     def numeric_bounds(self) -> tuple[float | None, float | None]:
-        """The bounds as numbers (days since 1970-01-01 for dates); a survival time has 0 as lower bound by default."""
+        """The bounds as numbers (days since 1970-01-01 for dates); of survival times and weights 0 is the lower one."""
         low, high = (None, None) if self.bounds is None else (self._bound(value) for value in self.bounds)
-        return (0.0 if low is None and self.role is Role.SURVIVAL_TIME else low), high
+        never_negative = self.role in (Role.SURVIVAL_TIME, Role.SAMPLING_WEIGHT)
+        return (0.0 if low is None and never_negative else low), high
 
     def _bound(self, value: float | str | None) -> float | None:
         if value is None:

@@ -151,6 +151,7 @@ def _utility(
         of=tables.original.rows,
         paired=paired,
         endpoints=endpoints,
+        weight=None if job is None else job.weight_column,
     )
     return Assessment(utility=found)
 
@@ -181,7 +182,7 @@ def _analyses(tables: Tables, job: Job | None) -> Assessment:
         typed(encoder, _sampled(tables, table, MODEL_ROWS), names) for table in (tables.original, tables.release)
     )
     found = []
-    models = utility.fit_models(before, [each.analysis for each in job.analyses])
+    models = utility.fit_models(before, [job.analysis_of(each) for each in job.analyses])
     for wanted, model in zip(job.analyses, models, strict=True):
         if model.fit.problem is not None:
             raise JobError(f"analysis {wanted.name!r} cannot be fitted to the original ({model.fit.problem})")
@@ -381,6 +382,8 @@ def _scenarios(tables: Tables, found: SearchResults, measure: Measure) -> dict[s
     for scenario in measure.scenarios:
         places = [names.index(name) for name in scenario.knows]
         batches, known, persons = tables.cells(tables.original), found.cells[:, places], None
+        weights: FloatArray | None = None
+        at = names.index(tables.weight) if tables.weight in names else 0
         if scenario.tolerance:
             values = coded_numbers(tables.encoder, scenario.tolerance)
             known = with_numbers(found.cells, values)[:, places]
@@ -390,9 +393,15 @@ def _scenarios(tables: Tables, found: SearchResults, measure: Measure) -> dict[s
             sizes = own = np.asarray(sum(near))
             persons = np.ones_like(sizes)
         else:
-            classes, sizes = added([counted(row_numbers(cells[:, places])) for _, cells in batches])
+            parts = [(row_numbers(cells[:, places]), cells[:, at]) for _, cells in batches]
+            classes, sizes = added([counted(numbers) for numbers, _ in parts])
             own = looked_up(classes, sizes, row_numbers(known))
-        rest = Reason.ONLY_A_RUN, measure.sampling_fraction, tables.original.rows
+            if tables.weight in names:
+                sums = (
+                    np.bincount(np.searchsorted(classes, row), np.nan_to_num(each), len(classes)) for row, each in parts
+                )
+                weights = np.asarray(sum(sums))
+        rest = Reason.ONLY_A_RUN, measure.sampling_fraction, tables.original.rows, weights
         scenarios[scenario.name] = risk.AttackScenario(scenario.described, sizes, persons, own, *rest)
     return scenarios or Reason.NO_SCENARIO
 
@@ -429,6 +438,7 @@ class Tables:
     sensitive: tuple[str, ...]  # Those that an intruder wants to learn, and does not know
     left_out: dict[str, str]  # Other columns of either table, and why they are not compared
     encoder: ColumnEncoder  # From columns to cells, of the categories of all tables
+    weight: str = ""  # The column of survey weights; empty for none
 
     @property
     def coded(self) -> list[int]:
@@ -500,7 +510,8 @@ def _tables(given: Sequence[Named], job: Job | None) -> Tables:
     schema = pa.schema([(name, first.type(name)) for name in names])
     encoder = ColumnEncoder.fit(schema, columns, scan)
     sensitive = tuple(name for name in names if known[name].role is Role.SENSITIVE)
-    return Tables(first, second, control, columns, masked or tuple(names), sensitive, left_out, encoder)
+    weight = next((name for name in names if known[name].role is Role.SAMPLING_WEIGHT), "")
+    return Tables(first, second, control, columns, masked or tuple(names), sensitive, left_out, encoder, weight)
 
 
 def _of_run(url: str) -> str:

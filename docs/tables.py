@@ -10,6 +10,7 @@ import tempfile
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from anonpipe import anonymize
@@ -33,10 +34,12 @@ JOB = {
         "diagnosis_date": {"kind": "date", "bounds": ["2000-01-01", "2019-12-31"]},
         "follow_up_months": {"kind": "continuous", "role": "survival_time", "bounds": [0.1, 252.0], "step": 0.1},
         "vital_status": {"kind": "binary", "role": "survival_status", "event": ["Dead"]},
+        "weight": {"kind": "continuous", "role": "sampling_weight", "by": ["sex"]},
     },
     "strata": {"by": ["vital_status"]},
     "measure": {"hold_out": 0.3, "scenarios": [{"name": "S", "knows": ["age", "sex"]}], "sampling_fraction": 0.1},
-    "gates": {"reidentification_rate": None, "membership_auc": None} | dict.fromkeys(OPEN_GATES, 5000),
+    "gates": dict.fromkeys(OPEN_GATES, 5000)
+    | dict.fromkeys(("reidentification_rate", "membership_auc", "weighted_estimates")),
 }  # fmt: skip
 FORMS = ({"cluster": {"method": "mdav"}}, {"mask": {"method": "noise"}})  # Groups, and records changed one by one
 
@@ -45,7 +48,8 @@ def measured() -> dict[str, dict[str, str]]:
     """Title, unit and source of each figure; `*` in place of a column's or scenario's name."""
     with tempfile.TemporaryDirectory() as folder:
         write_registry(Path(folder) / "registry.parquet", rows=3000)
-        persons = pd.read_parquet(Path(folder) / "registry.parquet")[list(JOB["columns"])]
+        persons = pd.read_parquet(Path(folder) / "registry.parquet")
+    persons = persons.assign(weight=np.where(persons["sex"] == "female", 8.0, 12.0))[list(JOB["columns"])]
     figures: dict[str, dict[str, str]] = {}
     for form in FORMS:
         report = anonymize(persons, JOB | form).report

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from anonpipe.api import anonymize
 from anonpipe.columns import Kind, Role
 from anonpipe.errors import InputError, JobError
+from anonpipe.job.measure import RecipientAnalysis
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.pipeline.preview import preview
 from anonpipe.propose import propose
@@ -707,10 +708,10 @@ def test_init_ends_with_what_it_did_not_find(tmp_path: Path, capsys, monkeypatch
     table = {"a": rng.normal(size=400), "b": rng.choice(["x", "y"], 400)}
     pq.write_table(pa.table(table), tmp_path / "in.parquet")
     code, _, err = call("init", tmp_path / "in.parquet")
-    assert code == 0 and err.splitlines()[-1] == "No survival time, unit or scenario found. Is that so?"
+    assert code == 0 and err.splitlines()[-1] == "No survival time, unit, survey weight or scenario found. Is that so?"
     more = {"time": np.rint(rng.exponential(9, 400)), "dead": rng.integers(0, 2, 400), "sex": table["b"]}
     pq.write_table(pa.table(table | more), tmp_path / "in.parquet")
-    assert call("init", tmp_path / "in.parquet")[2].splitlines()[-1] == "No unit found. Is that so?"
+    assert call("init", tmp_path / "in.parquet")[2].splitlines()[-1] == "No unit or survey weight found. Is that so?"
 
 
 def test_shares_of_nulls_do_not_hide_a_derived_column() -> None:
@@ -1168,3 +1169,33 @@ def test_sex_with_null_births_for_men_is_no_class_of_births():
     table = {"sex": sex, "births": births, "measured": np.where(measured, "t", "f"), "dose": dose}
     guesses = guess(look_at(pa.table(table)))
     assert guesses["sex"].role is Role.MASKED and guesses["measured"].role is Role.DROPPED
+
+
+def test_survey_weights_are_found_by_name_and_values() -> None:
+    """Not of a body, not with nulls or zeros; the columns that decide them are proposed with a question."""
+    rng = np.random.default_rng(5)
+    region, sex = rng.choice(["a", "b", "c"], 900), rng.choice(["f", "m"], 900)
+    decided = pd.Series(region).map({"a": 40.0, "b": 90.0, "c": 200.0}).to_numpy()
+    body = rng.normal(np.where(sex == "f", 66, 80), 12).round(1)
+    other = {"region": region, "sex": sex, "age": rng.integers(18, 90, 900)}
+    for name in ("weight", "Gewicht", "POIDS", "hh_wt", "pondération", "Hochrechnungsfaktor", "peso_muestral"):
+        assert roles(pa.table(other | {name: decided}))[name] is Role.SAMPLING_WEIGHT
+    assert roles(pa.table(other | {"weight": body}))["weight"] is Role.MASKED
+    assert roles(pa.table(other | {"weight": body, "pweight": body * 40}))["pweight"] is Role.SAMPLING_WEIGHT
+    for odd in (np.nan, 0.0, -1.0):
+        assert (
+            roles(pa.table(other | {"pweight": np.where(np.arange(900) == 5, odd, decided)}))["pweight"] is Role.MASKED
+        )
+    assert roles(pa.table(other | {"income": decided}))["income"] is Role.MASKED
+
+
+def test_survey_weights_stay_for_analyses_that_do_not_name_them(tmp_path: Path) -> None:
+    """Such models take them by default; columns that no analysis names do not decide them."""
+    rng = np.random.default_rng(5)
+    region = rng.choice(["a", "b", "c"], 900)
+    weight = pd.Series(region).map({"a": 40.0, "b": 90.0, "c": 200.0}).to_numpy() * rng.uniform(0.9, 1.1, 900)
+    table = {"region": region, "x": rng.normal(size=900), "y": rng.normal(size=900), "pweight": weight, "zip": region}
+    pq.write_table(pa.table(table), tmp_path / "in.parquet")
+    given = [RecipientAnalysis(name="m", model="linear", formula="y ~ x + region")]
+    job = yaml.safe_load(propose_job(str(tmp_path / "in.parquet"), "out", 5, given))
+    assert job["columns"]["pweight"]["role"] == "sampling_weight" and job["columns"]["pweight"]["by"] == ["region"]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anonpipe.columns import Column, Kind
+from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.values import (
     as_dictionary,
     date_counts,
@@ -62,6 +62,7 @@ class ColumnScan:
     inexact: int = 0  # Whole numbers of 2^53 or more that no float64 is equal to
     timed: int = 0  # Points in time that are no midnight (UTC)
     fractions: int = 0  # Of kind integer, numbers that are not whole
+    not_positive: int = 0  # Of a survey weight, numbers of 0 or less
     # Of a dictionary without declared levels the values that no record has; None where there are none
     unused: pa.Array | None = None
 
@@ -124,6 +125,7 @@ def scan_numbers(array: pa.Array, column: Column) -> ColumnScan:
             inexact=_inexact(array),
             timed=int(timed),
             fractions=int(np.count_nonzero(values % 1.0)) if column.kind is Kind.INTEGER else 0,
+            not_positive=int(np.count_nonzero(values <= 0.0)) if column.role is Role.SAMPLING_WEIGHT else 0,
         )
     )
 
@@ -232,6 +234,7 @@ def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
             inexact=a.inexact + b.inexact,
             timed=a.timed + b.timed,
             fractions=a.fractions + b.fractions,
+            not_positive=a.not_positive + b.not_positive,
             mean=0.0,
             m2=0.0,
             constant=a.constant and b.constant and (not a.values or not b.values or a.least == b.least),
@@ -281,7 +284,7 @@ def feature_width(column: Column, scanned: ColumnScan) -> int:
     A number or an ordinal takes one, and one more for its nulls. A category takes one a category that occurs, but only
     one for two, and none for one.
     """
-    if not column.role.encoded:
+    if not column.encoded:
         return 0
     if not column.kind.coded or column.kind is Kind.ORDINAL:
         return 1 + (scanned.nulls > 0)

@@ -251,7 +251,7 @@ class FeatureEncoder:
         categories: list[CategoryBlock] = []
         start, by_scores = 0, {} if scores is None else scores.by_position()
         for position, (name, column) in enumerate(zip(cells.names, cells.columns, strict=True)):
-            if not column.role.encoded:
+            if not column.encoded:
                 continue
             scanned = scan.columns[name]
             stop = start + feature_width(column, scanned)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anonpipe.columns import Column, Kind
+from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.columns import (
     LARGEST,
     ColumnScan,
@@ -405,6 +405,12 @@ def _problems(name: str, column: Column, scanned: ColumnScan) -> list[str]:
         found.append(
             f"column {name!r} holds {_rows(scanned.nulls)} with a null, and the job says missing: error; "
             "correct the input or say missing: carry"
+        )
+    if column.role is Role.SAMPLING_WEIGHT and (scanned.nulls or scanned.not_positive):
+        found.append(
+            f"column {name!r} has role sampling_weight and holds {_rows(scanned.nulls)} with a null and "
+            f"{_rows(scanned.not_positive)} with a weight of 0 or less; a weight says how many persons a record stands "
+            "for: correct these rows, remove those that stand for nobody, or give the column role masked"
         )
     if column.levels is not None and scanned.outside:
         found.append(

@@ -23,7 +23,8 @@ _LOCAL = ("file://", "local://")
 def check_sections(job: Job) -> None:
     """Check the sections of a job against each other: of several problems the first in this order is reported."""
     for check in (
-        _strata, _units, _growth, _reports, _cluster, _mask, _weights, _sensitive, _analyses, _scenarios, _gates,
+        _strata, _units, _growth, _reports, _cluster, _mask, _weights, _sampling_weight, _sensitive, _analyses,
+        _scenarios, _gates,
     ):  # fmt: skip
         check(job)
 
@@ -146,6 +147,34 @@ def _weights(job: Job) -> None:
             )
 
 
+def _sampling_weight(job: Job) -> None:
+    """A survey weight follows from categories that are released, and its sums may be released."""
+    name = job.weight_column
+    if name is None:
+        return
+    column = job.columns[name]
+    for key in ("by", "calibrate"):
+        for other in getattr(column, key):
+            known = job.columns.get(other)
+            if known is None or not known.role.released or not known.staged_as_codes or other in job.as_probabilities:
+                raise ValueError(
+                    f"columns.{name}.{key} names {other!r}, which is no column of categories that is released; give "
+                    "columns of kind categorical, binary or ordinal, or released unchanged"
+                )
+    if job.mask is not None and MASKERS[job.mask.method].own_scale:
+        raise ValueError(
+            f"column {name!r} has role sampling_weight, and mask {job.mask.method} releases intervals, which are no "
+            "weights; take mask local_synthesis"
+        )
+    if job.repeat.growing:
+        raise ValueError(
+            f"repeat.growing does not go with role sampling_weight, which has exact sums ({name!r}): the difference of "
+            "two releases would disclose the weights of those that joined; drop the weight"
+        )
+    if any(rule.derives and rule.target == name for rule in job.parsed_rules):
+        raise ValueError(f"a rule derives {name!r}, whose role is sampling_weight; give by, or no rule")
+
+
 def _sensitive(job: Job) -> None:
     """What is asked of sensitive columns can be held by the methods."""
     if job.mask is not None:
@@ -181,6 +210,11 @@ def _analyses(job: Job) -> None:
     """Analyses have names of their own, and columns that are released."""
     _check_names("analyses", [each.name for each in job.analyses])
     for each in job.analyses:
+        if each.weights and job.weight_column is None:
+            raise ValueError(
+                f"analysis {each.name!r} asks for weights, and no column has role sampling_weight; give it to the "
+                "weight, or leave weights out"
+            )
         try:
             job.columns_of(each)
         except JobError as error:
@@ -247,6 +281,10 @@ def _gates(job: Job) -> None:
             raise ValueError(
                 f"gates.{name} limits differences of survival curves, and the job declares none; give columns the "
                 "roles survival_time and survival_status, or list a Cox model under analyses"
+            )
+        if "weights" in needs and job.weight_column is None:
+            raise ValueError(
+                f"gates.{name} limits weighted estimates, and no column has role sampling_weight; give it to the weight"
             )
         if "groups" in needs and masker is not None and not masker.identical_rows:
             raise ValueError(

@@ -202,6 +202,11 @@ class RecipientAnalysis(Options):
     formula: str = Field(description="Response and terms, as in R: income ~ age + region.")
     event: str | None = Field(default=None, description="Of a Cox model: which records have the event, as a condition.")
     subset: str | None = Field(default=None, description="The records that it is fitted to: a condition on columns.")
+    weights: bool | None = Field(
+        default=None,
+        description="Whether it takes the column with role sampling_weight. Linear and logistic models do where there "
+        "is one, unless this is false; Cox models never do.",
+    )
     limits: AnalysisLimits = AnalysisLimits()
 
     @model_validator(mode="after")

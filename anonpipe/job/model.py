@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,6 +34,7 @@ from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.verify.catalogue import MEASURED
 
 if TYPE_CHECKING:
+    from anonpipe.evaluate.utility import Analysis
     from anonpipe.methods.grouping import GroupingOptions as Cluster
     from anonpipe.methods.masking import MaskOptions as Mask
 
@@ -124,9 +125,9 @@ class Job(Options):
     @field_validator("columns")
     @classmethod
     def _some_columns(cls, columns: dict[str, Column]) -> dict[str, Column]:
-        if not any(column.role.encoded for column in columns.values()):
+        if not any(column.encoded for column in columns.values()):
             raise ValueError("no column has role masked or survival_time: there is nothing to anonymise")
-        for role in (Role.SURVIVAL_TIME, Role.SURVIVAL_STATUS, Role.UNIT):
+        for role in (Role.SURVIVAL_TIME, Role.SURVIVAL_STATUS, Role.UNIT, Role.SAMPLING_WEIGHT):
             names = [name for name, column in columns.items() if column.role is role]
             if len(names) > 1:
                 raise ValueError(f"{len(names)} columns have role {role.value} ({', '.join(names)}); one is allowed")
@@ -176,6 +177,7 @@ class Job(Options):
         """
         measure = self.measure
         there = {"risk": measure.risk, "scenarios": bool(measure.scenarios), "strata": bool(self.strata.by)}
+        there |= {"utility": measure.utility, "weights": self.weight_column is not None}
         there["hold_out"] = measure.hold_out != 0
         expected = there | {"hold_out": True}
         found = {
@@ -200,6 +202,11 @@ class Job(Options):
         """Units that must differ from an earlier release, to multiples of which counts are rounded; None for any."""
         return (self.repeat.min_changed or self.k) if self.repeat.growing else None
 
+    def analysis_of(self, wanted: RecipientAnalysis) -> Analysis:
+        """An analysis as measures take it: with the survey weight, if it takes one and there is one."""
+        weighted = wanted.weights or (wanted.weights is None and wanted.model != "cox")
+        return replace(wanted.analysis, weights=self.weight_column if weighted else None)
+
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
         """The released columns that an analysis names."""
         from anonpipe.encoding.probabilities import column_name
@@ -212,7 +219,7 @@ class Job(Options):
                     f"analysis {wanted.name!r}: {name} is a date, and a formula takes numbers and categories; "
                     "add a column of days or years to the input"
                 )
-        used = columns_used(wanted.analysis, known)
+        used = columns_used(self.analysis_of(wanted), known)
         for name in used:
             if name in self.as_probabilities:
                 levels = self.columns[name].levels or ("CATEGORY",)
@@ -335,7 +342,7 @@ class Job(Options):
         if self.decode.categories != "probabilities":
             return ()
         kinds = (Kind.CATEGORICAL, Kind.BINARY)
-        return tuple(name for name, column in self.columns.items() if column.role.encoded and column.kind in kinds)
+        return tuple(name for name, column in self.columns.items() if column.encoded and column.kind in kinds)
 
     @property
     def time_column(self) -> str | None:
@@ -346,6 +353,11 @@ class Job(Options):
     def event_column(self) -> str | None:
         """The column with role survival_status."""
         return self._named(Role.SURVIVAL_STATUS)
+
+    @property
+    def weight_column(self) -> str | None:
+        """The column with role sampling_weight."""
+        return self._named(Role.SAMPLING_WEIGHT)
 
     def _named(self, role: Role) -> str | None:
         return next((name for name, column in self.columns.items() if column.role is role), None)
@@ -422,6 +434,7 @@ class Job(Options):
 
     def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
         content = self.model_dump(mode="json", exclude=set(left_out))
+        _drop_absent_weights(content)
         if self.decode.probability_step is None:
             del content["decode"]["probability_step"]
         if not self.rules:  # the digest of a job without any stays
@@ -450,6 +463,15 @@ class Job(Options):
                     section[former] = section.pop(key)
         text = "".join((json.dumps(content, sort_keys=True), *also))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _drop_absent_weights(content: dict[str, Any]) -> None:
+    """Leave out what a job does not say of survey weights, so that digests of jobs without any stay."""
+    sections = [*content["columns"].values(), *content.get("analyses", ()), content.get("gates", {})]
+    for section in sections:
+        for key, absent in (("by", []), ("calibrate", []), ("weights", None), ("weighted_estimates", "default")):
+            if key in section and section[key] == absent:
+                del section[key]
 
 
 def parse_job(content: Any) -> Job:

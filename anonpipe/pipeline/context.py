@@ -23,6 +23,7 @@ from anonpipe.encoding.rules import RuleBook, RuleCounts
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
 from anonpipe.encoding.scores import Draws, Scores
 from anonpipe.encoding.values import with_nullable_types
+from anonpipe.encoding.weights import SamplingWeight
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.model import Job, parse_job
 from anonpipe.partition.strata import Strata
@@ -192,6 +193,11 @@ class Fitted:
         return RuleBook(self.job.parsed_rules, self.cells, self.rule_counts, self.min_rows, blocks)
 
     @cached_property
+    def weight(self) -> SamplingWeight | None:
+        """The survey weight; None for none."""
+        return SamplingWeight.fit(self.cells, self.strata, self.min_rows)
+
+    @cached_property
     def scores(self) -> Scores | None:
         """The columns that are transformed to normal scores; None for none."""
         if not self.scan.scored:
@@ -279,7 +285,7 @@ class Fitted:
     @cached_property
     def synthesized(self) -> list[int]:
         """Positions in the cells of columns that synthetic values are made for: of derived ones a rule tells all."""
-        return [at for at, column in enumerate(self.cells.columns) if column.role.encoded]
+        return [at for at, column in enumerate(self.cells.columns) if column.encoded]
 
     @cached_property
     def unchanged_names(self) -> list[str]:

@@ -323,7 +323,8 @@ _MOST_MOVED = 0.1
 
 def unpreserved_moments(fitted: Fitted) -> list[str]:
     """Warnings on columns whose mean, standard deviation or extremes are not preserved: names, no value."""
-    scored = () if fitted.scores is None else fitted.scores.columns
+    every = () if fitted.scores is None else fitted.scores.columns
+    scored = [column for column in every if column.name != fitted.job.weight_column]  # its sums are restored
     lost = {column.name: _lost(fitted, column) for column in scored}
     warnings = [*_extremes(fitted)]
     for what, (text, most) in _LOST.items():
@@ -437,4 +438,4 @@ def columns_without_sums(fitted: Fitted) -> tuple[str, ...]:
     scored = () if fitted.scores is None else fitted.scores.columns
     lost = {column.name for column in scored if _lost(fitted, column) & {"coded", "clipped"}}
     lost |= {name for name, moved in fitted.extremes.moved.items() if _much(fitted, name, moved)}
-    return tuple(name for name in fitted.cells.names if name in lost)
+    return tuple(name for name in fitted.cells.names if name in lost and name != fitted.job.weight_column)

@@ -38,7 +38,7 @@ from anonpipe.pipeline.outcome.publish import (
 )
 from anonpipe.pipeline.resolve import fit, unpreserved_moments
 from anonpipe.pipeline.start import Repeats, Run, open_executor, open_run
-from anonpipe.pipeline.tasks.decode import drop_scores, merge_scores
+from anonpipe.pipeline.tasks.decode import calibrate, drop_scores, drop_unweighted, merge_scores
 from anonpipe.pipeline.tasks.passes import make_features, run_steps
 from anonpipe.pipeline.tasks.route import leaf_units
 from anonpipe.pipeline.tasks.write import compared_names
@@ -140,11 +140,17 @@ def decode(run: Run, executor: Executor) -> None:
     if scored and not run.staging.has("file_rows.json"):
         run.map_stage(executor, "scores", partitions, "rank")
         run.context.call(merge_scores)
+    weighted = run.context.fitted.weight is not None
+    if weighted and not run.staging.has("file_rows.json"):
+        run.map_stage(executor, "weights", partitions)
+        run.context.call(calibrate)
     run.map_stage(executor, "decode", partitions)
     decoded = run.staging.results("decode").read_all(partitions)
     run.staging.write_json("file_rows.json", [result["file_rows"] for result in decoded])
     if scored:
         run.context.call(drop_scores)
+    if weighted:
+        run.context.call(drop_unweighted)
 
 
 def assess(run: Run, executor: Executor) -> None:
@@ -186,6 +192,8 @@ def verify(run: Run) -> Verdict:
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
     if run.context.fitted.unit is not None:
         many = (units_meaning(run.job.k),)
+    if run.context.fitted.weight is not None:
+        many = (*many, run.context.fitted.weight.meaning)
     moved = unpreserved_moments(run.context.fitted)
     notes = (*judged.notes, *many, *moved, *evaluation.notes(assessment, limits))
     notes += overlap_notes(run)

@@ -31,6 +31,7 @@ from anonpipe.propose.names import (
     names_one_person,
     names_one_unit,
     names_unit,
+    names_weight,
     quoted,
 )
 from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Look
@@ -174,11 +175,14 @@ class Guess:
     bounds: tuple[Scalar | None, Scalar | None] | None = None
     label: str = ""
     unit_of_measure: str = ""
+    by: tuple[str, ...] = ()  # Of a survey weight the categories that explain it
+    explained: float = 0.0  # Share of its variance that they explain, in logarithms
 
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
     """Kind and role of each column, in the table's order."""
     guesses = _by_copies(looks, _units(without_copies(looks)))
+    _survey_weight(looks, guesses)
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
     for name, reason in derived(masked).items():
         guesses[name] = Guess(guesses[name].kind, Role.DROPPED, reason)
@@ -329,6 +333,10 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
         else:
             reason, role = f"CHECK: {alone.reason}; but {reason}", Role.DROPPED
         found[look.name] = Guess(alone.kind, role, reason)
+    # Linear and logistic models take the weight without naming it
+    alone_or_used = [look for look in looks if look.name in needs.users or names_weight(look.name) is not False]
+    _survey_weight(alone_or_used, own)
+    found |= {name: each for name, each in own.items() if each.role is Role.SAMPLING_WEIGHT}
     if needs.survival is not None:
         _survival_of(needs.survival, {look.name: look for look in looks}, found)
     return _weighted(found, needs)
@@ -508,6 +516,72 @@ def _survival(looks: list[Look], guesses: dict[str, Guess]) -> None:
     if time is not None:
         guesses[time] = Guess(guesses[time].kind, Role.SURVIVAL_TIME, "time until the event or the end of follow-up")
         guesses[state] = Guess(guesses[state].kind, Role.SURVIVAL_STATUS, "released unchanged")
+
+
+# Of a column whose name may be that of a body weight the values that are kilograms or pounds
+_BODY = (30.0, 260.0)  # Between which the median lies,
+_BODY_MOST = 800.0  # and what the largest is no more than;
+_BODY_EXPLAINED = 0.6  # of a survey weight categories explain so much of the variance, sex and age of a body's less
+
+_WEIGHT = (
+    "CHECK: by its name and values (above 0, none missing) a survey weight, released with its sums; if it is none, "
+    "write role: masked"
+)
+MOST_BY = 4  # Columns that are proposed to decide a weight
+_CELL_ROWS = 10  # Sampled rows of a combination of these, on average
+_MORE = 0.02  # Share of the variance that each of them explains besides
+_LEAST_EXPLAINED = 0.1
+
+
+def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
+    """Give the role sampling_weight to the first column that is named so and holds what weights are."""
+    sure = {look.name: names_weight(look.name) for look in looks if guesses[look.name].role is Role.MASKED}
+    found = [look for look in looks if sure.get(look.name, False) is not False and _may_be_weight(look)]
+    categories = [each for each in looks if _of_categories(each, guesses[each.name])]
+    for look in sorted(found, key=lambda look: not sure[look.name]):
+        by, explained = _explaining(look, [each for each in categories if each is not look])
+        if sure[look.name] or explained >= _BODY_EXPLAINED or not _may_be_body(look):
+            break
+    else:
+        return
+    kind = Kind.INTEGER if look.whole else Kind.CONTINUOUS
+    guesses[look.name] = Guess(kind, Role.SAMPLING_WEIGHT, _WEIGHT, by=by, explained=explained)
+
+
+def _may_be_body(look: Look) -> bool:
+    """Whether these may be kilograms or pounds of a person."""
+    return _BODY[0] <= float(np.median(look.values)) <= _BODY[1] and float(look.values.max()) <= _BODY_MOST
+
+
+def _may_be_weight(look: Look) -> bool:
+    """Whether all values are above 0, and none is missing."""
+    return look.numbers is not None and not look.date and bool((look.values > 0.0).all())
+
+
+def _of_categories(look: Look, guessed: Guess) -> bool:
+    return guessed.kind.coded and guessed.role in (Role.MASKED, Role.KEY) and look.distinct <= MANY_CATEGORIES
+
+
+def _explaining(weight: Look, categories: Sequence[Look]) -> tuple[tuple[str, ...], float]:
+    """The categories that explain a weight, the best first, and the share of its variance that they do, adjusted."""
+    logs, best = np.log(weight.values), 0.0
+    chosen: list[str] = []
+    cells, left, n = np.zeros(len(weight.values), dtype=np.int64), list(categories), len(weight.values)
+    total = float(np.square(logs - logs.mean()).sum())
+    while left and len(chosen) < MOST_BY and best < 1.0 - 1e-9:
+        tried = [np.unique(cells * (look.codes.max() + 2) + look.codes + 1, return_inverse=True)[1] for look in left]
+        shares = []
+        for each in tried:
+            counts = np.bincount(each.reshape(-1))
+            means = np.bincount(each.reshape(-1), logs) / counts
+            inside = float(np.square(logs - means[each.reshape(-1)]).sum()) / max(1, n - len(counts))
+            shares.append(1.0 - inside * (n - 1) / total if n >= _CELL_ROWS * len(counts) else -1.0)
+        at = int(np.argmax(shares))
+        if shares[at] < best + min(_MORE, (1.0 - best) / 2.0):
+            break
+        best, cells = shares[at], tried[at].reshape(-1)
+        chosen.append(left.pop(at).name)
+    return (tuple(chosen), best) if best >= _LEAST_EXPLAINED else ((), best)
 
 
 def _differs(time: Look, state: Look) -> float:

@@ -27,6 +27,7 @@ _DEAD, _ALIVE = (frozenset(_WORDS["status"][state]) for state in ("dead", "alive
 # For `has_word`, and in ranks for `rank_of`
 TIME_NAMES, STATUS_NAMES = (tuple(map(tuple, _WORDS[what])) for what in ("times", "statuses"))
 BIRTH_NAMES, POSTAL_NAMES, PUBLIC_DATES = (tuple(_WORDS[what]) for what in ("births", "postal", "public_dates"))
+_WEIGHTS = {key: tuple(words) for key, words in _WORDS["weights"].items()}
 SEEN_NAMES = (*_WORDS["seen"], *BIRTH_NAMES)
 
 
@@ -68,6 +69,14 @@ _LETTERS = str.maketrans({"ß": "ss", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "A
 def has_word(name: str, entries: tuple[str, ...]) -> bool:
     """Whether a word of the name begins with an entry, or is one that ends in $."""
     return any(word.startswith(entry) or f"{word}$" == entry for word in words_of(name) for entry in entries)
+
+
+def names_weight(name: str) -> bool | None:
+    """Whether a name says that a column is a survey weight; None where it may be that of a body."""
+    if has_word(name, _WEIGHTS["sure"]):
+        return True
+    either = has_word(name, _WEIGHTS["either"])
+    return (True if has_word(name, _WEIGHTS["with"]) else None) if either else False
 
 
 def tell_life(texts: Iterable[str]) -> bool:

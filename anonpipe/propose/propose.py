@@ -115,6 +115,7 @@ def not_found(text: str, job: Mapping[str, Any]) -> list[str]:
     found = {
         "survival time": Role.SURVIVAL_TIME in roles or TIME_OF_FEW in text,
         "unit": Role.UNIT in roles or Role.IDENTIFIER in roles,
+        "survey weight": Role.SAMPLING_WEIGHT in roles,
         "scenario": "scenarios" in (job.get("measure") or {}),
     }
     return [what for what, there in found.items() if not there]
@@ -160,6 +161,8 @@ def _step(look: Look, guessed: Guess) -> dict[str, Any]:
         return {"step": step, "tens": tens if step is None and tens >= MOSTLY_STEPPED else 0.0}
     floats = pa.types.is_floating(plain_type(look.type))
     if not floats or guessed.kind is not Kind.CONTINUOUS:
+        return {}
+    if guessed.role is Role.SAMPLING_WEIGHT:  # factors that keep sums lead off any step
         return {}
     return {"step": common_step(look.numbers, single=plain_type(look.type) == pa.float32())}
 

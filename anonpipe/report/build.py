@@ -343,7 +343,7 @@ def _part_of(
     named: tuple[str, ...],
 ) -> AnalysisPart:
     analysis, shares = one.comparison.analysis, one.comparison.shares
-    described = {name: getattr(analysis, name) for name in ("name", "model", "formula", "event", "subset")}
+    described = {name: getattr(analysis, name) for name in ("name", "model", "formula", "event", "subset", "weights")}
     return AnalysisPart(
         **described,
         records=one.records,

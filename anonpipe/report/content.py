@@ -249,6 +249,7 @@ class AnalysisPart(Part):
     formula: str
     event: str | None
     subset: str | None
+    weights: str | None = None
     records: int
     of: int
     rows_original: int | None

@@ -68,7 +68,7 @@ class Gate:
     other_attackers: tuple[str, ...] = ()
     unmeasured: str = ""  # Of such a gate the key of the check where nothing was measured
     # What else the job must have: of `measure` the part, `risk` or `utility`, that is to be on; `groups`; `hold_out`;
-    # `scenarios`; `sensitive`; `strata`; `survival`
+    # `scenarios`; `sensitive`; `strata`; `survival`; `weights`
     needs: tuple[str, ...] = ()
     example: float = 0.05  # A limit to be named as an example
     # Whether the figure is a line of the verdict where it has no limit; it is in the report in any case
@@ -441,6 +441,15 @@ _GATED = (
         ", a larger weight of the column whose curve is furthest (columns.NAME.weight)" * ("groups" in on),
         strata="strata.by with the status"), audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
+        Gate("weighted_estimates", 1, "weighted means, shares and totals",
+            "how far a weighted mean, share or total by category is off, as a multiple of what another sample of the "
+            "same design allows; needs a column with role sampling_weight", above=0, figures=("weighted_estimates",),
+            unmeasured="unmeasured.utility", needs=("weights",), example=1),
+        "weighted estimates, worst one",
+        lambda on: _keeps_more(on, first="columns.NAME.calibrate with the category that is furthest off, or the "
+        "columns that decide the weight in columns.NAME.by", strata="strata by the categories that matter"),
+        audience=Audience.SEVERAL, unit="× another sample"),
+    _of_measure("utility",
         Gate("distinguishability", None, "released records distinguished from original ones",
             "the area under the curve of telling released records from original ones by boosted trees; 0.5 is chance",
             least=0.5, most=1, figures=("distinguishability",), unmeasured="unmeasured.utility", example=0.6),
@@ -470,6 +479,9 @@ _FIXED = (
     CheckKind("rules.broken", "rows that break a rule between columns", _FILES, Audience.OPEN, counts=Counting.ROWS,
         mandatory=True, remedy="few rows can meet a condition: mask the column that it begins with, too, or remove the "
         "rule"),
+    CheckKind("weights.sums", "sums of survey weights, in all, by stratum and by calibrated column, furthest one",
+        _FILES, Audience.SEVERAL, unit="standard errors", mandatory=True, remedy="calibrate by fewer columns, or join "
+        "their rare categories"),
     CheckKind("staging.counts", "staged data differ from the input: rows, nulls, categories", _STAGING, Audience.OPEN,
         counts=Counting.ROWS, mandatory=True, remedy=_DAMAGED),
     CheckKind("staging.moments", "staged data differ from the input: means and variances", _STAGING, Audience.SEVERAL,

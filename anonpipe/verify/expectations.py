@@ -145,7 +145,7 @@ def build_view(
     variables: list[Variable] = []
     released = {} if scores is None else {at: each.released_moments for at, each in scores.by_position().items()}
     for position, (name, column) in enumerate(columns.items()):
-        if column.role is Role.DERIVED:  # its moments follow from those of other columns
+        if column.role in (Role.DERIVED, Role.SAMPLING_WEIGHT):  # follow from others; have checks of their own
             continue
         synthesized = column.role.synthesized
         if name not in counts or (column.kind is Kind.ORDINAL and synthesized):

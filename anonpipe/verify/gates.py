@@ -184,6 +184,7 @@ class Evidence:
     by: GroupEvidence | MaskEvidence
     staging_check: StagingCheck
     rules_broken: int | None = None  # Rows that break a rule, added up over rules; None without rules
+    weights_off: float | None = None  # Of sums of survey weights, in standard errors of a sum; None without weights
     rounded: Rounded | None = None  # None where counts are kept
     unpreserved_moments: tuple[str, ...] = ()  # Columns whose mean is known not to be the original's
     unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
@@ -232,7 +233,12 @@ def _counts(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         held("local_suppression", share, limits["local_suppression_rate"], columns=(column,) if column else ()),
         held("values.beyond", evidence.beyond_limits, 0, about=files),
         *([] if evidence.rules_broken is None else [held("rules.broken", evidence.rules_broken, 0, about=files)]),
+        *([] if evidence.weights_off is None else [held("weights.sums", evidence.weights_off, SUMS_OFF, about=files)]),
     ]
+
+
+# Of a sum of weights, in its standard errors: so much adds an eighth to its root mean square error
+SUMS_OFF = 0.5
 
 
 def _sizes(evidence: Evidence, k: int) -> list[Check]:

@@ -171,6 +171,7 @@ class AttackScenario:
     chances: FloatArray | Reason  # With what chance the link of each by these columns is right
     sampling_fraction: float | None  # Share of the population that is in the original; None for not declared
     of: int  # Persons that there are, a person of several classes counting in each
+    weights: FloatArray | None = None  # Sum of the survey weights of each class; None for none
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,38 +78,56 @@ _OF_POPULATION = (
     _named(_JOURNALIST, "journalist_mean", "Journalist risk of the original {who}, mean"),
     _named(_ORIGINAL, "population_uniques", _UNIQUES, source=_POPULATION),
 )
+_BY_WEIGHTS = "Individual risk of the original by survey weights {who}"
+_OF_WEIGHTS = (
+    _named(_JOURNALIST, "individual_max", f"{_BY_WEIGHTS}, maximum"),
+    _named(_JOURNALIST, "individual_mean", f"{_BY_WEIGHTS}, mean (the share of persons expected to be found)"),
+)
 _LINKED = (
     _named(_LINK, "linked", "Persons linked rightly {who}"),
     _named(_LINK, "linked_uniques", "Of the persons who are single in the original, linked rightly {who}"),
 )
 
 
-def individual_risk(sizes: npt.ArrayLike, fraction: float) -> FloatArray:
+def individual_risk(sizes: npt.ArrayLike, fraction: npt.ArrayLike) -> FloatArray:
     """How likely a record is the person looked for, whose class has so many records in the sample.
 
-    - `sizes`: records of the class in the sample, 1 or more.
-    - `fraction`: of the population that is in the sample, above 0 and up to 1.
+    - `sizes`: records of the class in the sample, 1 or more, shape (n_classes,).
+    - `fraction`: of the population that is in the sample, above 0 and up to 1; one for all classes, or for each its
+      records over the sum of their survey weights.
 
     Notes
     -----
     E[1/F | f], where the F persons of the population in a class of f are f plus a negative binomial number with f
     successes of probability `fraction` (Benedetti & Franconi): fraction^f / f · 2F1(f, f; f + 1; 1 - fraction), by
     Euler's transformation fraction / f · 2F1(1, 1; f + 1; 1 - fraction). Its series has positive terms that fall at
-    least as 1/j^f: for larger classes it is summed, as scipy's overflows.
+    least as 1/j^f: for larger classes it is summed, as scipy's overflows. For f of 1 and 2 it is what sdcMicro's
+    `indivRisk` computes; for larger f that approximates it by fraction / (f - 1 + fraction).
+
+    Examples
+    --------
+    >>> individual_risk([2, 1, 1], [2 / 110, 1 / 17, 1 / 5]).round(3).tolist()
+    [0.017, 0.177, 0.402]
 
     References
     ----------
     Franconi & Polettini (2004), doi:10.1007/978-3-540-25955-8_20, equation 4.
     """
-    of_class, which = np.unique(np.asarray(sizes, dtype=np.float64), return_inverse=True)
-    summed = np.ones_like(of_class)
-    term = np.ones_like(of_class)
+    given = np.asarray(fraction, dtype=np.float64)
+    of_class, which = np.asarray(sizes, dtype=np.float64), None
+    if given.ndim == 0:
+        of_class, which = np.unique(of_class, return_inverse=True)
+    share = np.broadcast_to(given, of_class.shape)
+    summed, small = np.ones_like(of_class), of_class <= _SMALL_CLASS
+    summed[small] = hyp2f1(1.0, 1.0, of_class[small] + 1.0, 1.0 - share[small])
+    large, left = of_class[~small], 1.0 - share[~small]
+    total, term = np.ones_like(large), np.ones_like(large)
     for at in range(_TERMS):
-        term *= (at + 1) * (1.0 - fraction) / (of_class + 1.0 + at)
-        summed += term
-    small = of_class <= _SMALL_CLASS
-    summed[small] = hyp2f1(1.0, 1.0, of_class[small] + 1.0, 1.0 - fraction)
-    return np.asarray((fraction / of_class * summed)[which.reshape(np.shape(sizes))])
+        term *= (at + 1) * left / (large + 1.0 + at)
+        total += term
+    summed[~small] = total
+    risks = share / of_class * summed
+    return np.asarray(risks if which is None else risks[which.reshape(np.shape(sizes))])
 
 
 @dataclass(frozen=True)
@@ -129,6 +147,8 @@ class ScenarioRisk:
     # Largest and mean individual risk, and expected share of persons who are single in the population; None where the
     # share of the population is not declared
     journalist: tuple[float, float, float] | None
+    # Largest and mean individual risk where survey weights tell how many persons a class has; None without weights
+    individual: tuple[float, float] | None
     persons: int  # Persons counted: all, or those of a share of the classes
     # Expected right links and persons looked for, of all and of those that are single in the original; 0 where no
     # released record stands for a person or a group
@@ -142,6 +162,7 @@ class ScenarioRisk:
         note = f"{knows} Of the original, not of the release." + (f" {sample}" if self.persons < self.of else "")
         values = (self.uniques, self.below_3, self.below_k, self.smallest, 1.0 / self.smallest, self.average)
         pairs = [*zip(_OF_CLASSES, values, strict=True), *zip(_OF_POPULATION, self.journalist or (), strict=False)]
+        pairs += zip(_OF_WEIGHTS, self.individual or (), strict=False)
         found = []
         for figure, value in pairs:
             threshold = ALLOWED if figure.baseline_is else None
@@ -174,6 +195,7 @@ def scenario_risk(
     own: npt.ArrayLike = (),
     chances: npt.ArrayLike | None = None,
     sampling_fraction: float | None = None,
+    weights: npt.ArrayLike | None = None,
     of: int | None = None,
 ) -> ScenarioRisk:
     """Risk of the original by its classes, and of the release by links.
@@ -185,6 +207,7 @@ def scenario_risk(
     - `own`, `chances`: size of the class of each record looked for, 0 where it is not among `sizes`, and with what
       chance its link is right; None where no link is right or wrong.
     - `sampling_fraction`: share of the population that is in the original; None for not declared.
+    - `weights`: sum of the survey weights of each class, which estimates its persons in the population; None for none.
     - `of`: persons that there are; None for those of `sizes`. A person with several rows counts once in each class that
       has one of them.
     """
@@ -201,6 +224,10 @@ def scenario_risk(
         risks = individual_risk(classes, sampling_fraction)
         singles = float(each[classes == 1].sum()) * sampling_fraction / counted
         journalist = float(risks.max()), math.fsum(risks * each) / counted, singles
+    individual = None
+    if weights is not None:
+        risks = individual_risk(classes, classes / np.maximum(classes, np.asarray(weights, dtype=np.float64)))
+        individual = float(risks.max()), math.fsum(risks * each) / counted
     everyone, single = (np.empty(0), np.empty(0)) if hits is None else (hits, hits[of_asked == 1])
     uniques, below_3, below_k = (float(each[classes < size].sum() / counted) for size in (2, 3, k))
     return ScenarioRisk(
@@ -213,6 +240,7 @@ def scenario_risk(
         smallest=int(classes.min()),
         average=math.fsum(each / classes) / counted,
         journalist=journalist,
+        individual=individual,
         persons=counted,
         links=((math.fsum(everyone), len(everyone)), (math.fsum(single), len(single))),
         of=max(counted, of or 0),
@@ -280,6 +308,7 @@ def _of_release(data: AttackData) -> Measured:
             own=one.own,
             chances=None if isinstance(one.chances, Reason) else one.chances,
             sampling_fraction=one.sampling_fraction,
+            weights=one.weights,
             of=one.of,
         )
         found += risk.measurements()
@@ -289,7 +318,7 @@ def _of_release(data: AttackData) -> Measured:
 MEASURE = RiskMeasure(
     "scenarios",
     "disclosure scenarios on key variables",
-    tuple(figure.key for figure in (*_OF_CLASSES, *_OF_POPULATION, *_LINKED)),
+    tuple(figure.key for figure in (*_OF_CLASSES, *_OF_POPULATION, *_OF_WEIGHTS, *_LINKED)),
     _of_release,
     counts_units=True,
 )

@@ -157,6 +157,7 @@ class Design:
     left_out: int  # Records of the subset that are not used, for nulls
     # Whether a function of the formula keeps what it has seen of the table that was coded first, such as means
     learnt: bool = True
+    weights: FloatArray | None = None  # Survey weights, shape (n_rows,); None for none
 
     def take(self, places: Sequence[int]) -> Design:
         """Some of the predictors."""
@@ -252,6 +253,7 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
         events=None if events is None else events[usable][kept] == 1.0,
         left_out=len(part) - len(kept),
         learnt=coding.learnt,
+        weights=None if analysis.weights is None else _weights(used[analysis.weights].to_numpy(np.float64)[kept]),
     )
     if analysis.model == "cox":
         design = design.take([place for place, name in enumerate(design.names) if name != INTERCEPT])
@@ -315,6 +317,13 @@ def _check_sides(analysis: Analysis, sides: tuple[Any, Any]) -> None:
 def _terms(side: Any) -> list[tuple[str, slice]]:
     """Terms in their order, and which columns are of each."""
     return [(str(name), side.term_name_slices[name]) for name in side.term_names]
+
+
+def _weights(weights: FloatArray) -> FloatArray:
+    """Of mean 1."""
+    if not (weights > 0.0).all():
+        raise NoFitError("survey weights are null, 0 or negative in some records; correct them, or fit without weights")
+    return np.asarray(weights / weights.mean())
 
 
 def _response(analysis: Analysis, values: FloatArray) -> FloatArray:

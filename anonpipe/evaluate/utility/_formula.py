@@ -438,6 +438,8 @@ class Analysis:
     event: str | None = None
     # A condition on columns that records must meet (`age >= 18 and sex == 'Female'`); None for all
     subset: str | None = None
+    # A column of survey weights, for `linear` and `logistic`: standard errors are then those of the weighted sample
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         if self.model not in get_args(Model):
@@ -447,6 +449,8 @@ class Analysis:
                 f"analysis {self.name!r}: event goes with model cox, and with it only; "
                 "give the condition that tells which records have the event"
             )
+        if self.weights is not None and self.model == "cox":
+            raise JobError(f"analysis {self.name!r}: survey weights go with linear and logistic models; leave them out")
 
 
 class NoFitError(AnonpipeError):
@@ -567,6 +571,8 @@ def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = 
     named = set[str]().union(*(columns_in(read_factor(code)) for code in factors_of(analysis)))
     for what, text in _conditions_of(analysis) if conditions else ():
         named |= columns_in(condition_of(analysis, what, text))
+    if analysis.weights is not None and conditions:
+        named.add(analysis.weights)
     if unknown := sorted(name for name in named if name not in columns):
         raise JobError(
             f"analysis {analysis.name!r} names {', '.join(unknown)}, which the table does not have; "

@@ -392,6 +392,7 @@ def _inverse(information: FloatArray) -> FloatArray:
 
 _DEPENDENT = 1e-9  # A predictor of which the others leave no more than this share of its size is a sum of them
 _LARGE = 10.0  # A logistic coefficient, times its predictor's root mean square, that is on its way to infinity
+_SURE = 25.0  # Of a weighted logistic model the logarithm of odds that says that it is on its way to infinity
 _MOVING = 0.05  # Part of the largest change that a coefficient has in a direction to infinity, to be named
 
 
@@ -425,10 +426,13 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
         )
     if events is not None and model == "cox":
         return _cox(response, events, basis, design.terms)
-    fitted, converged = _fitted(model, response, basis.columns)
+    fitted, converged = _fitted(model, response, basis.columns, design.weights)
     values = None if fitted is None else np.asarray(fitted.params, dtype=np.float64)
     if values is not None and converged:
-        covariance = np.asarray(fitted.cov_params(), dtype=np.float64)
+        if design.weights is None:
+            covariance = np.asarray(fitted.cov_params(), dtype=np.float64)
+        else:
+            covariance = weighted_covariance(model, response, basis.columns, design.weights, values)
         coefficients, errors = basis.turned_back(values, covariance)
         if np.isfinite(errors[basis.determined]).all():
             degrees = float(fitted.df_resid) if model == "linear" else np.inf
@@ -504,20 +508,49 @@ def _cox(times: FloatArray, events: npt.NDArray[np.bool_], basis: _Basis, terms:
     return Solution(*basis.turned_back(fit.values, fit.covariance), np.inf)
 
 
-def _fitted(model: Model, response: FloatArray, columns: FloatArray) -> tuple[Any, bool]:
+def weighted_covariance(
+    model: Model, response: FloatArray, columns: FloatArray, weights: FloatArray, values: FloatArray
+) -> FloatArray:
+    """Covariance of the coefficients of a weighted sample, by linearisation, of records drawn with replacement.
+
+    Binder (1983), Int. Stat. Rev. 51:279-292: the inverse of the weighted information on both sides of the sum of
+    squared weighted scores. Shapes: (n_rows,), columns (n_rows, rank), values (rank,).
+    """
+    expected = columns @ values
+    slope = np.ones(len(response))
+    if model == "logistic":
+        expected = 1.0 / (1.0 + np.exp(-expected))
+        slope = expected * (1.0 - expected)
+    bread = _inverse(columns.T @ (columns * (weights * slope)[:, None]))
+    scores = columns * (weights * (response - expected))[:, None]
+    n = len(response)
+    return np.asarray(bread @ (scores.T @ scores) @ bread * n / (n - 1))
+
+
+def _fitted(
+    model: Model, response: FloatArray, columns: FloatArray, weights: FloatArray | None = None
+) -> tuple[Any, bool]:
     """What statsmodels found, None where it gave up, and whether it reached the maximum."""
     logit = library("statsmodels.discrete.discrete_model", "models are fitted").Logit
-    ordinary = library("statsmodels.regression.linear_model", "models are fitted").OLS
+    linear = library("statsmodels.regression.linear_model", "models are fitted")
     fitted = None
     with warnings.catch_warnings(record=True) as warned, np.errstate(all="ignore"):
         warnings.simplefilter("always")
         with contextlib.suppress(Exception):  # what the library says may quote values
             if model == "linear":
-                fitted = ordinary(response, columns).fit()
-            else:
+                least = linear.OLS(response, columns) if weights is None else linear.WLS(response, columns, weights)
+                fitted = least.fit()
+            elif weights is None:
                 fitted = logit(response, columns).fit(method="newton", maxiter=_MOST_STEPS, disp=False)
+            else:
+                generalized = library("statsmodels.genmod.generalized_linear_model", "models are fitted").GLM
+                family = library("statsmodels.genmod.families", "models are fitted").Binomial()
+                fitted = generalized(response, columns, family, var_weights=weights).fit(maxiter=_MOST_STEPS)
     failures = ("ConvergenceWarning", "PerfectSeparationWarning", "HessianInversionWarning")
-    return fitted, not any(item.category.__name__ in failures for item in warned)
+    reached = not any(item.category.__name__ in failures for item in warned)
+    if weights is not None and model == "logistic" and fitted is not None:
+        reached &= bool(fitted.converged) and float(np.abs(columns @ fitted.params).max()) < _SURE
+    return fitted, reached
 
 
 def _named(chosen: npt.NDArray[np.bool_], terms: Sequence[str]) -> list[str]:

@@ -94,6 +94,7 @@ class TypedTables:
     paired: bool  # Whether row i of the release stands for row i of the original
     least: int = 1  # k: what fewer records have in common is not looked at
     endpoints: tuple[Endpoint, ...] = ()  # Whose survival curves are compared
+    weight: str = ""  # The column of survey weights; empty for none
 
     @property
     def numbers(self) -> tuple[BothColumns, ...]:
@@ -111,6 +112,10 @@ class TypedTables:
         for place, column in enumerate(self.numbers):
             old[:, place], new[:, place] = column.old, column.new
         return old, new
+
+    def without_weight(self) -> TypedTables:
+        """All columns but the survey weight, unless there is no other one."""
+        return replace(self, columns=tuple(each for each in self.columns if each.name != self.weight) or self.columns)
 
     def take(self, old: IntArray, new: IntArray) -> TypedTables:
         """Some rows of either table."""

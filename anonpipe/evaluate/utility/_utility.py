@@ -21,6 +21,7 @@ from anonpipe.evaluate.utility._shapes import COLUMN_SHAPES, PAIR_SHAPES
 from anonpipe.evaluate.utility._survival import SURVIVAL, compared_endpoints
 from anonpipe.evaluate.utility._tables import Endpoint, TypedTables, typed_tables
 from anonpipe.evaluate.utility._two_sample import CLASSIFIERS
+from anonpipe.evaluate.utility._weighted import WEIGHTED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +42,7 @@ MEASURES: tuple[UtilityMeasure, ...] = (
     COLUMN_SHAPES,
     PAIR_SHAPES,
     SURVIVAL,
+    WEIGHTED,
 )
 
 _WITHOUT_INTERVAL = frozenset(figure.key for measure in MEASURES for figure in measure.without_interval)
@@ -56,13 +58,16 @@ def utility(
     of: int,
     paired: bool = False,
     endpoints: Sequence[Endpoint] = (),
+    weight: str | None = None,
 ) -> tuple[Measurement, ...]:
     """What a release keeps of its original, by every measure that needs no question of the recipient's.
 
-    Always the same measurements in the same order; NaN with the reason in `note` where a table has no columns for one.
-    `columns` are names and kinds of those to compare, `least` is k (smaller subgroups and tails are passed over), `of`
-    the records of the whole table, of which `original` may be a sample, and `paired` whether row i of `released`
-    replaces row i of `original`. Endpoints whose columns are not among `columns` are left out.
+    Always the same measurements in the same order, those of weighted estimates with a column of survey weights
+    (`weight`) alone; NaN with the reason in `note` where a table has no columns for one. Other measures leave the
+    weight out, as one factor moves all its values. `columns` are names and kinds of those to compare, `least` is k
+    (smaller subgroups and tails are passed over), `of` the records of the whole table, of which `original` may be a
+    sample, and `paired` whether row i of `released` replaces row i of `original`. Endpoints whose columns are not among
+    `columns` are left out.
 
     *Baseline* is the same figure between two random halves of the original: what chance does to tables of half the
     size. Classifiers have their own, and so have ratios to chance (`_shapes`).
@@ -73,7 +78,8 @@ def utility(
     Higher moments and changes in standard errors have none. Where all records are measured, the figures are exact.
     """
     tables = typed_tables(original, released, columns, paired=paired, least=max(least, 1))
-    tables = replace(tables, endpoints=compared_endpoints(tables, endpoints))
+    known = weight if weight in columns else ""
+    tables = replace(tables, endpoints=compared_endpoints(tables, endpoints), weight=known or "")
     if least < 1:
         raise JobError(f"least={least} was given as the smallest group; give 1 or more")
     if of < tables.rows:
@@ -95,8 +101,10 @@ def utility(
 
 def _measured(tables: TypedTables, rng: np.random.Generator | None = None) -> list[Measurement]:
     """The measures that draw nothing; with a generator those that sample and train."""
+    others = tables.without_weight()
     chosen = (measure for measure in MEASURES if measure.draws == (rng is not None))
-    return [measurement for measure in chosen for measurement in measure.of(tables, rng)]
+    given = ((measure, tables if measure is WEIGHTED else others) for measure in chosen)
+    return [one for measure, of in given if measure is not WEIGHTED or of.weight for one in measure.of(of, rng)]
 
 
 def _with_interval(measurements: list[Measurement], parts: list[list[Measurement]], share: float) -> list[Measurement]:

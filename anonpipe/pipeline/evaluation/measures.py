@@ -100,6 +100,7 @@ def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
         of=tables.of,
         paired=fitted.procedure.row_for_row,
         endpoints=endpoints_of(fitted.job),
+        weight=fitted.job.weight_column,
     )
     return len(tables.original), Assessment(utility=found)
 
@@ -116,7 +117,7 @@ def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, As
     wanted = fitted.job.analyses[index]
     names = samples.model_columns(fitted)
     before, after = read_samples(work, cut, "model_original", "model_released")
-    (model,) = fit_models(typed(fitted.cells, before, names), [wanted.analysis])
+    (model,) = fit_models(typed(fitted.cells, before, names), [fitted.job.analysis_of(wanted)])
     if model.fit.problem is not None:
         raise JobError(
             f"analysis {wanted.name!r} cannot be fitted to the original ({model.fit.problem}), so that no release "
@@ -348,12 +349,13 @@ class RunReader:
     def _scenarios(self) -> dict[str, risk.AttackScenario] | Reason:
         work, fitted, cut, scenarios = self.work, self.fitted, self.cut, {}
         for at, scenario in enumerate(fitted.job.measure.scenarios):
-            persons = None
+            persons = weights = None
             if scenario.tolerance:
                 sizes = own = search.found_within(work, cut, at)
                 persons = np.ones_like(sizes)
             else:
                 classes, sizes = samples.read_class_counts(work, fitted, cut, at)
+                weights = samples.read_class_weights(work, fitted, cut, at, classes)
                 own = looked_up(classes, sizes, self.queries.own_classes[:, at])
             scenarios[scenario.name] = risk.AttackScenario(
                 scenario.described,
@@ -363,6 +365,7 @@ class RunReader:
                 search.found_by_keys(work, fitted, cut, at) if links_persons(fitted) else fitted.procedure.no_link,
                 fitted.job.measure.sampling_fraction,
                 cut.rows if fitted.unit is None else fitted.unit.distinct,
+                weights,
             )
         return scenarios or Reason.NO_SCENARIO
 

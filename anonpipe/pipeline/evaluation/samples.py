@@ -252,13 +252,14 @@ def _on_one_scale(fitted: Fitted, rows: SampleRows) -> tuple[FloatArray, FloatAr
     return np.nan_to_num((original - centre) / scale), np.nan_to_num((rows.released[:, places] - centre) / scale)
 
 
-def class_counts(fitted: Fitted, rows: SampleRows, of: int) -> dict[str, npt.NDArray[np.int64]]:
-    """Of each scenario the classes of a partition's originals, and how many are in each.
+def class_counts(fitted: Fitted, rows: SampleRows, of: int) -> dict[str, npt.NDArray[Any]]:
+    """Of each scenario the classes of a partition's originals, how many are in each, and the sum of their weights.
 
     Where units have several rows, the classes and units that go together. Of a table with more rows than
     `COUNTED_CLASSES` only classes whose numbers are below a border, which are the same ones in every partition.
     """
-    kept, border = {}, min(1.0, COUNTED_CLASSES / of) * 2.0**63
+    kept: dict[str, npt.NDArray[Any]] = {}
+    border = min(1.0, COUNTED_CLASSES / of) * 2.0**63
     for at, columns in enumerate(key_columns(fitted)):
         if columns.tolerant:
             continue
@@ -268,6 +269,10 @@ def class_counts(fitted: Fitted, rows: SampleRows, of: int) -> dict[str, npt.NDA
             kept[f"scenario_{at}"] = np.unique(np.stack([numbers[chosen], rows.units[chosen]]), axis=1)
         else:
             kept[f"scenario_{at}"] = np.stack(counted(numbers[chosen]))
+            if fitted.weight is not None:
+                which = np.searchsorted(kept[f"scenario_{at}"][0], numbers[chosen])
+                sums = np.bincount(which, rows.original[chosen, fitted.weight.position])
+                kept[f"weights_{at}"] = sums.astype(np.float64)
     return kept
 
 
@@ -277,6 +282,16 @@ def read_class_counts(work: Work, fitted: Fitted, cut: Cut, at: int) -> tuple[In
     if fitted.unit is not None:
         return counted(np.unique(np.concatenate(parts, axis=1), axis=1)[0])
     return added([(part[0], part[1]) for part in parts])
+
+
+def read_class_weights(work: Work, fitted: Fitted, cut: Cut, at: int, classes: IntArray) -> FloatArray | None:
+    """Sums of the survey weights of these classes; None without weights, or where units have several rows."""
+    if fitted.weight is None or fitted.unit is not None:
+        return None
+    sums = np.zeros(len(classes))
+    for file in _files(work, cut):
+        sums[np.searchsorted(classes, file[f"scenario_{at}"][0])] += file[f"weights_{at}"]
+    return sums
 
 
 def masked_numbers(fitted: Fitted) -> list[int]:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from anonpipe.encoding.cells import Tally, expected_tallies
 from anonpipe.encoding.identifiers import UnitColumn
+from anonpipe.encoding.weights import Factors, Pieces, WeightCounts
 from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments, PairwiseMoments, merge_all
-from anonpipe.pipeline.arrays import load_params, scopes_of
+from anonpipe.pipeline.arrays import load_params, load_record, scopes_of
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.resolve import Warnings, columns_without_sums
-from anonpipe.pipeline.tasks.decode import counted_groups, key_units, split_units
+from anonpipe.pipeline.tasks.decode import FACTORS, counted_groups, key_units, split_units
 from anonpipe.pipeline.tasks.passes import LAST, PassTask, learnt_groups, stage_name
 from anonpipe.pipeline.tasks.write import compared_names, count_combinations, handed_on, read_combinations
 from anonpipe.types import FloatArray, IntArray
@@ -27,7 +29,7 @@ from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, Mask
 
 TaskResults = list[dict[str, Any]]
 
-COUNTED = (Moments, PairwiseMoments, Tally)  # The records that task results hold
+COUNTED = (Moments, PairwiseMoments, Tally, WeightCounts)  # The records that task results hold
 _MOST_NAMED = 10  # Columns that warnings on values outside the original range name
 
 # Share of rows in groups of repeated rows, and of one unit in a group, from which on the steward is warned
@@ -68,6 +70,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         beyond_limits=sum(result["beyond_limits"] for result in written),
         files=len(written),
         rules_broken=sum(sum(result["rules_broken"]) for result in written) if job.rules else None,
+        weights_off=_weights_off(work, fitted, written),
         view=fitted.view,
         feature_columns=_feature_columns(fitted),
         splits_ties=fitted.procedure.row_for_row,
@@ -80,6 +83,14 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         unit_rows=None if fitted.unit is None else fitted.min_rows,
         values_matched=values is not None and values.keeps_covariances,
     )
+
+
+def _weights_off(work: Work, fitted: Fitted, written: TaskResults) -> float | None:
+    """How far sums of survey weights are off, in standard errors; None without weights."""
+    if fitted.weight is None:
+        return None
+    counted = reduce(WeightCounts.merge, (result["weights"] for result in written))
+    return fitted.weight.off(counted, load_record(work, FACTORS, (Factors, Pieces)))
 
 
 def _rounded(fitted: Fitted, cut: Cut) -> Rounded | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from anonpipe.columns import TRANSFORMS
+from anonpipe.columns import TRANSFORMS, Role
 from anonpipe.encoding.identifiers import Repeats
 from anonpipe.encoding.values import numbers
 from anonpipe.environment import package_versions
@@ -165,7 +165,9 @@ def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
     restored, lost = fitted.procedure.decoder.restored, columns_without_sums(fitted)
     for at, (name, column) in enumerate(zip(fitted.cells.names, fitted.cells.columns, strict=True)):
         info[name] = {"kind": column.kind.value, "treatment": "unchanged" if column.role.unchanged else "synthetic"}
-        if column.can_be_scored and at not in restored:
+        if column.role is Role.SAMPLING_WEIGHT:
+            info[name]["survey_weight"] = {"by": list(column.by), "calibrated": list(column.calibrate)}
+        elif column.can_be_scored and at not in restored:
             info[name]["transform"] = column.transform or "none"
         if name in lost:
             info[name]["sum"] = "not kept"

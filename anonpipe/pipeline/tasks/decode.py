@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -14,6 +14,7 @@ from anonpipe.encoding.features import Groups
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.encoding.row_hash import exact_sums, row_numbers
 from anonpipe.encoding.scores import Counted, Scores
+from anonpipe.encoding.weights import Factors, Pieces, SamplingWeight, WeightCounts
 from anonpipe.errors import DamagedError
 from anonpipe.methods.grouping import largest_share, units_in_groups
 from anonpipe.methods.masking import RecordsAndDraws
@@ -39,6 +40,7 @@ from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.samples import SampleRows, keep_samples
 from anonpipe.pipeline.procedure.record import Decoded, ScoredRows
 from anonpipe.pipeline.tasks.passes import last_channels
+from anonpipe.pipeline.tasks.route import HELD_WEIGHTS
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.original_values import ByChance, equal_by_chance, rows_without_spread, unchanged_records
 
@@ -104,17 +106,80 @@ def _with_values(
     return scored, cells, as_ties
 
 
-def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
-    """Replace the records of a partition, measure them, and send each to a random output file."""
+@dataclass(frozen=True, eq=False)
+class _Unweighted:
+    """The rows of a partition with all values but the survey weight's."""
+
+    scored: ScoredRows
+    as_ties: tuple[FloatArray, ...]  # `Scores.ties`; empty without normal scores
+    repaired: tuple[int, ...]  # Rows that each rule was kept in; empty without rules
+
+
+def _unweighted(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[_Unweighted, FloatArray]:
+    """The rows of a partition with values that keep the rules, and its cells."""
+    as_ties: tuple[FloatArray, ...] = ()
     if fitted.scores is None:
-        (scored, cells), as_ties = _made(work, fitted, cut, index), None
+        scored, cells = _made(work, fitted, cut, index)
     else:
         scored, cells, as_ties = _with_values(work, fitted, cut, index)
-    decoded, channels, scope = scored.decoded, scored.channels, scope_of(fitted, cut, index)
-    repaired: list[int] = []
-    if fitted.rules is not None:
-        kept = fitted.rules.keep(decoded.cells, decoded.features, work.rng("rules", index))
-        decoded, repaired = replace(decoded, cells=kept.cells), kept.repaired.tolist()
+    if fitted.rules is None:
+        return _Unweighted(scored, as_ties, ()), cells
+    decoded = scored.decoded
+    kept = fitted.rules.keep(decoded.cells, decoded.features, work.rng("rules", index))
+    scored = replace(scored, decoded=replace(decoded, cells=kept.cells))
+    return _Unweighted(scored, as_ties, tuple(kept.repaired.tolist())), cells
+
+
+def count_weights(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
+    """Replace the records of a partition but for the survey weight, and count weights of both tables."""
+    made, cells = _unweighted(work, fitted, cut, index)
+    save_record(work, _MADE.format(index), made)
+    save_record(work, _WEIGHTS.format(index), _weight(fitted).count(cells, made.scored.decoded.cells))
+    return {"rows": len(cells)}
+
+
+def calibrate(work: Work, fitted: Fitted, cut: Cut) -> None:
+    """Find the factors of the survey weight from the counts of all partitions; the driver does it once."""
+    if not work.staging.has(FACTORS):
+        files = [_WEIGHTS.format(index) for index in range(len(cut.partitions))]
+        held = (HELD_WEIGHTS.format(unit) for unit in range(len(work.source.units)))
+        files += [file for file in held if work.staging.has(file)]
+        parts = (load_record(work, file, (WeightCounts,)) for file in files)
+        save_record(work, FACTORS, _weight(fitted).solve(reduce(WeightCounts.merge, parts)))
+
+
+def drop_unweighted(work: Work, cut: Cut) -> None:
+    """Delete the rows without weights, and the counts."""
+    for index in range(len(cut.partitions)):
+        for file in (_MADE.format(index), _WEIGHTS.format(index)):
+            work.staging.file(file).unlink(missing_ok=True)
+
+
+def _weight(fitted: Fitted) -> SamplingWeight:
+    if fitted.weight is None:
+        raise DamagedError("no column has role sampling_weight; run again without --resume")
+    return fitted.weight
+
+
+_MADE = FOLDER + "/made-{}.npz"
+_WEIGHTS = FOLDER + "/weights-{}.npz"
+FACTORS = f"{FOLDER}/factors.npz"
+
+
+def _weighted(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[_Unweighted, FloatArray]:
+    """The rows of a partition with all values, and its cells."""
+    if fitted.weight is None:
+        return _unweighted(work, fitted, cut, index)
+    made: _Unweighted = load_record(work, _MADE.format(index), (_Unweighted, *_KINDS))
+    rng = None if fitted.procedure.decoder.identical else work.rng("weights", index)
+    fitted.weight.put(made.scored.decoded.cells, load_record(work, FACTORS, (Factors, Pieces)), rng)
+    return made, partition_cells(work, fitted, cut, index)
+
+
+def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
+    """Replace the records of a partition, measure them, and send each to a random output file."""
+    made, cells = _weighted(work, fitted, cut, index)
+    decoded, channels, scope = made.scored.decoded, made.scored.channels, scope_of(fitted, cut, index)
     units = partition_units(work, fitted, cut, index)
     _count_units(work, fitted, index, decoded.cells, units)
     if fitted.procedure.recounts_group_moments:
@@ -130,9 +195,9 @@ def decode_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         "rows": len(cells),
         "stratum": cut.partitions[index].stratum,
         "file_rows": file_rows.tolist(),
-        "repaired": repaired,
+        "repaired": list(made.repaired),
         **sample_counts,
-        **counted_rows(fitted, cells, decoded, as_ties, units),
+        **counted_rows(fitted, cells, decoded, made.as_ties, units),
         **(_in_groups(work, index, decoded.groupings, units) if units is not None and fitted.stages_units else {}),
     }
 
@@ -214,13 +279,13 @@ def counted_rows(
     fitted: Fitted,
     cells: FloatArray,
     decoded: Decoded,
-    as_ties: tuple[FloatArray, FloatArray] | None,
+    as_ties: tuple[FloatArray, ...],
     units: IntArray | None,
 ) -> dict[str, Any]:
     """Counts of a partition for the gates."""
     method, columns = fitted.procedure, fitted.synthesized
     before, k = cells[:, columns], fitted.min_rows
-    both = [(cells, decoded.cells)] + ([] if as_ties is None else [as_ties])
+    both = [(cells, decoded.cells)] + ([as_ties] if as_ties else [])
     unchanged = (
         unchanged_records(original[:, columns], released[:, columns], g.order, g.starts, k)
         for original, released in both

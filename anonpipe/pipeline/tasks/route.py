@@ -14,6 +14,7 @@ import pyarrow as pa
 from anonpipe.encoding.cells import Tally
 from anonpipe.encoding.missing import fill_predicted
 from anonpipe.encoding.row_hash import Contents, add_fingerprints, fingerprint, row_lanes
+from anonpipe.encoding.weights import WeightCounts
 from anonpipe.environment import one_thread
 from anonpipe.errors import InputError
 from anonpipe.moments import Moments
@@ -26,6 +27,7 @@ from anonpipe.pipeline.arrays import (
     chunk_rows,
     partition_rows,
     routed_array,
+    save_record,
     verified_moments,
 )
 from anonpipe.pipeline.context import Fitted, Work
@@ -47,6 +49,7 @@ from anonpipe.types import FloatArray, IntArray
 
 # Files in the staging, by partition or input split
 _UNITS = "units/{}.npz"
+HELD_WEIGHTS = "weights/held-{}.npz"
 
 Routed = tuple[FloatArray, IntArray]
 Keys = npt.NDArray[np.uint64]
@@ -107,6 +110,7 @@ class HoldOut:
     work: Work
     fitted: Fitted
     held: list[FloatArray] = field(default_factory=list)
+    weights: list[WeightCounts] = field(default_factory=list)  # Of all that are held out, where there are weights
 
     def without(self, batch: pa.RecordBatch, contents: Contents) -> KeptRows:
         """The rows that are not held out."""
@@ -117,10 +121,14 @@ class HoldOut:
         drawn = drawn_held(self.work, contents, units)
         self.held.append(comparable_cells(self.fitted, batch, drawn, None if self.fitted.unit is None else units))
         kept = ~held_in(self.work, contents, units)
+        if self.fitted.weight is not None:
+            self.weights.append(self.fitted.weight.count_held(comparable_cells(self.fitted, batch, ~kept)))
         return KeptRows(batch.filter(pa.array(kept)), keys[kept], None if units is None else units[kept])
 
     def keep(self, unit: int) -> None:
-        """Write the sample of an input split."""
+        """Write the sample of an input split, and the weights of all that it holds out."""
+        if self.weights:
+            save_record(self.work, HELD_WEIGHTS.format(unit), reduce(WeightCounts.merge, self.weights))
         if self.work.job.measure.held_out:
             keep_held(self.work, self.fitted, unit, self.held)
 

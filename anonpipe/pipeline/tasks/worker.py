@@ -16,7 +16,7 @@ from anonpipe.files import disk_errors
 from anonpipe.pipeline.context import Context, context
 from anonpipe.pipeline.evaluation.measures import measure_piece
 from anonpipe.pipeline.evaluation.search import search_partition
-from anonpipe.pipeline.tasks.decode import decode_partition, score_partition
+from anonpipe.pipeline.tasks.decode import count_weights, decode_partition, score_partition
 from anonpipe.pipeline.tasks.passes import run_pass
 from anonpipe.pipeline.tasks.route import encode_partition, route_unit
 from anonpipe.pipeline.tasks.scan import scan_unit
@@ -29,6 +29,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "route": route_unit,
     "encode": encode_partition,
     "scores": score_partition,
+    "weights": count_weights,
     "decode": decode_partition,
     "search": search_partition,
     "measure": measure_piece,

@@ -7,6 +7,7 @@ import io
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anonpipe.columns import Role
 from anonpipe.encoding.rules import with_differences
 from anonpipe.encoding.values import numbers
+from anonpipe.encoding.weights import WeightCounts
 from anonpipe.errors import EngineError, InputError
 from anonpipe.job.model import Job
 from anonpipe.moments import PairwiseMoments, merge_all
@@ -128,6 +131,7 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
         raise InputError(f"{path.name}: the written schema differs from the input's; nothing is released")
     moments: dict[int, list[PairwiseMoments]] = {}
     combinations, rows, beyond = [], 0, 0
+    weights: list[WeightCounts] = []
     outside = {name: [0, 0] for name in _unbounded_names(fitted)}
     rules = fitted.job.parsed_rules
     broken = np.zeros(len(rules), dtype=np.int64)
@@ -139,6 +143,8 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
         for at in np.unique(stratum):
             moments.setdefault(int(at), []).append(PairwiseMoments.of(measured[stratum == at]))
         combinations.append(_combinations(fitted, cells))
+        if fitted.weight is not None:
+            weights.append(fitted.weight.count_released(cells))
         rows += len(cells)
         beyond += out_of_range + _beyond_limits(fitted, cells)
         for name, counted in outside.items():
@@ -154,6 +160,7 @@ def measure_file(work: Work, fitted: Fitted, index: int, path: Path) -> dict[str
         "beyond_limits": beyond,
         "beyond_original": outside,
         "rules_broken": broken.tolist(),
+        "weights": reduce(WeightCounts.merge, weights) if weights else None,
     }
 
 
@@ -221,7 +228,10 @@ def _unbounded_names(fitted: Fitted) -> list[str]:
     return [
         name
         for name, column in zip(fitted.cells.names, fitted.cells.columns, strict=True)
-        if column.can_be_scored and None in column.numeric_bounds and name not in fitted.job.differences
+        if column.can_be_scored
+        and None in column.numeric_bounds
+        and name not in fitted.job.differences
+        and column.role is not Role.SAMPLING_WEIGHT  # inside its range, which records held out may expand
     ]
 
 

@@ -144,3 +144,40 @@ def test_who_could_be_meant_is_who_is_near_enough(rows, far, part, other):
     assert risk.smallest == min(expected) and risk.persons == len(rows)
     risks = [naive.individual_risk(size, 0.5) for size in expected]
     assert risk.journalist == pytest.approx((max(risks), sum(risks) / len(rows), expected.count(1) * 0.5 / len(rows)))
+
+
+# Key variables and weights of Capobianchi, Polettini & Lucarelli's example, and the frequencies and risks that
+# sdcMicro's documentation computes of it (freqCalc and indivRisk of its data set francdat)
+FRANCDAT = [
+    ((1, 2, 5, 1), 18.0), ((1, 2, 1, 1), 45.5), ((1, 2, 1, 1), 39.0), ((3, 3, 1, 5), 17.0), ((4, 3, 1, 4), 541.0),
+    ((4, 3, 1, 1), 8.0), ((6, 2, 1, 5), 5.0), ((1, 2, 5, 1), 92.0),
+]  # fmt: skip
+PUBLISHED = [0.01714426, 0.02204233, 0.02204233, 0.17707583, 0.01165448, 0.29706308, 0.40235948, 0.01714426]
+
+
+def test_individual_risks_by_weights_are_those_published():
+    keys, weights = [key for key, _ in FRANCDAT], np.array([weight for _, weight in FRANCDAT])
+    sizes = np.array([keys.count(key) for key in keys])
+    sums = np.array([weights[[other == key for other in keys]].sum() for key in keys])
+    assert sums.tolist() == [110.0, 84.5, 84.5, 17.0, 541.0, 8.0, 5.0, 110.0]
+    assert individual_risk(sizes, sizes / sums) == pytest.approx(PUBLISHED, rel=1e-6)
+    classes = sorted(set(keys))
+    risk = scenario_risk(
+        "key", ["a"], [keys.count(key) for key in classes], k=3, weights=[sums[keys.index(key)] for key in classes]
+    )
+    assert risk.individual == pytest.approx((max(PUBLISHED), sum(PUBLISHED) / 8), rel=1e-6)
+
+
+@pytest.mark.parametrize("fraction", [0.5, 0.05, 0.002])
+def test_individual_risk_is_as_in_sdcmicro(fraction):
+    """Its formulas for one and two records, and its approximation for more, which is a little higher."""
+    odds, log = fraction / (1 - fraction), np.log(1 / fraction)
+    assert individual_risk([1, 2], fraction) == pytest.approx([odds * log, odds - odds**2 * log])
+    sizes = np.array([3, 4, 10, 50, 1000])
+    approximated = fraction / (sizes - (1 - fraction))
+    found = individual_risk(sizes, fraction)
+    assert (np.abs(approximated / found - 1) < [0.12, 0.07, 0.02, 0.002, 1e-4]).all()
+
+
+def test_weights_below_one_count_as_one_person_each():
+    assert scenario_risk("s", ["a"], [1, 4], k=2, weights=[0.2, 0.0]).individual == pytest.approx((1.0, 0.4))

@@ -297,7 +297,7 @@ def test_every_figure_is_named_by_one_record():
     assert {figure.key for measure in MEASURES for figure in measure.without_interval} <= set(names)
     old, new = table(60, 4), table(60, 5)
     found = utility(old, new, KINDS, rng=np.random.default_rng(0), least=5, of=60)
-    assert [one.name for one in found] == names
+    assert [one.name for one in found] == [name for name in names if not name.startswith("weighted")]
 
 
 def test_measure_giving_other_figures_than_said_is_refused():

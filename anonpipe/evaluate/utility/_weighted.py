@@ -1,0 +1,139 @@
+"""Weighted means, shares and totals of a survey, in standard errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+from scipy.special import ndtri
+
+from anonpipe.audience import Audience
+from anonpipe.evaluate.measurement import Figure, Measurement
+from anonpipe.evaluate.utility._measure import MOST_PARTS, Term, UtilityMeasure
+from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
+from anonpipe.types import FloatArray
+
+_FEWEST = 30  # Records of a category from which on its estimates are looked at
+_CHANCE = 0.05  # Probability that another sample is further off in any estimate
+
+_SOURCE = "Särndal, Swensson & Wretman (1992), Model Assisted Survey Sampling, section 5.7; Kish (1965), section 8.2"
+_MEANS = Figure(
+    "weighted.means", "Weighted means of numbers and shares of categories, the furthest", "standard errors",
+    _SOURCE, Audience.STEWARD, undefined="no number varies, and no category has enough records",
+)  # fmt: skip
+_UNWEIGHTED = replace(_MEANS, key="weighted.without", title="The same without weights")
+_TOTALS = replace(_MEANS, key="weighted.totals", title="Weighted totals of numbers by category, the furthest")
+_WORST = replace(
+    _MEANS, key="weighted_estimates", unit="", audience=Audience.SEVERAL,
+    title="Weighted mean, share or total furthest off, as a multiple of what another sample allows",
+)  # fmt: skip
+
+
+def design_effect(weights: FloatArray) -> float:
+    """By how much unequal weights raise the variance of a mean: n Σw² / (Σw)², at least 1.
+
+    Kish (1965), Survey Sampling, section 11.2. Shape: (n_rows,).
+
+    Examples
+    --------
+    >>> design_effect(np.array([1.0, 1.0, 2.0, 4.0]))
+    1.375
+    """
+    return float(len(weights) * np.square(weights).sum() / weights.sum() ** 2)
+
+
+def weighted_means(
+    values: FloatArray, weights: FloatArray, codes: FloatArray | None = None, size: int = 1
+) -> tuple[FloatArray, FloatArray]:
+    """Weighted means of values that count as 0 outside a category, and their standard errors, shapes (size,).
+
+    So the mean of 1 is the share of a category, and that of a number its total over the sum of all weights. Without
+    codes it is the mean over the records that have a value. Errors are those of a ratio by linearisation, of records
+    drawn with replacement. Shapes: (n_rows,), NaN for nulls.
+
+    Examples
+    --------
+    >>> mean, error = weighted_means(np.array([1.0, 3.0]), np.array([3.0, 1.0]))
+    >>> float(mean[0]), round(float(error[0]), 3)
+    (1.5, 0.75)
+    """
+    known = ~np.isnan(values)
+    if codes is None:
+        values, weights = values[known], weights[known]
+        codes, known = np.zeros(len(values)), np.ones(len(values), dtype=bool)
+    inside = known & ~np.isnan(codes)
+    at, y, w, n, total = codes[inside].astype(np.int64), values[inside], weights[inside], len(weights), weights.sum()
+    if n < 2:
+        return np.full(size, math.nan), np.full(size, math.nan)
+    sums = [np.bincount(at, each, size) for each in (w * y, w**2, w**2 * y, (w * y) ** 2)]
+    mean = sums[0] / total
+    squares = sums[3] - 2.0 * mean * sums[2] + mean**2 * np.square(weights).sum()
+    return mean, np.sqrt(np.maximum(squares, 0.0) * n / (n - 1)) / total
+
+
+def _estimates(tables: TypedTables, sides: tuple[FloatArray, FloatArray]) -> tuple[list[Term], list[Term]]:
+    """Differences of means and shares, and of totals by category, in standard errors of the original; NaN for none."""
+    numbers = [column for column in tables.numbers if column.name != tables.weight]
+    means = [term for column in numbers for term in _apart(tables, sides, column, None)]
+    shares = [term for column in tables.categories for term in _apart(tables, sides, None, column)]
+    totals = [term for pair in product(numbers, tables.categories) for term in _apart(tables, sides, *pair)]
+    return means + shares, totals
+
+
+def _apart(
+    tables: TypedTables, sides: tuple[FloatArray, FloatArray], number: BothColumns | None, category: BothColumns | None
+) -> list[Term]:
+    found, counts = [], np.array([tables.rows])
+    for at, weights in enumerate(sides):
+        values = np.ones(len(weights)) if number is None else (number.old, number.new)[at]
+        codes = None if category is None else (category.old, category.new)[at]
+        if at == 0 and codes is not None:
+            counts = np.bincount(codes[~np.isnan(codes)].astype(np.int64), minlength=len(category.levels))  # type: ignore[union-attr]
+        found.append(weighted_means(values, weights, codes, len(counts)))
+    (old, error), (new, _) = found
+    name = "" if number is None else number.name
+    terms = []
+    for place in np.flatnonzero((counts >= max(_FEWEST, tables.least)) & (error > 1e-9 * np.abs(old))):
+        label = "" if category is None else f"{category.name} {category.levels[place]}"
+        off = abs(new[place] - old[place]) / error[place]
+        terms.append((f"{name} in {label}" if name and label else name or label, float(off)))
+    return terms
+
+
+def _weighted(tables: TypedTables) -> list[Measurement]:
+    """The furthest weighted estimates, and the same means without weights."""
+    weight = next(column for column in tables.columns if column.name == tables.weight)
+    sides = np.nan_to_num(weight.old), np.nan_to_num(weight.new)
+    means, totals = _estimates(tables, sides)
+    without = _estimates(tables, (np.ones(tables.rows), np.ones(tables.released)))[0]
+    effects = [f"{design_effect(side):.2f}" for side in sides]
+    note = (
+        f"Of {{}} estimates; errors are the original's. Design effect of the weights (Kish): {effects[0]} in the "
+        f"original, {effects[1]} in the release."
+    )
+    found = [
+        _furthest(figure, terms, tables.rows, note.format(len(terms)))
+        for figure, terms in ((_MEANS, means), (_UNWEIGHTED, without), (_TOTALS, totals))
+    ]
+    every = means + totals
+    allowed = -math.sqrt(2.0) * float(ndtri(_CHANCE / 2.0 / max(1, len(every))))
+    note = (
+        f"1: the difference that another sample of the same design exceeds in any of {len(every)} estimates once in "
+        f"{1 / _CHANCE:.0f} (Bonferroni)."
+    )
+    terms = [(name, value / allowed) for name, value in every]
+    return [*found, _furthest(_WORST, terms, tables.rows, note)]
+
+
+def _furthest(figure: Figure, terms: list[Term], records: int, note: str) -> Measurement:
+    if not terms:
+        return figure.measured(math.nan, records, note=f"Not defined: {figure.undefined}.")
+    ordered = sorted(terms, key=lambda term: -term[1])
+    return figure.measured(ordered[0][1], records, note=note, parts=tuple(ordered[:MOST_PARTS]))
+
+
+WEIGHTED = UtilityMeasure(
+    (_MEANS, _UNWEIGHTED, _TOTALS, _WORST), _weighted, without_interval=(_MEANS, _UNWEIGHTED, _TOTALS, _WORST)
+)

@@ -1,0 +1,71 @@
+"""Weighted means, shares and totals, against slow twins and another sample."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anonpipe.columns import Kind
+from anonpipe.evaluate.utility import utility
+from anonpipe.evaluate.utility._tables import typed_tables
+from anonpipe.evaluate.utility._weighted import WEIGHTED, design_effect, weighted_means
+from tests.naive.weights import design_effect as slow_effect
+from tests.naive.weights import weighted_mean
+
+KINDS = {"x": Kind.CONTINUOUS, "c": Kind.CATEGORICAL, "weight": Kind.CONTINUOUS}
+
+
+def sample(seed: int, rows: int = 1500, shift: float = 0.0) -> pd.DataFrame:
+    """Persons with a weight that goes with both other columns."""
+    rng = np.random.default_rng(seed)
+    c = rng.choice(["a", "b", "c"], rows, p=[0.5, 0.3, 0.2])
+    weight = pd.Series(c).map({"a": 10.0, "b": 30.0, "c": 90.0}).to_numpy() * rng.uniform(0.8, 1.2, rows)
+    return pd.DataFrame({"x": rng.normal(shift + (c == "c"), 1.0), "c": c, "weight": weight})
+
+
+def figures(old: pd.DataFrame, new: pd.DataFrame) -> dict[str, float]:
+    """All figures by name."""
+    tables = replace(typed_tables(old, new, KINDS, least=5), weight="weight")
+    return {each.name: each.value for each in WEIGHTED.of(tables)}
+
+
+def test_means_and_errors_are_those_of_the_slow_twin() -> None:
+    """By category and overall, with nulls."""
+    table = sample(3, 200)
+    values = np.where(np.arange(200) % 7 == 0, np.nan, table["x"])
+    codes, weights = table["c"].map({"a": 0.0, "b": 1.0, "c": 2.0}).to_numpy(), table["weight"].to_numpy()
+    means, errors = weighted_means(values, weights, codes, 3)
+    for code in range(3):
+        assert (means[code], errors[code]) == pytest.approx(weighted_mean(values, weights, codes, code))
+    whole = [each[0] for each in weighted_means(values, weights)]
+    assert whole == pytest.approx(weighted_mean(values, weights, None, 0))
+    assert design_effect(weights) == pytest.approx(slow_effect(weights))
+
+
+def test_errors_are_those_of_repeated_samples() -> None:
+    """The standard deviation of the mean over 400 samples is its standard error."""
+    found = [weighted_means(each["x"].to_numpy(), each["weight"].to_numpy()) for each in map(sample, range(400))]
+    means, errors = (np.array([each[at][0] for each in found]) for at in (0, 1))
+    assert means.std() == pytest.approx(errors.mean(), rel=0.1)
+
+
+def test_another_sample_is_seldom_beyond_the_limit() -> None:
+    """Once in 20; and a shifted mean is beyond it, as are weights that lost their ties."""
+    beyond = [figures(sample(seed), sample(seed + 500))["weighted_estimates"] > 1 for seed in range(40)]
+    assert sum(beyond) <= 6
+    old, untied = sample(1), sample(2)
+    assert figures(old, sample(2, shift=0.3))["weighted_estimates"] > 1
+    untied["weight"] = np.random.default_rng(1).permutation(untied["weight"])
+    found = figures(old, untied)
+    assert found["weighted_estimates"] > 2 and found["weighted.without"] < 4
+
+
+def test_no_weight_no_figure() -> None:
+    """Jobs without the role have the figures that they had."""
+    found = utility(sample(1), sample(2), KINDS, rng=np.random.default_rng(1), least=5, of=1500)
+    assert not [each for each in found if each.name.startswith("weighted")]
+    given = utility(sample(1), sample(2), KINDS, rng=np.random.default_rng(1), least=5, of=1500, weight="weight")
+    assert {each.name for each in given} - {each.name for each in found} == set(WEIGHTED.keys)

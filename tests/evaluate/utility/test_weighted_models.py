@@ -1,0 +1,91 @@
+"""Regressions with survey weights: estimates and standard errors of the weighted sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anonpipe.errors import JobError
+from anonpipe.evaluate.utility import Analysis, fit_models
+from anonpipe.job.model import parse_job
+from tests.naive.weights import regression
+
+JOB: dict[str, Any] = {
+    "input": "a.parquet",
+    "output": "out",
+    "k": 5,
+    "columns": {
+        "x": {"kind": "continuous"},
+        "y": {"kind": "continuous"},
+        "dead": {"kind": "binary"},
+        "w": {"kind": "continuous", "role": "sampling_weight"},
+    },
+}
+
+
+def drawn(seed: int, rows: int = 600) -> pd.DataFrame:
+    """A sample in which those with a high response are drawn more often, and have lower weights."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=20 * rows)
+    y = 1.0 + 0.5 * x + rng.normal(size=len(x))
+    chance = np.clip(np.exp(0.7 * y) / 50, 0.005, 0.5)
+    chosen = rng.random(len(x)) < chance * rows / chance.sum()
+    weights = chance.sum() / rows / chance[chosen]
+    return pd.DataFrame({"x": x, "y": y, "b": (y > 1).astype(int)})[chosen].assign(w=weights)
+
+
+@pytest.mark.parametrize(("model", "formula"), [("linear", "y ~ x"), ("logistic", "b ~ x")])
+def test_estimates_and_errors_are_those_of_the_slow_twin(model: Any, formula: str) -> None:
+    """Scales of weights do not matter."""
+    table = drawn(1)
+    (fitted,) = fit_models(table.assign(w=table["w"] * 50), [Analysis("a", model, formula, weights="w")])
+    values, errors = regression(model, table[formula[0]].to_numpy(float), table["x"].to_numpy(), table["w"].to_numpy())
+    for place, name in enumerate(("Intercept", "x")):
+        found = fitted.fit.estimates[name]
+        assert found is not None and found.value == pytest.approx(values[place], rel=1e-4)
+        assert (found.high - found.low) / 2 / 1.96 == pytest.approx(errors[place], rel=5e-3)
+
+
+def test_weights_undo_the_selection_and_intervals_hold() -> None:
+    """The slope of the population is in about 95 % of the intervals; without weights the intercept is far off."""
+    weighted, plain = Analysis("w", "linear", "y ~ x", weights="w"), Analysis("p", "linear", "y ~ x")
+    inside, off = 0, []
+    for seed in range(40):
+        one, other = fit_models(drawn(seed), [weighted, plain])
+        slope, intercept = one.fit.estimates["x"], other.fit.estimates["Intercept"]
+        assert slope is not None and intercept is not None
+        inside += slope.low <= 0.5 <= slope.high
+        off.append(intercept.value - 1.0)
+    assert inside >= 33 and np.mean(off) > 0.3
+
+
+def test_jobs_take_weights_by_default_where_they_can() -> None:
+    """Not in Cox models, nor where the analysis declines; asking without the role is refused."""
+    analyses = [
+        {"name": "a", "model": "linear", "formula": "y ~ x"},
+        {"name": "b", "model": "linear", "formula": "y ~ x", "weights": False},
+        {"name": "c", "model": "cox", "formula": "y ~ x", "event": "dead == 1"},
+    ]
+    job = parse_job(JOB | {"analyses": analyses})
+    assert [job.analysis_of(each).weights for each in job.analyses] == ["w", None, None]
+    assert job.columns_of(job.analyses[0]) == ("x", "y", "w")
+    with pytest.raises(JobError, match="survey weights go with linear and logistic"):
+        Analysis("c", "cox", "y ~ x", event="dead == 1", weights="w")
+    columns = {name: column for name, column in JOB["columns"].items() if name != "w"}
+    with pytest.raises(JobError, match="no column has role sampling_weight"):
+        parse_job(JOB | {"columns": columns, "analyses": [analyses[0] | {"weights": True}]})
+    with pytest.raises(JobError, match="survey weights go with linear and logistic"):
+        parse_job(JOB | {"analyses": [analyses[2] | {"weights": True}]})
+
+
+def test_outcomes_told_apart_have_no_weighted_fit() -> None:
+    """As without weights."""
+    table = drawn(2)
+    table["b"] = (table["x"] > 0).astype(int)
+    (fitted,) = fit_models(table, [Analysis("a", "logistic", "b ~ x", weights="w")])
+    assert fitted.fit.problem is not None and "did not converge" in fitted.fit.problem
+    (odd,) = fit_models(table.assign(w=0.0), [Analysis("a", "linear", "y ~ x", weights="w")])
+    assert odd.fit.problem is not None and "survey weights" in odd.fit.problem

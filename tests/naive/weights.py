@@ -1,0 +1,76 @@
+"""Survey weights, record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+
+def raked(
+    original: npt.NDArray[np.float64], released: npt.NDArray[np.float64], columns: Sequence[int]
+) -> npt.NDArray[np.float64]:
+    """Weights of column 0 raked to the original's sums in each category (Deming & Stephan 1940), shape (n_rows,).
+
+    They stay in the range that released weights had before.
+    """
+    low, high, factor = released[:, 0].min(), released[:, 0].max(), np.ones(len(released))
+    for _ in range(30):
+        for column in columns:
+            for code in sorted(set(original[:, column])):
+                wanted = sum(row[0] for row in original if row[column] == code)
+                inside = [at for at, row in enumerate(released) if row[column] == code]
+                now = sum(min(max(released[at, 0] * factor[at], low), high) for at in inside)
+                for at in inside:
+                    factor[at] *= wanted / now
+    return np.clip(released[:, 0] * factor, low, high)
+
+
+def weighted_mean(
+    values: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64],
+    codes: npt.NDArray[np.float64] | None,
+    code: int,
+) -> tuple[float, float]:
+    """The mean of values that are 0 outside a category, and its standard error by linearisation."""
+    rows = [
+        (0.0 if np.isnan(value) or (codes is not None and codes[at] != code) else float(value), float(weights[at]))
+        for at, value in enumerate(values)
+        if codes is not None or not np.isnan(value)
+    ]
+    total = sum(weight for _, weight in rows)
+    mean = sum(value * weight for value, weight in rows) / total
+    square = sum((weight * (value - mean)) ** 2 for value, weight in rows)
+    return mean, (square * len(rows) / (len(rows) - 1)) ** 0.5 / total
+
+
+def design_effect(weights: npt.NDArray[np.float64]) -> float:
+    """One plus the square of the coefficient of variation of the weights."""
+    mean = sum(weights) / len(weights)
+    return 1.0 + sum((weight - mean) ** 2 for weight in weights) / len(weights) / mean**2
+
+
+def regression(
+    model: str, response: npt.NDArray[np.float64], predictor: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Intercept and slope of a weighted regression by Newton's steps, and standard errors by linearisation."""
+    values = np.zeros(2)
+    for _ in range(60):
+        score, information, squares = np.zeros(2), np.zeros((2, 2)), np.zeros((2, 2))
+        for y, x, weight in zip(response, predictor, weights, strict=True):
+            row = np.array([1.0, x])
+            expected = float(row @ values)
+            slope = 1.0
+            if model == "logistic":
+                expected = 1.0 / (1.0 + np.exp(-expected))
+                slope = expected * (1.0 - expected)
+            score += weight * (y - expected) * row
+            information += weight * slope * np.outer(row, row)
+            squares += (weight * (y - expected)) ** 2 * np.outer(row, row)
+        values = values + np.linalg.solve(information, score)
+        if np.abs(score).max() < 1e-8 * weights.sum():
+            break
+    inverse = np.linalg.inv(information)
+    n = len(response)
+    return values, np.sqrt(np.diag(inverse @ squares @ inverse) * n / (n - 1))

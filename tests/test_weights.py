@@ -1,0 +1,299 @@
+"""Survey weights: role, released weights, their sums, and what a job refuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anonpipe.encoding.values import Grid
+from anonpipe.encoding.weights import SamplingWeight
+from anonpipe.errors import AnonpipeError, InputError
+from anonpipe.job.model import parse_job
+from anonpipe.partition.strata import Strata
+from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.run import in_memory
+from anonpipe.storage import release
+from tests import small
+from tests.naive.scenario import individual_risk
+from tests.naive.weights import raked
+
+WEIGHT = {"kind": "continuous", "role": "sampling_weight"}
+COLUMNS: dict[str, Any] = {
+    "region": {"kind": "categorical"},
+    "size": {"kind": "ordinal", "levels": ["1", "2", "3", "4+"]},
+    "sex": {"kind": "binary"},
+    "age": {"kind": "integer", "bounds": [16, 90]},
+    "income": {"kind": "continuous", "bounds": [0, None], "step": 10},
+}
+
+
+def survey(rows: int = 3000, seed: int = 5, *, post: bool = False) -> pd.DataFrame:
+    """A household survey with weights by region and size, or post-stratified besides with many distinct values."""
+    rng = np.random.default_rng(seed)
+    region = rng.choice(["coast", "east", "north", "south", "west"], rows, p=[0.08, 0.2, 0.32, 0.25, 0.15])
+    size = rng.choice(["1", "2", "3", "4+"], rows, p=[0.3, 0.35, 0.2, 0.15])
+    base = pd.Series(region).map({"coast": 25, "east": 90, "north": 240, "south": 180, "west": 60}).to_numpy()
+    weight = (base * pd.Series(size).map({"1": 1.3, "2": 1.0, "3": 0.9, "4+": 0.7}).to_numpy()).round(3)
+    sex, age = rng.choice(["f", "m"], rows), rng.integers(16, 91, rows)
+    if post:
+        weight = weight * np.where(sex == "f", 1.2, 0.8) * np.exp(rng.normal(0, 0.1, rows))
+    income = np.exp(9.8 + 0.3 * (region == "coast") + 0.004 * age + rng.normal(0, 0.5, rows)).round(-1)
+    return pd.DataFrame({"region": region, "size": size, "sex": sex, "age": age, "income": income, "weight": weight})
+
+
+def released(tmp_path: Any, table: pd.DataFrame, weight: dict[str, Any], **more: Any) -> Any:
+    """The released table, or the verdict where a gate fails."""
+    table.to_parquet(tmp_path / "survey.parquet")
+    content = {
+        "input": str(tmp_path / "survey.parquet"),
+        "output": str(tmp_path / "out"),
+        "k": 5,
+        "columns": {**COLUMNS, "weight": weight},
+        "measure": {"utility": False, "risk": False},
+        "repeat": {"allow": "a test"},
+        **more,
+    }
+    found = in_memory(parse_job(content))
+    assert any(check.key == "weights.sums" for check in found.verdict.checks)
+    return found.verdict if found.table is None else found.table.to_pandas()
+
+
+def by_columns(table: pd.DataFrame, *names: str) -> Any:
+    """Sums of weights."""
+    return table.groupby(list(names), observed=True)["weight"].sum()
+
+
+def test_function_of_categories_stays_one(tmp_path: Any) -> None:
+    """The whole is kept by one factor; of a combination there is one weight, as before."""
+    table = survey()
+    made = released(tmp_path, table, WEIGHT | {"by": ["region", "size"]})
+    assert made["weight"].sum() == pytest.approx(table["weight"].sum(), rel=1e-5)
+    old, new = (each.groupby(["region", "size"], observed=True)["weight"].agg(["min", "max"]) for each in (table, made))
+    assert np.allclose(new["min"], new["max"]) and len(new) == len(old)
+    inner = (old["min"] > old["min"].min()) & (old["min"] < old["min"].max())  # the ends stay in the range
+    factor = (new["min"] / old["min"])[inner]
+    assert new["min"].max() <= old["min"].max() * (1 + 1e-9)
+    assert np.allclose(factor, factor.iloc[0]) and abs(factor.iloc[0] - 1) < 0.03
+
+
+def test_weights_of_strata_are_released_as_they_are(tmp_path: Any) -> None:
+    """No factor is needed, and none is used."""
+    table = survey()
+    columns = {**COLUMNS, "region": {"kind": "categorical", "role": "key"}, "weight": WEIGHT | {"by": ["region"]}}
+    table["weight"] = table.groupby("region")["weight"].transform("mean").round(3)
+    made = released(tmp_path, table, WEIGHT, columns=columns, strata={"by": ["region"]})
+    assert set(np.round(made["weight"], 9)) == set(np.round(table["weight"], 9))
+    assert np.allclose(by_columns(made, "region"), by_columns(table, "region"))
+
+
+def test_calibrated_weights_have_the_sums_of_columns(tmp_path: Any) -> None:
+    """Drawn weights of many values, by margins; each is a mean of five or more."""
+    table = survey(post=True)
+    made = released(tmp_path, table, WEIGHT | {"by": ["region", "size"], "calibrate": ["region", "sex"]})
+    for name in ("region", "sex"):
+        assert np.allclose(by_columns(made, name), by_columns(table, name), rtol=0.02)
+    assert table["weight"].min() <= made["weight"].min() and made["weight"].max() <= table["weight"].max()
+    spread = [each.groupby("region", observed=True)["weight"].mean().std() for each in (table, made)]
+    assert spread[1] == pytest.approx(spread[0], rel=0.1)
+
+
+def test_held_out_records_are_stood_for_by_the_others(tmp_path: Any) -> None:
+    """The released weights add up to those of the whole input."""
+    table = survey()
+    measure = {"utility": False, "risk": True, "hold_out": 0.2}
+    gates = {"membership_auc": None, "attribute_inference": None, "reidentification_rate": None}
+    made = released(tmp_path, table, WEIGHT | {"by": ["region", "size"]}, measure=measure, gates=gates)
+    assert len(made) < 0.9 * len(table)
+    assert made["weight"].sum() == pytest.approx(table["weight"].sum(), rel=1e-5)
+
+
+def test_one_extreme_weight_is_not_told(tmp_path: Any) -> None:
+    """It is coded as its neighbours, and its region has no sum of its own where it dominates that."""
+    table = survey(1500)
+    at = table.index[table["region"] == "coast"][0]
+    table.loc[at, "weight"] = 2.0 * table.loc[table["region"] == "coast", "weight"].sum()
+    made = released(tmp_path, table, WEIGHT | {"by": ["region"], "calibrate": ["region"]})
+    others = table.drop(index=at)["weight"]
+    assert made["weight"].max() < 2 * others.max()
+    off = by_columns(made, "region") / by_columns(table, "region") - 1
+    assert abs(off["coast"]) > 0.2
+    assert made["weight"].sum() == pytest.approx(table["weight"].sum(), rel=0.02)
+
+
+def test_whole_weights_stay_whole(tmp_path: Any) -> None:
+    """They are rounded up with the probability of the rest, so that sums stay but for chance."""
+    table = survey()
+    table["weight"] = table["weight"].round().astype(int)
+    made = released(tmp_path, table, WEIGHT | {"kind": "integer", "by": ["region", "size"], "calibrate": ["sex"]})
+    assert made["weight"].dtype == table["weight"].dtype
+    assert np.allclose(by_columns(made, "sex"), by_columns(table, "sex"), rtol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [(0.0, "0 rows with a null and 2 rows"), (-3.0, "0 rows"), (None, "2 rows")]
+)
+def test_weights_that_are_none_are_refused(tmp_path: Any, value: float | None, count: str) -> None:
+    """Column, count and remedy; no value."""
+    table = survey(500)
+    table.loc[[3, 7], "weight"] = value
+    with pytest.raises(InputError, match=f"column 'weight' has role sampling_weight and holds {count}.*remove those"):
+        released(tmp_path, table, WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (WEIGHT | {"by": ["income"]}, "columns.weight.by names 'income'"),
+        ({"kind": "continuous", "calibrate": ["sex"]}, "go with role sampling_weight"),
+        ({"kind": "categorical", "role": "sampling_weight"}, "sampling_weight column is continuous or integer"),
+    ],
+)
+def test_a_job_that_cannot_be_kept_is_refused(tmp_path: Any, weight: dict[str, Any], message: str) -> None:
+    """Before anything is read."""
+    with pytest.raises(AnonpipeError, match=message):
+        released(tmp_path, survey(200), weight)
+
+
+def test_individual_risk_is_measured_by_scenario(tmp_path: Any) -> None:
+    """Against the slow twin, over classes of records that are alike in what the intruder knows."""
+    table, gates = survey(1200), ("reidentification_rate", "scenario_risk", "membership_auc", "attribute_inference")
+    scenario = {"name": "neighbour", "knows": ["region", "size", "age"]}
+    measure = {"utility": False, "hold_out": 0, "scenarios": [scenario]}
+    content = {
+        "input": str(tmp_path / "survey.parquet"),
+        "output": str(tmp_path / "out"),
+        "k": 5,
+        "columns": {**COLUMNS, "weight": WEIGHT | {"by": ["region", "size"]}},
+        "measure": measure,
+        "gates": dict.fromkeys(gates),
+        "repeat": {"allow": "a test"},
+    }
+    table.to_parquet(tmp_path / "survey.parquet")
+    made = in_memory(parse_job(content))
+    (note,) = [note for note in made.verdict.notes if "survey weights" in note]
+    assert note.endswith("Given 'region', 'size', they go with no other column")
+    found = {each.name: each.value for each in made.report.risk}
+    classes = table.groupby(scenario["knows"], observed=True)["weight"].agg(["size", "sum"])
+    risks = np.array([individual_risk(int(n), n / total) for n, total in classes.to_numpy()])
+    assert found["scenarios.neighbour.individual_max"] == pytest.approx(risks.max(), rel=1e-6)
+    mean = (risks * classes["size"]).sum() / len(table)
+    assert found["scenarios.neighbour.individual_mean"] == pytest.approx(mean, rel=1e-6)
+
+
+# --- The factors
+
+
+def _weight(sizes: tuple[int, ...], by: tuple[int, ...] = (), calibrate: tuple[int, ...] = ()) -> SamplingWeight:
+    places, strata = tuple(range(1, len(sizes) + 1)), Strata((), (), (0,), (0,), (100,), 0)
+    names = tuple(f"c{at}" for at in places)
+    return SamplingWeight("w", 0, places, sizes, by, calibrate, names, strata, Grid(None, 0.0, np.inf), 5)
+
+
+def _cells(rng: np.random.Generator, rows: int, shift: float = 0.0) -> Any:
+    a, b = rng.integers(0, 3, rows), (rng.random(rows) < 0.4 + shift).astype(int)
+    return np.column_stack([rng.lognormal(3 + 0.3 * a, 0.4, rows), a, b]).astype(float)
+
+
+def test_factors_are_those_of_proportional_fitting() -> None:
+    """Against the slow twin, which goes record by record."""
+    rng = np.random.default_rng(8)
+    old, new = _cells(rng, 400), _cells(rng, 400, 0.1)
+    own = _weight((4, 3), calibrate=(0, 1))
+    factors, put = own.solve(own.count(old, new)), new.copy()
+    own.put(put, factors, rng)
+    assert np.allclose(put[:, 0], raked(old, new, (1, 2)), rtol=1e-4)
+    for column in (1, 2):
+        sums = [[each[each[:, column] == code, 0].sum() for code in np.unique(old[:, column])] for each in (old, put)]
+        assert np.allclose(*sums, rtol=1e-5)
+
+
+def test_counts_merge_in_any_cut() -> None:
+    """Parts together give what the whole gives."""
+    rng = np.random.default_rng(9)
+    old, new = _cells(rng, 300), _cells(rng, 300)
+    own = _weight((4, 3), by=(0,), calibrate=(1,))
+    whole = own.solve(own.count(old, new))
+    parts = own.count(old[:100], new[:100]).merge(own.count(old[100:], new[100:]))
+    other = own.solve(parts)
+    assert np.allclose(whole.factor, other.factor) and np.array_equal(whole.cells, other.cells)
+    assert whole.pieces is not None and other.pieces is not None
+    assert np.allclose(whole.pieces.values, other.pieces.values)
+
+
+def test_what_cannot_be_calibrated_is_refused() -> None:
+    """Of a category that stands for 50 times as many as before."""
+    rng = np.random.default_rng(10)
+    old, new = _cells(rng, 300), _cells(rng, 300)
+    old[old[:, 2] == 1, 0] *= 50.0
+    own = _weight((4, 3), calibrate=(1,))
+    with pytest.raises(InputError, match="cannot be calibrated: sums by categories of 'c2'"):
+        own.solve(own.count(old, new))
+
+
+def test_the_example_of_the_page_runs() -> None:
+    """The sums of regions, and one factor for the two categories of sex."""
+    page = (Path(__file__).resolve().parent.parent / "docs" / "weights.md").read_text(encoding="utf-8")
+    known: dict[str, Any] = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.S)[1], known)  # type: ignore[index]
+    table, made = known["table"], known["release"]
+    assert len(made) < len(table)  # some are held out, and the others stand for them
+    assert np.allclose(by_columns(made, "sex"), by_columns(table, "sex"), rtol=1e-4)
+    few = made.groupby(["region", "size", "sex"], observed=True)["weight"].nunique()
+    assert few.max() == 1
+
+
+# --- A run that stops
+
+
+class Stopped(Exception):
+    """Raised where the test stops a run."""
+
+
+def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path: Any, monkeypatch: Any) -> None:
+    """In several partitions and files, with records held out, before and after the weights are known."""
+
+    def job_in(folder: Path) -> Any:
+        folder.mkdir()
+        survey(2600).to_parquet(folder / "survey.parquet")
+        return parse_job(
+            {
+                "input": str(folder / "survey.parquet"),
+                "output": str(folder / "out"),
+                "k": 5,
+                "columns": {**COLUMNS, "weight": WEIGHT | {"by": ["region", "size"], "calibrate": ["sex"]}},
+                "partition": {"rows": 1_000, "sample_rows": 500},
+                "release": {"file_rows": 1_000},
+                "measure": {"utility": False, "hold_out": 0.1},
+                "gates": dict.fromkeys(("reidentification_rate", "membership_auc", "attribute_inference")),
+                "repeat": {"allow": "a test"},
+            }
+        )
+
+    def hashes(job: Any) -> list[str]:
+        return [entry["sha256"] for entry in release.read_manifest(release.resolve(job.output))["files"]]
+
+    first, given = job_in(tmp_path / "whole"), job_in(tmp_path / "stopped")
+    assert small.run(first).version
+    whole = pipeline.Run.map_stage
+    for title in ("route", "weights", "decode", "write"):
+
+        def stopping(self: Any, executor: Any, stage: str, count: int, shown: Any = None, title: str = title) -> Any:
+            def one(work: Any, tasks: Any, on_done: Any) -> None:
+                executor(work, tasks[:1], on_done)
+                raise Stopped
+
+            return whole(self, one if stage == title else executor, stage, count, shown)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pipeline.Run, "map_stage", stopping)
+            with pytest.raises(AnonpipeError):
+                small.run(given, resume=True)
+    assert small.run(given, resume=True).version
+    assert hashes(given) == hashes(first)
+    about = release.read_manifest(release.resolve(given.output))["columns"]["weight"]
+    assert about["survey_weight"] == {"by": ["region", "size"], "calibrated": ["sex"]} and "transform" not in about
