@@ -232,13 +232,6 @@ def test_digests_are_those_of_the_former_keys(name):
     assert (job.digest()[:16], job.run_digest()[:16]) == (digest, of_run)
 
 
-@pytest.mark.parametrize(("columns", "k", "warned"), [(10, 5, True), (9, 5, False), (10, 6, False)])
-def test_many_distributions_at_a_small_k_are_a_warning(columns, k, warned):
-    numbers = {f"x{at}": {"kind": "continuous", "bounds": [0, 9]} for at in range(columns)}
-    job = parse_job({"input": "a", "output": "b", "k": k, "columns": numbers, "mask": {"method": "local_synthesis"}})
-    assert any(f"take a k of {columns} or more" in warning for warning in job.warnings()) == warned
-
-
 def test_missing_bounds_are_a_warning_and_declared_ones_are_not():
     job = parse_job(changed(columns={**BASE["columns"], "income": {"kind": "continuous", "transform": "none"}}))
     assert [w for w in job.warnings() if "bounds" in w and "'income'" in w] and len(job.warnings()) == 1

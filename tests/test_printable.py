@@ -9,7 +9,7 @@ import pytest
 from anonpipe import display
 from anonpipe.errors import InputError, JobError, printable
 from anonpipe.job.model import parse_job
-from anonpipe.report.page import _template
+from anonpipe.report.page import template
 
 EVIL = "ag\x1b]0;owned\x07\x1b[2Je\u202e\x9b31m\r"
 SHOWN = r"ag\x1b]0;owned\x07\x1b[2Je\u202e\x9b31m\r"
@@ -43,5 +43,5 @@ def test_the_console_shows_names_escaped(monkeypatch, markup):
 
 
 def test_the_page_shows_names_escaped():
-    shown = _template("page.html").environment.from_string("<td>{{ name }}</td>").render(name=EVIL + "<b>")
+    shown = template("page.html").environment.from_string("<td>{{ name }}</td>").render(name=EVIL + "<b>")
     assert shown == f"<td>{SHOWN}&lt;b&gt;</td>"

@@ -12,7 +12,7 @@ from anonpipe.pipeline.preview import MASKED_ROWS, preview
 from anonpipe.verify.catalogue import MEASURED
 from tests import small
 
-pytestmark = pytest.mark.usefixtures("known_secret")
+pytestmark = pytest.mark.secret("5e" * 32)
 
 NUMBER = {"kind": "continuous"}
 LOOSE = {"mean": 1.0, "covariance": 1.0, "unchanged_record_rate": 1.0, "mean_in_unit": 1e9, "variance_in_unit": 1e9}

@@ -37,7 +37,7 @@ class TotalLine:
         self.last, end = {}, batch.num_rows - 1
         for name in batch.schema.names if names is None else names:
             column = batch.column(name)
-            if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            if not (pa.types.is_integer(column.type) or column.type in (pa.float32(), pa.float64())):
                 continue
             self.sums[name] = self.sums.get(name, 0.0) + float(pc.sum(column).as_py() or 0.0)
             value = column[end].as_py()

@@ -154,15 +154,13 @@ def _with_missing(written: FoundFormat, book: CodeBook) -> FoundFormat:
 
 def _step(look: Look, guessed: Guess) -> dict[str, Any]:
     """The step of a masked column of floats or whole numbers; decimals have that of their type."""
-    if look.numbers is None or look.date:
+    if look.numbers is None or look.date or guessed.role is Role.SAMPLING_WEIGHT:  # factors lead weights off any step
         return {}
     if guessed.kind is Kind.INTEGER:
         step, tens = large_step(look.numbers)
         return {"step": step, "tens": tens if step is None and tens >= MOSTLY_STEPPED else 0.0}
     floats = pa.types.is_floating(plain_type(look.type))
     if not floats or guessed.kind is not Kind.CONTINUOUS:
-        return {}
-    if guessed.role is Role.SAMPLING_WEIGHT:  # factors that keep sums lead off any step
         return {}
     return {"step": common_step(look.numbers, single=plain_type(look.type) == pa.float32())}
 

@@ -1,4 +1,3 @@
-import io
 import itertools
 import math
 
@@ -352,9 +351,8 @@ def test_levels_of_another_type_are_refused_with_the_remedy():
 
 
 def test_the_bytes_of_a_scan_hold_no_pickle():
-    with np.load(io.BytesIO(to_bytes(scanned([batch_of(table(5))]))), allow_pickle=False) as file:
-        assert b'"rows": 5' in file["record"].tobytes()
-        assert {file[name].dtype.kind for name in file.files} <= set("iuf")
+    content = to_bytes(scanned([batch_of(table(5))]))
+    assert b'"rows": 5' in content and not any(bytes([0x80, protocol, 0x95]) in content for protocol in (4, 5))
 
 
 def test_many_strata_columns_are_counted_without_overflow():

@@ -152,7 +152,8 @@ def test_a_withdrawn_version_is_refused(copied, call, tmp_path, monkeypatch):
     assert call("board", copied, "--out", tmp_path / "file").code == call("codebook", version).code == 2
 
 
-def test_earlier_releases_are_listed(tmp_path, known_secret):
+@pytest.mark.secret("5e" * 32)
+def test_earlier_releases_are_listed(tmp_path):
     """A version that was withdrawn, with its reason, and the overlap that the job allowed."""
     jobs = [small.job(tmp_path, small.plain_table(400), k=k) for k in (5, 6)]
     first, second = (small.run(job).version for job in jobs)
@@ -163,7 +164,8 @@ def test_earlier_releases_are_listed(tmp_path, known_secret):
     assert "were allowed by the job: a test" in words and "this version" in words and Path(second).name in words
 
 
-def test_internal_reports_elsewhere_and_an_object_store(tmp_path, known_secret, call):
+@pytest.mark.secret("5e" * 32)
+def test_internal_reports_elsewhere_and_an_object_store(tmp_path, call):
     content = small.content(tmp_path, small.write_table(tmp_path, small.plain_table(400)))
     content |= {"output": f"memory://{tmp_path.name}/out", "report": {"internal": str(tmp_path / "inside")}}
     job = parse_job(content)
@@ -176,7 +178,8 @@ def test_internal_reports_elsewhere_and_an_object_store(tmp_path, known_secret, 
     assert call("codebook", version, "--format", "csv", "--out", tmp_path / "book.csv").code == 0
 
 
-def test_many_columns_stay_a_few_pages(tmp_path, known_secret):
+@pytest.mark.secret("5e" * 32)
+def test_many_columns_stay_a_few_pages(tmp_path):
     names = [f"column {at} " + "x" * 300 for at in range(60)]
     table = pa.table({name: small.plain_table(400, at)["age"] for at, name in enumerate(names)})
     columns = {name: {"kind": "integer"} for name in names}

@@ -105,7 +105,8 @@ def test_trial_publishes_nothing(quick, browser, folder):
     assert not (folder / "out" / "versions").exists()
 
 
-def test_cancel_and_two_runs_at_once(quick, browser):
+def test_cancel_and_two_runs_at_once(browser):
+    browser.propose()
     page = browser.get("work", file="job.yaml")  # before any run on this machine
     assert page.status_code == 200 and "Resume" not in page.text
     page = start(browser, "run").text

@@ -244,12 +244,12 @@ def test_codes_become_columns_and_codes_again(codes):
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"k": 0}, JobError, "k is 0"),
-        ({"components": 0}, JobError, "components is 0"),
-        ({"classes": 0}, JobError, "classes is 0"),
-        ({"iterations": 0}, JobError, "iterations is 0"),
-        ({"shape": "round"}, JobError, "unknown shape"),
-        ({"tails": "short"}, JobError, "unknown tails"),
+        ({"k": 0}, JobError, "k=0"),
+        ({"components": 0}, JobError, "components=0"),
+        ({"classes": 0}, JobError, "classes=0"),
+        ({"iterations": 0}, JobError, "iterations=0"),
+        ({"shape": "round"}, JobError, "shape='round'"),
+        ({"tails": "short"}, JobError, "tails='short'"),
         ({"variance_share": 0.0}, JobError, "variance_share"),
         ({"categories": ((0,), (0,))}, JobError, "each once"),
         ({"categories": ((9,),)}, JobError, "exist"),
