@@ -27,6 +27,7 @@ RATIO = (0.2, 5.0)  # Bounds of calibrated over uncalibrated weights (Deville & 
 LARGEST_SHARE = 0.5  # Of a sum; were one record's weight more, the sum would disclose it: a dominance rule (1, 50 %)
 _ROUNDS = 500
 _BINS = 64  # Of a doubling of the weight: bins tell which weights reach the ends of the range
+_BITS = 29  # Of a weight that are counted
 _SAME = 1e-6  # Parts of a step by which rounded weights may be off it
 
 
@@ -46,8 +47,10 @@ class WeightCounts:
     def of(cls, table: int, cell: IntArray, weights: FloatArray, *, binned: bool = True) -> WeightCounts:
         """Count rows; cell and weights (n_rows,)."""
         bins = np.floor(np.log2(weights) * _BINS).astype(np.int64) if binned else np.zeros(len(cell), dtype=np.int64)
-        ones = np.ones(len(cell))
-        return cls(np.full(len(cell), table), cell, bins, ones, weights, weights, weights)._summed()
+        ones, power = np.ones(len(cell)), _BITS - bins // _BINS
+        # On a grid inside the bin: so 2^23 of them add up without rounding, in any order of rows and parts
+        exact = np.ldexp(np.rint(np.ldexp(weights, power)), -power) if binned else weights
+        return cls(np.full(len(cell), table), cell, bins, ones, exact, weights, weights)._summed()
 
     def merge(self, other: WeightCounts) -> WeightCounts:
         """Both parts together."""
