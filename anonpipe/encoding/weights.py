@@ -77,8 +77,9 @@ class WeightCounts:
         return self._summed()
 
     def only(self, table: int) -> WeightCounts:
-        """Those of one table."""
-        return WeightCounts(*(each[self.table == table] for each in self._arrays))
+        """Those of one table, of which nothing more is merged: bins of one weight have its sum as it is."""
+        found = WeightCounts(*(each[self.table == table] for each in self._arrays))
+        return replace(found, sums=np.where(found.low == found.high, found.rows * found.low, found.sums))
 
 
 @dataclass(frozen=True, eq=False)
