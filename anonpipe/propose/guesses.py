@@ -178,6 +178,10 @@ class Guess:
     by: tuple[str, ...] = ()  # Of a survey weight the categories that explain it
     explained: float = 0.0  # Share of its variance that they explain, in logarithms
 
+    def noted(self, reason: str) -> Guess:
+        """The same with one more reason."""
+        return replace(self, reason=f"{self.reason}; {reason}" if self.reason else reason)
+
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
     """Kind and role of each column, in the table's order."""
@@ -274,7 +278,7 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
         elif unit is not None and values[name] > COARSER * unit.distinct:
             continue  # a measurement of these units
         elif guessed.role is Role.DROPPED:
-            changed[name] = replace(guessed, reason=f"{guessed.reason}; {_MAYBE_UNIT}")
+            changed[name] = guessed.noted(_MAYBE_UNIT)
         else:
             changed[name] = replace(guessed, reason=_MAYBE_UNIT)
     return changed

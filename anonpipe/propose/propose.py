@@ -213,8 +213,7 @@ def _by_answer(guessed: Guess) -> Guess:
     if guessed.kind not in (Kind.CONTINUOUS, Kind.INTEGER) or not guessed.role.synthesized:
         return guessed
     reason = "CHECK: by the answer on decimal: where its mark is decimal, write kind: continuous and step: 0.001"
-    reason = f"{guessed.reason}; {reason}" if guessed.reason else reason
-    return replace(guessed, kind=Kind.INTEGER, step=None, reason=reason)
+    return replace(guessed.noted(reason), kind=Kind.INTEGER, step=None)
 
 
 def _by_categories(guessed: Guess) -> Guess:

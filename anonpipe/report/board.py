@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from anonpipe.errors import InputError, plural, printable
 from anonpipe.report.content import CheckLine, MeasureLine, Report
@@ -62,34 +63,8 @@ _PLAIN = {
 }
 
 
-@dataclass(frozen=True)
-class Table:
-    """Headings and rows; cells are texts."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Blank:
-    """A line that the board or the steward fills in."""
-
-    label: str
-
-
-@dataclass(frozen=True)
-class Code:
-    """A command."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """A numbered section of the file: texts, lists (tuples), tables and blank lines."""
-
-    title: str
-    parts: tuple[str | tuple[str, ...] | Table | Blank | Code, ...]
+# A part of a section: a text, a list, or {"fill": a line to fill in}, {"command": …}, {"headings": …, "rows": …}
+Part = str | tuple[str, ...] | Mapping[str, Any]
 
 
 def board_file(source: str, internal: str | None = None, key: Any = None) -> dict[str, bytes]:
@@ -127,36 +102,39 @@ def board_file(source: str, internal: str | None = None, key: Any = None) -> dic
     report = report_of_release(source, internal)
     if [each.sha256 for each in report.files] != [each["sha256"] for each in found.manifest["files"]]:
         raise InputError(f"the internal report of {source} is of other files; give the place of its own by --internal")
-    sections = list(_sections(report, found.manifest, where, release.fingerprint(public)))
-    name = found.manifest["version"]
-    page = template("board.html").render(report=report, version=name, sections=sections, kinds=_kind)
-    return {"board.md": _markdown(report, name, sections).encode(), "board.html": page.encode()}
+    titled = _sections(report, found.manifest, where, release.fingerprint(public))
+    sections = [(title, tuple(parts)) for title, parts in titled]
+    filled = {"report": report, "version": found.manifest["version"], "sections": sections}
+    markdown = template("board.md.jinja").render(plain=_plain, **filled).rstrip() + "\n"
+    return {"board.md": markdown.encode(), "board.html": template("board.html").render(filled).encode()}
 
 
-def _sections(report: Report, manifest: Mapping[str, Any], where: OutputPlace, fingerprint: str) -> Iterator[Section]:
+def _sections(
+    report: Report, manifest: Mapping[str, Any], where: OutputPlace, fingerprint: str
+) -> Iterator[tuple[str, Iterable[Part]]]:
     """The file, section by section."""
-    yield Section(
+    yield (
         "Purpose and legal basis",
         (
-            Blank("Purpose of the release"),
-            Blank("Legal basis"),
-            Blank("Why less detail, or access on site, is not enough"),
-            Blank("Responsible department and person"),
+            {"fill": "Purpose of the release"},
+            {"fill": "Legal basis"},
+            {"fill": "Why less detail, or access on site, is not enough"},
+            {"fill": "Responsible department and person"},
         ),
     )
-    yield Section("Data and population", tuple(_data(report, manifest)))
-    yield Section(
+    yield "Data and population", _data(report, manifest)
+    yield (
         "Type of release",
         (
-            Blank("☐ public use   ☐ scientific use, by contract   ☐ secure use only"),
-            Blank("Recipients, and what their contract forbids (linking, passing on)"),
+            {"fill": "☐ public use   ☐ scientific use, by contract   ☐ secure use only"},
+            {"fill": "Recipients, and what their contract forbids (linking, passing on)"},
             f"Version {manifest['version']} of {manifest['created'][:10]}: {plural(len(report.files), 'file')}, "
             f"{sum(each.bytes for each in report.files):,} bytes, made by anonpipe {report.anonpipe}.",
         ),
     )
-    yield Section("Disclosure scenarios and key variables", tuple(_scenarios(report)))
+    yield "Disclosure scenarios and key variables", _scenarios(report)
     left_out = [each.name for each in report.columns if each.treatment == "not released"]
-    yield Section(
+    yield (
         "Direct identifiers",
         (
             f"Not in the release, neither masked nor hashed: {_listed(left_out) or 'no column; the input had none'}.",
@@ -166,35 +144,35 @@ def _sections(report: Report, manifest: Mapping[str, Any], where: OutputPlace, f
             ),
         ),
     )
-    yield Section("Methods", tuple(_methods(report)))
-    yield Section("Risk, before and after", tuple(_risk(report)))
-    yield Section("Utility and information loss", tuple(_utility(report)))
-    yield Section("Residual risk, and what was not measured", tuple(_residual(report)))
+    yield "Methods", _methods(report)
+    yield "Risk, before and after", _risk(report)
+    yield "Utility and information loss", _utility(report)
+    yield "Residual risk, and what was not measured", _residual(report)
     rest = tuple(each for each in report.not_guaranteed if "differential privacy" not in each)
-    yield Section("Known limits of the method", (tuple(LIMITS), "What this release does not guarantee:", rest))
-    yield Section("Earlier releases", tuple(_history(report, manifest, where)))
-    yield Section(
+    yield "Known limits of the method", (LIMITS, "What this release does not guarantee:", rest)
+    yield "Earlier releases", _history(report, manifest, where)
+    yield (
         "How to check the files",
         (
             "Recipients check that the files are those that were signed. They have the public key from the steward, "
             "not from where the files lie:",
-            Code("anonpipe verify FOLDER --key steward.pub"),
+            {"command": "anonpipe verify FOLDER --key steward.pub"},
             f"SHA-256 of the public key: {fingerprint}",
         ),
     )
     roles = ("Data steward", "Methodologist", "Data protection officer", "Chair of the board")
-    yield Section(
+    yield (
         "Decision",
         (
-            Blank("☐ approved   ☐ approved with conditions   ☐ refused"),
-            Blank("Conditions, and date of the next review"),
-            Table(("role", "name", "date", "signature"), tuple((role, "", "", "") for role in roles)),
+            {"fill": "☐ approved   ☐ approved with conditions   ☐ refused"},
+            {"fill": "Conditions, and date of the next review"},
+            {"headings": ("role", "name", "date", "signature"), "rows": [(role, "", "", "") for role in roles]},
         ),
     )
 
 
-def _data(report: Report, manifest: Mapping[str, Any]) -> Iterator[Any]:
-    yield Blank("Population, reference period, and whether the data are a sample or all of it")
+def _data(report: Report, manifest: Mapping[str, Any]) -> Iterator[Part]:
+    yield {"fill": "Population, reference period, and whether the data are a sample or all of it"}
     whom = "units of several rows" if report.k_of_units else "records"
     held = manifest.get("held_out")
     columns = plural(len(manifest["schema"]), "column")
@@ -206,7 +184,7 @@ def _data(report: Report, manifest: Mapping[str, Any]) -> Iterator[Any]:
     yield from _table(("column", "kind", "values in the release", "masked by"), rows)
 
 
-def _scenarios(report: Report) -> Iterator[Any]:
+def _scenarios(report: Report) -> Iterator[Part]:
     unchanged = [each.name for each in report.columns if each.treatment == "unchanged"]
     yield (
         "The attacks below take an intruder who knows a person's original values in all columns, or in all but one, "
@@ -219,10 +197,10 @@ def _scenarios(report: Report) -> Iterator[Any]:
         yield f"Scenarios of the job, of what others may know of a person: {_listed(named)}; figures follow below."
     else:
         yield "The job names no scenario of what neighbours or other files may know (measure.scenarios)."
-    yield Blank("Other files that could be linked, and why the scenarios cover them")
+    yield {"fill": "Other files that could be linked, and why the scenarios cover them"}
 
 
-def _methods(report: Report) -> Iterator[Any]:
+def _methods(report: Report) -> Iterator[Part]:
     rows = []
     for each in report.methods:
         source = f"{each.published} ({each.reference})" if each.reference else each.published
@@ -238,7 +216,7 @@ def _methods(report: Report) -> Iterator[Any]:
     yield report.guarantees
 
 
-def _risk(report: Report) -> Iterator[Any]:
+def _risk(report: Report) -> Iterator[Part]:
     yield tuple(dial.sentence for dial in report.dials if dial.key.startswith("risk."))
     yield (
         "What was held against a limit. Of a figure with an interval the end that counts is shown: the upper one, "
@@ -259,7 +237,7 @@ def _risk(report: Report) -> Iterator[Any]:
         yield from _table(("scenario", "the original", "95 % interval", "threshold", "whose threshold"), before)
 
 
-def _utility(report: Report) -> Iterator[Any]:
+def _utility(report: Report) -> Iterator[Part]:
     yield tuple(dial.sentence for dial in report.dials if dial.key.startswith("utility."))
     yield (
         "sd: standard deviations of the column. × split-half: up to 1 the release is no further from the original than "
@@ -275,7 +253,7 @@ def _utility(report: Report) -> Iterator[Any]:
         yield from _table(kept, shown)
 
 
-def _residual(report: Report) -> Iterator[Any]:
+def _residual(report: Report) -> Iterator[Part]:
     missing = tuple(f"{each.what}: {each.why}" for each in report.not_checked)
     free = tuple(f"{each.name}: {each.measured}" for each in report.checks if each.outcome == "no limit set")
     yield "Not measured:" if missing else "Everything that can be measured here was measured."
@@ -286,10 +264,10 @@ def _residual(report: Report) -> Iterator[Any]:
     if report.warnings:
         yield "Warnings to the steward:"
         yield report.warnings[:_MOST]
-    yield Blank("Why the board takes the rest of the risk, and what is done about it")
+    yield {"fill": "Why the board takes the rest of the risk, and what is done about it"}
 
 
-def _history(report: Report, manifest: Mapping[str, Any], where: OutputPlace) -> Iterator[Any]:
+def _history(report: Report, manifest: Mapping[str, Any], where: OutputPlace) -> Iterator[Part]:
     lines, name = release_log.history(where), manifest["version"]
     states = {each: "withdrawn" for each, *_, gone in lines if gone} | {name: "this version"}
     rows = [(each, time[:10], f"{records:,}", states.get(each, "")) for each, time, records, _ in lines[-_MOST:]]
@@ -326,12 +304,12 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(shown[:_MOST]) + (f" and {len(shown) - _MOST:,} more" if len(shown) > _MOST else "")
 
 
-def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[Table | str]:
+def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[Part]:
     """A table of bounded length; columns in which no row has anything are left out."""
     used = [at for at in range(len(headings)) if at == 0 or any(row[at] for row in rows)]
-    shown = tuple(tuple(_short(row[at]) for at in used) for row in rows[:_MOST])
+    shown = [[_short(row[at]) for at in used] for row in rows[:_MOST]]
     if shown:
-        yield Table(tuple(headings[at] for at in used), shown)
+        yield {"headings": [headings[at] for at in used], "rows": shown}
     if len(rows) > _MOST:
         yield f"{len(rows) - _MOST:,} more stand in the internal report."
 
@@ -340,44 +318,8 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
 
 
-def _kind(part: Any) -> str:
-    """What a part is, for the page."""
-    return "text" if isinstance(part, str) else "list" if isinstance(part, tuple) else type(part).__name__.lower()
-
-
-# --- Markdown ---------------------------------------------------------------------------------------------------------
-
-
-def _markdown(report: Report, version: str, sections: Sequence[Section]) -> str:
-    lines = [
-        "**INTERNAL: for the data steward and the board only**",
-        "",
-        f"# File for the release board: {_plain(version)}",
-        "",
-    ]
-    lines += [_plain(report.headline), ""]
-    for number, section in enumerate(sections, 1):
-        lines += [f"## {number}. {section.title}", ""]
-        for part in section.parts:
-            lines += _as_markdown(part)
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _as_markdown(part: Any) -> list[str]:
-    if isinstance(part, Blank):
-        return [f"{_plain(part.label)}: {'.' * 60}", ""]
-    if isinstance(part, Code):
-        return [f"    {part.text}", ""]
-    if isinstance(part, Table):
-        rows = [part.headings, ("---",) * len(part.headings), *part.rows]
-        return [f"| {' | '.join(cell if cell == '---' else _plain(cell) for cell in row)} |" for row in rows] + [""]
-    if isinstance(part, str):
-        return [_plain(part), ""]
-    return [*(f"- {_plain(each)}" for each in part), ""] if part else []
-
-
-def _plain(text: str) -> str:
-    """A text in which nothing is markup: on one line, marks escaped, and what could be HTML as entities."""
+def _plain(text: str) -> Markup:
+    """A text of Markdown without markup: on one line, marks escaped, and what could be HTML as entities."""
     line = re.sub(r"\s+", " ", printable(text)).strip()
     marked = re.sub(r"([\\`*_{}\[\]#|!~$])", r"\\\1", escape(line, quote=False))
-    return re.sub(r"^([-+]|\d+[.)])(?= )", r"\\\1", marked)
+    return Markup(re.sub(r"^([-+]|\d+[.)])(?= )", r"\\\1", marked))
