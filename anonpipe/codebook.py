@@ -1,11 +1,9 @@
-"""The code book of a release: Data Package, DDI-Codebook, DCAT and CSV from one record; and code books that are read.
+"""Code books: of a release as Data Package, DDI-Codebook, DCAT and CSV; and those of others, which are read.
 
 `describe` takes what recipients see: the manifest, declared columns, and categories of the written rows.
-Bounds and levels are the job's, which come from a code book; nothing is measured on the original.
-`read_codebook` reads files of others: they are small, have no external parts, and hold no entities.
 
-Standards: Data Package 2.0 with Table Schema (datapackage.org), DDI-Codebook 2.5 (ddialliance.org, 2012), DCAT 3 (W3C,
-2024) with checksums of SPDX.
+Data Package 2.0 with Table Schema (datapackage.org); DDI-Codebook 2.5 (ddialliance.org, 2012); DCAT 3 (W3C, 2024) with
+checksums of SPDX.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from xml.sax.saxutils import escape
 
 from anonpipe.columns import Column, Kind, Scalar
 from anonpipe.errors import InputError, printable
+from anonpipe.files import templates
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -259,16 +258,7 @@ def _json(content: Any) -> bytes:
 
 def ddi(book: CodeBook, counts: Mapping[str, Counter[Any] | None]) -> bytes:
     """DDI-Codebook 2.5: study, files, and variables with the frequencies of their released categories."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=_in_xml,
-    )
+    environment = templates(Path(__file__).parent, finalize=_in_xml, keep_trailing_newline=True)
     environment.filters |= {"plain": _plain, "text": _text}
     files = " ".join(f"F{number}" for number in range(1, len(book.files) + 1)) if len(book.files) <= _FILES else ""
     content = environment.get_template("codebook.ddi.jinja").render(
@@ -438,7 +428,7 @@ def _of_field(content: Any) -> Variable:
         kind = Kind.ORDINAL
     elif levels:
         kind = Kind.BINARY if len(levels) == 2 else Kind.CATEGORICAL
-    step = own.get("step")
+    step = _bound(own.get("step"), None)
     return Variable(
         str(content["name"]),
         type=type_,
@@ -448,9 +438,7 @@ def _of_field(content: Any) -> Variable:
         note=str(content.get("description", "")),
         unit=str(content.get("unit", "")),
         bounds=(_bound(limits.get("minimum"), kind), _bound(limits.get("maximum"), kind)),
-        step=float(step)
-        if isinstance(step, int | float) and not isinstance(step, bool) and 0 < step < math.inf
-        else None,
+        step=float(step) if isinstance(step, int | float) and step > 0 else None,
         levels=levels,
         texts={value: str(text) for value, text in pairs if text and isinstance(value, bool | int | float | str)},
         missing=_missing(content.get("missingValues", ())),
