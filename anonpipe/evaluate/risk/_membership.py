@@ -102,7 +102,7 @@ def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | Non
     hits = int((inside < np.sort(outside)[allowed]).sum()) if allowed else 0
     too_few = f"Not defined: only {m} persons held out, 100 needed."
     return (
-        _told_apart(_AUC, auc(-inside, -outside), inside, outside, of, f"Against {m} persons held out. {_NOTE}"),
+        _distinguished(_AUC, auc(-inside, -outside), inside, outside, of, f"Against {m} persons held out. {_NOTE}"),
         _ADVANTAGE.measured(taken / n - alarms / m, *sizes, interval=difference((taken, n), (alarms, m)), baseline=0.0),
         _AT_FEW_ALARMS.measured(
             hits / n if allowed else math.nan,
@@ -220,13 +220,13 @@ def trained_membership(
         f"{len(members)} members and {len(controls)} held-out persons, in {_FOLDS} folds; each is judged by trees "
         "that have learnt from others. The attacker knows the whole record, and whether some others were in the table."
     )
-    return _told_apart(_TRAINED, _widened(auc(scores[inside], scores[~inside])), members, controls, of, note)
+    return _distinguished(_TRAINED, _widened(auc(scores[inside], scores[~inside])), members, controls, of, note)
 
 
-def _told_apart(
+def _distinguished(
     figure: Figure, area: Auc, members: FloatArray, controls: FloatArray, of: int | None, note: str
 ) -> Measurement:
-    """How well members are told from held-out records."""
+    """How well members are distinguished from held-out records."""
     sizes, ends = (min(len(members), len(controls)), records_of(of, len(members), "members")), (area.low, area.high)
     return figure.measured(area.value, *sizes, interval=ends, baseline=0.5, note=note)
 
@@ -305,7 +305,7 @@ def traced_membership(
         "Who knows the population's means and covariances exactly recognises more."
     )
     area = _widened(auc(score(inside, left_out), score(outside, outside)))
-    return _told_apart(_TRACED, area, members, controls, of, note)
+    return _distinguished(_TRACED, area, members, controls, of, note)
 
 
 def _normal_scores(values: FloatArray, known: FloatArray) -> FloatArray:
@@ -356,7 +356,7 @@ def counted_membership(
             scores += _excess(known, asked[:, at])
     area = auc(scores[: len(members)], scores[len(members) :])
     note = "The attacker knows a person's whole record, and nobody else."
-    return _told_apart(_COUNTED, area, members, controls, of, note)
+    return _distinguished(_COUNTED, area, members, controls, of, note)
 
 
 def _excess(known: FloatArray, values: FloatArray) -> FloatArray:
