@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +89,7 @@ def documents(report: Report) -> dict[str, bytes]:
     return {"report.json": report.model_dump_json(indent=1).encode(), "report.html": render(report).encode()}
 
 
-@lru_cache(maxsize=4)
+@cache
 def template(name: str) -> Template:
     """A page of this folder; what is filled in is escaped."""
     environment = templates(
