@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from anonpipe.pipeline.run import RunOutcome
     from anonpipe.report import Report
     from anonpipe.storage.release import Checked
+    from anonpipe.storage.versions import OutputPlace
     from anonpipe.verify.verdict import Verdict
 
 app = typer.Typer(
@@ -46,6 +47,9 @@ Setting = Annotated[
     typer.Option("--set", help="Override a key of the job: --set cluster.method=kmeans --set 'columns.\"a.b\".step=5'"),
 ]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes of the own local cluster (default: one per core)")]
+ReleaseFolder = Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")]
+StewardKey = Annotated[Path | None, typer.Option("--key", help="The steward's public key, as for verify")]
+Internal = Annotated[str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs")]
 Details = Annotated[bool, typer.Option("--details", help="Print every check, reason and note")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log stages, rows and seconds on standard error")]
@@ -389,10 +393,8 @@ def report(
 
 @app.command()
 def board(
-    release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
-    internal: Annotated[
-        str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")
-    ] = None,
+    release: ReleaseFolder,
+    internal: Internal = None,
     key: Annotated[
         Path | None, typer.Option("--key", help="The public key that it must be signed by (default: your own)")
     ] = None,
@@ -440,9 +442,17 @@ def _refuse(release: str, found: Checked) -> dict[str, Any]:
     return found.manifest or {}
 
 
+def _intact(release: str, key: Path | None) -> tuple[OutputPlace, dict[str, Any]]:
+    """Place and manifest of a release that is what was published, and signed by the key if one is given."""
+    from anonpipe.storage.release import checked, read_public_key
+
+    found = checked(release, None if key is None else read_public_key(key))
+    return found.where, _refuse(release, found)
+
+
 @app.command()
 def verify(
-    release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
+    release: ReleaseFolder,
     key: Annotated[
         Path | None, typer.Option("--key", help="The steward's public key: the release must be signed by it")
     ] = None,
@@ -511,7 +521,7 @@ def evaluate(
 
 @app.command()
 def export(
-    release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
+    release: ReleaseFolder,
     target: Annotated[
         Path, typer.Argument(help="The new file (.csv, .csv.gz, .dta, .sav), or with --by the new folder")
     ],
@@ -519,7 +529,7 @@ def export(
         str | None,
         typer.Option(help="Columns released unchanged, by commas: Parquet in a folder for each of their values"),
     ] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="The steward's public key, as for verify")] = None,
+    key: StewardKey = None,
     quote_formulas: Annotated[
         bool, typer.Option("--quote-formulas", help="CSV: an apostrophe before texts that a spreadsheet would run")
     ] = False,
@@ -535,7 +545,6 @@ def export(
 ) -> None:
     """Write a release that matches its manifest as CSV, for Stata or SPSS, or as Parquet in folders of key=value."""
     from anonpipe.export import LABELLED, export_csv, export_folders, export_labelled
-    from anonpipe.storage.release import checked, read_public_key
 
     form = _form(as_json, quiet)
     written = {"delimiter": delimiter, "decimal": decimal, "thousands": thousands, "encoding": encoding, "dates": dates}
@@ -546,8 +555,7 @@ def export(
         raise JobError(
             f"--{next(iter(likeness.given()))} says how a CSV is written, and {target} is none; leave it out"
         )
-    found = checked(release, None if key is None else read_public_key(key))
-    given = found.where, _refuse(release, found), target
+    given = *_intact(release, key), target
     if by is not None:
         made = export_folders(*given, [name.strip() for name in by.split(",") if name.strip()])
     elif target.suffix.lower() in LABELLED:
@@ -567,21 +575,19 @@ def export(
 
 @app.command("codebook")
 def code_book(
-    release: Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")],
+    release: ReleaseFolder,
     form: Annotated[
         Literal["datapackage", "ddi", "dcat", "csv"],
         typer.Option("--format", help="Data Package (JSON), DDI-Codebook 2.5 (XML), DCAT (JSON-LD), or a table"),
     ] = "datapackage",
     target: Annotated[Path | None, typer.Option("--out", help="Where to put it (default: standard output)")] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="The steward's public key, as for verify")] = None,
+    key: StewardKey = None,
 ) -> None:
     """Write the code book of a release that matches its manifest: columns, labels, units, limits, categories."""
     from anonpipe.export import check_target, export_codebook
     from anonpipe.files import write_atomic
-    from anonpipe.storage.release import checked, read_public_key
 
-    found = checked(release, None if key is None else read_public_key(key))
-    content = export_codebook(found.where, _refuse(release, found), form)
+    content = export_codebook(*_intact(release, key), form)
     if target is None:
         sys.stdout.buffer.write(content)
         return
@@ -671,9 +677,7 @@ def schema() -> None:
 def withdraw(
     version: Annotated[str, typer.Argument(help="The folder of a version, or an output folder for its current one")],
     because: Annotated[str, typer.Option(help="Why; the release log keeps it")],
-    internal: Annotated[
-        str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")
-    ] = None,
+    internal: Internal = None,
 ) -> None:
     """Withdraw a release: delete its files, and let the release logs say so."""
     from anonpipe.storage.release_log import withdraw as take_back

@@ -1,11 +1,9 @@
-"""The code book of a release: Data Package, DDI-Codebook, DCAT and CSV from one record; and code books that are read.
+"""Code books: of a release as Data Package, DDI-Codebook, DCAT and CSV; and those of others, which are read.
 
 `describe` takes what recipients see: the manifest, declared columns, and categories of the written rows.
-Bounds and levels are the job's, which come from a code book; nothing is measured on the original.
-`read_codebook` reads files of others: they are small, have no external parts, and hold no entities.
 
-Standards: Data Package 2.0 with Table Schema (datapackage.org), DDI-Codebook 2.5 (ddialliance.org, 2012), DCAT 3 (W3C,
-2024) with checksums of SPDX.
+Data Package 2.0 with Table Schema (datapackage.org); DDI-Codebook 2.5 (ddialliance.org, 2012); DCAT 3 (W3C, 2024) with
+checksums of SPDX.
 """
 
 from __future__ import annotations
@@ -22,9 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 from xml.parsers import expat
+from xml.sax.saxutils import escape
 
 from anonpipe.columns import Column, Kind, Scalar
 from anonpipe.errors import InputError, printable
+from anonpipe.files import templates
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,6 @@ _PROFILE = "https://datapackage.org/profiles/2.0/{}.json"
 _NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 _FILES = 100  # Most files that each variable of a DDI-Codebook refers to
 _PARQUET = "application/vnd.apache.parquet"
-_DDI = "ddi:codebook:2_5"
 _TYPES = {"int": "integer", "uint": "integer", "float": "number", "double": "number", "halffloat": "number"}
 _TYPES |= {"decimal": "number", "bool": "boolean", "date": "date", "timestamp": "datetime", "time": "time"}
 _ORDERED = ("integer", "number", "date", "datetime")
@@ -259,73 +258,19 @@ def _json(content: Any) -> bytes:
 
 def ddi(book: CodeBook, counts: Mapping[str, Counter[Any] | None]) -> bytes:
     """DDI-Codebook 2.5: study, files, and variables with the frequencies of their released categories."""
-    ET.register_namespace("", _DDI)
-    root = ET.Element(f"{{{_DDI}}}codeBook", version="2.5")
-    study = _into(root, "stdyDscr")
-    citation = _into(study, "citation")
-    titles = _into(citation, "titlStmt")
-    _into(titles, "titl", f"Anonymised microdata, version {book.version}")
-    _into(titles, "IDNo", book.version)
-    produced = _into(citation, "prodStmt")
-    _into(produced, "prodDate", book.created[:10], date=book.created[:10])
-    _into(produced, "software", "anonpipe", version=book.anonpipe)
-    _into(_into(citation, "verStmt"), "version", book.version)
-    _into(_into(study, "stdyInfo"), "abstract", _about(book))
-    for at, file in enumerate(book.files, 1):
-        text = _into(_into(root, "fileDscr", ID=f"F{at}"), "fileTxt")
-        _into(text, "fileName", file["name"])
-        size = _into(text, "dimensns")
-        _into(size, "caseQnty", str(file["rows"]))
-        _into(size, "varQnty", str(len(book.variables)))
-        _into(text, "fileType", f"Apache Parquet ({_PARQUET}), sha256 {file['sha256']}")
-    data = _into(root, "dataDscr")
-    for at, one in enumerate(book.variables, 1):
-        _variable(data, at, one, counts.get(one.name), book)
-    ET.indent(root, " ")
-    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + bytes(ET.tostring(root, encoding="utf-8")) + b"\n"
-
-
-def _variable(data: ET.Element, at: int, one: Variable, counted: Counter[Any] | None, book: CodeBook) -> None:
-    """A variable, its parts in the order of the standard."""
+    environment = templates(Path(__file__).parent, finalize=_in_xml, keep_trailing_newline=True)
+    environment.filters |= {"plain": _plain, "text": _text}
     files = " ".join(f"F{number}" for number in range(1, len(book.files) + 1)) if len(book.files) <= _FILES else ""
-    ordered = "nominal" if one.note == _UNORDERED else "ordinal"
-    natures = {Kind.ORDINAL: ordered, Kind.BINARY: "nominal", Kind.CATEGORICAL: "nominal"}
-    given = {"files": files, "measUnit": one.unit, "nature": natures.get(one.kind, "") if one.kind else ""}
-    about = {key: text for key, text in given.items() if text}
-    interval = "contin" if one.kind is Kind.CONTINUOUS else "discrete"
-    var = _into(data, "var", ID=f"V{at}", name=one.name, intrvl=interval, **about)
-    if one.label:
-        _into(var, "labl", one.label)
-    ends = {key: str(_plain(end)) for key, end in zip(("min", "max"), one.bounds, strict=True) if end is not None}
-    if ends:
-        _into(_into(var, "valrng"), "range", **ends)
-    if counted:
-        _into(var, "sumStat", str(sum(counted.values()) - counted[None]), type="vald")
-        _into(var, "sumStat", str(counted[None]), type="invd")
-    if one.note:
-        _into(var, "txt", one.note)
-    for level in one.levels:
-        category = _into(var, "catgry")
-        _into(category, "catValu", _text(level))
-        _into(category, "labl", _text(level))
-        if counted is not None:
-            _into(category, "catStat", str(counted[level]), type="freq")
-    form = {"type": "character" if one.type == "string" else "numeric", "schema": "XML-Data", "formatname": one.type}
-    form |= {"category": "date"} if one.kind is Kind.DATE else {}
-    _into(var, "varFormat", **form)
-    if one.treatment:
-        _into(var, "notes", f"values in the release: {one.treatment}")
+    content = environment.get_template("codebook.ddi.jinja").render(
+        book=book, counts=counts, about=_about(book), files=files, media_type=_PARQUET, unordered=_UNORDERED
+    )
+    return content.encode()
 
 
-def _into(parent: ET.Element, name: str, text: str = "", /, **attributes: str) -> ET.Element:
-    """A new element inside another; characters that XML does not have are written as escapes."""
-    shown = {
-        key: _NO_XML.sub(lambda found: printable(found[0]), value) for key, value in (attributes | {"": text}).items()
-    }
-    made = ET.SubElement(parent, f"{{{_DDI}}}{name}")
-    made.text = shown.pop("") or None
-    made.attrib.update(shown)
-    return made
+def _in_xml(value: object) -> str:
+    """What is filled in, as text or attribute; characters that XML does not have are written as escapes."""
+    text = _NO_XML.sub(lambda found: printable(found[0]), str(value))
+    return escape(text, {'"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"})
 
 
 def _text(level: Scalar) -> str:
@@ -366,34 +311,31 @@ def dcat(book: CodeBook) -> bytes:
     return _json(content)
 
 
-HEADINGS = (
+_HEADINGS = (
     *("name", "label", "type", "kind", "unit", "minimum", "maximum", "step", "treatment", "note"),
     *("category", "code", "released records"),
 )
 
 
-def rows(book: CodeBook, counts: Mapping[str, Counter[Any] | None]) -> list[tuple[Any, ...]]:
-    """The code book as a table under `HEADINGS`: a row for each column, or for each category of one."""
-    table: list[tuple[Any, ...]] = []
+def as_csv(book: CodeBook, counts: Mapping[str, Counter[Any] | None]) -> bytes:
+    """A table with a row for each column, or for each category of one.
+
+    An apostrophe stands before texts that a spreadsheet would run as formulas.
+    """
+    table: list[tuple[Any, ...]] = [_HEADINGS]
     for one in book.variables:
         kind, ends = one.kind.value if one.kind else "", [_plain(end) for end in one.bounds]
         about = (one.name, one.label, one.type, kind, one.unit, *ends, one.step, one.treatment, one.note)
         numbers = counts.get(one.name) or Counter[Any]()
         lines: list[tuple[Any, ...]] = [(_text(each), one.codes.get(str(each)), numbers[each]) for each in one.levels]
         table += [(*about, *line) for line in lines or [(None, None, None)]]
-    return table
-
-
-def as_csv(book: CodeBook, counts: Mapping[str, Counter[Any] | None]) -> bytes:
-    """The code book as a CSV; an apostrophe stands before texts that a spreadsheet would run as formulas."""
     out = io.StringIO()
-    lines = csv.writer(out, lineterminator="\n")
-    lines.writerow(HEADINGS)
-    for row in rows(book, counts):
-        lines.writerow(
-            [f"'{each}" if re.match(r"[=@\t\r+-]", f"{each}") and isinstance(each, str) else each for each in row]
-        )
+    csv.writer(out, lineterminator="\n").writerows([_unrun(cell) for cell in row] for row in table)
     return out.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _unrun(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and re.match(r"[=@\t\r+-]", cell) else cell
 
 
 # --- Code books that are read: small files, nothing of the network, no entities ---------------------------------------
@@ -486,7 +428,7 @@ def _of_field(content: Any) -> Variable:
         kind = Kind.ORDINAL
     elif levels:
         kind = Kind.BINARY if len(levels) == 2 else Kind.CATEGORICAL
-    step = own.get("step")
+    step = _bound(own.get("step"), None)
     return Variable(
         str(content["name"]),
         type=type_,
@@ -496,9 +438,7 @@ def _of_field(content: Any) -> Variable:
         note=str(content.get("description", "")),
         unit=str(content.get("unit", "")),
         bounds=(_bound(limits.get("minimum"), kind), _bound(limits.get("maximum"), kind)),
-        step=float(step)
-        if isinstance(step, int | float) and not isinstance(step, bool) and 0 < step < math.inf
-        else None,
+        step=float(step) if isinstance(step, int | float) and step > 0 else None,
         levels=levels,
         texts={value: str(text) for value, text in pairs if text and isinstance(value, bool | int | float | str)},
         missing=_missing(content.get("missingValues", ())),

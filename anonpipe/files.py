@@ -10,9 +10,12 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 from anonpipe.errors import AnonpipeError, EngineError, InputError, OutputError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 # What a file system without locks answers
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
@@ -28,6 +31,14 @@ def write_atomic(path: Path, content: bytes | memoryview, private: bool = True) 
     """Write a file, whole or not at all: a reader sees all of it or none, and a failure leaves nothing."""
     with drafted(path, private) as draft:
         draft.write_bytes(content)
+
+
+def templates(folder: Path, **options: Any) -> Environment:
+    """The templates of a folder, in which lines of tags alone leave nothing and unknown names are errors."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(folder)
+    return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, **options)
 
 
 @contextlib.contextmanager

@@ -34,6 +34,7 @@ from anonpipe.engine import default_workers
 from anonpipe.errors import GateError, JobError, plural, printable
 from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._design import condition, plain
+from anonpipe.files import templates
 from anonpipe.job.measure import RecipientAnalysis
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_counts
@@ -104,42 +105,12 @@ class Preview:
 
     def lines(self) -> list[str]:
         """The preview as text."""
-        job = self.job
-        columns = [_column_line(job, name) for name in job.columns]
-        predicted = [] if self.covariance is None else [self.covariance]
-        shown = [values or name for values, (name, _) in zip(self.values, self.strata, strict=True)]
-        strata = [f"  {name}: {rows:,} records" for name, (_, rows) in zip(shown, self.strata, strict=True)]
-        return [
-            f"input      {job.source.path}: {self.source.rows:,} rows, {_size(self.source.bytes)}, "
-            f"{plural(len(self.source.units), 'input split')}",
-            f"output     {job.output}",
-            "columns",
-            *columns,
-            f"strata     {len(self.strata)}" + (f" ({self.dropped:,} records dropped)" if self.dropped else ""),
-            *strata,
-            *(_wrapped(label, text) for label, text in self.methods),
-            _wrapped("decode", options_text(job.decode)),
-            f"cut        {plural(self.partitions, 'partition')} of up to about {self.rows:,} records x {self.width} "
-            f"feature columns, {plural(self.files, 'output file')}",
-            f"staging    about {_size(self.staging_bytes)} on disk",
-            f"memory     about {_size(self.peak_bytes)} in "
-            + (f"all processes together, {plural(self.workers, 'worker')}" if self.workers else "this process"),
-            _wrapped("gates", f"{_gates_text(job)}; {_WIDER}"),
-            *(
-                _wrapped("predicted", f"{words.named(each)} {words.measured(each)} ({words.limit(each)})")
-                for each in predicted
-            ),
-            *([_wrapped("run alone", f"{', '.join(self.of_run_alone)}: {_ALONE}")] if self.of_run_alone else []),
-            _wrapped("measure", options_text(job.measure)),
-            *(_wrapped("scenario", _scenario_line(section)) for section in self.scenarios),
-            *(
-                _wrapped("scenario", f"{section.name}: who knows {', '.join(section.described)}: measured by the run")
-                for section in job.measure.scenarios
-                if section.tolerance
-            ),
-            *(_wrapped("analysis", f"{section.name}: {options_text(section.limits)}") for section in job.analyses),
-            *self.warning_lines(),
-        ]
+        environment = templates(Path(__file__).parent)
+        environment.filters |= {"size": _size, "labelled": _labelled, "thousands": "{:,}".format}
+        environment.globals |= {"counted": plural, "options_text": options_text, "words": words}
+        given = {"job": self.job, "source": self.source, "gates": _gates_text(self.job)}
+        text = environment.get_template("plan.jinja").render(plan=self, scenario_line=_scenario_line, **given)
+        return [*text.rstrip("\n").split("\n"), *self.warning_lines()]
 
     def warning_lines(self) -> list[str]:
         """The warnings as text."""
@@ -159,24 +130,6 @@ class Preview:
             "warnings": list(self.warnings),
             "job": self.job.model_dump(mode="json"),
         }
-
-
-def _column_line(job: Job, name: str) -> str:
-    column = job.columns[name]
-    parts = [f"  {name}: {column.kind.value}, {column.role.value}"]
-    if column.bounds is not None:
-        parts.append(f"bounds {list(column.bounds)}")
-    if column.numeric_bounds[0] is not None and (column.bounds is None or column.bounds[0] is None):
-        parts.append(f"lower bound {column.numeric_bounds[0]:g}, as none is declared")
-    if column.weight != 1.0:
-        parts.append(f"weight {column.weight:g}")
-    if column.resolution is not None and column.role.synthesized:
-        parts.append(f"step {column.resolution:g}")
-    elif column.role.synthesized and column.kind is Kind.CONTINUOUS:
-        parts.append("no step, so that it may have up to 17 digits")
-    if column.scored:
-        parts.append("by normal scores")
-    return ", ".join(parts)
 
 
 def _scenario_line(risk: ScenarioRisk) -> str:
@@ -199,12 +152,7 @@ def _gates_text(job: Job) -> str:
     return ", ".join(f"{name}={limit:g}{' (default)' if name in at_default else ''}" for name, limit in held.items())
 
 
-_ALONE = "only a run measures these, and may be refused for them; anonpipe run --trial measures and publishes nothing"
-
-_WIDER = "those on means and covariances are wider by the method's bias and by chance: much, for small tables"
-
-
-def _wrapped(label: str, text: str) -> str:
+def _labelled(text: str, label: str) -> str:
     return fill(f"{label:<11}{text}", 80, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
 
 

@@ -78,18 +78,14 @@ def _described(guessed: Guess, look: Look, column: pa.ChunkedArray, one: Variabl
     if kind is Kind.BINARY and levels and len(levels) != 2:
         kind = Kind.CATEGORICAL
     if strange:
-        found = _noted(found, _OTHER_LEVELS.format(count=strange))
+        found = found.noted(_OTHER_LEVELS.format(count=strange))
     if not _possible(kind, look) or (kind is Kind.ORDINAL and not levels):
-        return found if strange or one.kind is None else _noted(found, _OTHER_KIND.format(kind=kind.value))
+        return found if strange or one.kind is None else found.noted(_OTHER_KIND.format(kind=kind.value))
     found = replace(found, kind=kind, kind_is_known=one.kind is not None)
     if kind.coded:
         return replace(found, step=None, levels=levels, ordered=kind is Kind.ORDINAL)
     step = one.step if one.step is not None else found.step
     return replace(found, bounds=_bounds(one, kind), levels=(), ordered=False, step=step)
-
-
-def _noted(guessed: Guess, reason: str) -> Guess:
-    return replace(guessed, reason=f"{guessed.reason}; {reason}" if guessed.reason else reason)
 
 
 def _possible(kind: Kind, look: Look) -> bool:

@@ -22,6 +22,7 @@ from anonpipe.propose.dependencies import ENOUGH_ROWS, derived
 from anonpipe.propose.names import (
     POSTAL_NAMES,
     PUBLIC_DATES,
+    REASONS,
     SEEN_NAMES,
     STATUS_NAMES,
     TIME_NAMES,
@@ -178,6 +179,10 @@ class Guess:
     by: tuple[str, ...] = ()  # Of a survey weight the categories that explain it
     explained: float = 0.0  # Share of its variance that they explain, in logarithms
 
+    def noted(self, reason: str) -> Guess:
+        """The same with one more reason."""
+        return replace(self, reason=f"{self.reason}; {reason}" if self.reason else reason)
+
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
     """Kind and role of each column, in the table's order."""
@@ -210,7 +215,7 @@ def _by_copies(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]
     copies = int(_copied(looks).sum())
     repeated = [look for look in looks if guesses[look.name].role is Role.IDENTIFIER and look.distinct < look.filled]
     if copies and repeated and all(guessed.role is not Role.UNIT for guessed in guesses.values()):
-        reason = _COPIED.format(copies=copies, rows=len(repeated[0].codes))
+        reason = REASONS["copied"].format(copies=copies, rows=len(repeated[0].codes))
         guesses[repeated[0].name] = replace(guesses[repeated[0].name], role=Role.UNIT, reason=reason)
     return guesses
 
@@ -235,7 +240,7 @@ def _units(looks: list[Look]) -> dict[str, Guess]:
     found = _by_repeats(looks, {look.name: _alone(look) for look in looks})
     # Of several that could be the unit the one of fewest values: of households and persons, households
     units = sorted((look.distinct, look.name) for look in looks if found[look.name].role is Role.UNIT)
-    found |= {name: Guess(found[name].kind, Role.IDENTIFIER, _SMALLER_UNIT) for _, name in units[1:]}
+    found |= {name: Guess(found[name].kind, Role.IDENTIFIER, REASONS["smaller_unit"]) for _, name in units[1:]}
     # Whole numbers that nothing else is known of, under a name for persons or groups of persons
     whole = [name for name, each in found.items() if (each.role, each.kind) == (Role.MASKED, Kind.INTEGER)]
     numbering = [look for look in looks if look.name in whole and look.distinct > FEW_CODES]
@@ -247,7 +252,7 @@ def _units(looks: list[Look]) -> dict[str, Guess]:
         enough = []
     unit = min(persons or enough, key=lambda look: look.distinct, default=None) if enough else None
     for look in numbering:
-        role, reason = (Role.UNIT, _REPEATING) if look is unit else (Role.DROPPED, _NUMBERS_GROUPS)
+        role, reason = (Role.UNIT, REASONS["repeating"]) if look is unit else (Role.DROPPED, REASONS["numbers_groups"])
         found[look.name] = replace(found[look.name], role=role, reason=reason)
     return found
 
@@ -270,13 +275,13 @@ def _by_repeats(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess
     for name in found:
         guessed = guesses[name]
         if unit is not None and name == unit.name:
-            changed[name] = replace(guessed, role=Role.UNIT, reason=_GOES_TOGETHER)
+            changed[name] = replace(guessed, role=Role.UNIT, reason=REASONS["goes_together"])
         elif unit is not None and values[name] > COARSER * unit.distinct:
             continue  # a measurement of these units
         elif guessed.role is Role.DROPPED:
-            changed[name] = replace(guessed, reason=f"{guessed.reason}; {_MAYBE_UNIT}")
+            changed[name] = guessed.noted(REASONS["maybe_unit"])
         else:
-            changed[name] = replace(guessed, reason=_MAYBE_UNIT)
+            changed[name] = replace(guessed, reason=REASONS["maybe_unit"])
     return changed
 
 
@@ -289,16 +294,6 @@ def _in_order(look: Look) -> IntArray:
 
 
 COARSER = 0.8  # Of the units that were found, units of several of them (households of persons) are fewer than this
-
-_GOES_TOGETHER = (
-    "CHECK: is this the number of a person, household or the like? Its values repeat, and rows of one value agree in "
-    "other columns: k counts these units, of which each may have several rows; if not, write role: masked"
-)
-
-_MAYBE_UNIT = (
-    "CHECK: is this the number of a person, household or the like? Rows of one value agree in another column; if so, "
-    "write role: unit, so that k counts these units"
-)
 
 
 def _may_number(look: Look, guessed: Guess) -> bool:
@@ -327,7 +322,7 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
         reason, role = f"needed by {', '.join(map(quoted, needs.users[look.name]))}", Role.MASKED
         if alone.role is Role.MASKED:
             if used[look.name].role is Role.DROPPED:
-                reason += f"; but it is {used[look.name].reason}, {_CONTRADICT}"
+                reason += f"; but it is {used[look.name].reason}, {REASONS['contradict']}"
         elif is_supported(look.type) and look.distinct >= 2:
             reason = f"CHECK: {reason}; but {alone.reason}"
         else:
@@ -340,9 +335,6 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
     if needs.survival is not None:
         _survival_of(needs.survival, {look.name: look for look in looks}, found)
     return _weighted(found, needs)
-
-
-_CONTRADICT = "and the two may contradict each other: one of them should do"
 
 
 def _survival_of(survival: Survival, looks: dict[str, Look], found: dict[str, Guess]) -> None:
@@ -383,18 +375,19 @@ def _alone(look: Look) -> Guess:
     if form is not None and not form.whole and not names_unit(look.name):
         return Guess(Kind.DATE if form.date else Kind.CONTINUOUS, Role.DROPPED, form.reason)
     if is_index(look.name) and look.distinct == look.filled:
-        return Guess(kind, Role.DROPPED, _INDEX)
+        return Guess(kind, Role.DROPPED, REASONS["index"])
     if look.numbers is None and holds_person_names(look.name):
-        unique = look.distinct == look.filled
-        return Guess(kind, Role.IDENTIFIER, "its name says so") if unique else Guess(kind, Role.DROPPED, _SHARED_NAMES)
+        if look.distinct == look.filled:
+            return Guess(kind, Role.IDENTIFIER, "its name says so")
+        return Guess(kind, Role.DROPPED, REASONS["shared_names"])
     if reason := _identifying(look):
-        if reason is not _REPEATING:
+        if reason is not REASONS["repeating"]:
             return Guess(kind, Role.IDENTIFIER, reason)
         once = int((np.bincount(look.codes[look.codes >= 0]) == 1).sum())
         if once < MOSTLY_ONCE * look.distinct:
             return Guess(kind, Role.UNIT, reason)
         # `_by_repeats` makes it the unit where rows of a value agree in other columns
-        return Guess(kind, Role.DROPPED, _NAMESAKES.format(once=once, values=look.distinct))
+        return Guess(kind, Role.DROPPED, REASONS["namesakes"].format(once=once, values=look.distinct))
     return Guess(Kind.INTEGER, Role.DROPPED, form.reason) if form is not None else _without_persons(look, kind)
 
 
@@ -403,13 +396,13 @@ def _without_persons(look: Look, kind: Kind) -> Guess:
     if look.odd:
         return Guess(kind, Role.DROPPED if _too_many(look) else Role.MASKED, look.odd)
     if kind is Kind.INTEGER and has_word(look.name, POSTAL_NAMES):
-        return Guess(kind, Role.DROPPED, _POSTAL)
+        return Guess(kind, Role.DROPPED, REASONS["postal"])
     if look.numbers is None and _too_many(look):
         return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
     if kind is Kind.CATEGORICAL and look.numbers is not None:
         return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
     digits = _equal_digits(look) if kind is Kind.INTEGER else 0
-    return Guess(kind, Role.MASKED, _SAME_LENGTH.format(digits=digits) if digits >= MANY_DIGITS else "")
+    return Guess(kind, Role.MASKED, REASONS["same_length"].format(digits=digits) if digits >= MANY_DIGITS else "")
 
 
 def _equal_digits(look: Look) -> int:
@@ -422,21 +415,6 @@ def _equal_digits(look: Look) -> int:
 
 
 MANY_DIGITS = 7  # From so many on numbers of equal length are rarely quantities: telephone numbers, codes
-
-_SAME_LENGTH = (
-    "CHECK: all numbers have {digits} digits. If they are codes or telephone numbers, masked ones mean nothing: "
-    "write role: dropped"
-)
-
-_POSTAL = (
-    "CHECK: by its name a postal code, and masked numbers of these mean nothing. For regions cut it in the input and "
-    "write kind: categorical; if it is a measurement, write role: masked"
-)
-
-_INDEX = (
-    "the index of a pandas table, without a name and with no value twice: row numbers disclose nobody; if it names "
-    "persons, write role: identifier"
-)
 
 
 def _kind(look: Look) -> Kind:
@@ -456,44 +434,13 @@ def _identifying(look: Look) -> str:
     unique = look.distinct == look.filled
     named = names_unit(look.name) or (look.numbers is None and names_one_unit(look.name))
     if named and (unique or look.distinct > ENOUGH_ROWS):
-        return "its name says so" if unique else _REPEATING
+        return "its name says so" if unique else REASONS["repeating"]
     if unique and look.filled >= ENOUGH_ROWS:
         return "no value occurs twice in the sample; if it is a measurement, write role: masked"
     return ""
 
 
 MOSTLY_ONCE = 0.5  # Share of values that occur once, from which on repeats are taken for errors or namesakes
-
-_NAMESAKES = (
-    "CHECK: its name is one of persons, and {once:,} of its {values:,} values occur once: repeats may be errors "
-    "or namesakes, and k counts rows; if rows of one value are of one person, write role: unit"
-)
-
-_REPEATING = (
-    "CHECK: its name says so, and its values repeat: k counts these units, of which each may have several rows; if "
-    "several persons share a value (surname), write role: dropped; if k is to count rows, rows_per_unit: many"
-)
-
-_SHARED_NAMES = (
-    "CHECK: by its name it holds names of persons. Masked ones would be true names beside made-up values, and several "
-    "persons share one, so that it is no unit; if they are names of something else (drugs, places), write role: masked"
-)
-
-_COPIED = (
-    "CHECK: {copies:,} of {rows:,} sampled rows equal another row in all columns, and nothing else repeats its values. "
-    "As they are, k counts its values, as several rows of one person may be equal. If they are copies by error, "
-    "delete them in the input (SELECT DISTINCT), and run init again"
-)
-
-_NUMBERS_GROUPS = (
-    "CHECK: by its name it numbers households, families or other units, and masked numbers of these mean nothing: "
-    "make it the unit (role: unit, so that k counts these), or leave it out; if it is a measurement, write role: masked"
-)
-
-_SMALLER_UNIT = (
-    "CHECK: its values repeat, too, and k counts the units of the column with role unit; exchange the roles if these "
-    "are the persons to be protected"
-)
 
 
 def _too_many(look: Look) -> bool:
@@ -523,10 +470,6 @@ _BODY = (30.0, 260.0)  # Between which the median lies,
 _BODY_MOST = 800.0  # and what the largest is no more than;
 _BODY_EXPLAINED = 0.6  # of a survey weight categories explain so much of the variance, sex and age of a body's less
 
-_WEIGHT = (
-    "CHECK: by its name and values (above 0, none missing) a survey weight, released with its sums; if it is none, "
-    "write role: masked"
-)
 MOST_BY = 4  # Columns that are proposed to decide a weight
 _CELL_ROWS = 10  # Sampled rows of a combination of these, on average
 _MORE = 0.02  # Share of the variance that each of them explains besides
@@ -545,7 +488,7 @@ def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
     else:
         return
     kind = Kind.INTEGER if look.whole else Kind.CONTINUOUS
-    guesses[look.name] = Guess(kind, Role.SAMPLING_WEIGHT, _WEIGHT, by=by, explained=explained)
+    guesses[look.name] = Guess(kind, Role.SAMPLING_WEIGHT, REASONS["weight"], by=by, explained=explained)
 
 
 def _may_be_body(look: Look) -> bool:

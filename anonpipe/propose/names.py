@@ -28,6 +28,7 @@ _DEAD, _ALIVE = (frozenset(_WORDS["status"][state]) for state in ("dead", "alive
 TIME_NAMES, STATUS_NAMES = (tuple(map(tuple, _WORDS[what])) for what in ("times", "statuses"))
 BIRTH_NAMES, POSTAL_NAMES, PUBLIC_DATES = (tuple(_WORDS[what]) for what in ("births", "postal", "public_dates"))
 _WEIGHTS = {key: tuple(words) for key, words in _WORDS["weights"].items()}
+REASONS: Mapping[str, str] = _WORDS["reasons"]
 SEEN_NAMES = (*_WORDS["seen"], *BIRTH_NAMES)
 
 

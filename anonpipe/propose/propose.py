@@ -27,6 +27,7 @@ from anonpipe.encoding.identifiers import agree, pairs_of
 from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.values import plain_type
 from anonpipe.errors import JobError
+from anonpipe.files import templates
 from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_of
 from anonpipe.job.csv_format import QUESTION
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
@@ -213,8 +214,7 @@ def _by_answer(guessed: Guess) -> Guess:
     if guessed.kind not in (Kind.CONTINUOUS, Kind.INTEGER) or not guessed.role.synthesized:
         return guessed
     reason = "CHECK: by the answer on decimal: where its mark is decimal, write kind: continuous and step: 0.001"
-    reason = f"{guessed.reason}; {reason}" if guessed.reason else reason
-    return replace(guessed, kind=Kind.INTEGER, step=None, reason=reason)
+    return replace(guessed.noted(reason), kind=Kind.INTEGER, step=None)
 
 
 def _by_categories(guessed: Guess) -> Guess:
@@ -293,15 +293,7 @@ def _write(
 @cache
 def template(name: str) -> Template:
     """A template of a job in this folder."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = templates(Path(__file__).parent, keep_trailing_newline=True)
     texts = {"wrapped": partial(wrap, width=116), "quoted": quoted, "flow": _flow, "key": _key, "json": json.dumps}
     environment.filters |= texts
     environment.globals |= {"Kind": Kind, "Role": Role}

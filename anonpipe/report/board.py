@@ -8,13 +8,17 @@ offices asks of a release (ONS, policy on social survey microdata). The board le
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from html import escape
+from itertools import compress
+from operator import not_
 from typing import TYPE_CHECKING, Any
 
-from anonpipe.errors import InputError, plural, printable
-from anonpipe.report.content import CheckLine, MeasureLine, Report
+from markupsafe import Markup
+
+from anonpipe.errors import InputError, printable
+from anonpipe.report.content import MeasureLine, MethodLine, Report
 from anonpipe.report.figures import amount
 from anonpipe.report.page import output_of, report_of_release, template
 from anonpipe.rng import steward_secret
@@ -62,36 +66,6 @@ _PLAIN = {
 }
 
 
-@dataclass(frozen=True)
-class Table:
-    """Headings and rows; cells are texts."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Blank:
-    """A line that the board or the steward fills in."""
-
-    label: str
-
-
-@dataclass(frozen=True)
-class Code:
-    """A command."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """A numbered section of the file: texts, lists (tuples), tables and blank lines."""
-
-    title: str
-    parts: tuple[str | tuple[str, ...] | Table | Blank | Code, ...]
-
-
 def board_file(source: str, internal: str | None = None, key: Any = None) -> dict[str, bytes]:
     """The file for the board on a release, as `board.md` and `board.html`.
 
@@ -127,189 +101,59 @@ def board_file(source: str, internal: str | None = None, key: Any = None) -> dic
     report = report_of_release(source, internal)
     if [each.sha256 for each in report.files] != [each["sha256"] for each in found.manifest["files"]]:
         raise InputError(f"the internal report of {source} is of other files; give the place of its own by --internal")
-    sections = list(_sections(report, found.manifest, where, release.fingerprint(public)))
-    name = found.manifest["version"]
-    page = template("board.html").render(report=report, version=name, sections=sections, kinds=_kind)
-    return {"board.md": _markdown(report, name, sections).encode(), "board.html": page.encode()}
+    filled = _content(report, found.manifest, where) | {"fingerprint": release.fingerprint(public), "plain": _plain}
+    markdown = re.sub(r"\n{3,}", "\n\n", template("board.md.jinja").render(filled)).strip() + "\n"
+    return {"board.md": markdown.encode(), "board.html": template("board.html").render(filled).encode()}
 
 
-def _sections(report: Report, manifest: Mapping[str, Any], where: OutputPlace, fingerprint: str) -> Iterator[Section]:
-    """The file, section by section."""
-    yield Section(
-        "Purpose and legal basis",
-        (
-            Blank("Purpose of the release"),
-            Blank("Legal basis"),
-            Blank("Why less detail, or access on site, is not enough"),
-            Blank("Responsible department and person"),
-        ),
-    )
-    yield Section("Data and population", tuple(_data(report, manifest)))
-    yield Section(
-        "Type of release",
-        (
-            Blank("☐ public use   ☐ scientific use, by contract   ☐ secure use only"),
-            Blank("Recipients, and what their contract forbids (linking, passing on)"),
-            f"Version {manifest['version']} of {manifest['created'][:10]}: {plural(len(report.files), 'file')}, "
-            f"{sum(each.bytes for each in report.files):,} bytes, made by anonpipe {report.anonpipe}.",
-        ),
-    )
-    yield Section("Disclosure scenarios and key variables", tuple(_scenarios(report)))
-    left_out = [each.name for each in report.columns if each.treatment == "not released"]
-    yield Section(
-        "Direct identifiers",
-        (
-            f"Not in the release, neither masked nor hashed: {_listed(left_out) or 'no column; the input had none'}.",
-            *(
-                f"Checked on the written files: {each.name}: {each.measured} ({each.outcome})."
-                for each in _of(report, ("columns.forbidden",))
-            ),
-        ),
-    )
-    yield Section("Methods", tuple(_methods(report)))
-    yield Section("Risk, before and after", tuple(_risk(report)))
-    yield Section("Utility and information loss", tuple(_utility(report)))
-    yield Section("Residual risk, and what was not measured", tuple(_residual(report)))
-    rest = tuple(each for each in report.not_guaranteed if "differential privacy" not in each)
-    yield Section("Known limits of the method", (tuple(LIMITS), "What this release does not guarantee:", rest))
-    yield Section("Earlier releases", tuple(_history(report, manifest, where)))
-    yield Section(
-        "How to check the files",
-        (
-            "Recipients check that the files are those that were signed. They have the public key from the steward, "
-            "not from where the files lie:",
-            Code("anonpipe verify FOLDER --key steward.pub"),
-            f"SHA-256 of the public key: {fingerprint}",
-        ),
-    )
-    roles = ("Data steward", "Methodologist", "Data protection officer", "Chair of the board")
-    yield Section(
-        "Decision",
-        (
-            Blank("☐ approved   ☐ approved with conditions   ☐ refused"),
-            Blank("Conditions, and date of the next review"),
-            Table(("role", "name", "date", "signature"), tuple((role, "", "", "") for role in roles)),
-        ),
-    )
-
-
-def _data(report: Report, manifest: Mapping[str, Any]) -> Iterator[Any]:
-    yield Blank("Population, reference period, and whether the data are a sample or all of it")
-    whom = "units of several rows" if report.k_of_units else "records"
-    held = manifest.get("held_out")
-    columns = plural(len(manifest["schema"]), "column")
-    yield f"Input: {report.source}. Released: {report.rows:,} rows of {columns}; k counts {whom}."
-    if held:
-        yield f"{100 * held:g} of 100 were held out at random as a control for the attacks, and are in no release."
+def _content(report: Report, manifest: Mapping[str, Any], where: OutputPlace) -> dict[str, Any]:
+    """What `board.jinja` is filled with."""
     written = [each for each in report.columns if each.treatment != "not released"]
-    rows = [(each.name, each.kind, each.treatment, each.transform) for each in written]
-    yield from _table(("column", "kind", "values in the release", "masked by"), rows)
-
-
-def _scenarios(report: Report) -> Iterator[Any]:
-    unchanged = [each.name for each in report.columns if each.treatment == "unchanged"]
-    yield (
-        "The attacks below take an intruder who knows a person's original values in all columns, or in all but one, "
-        "and has the release with its documents."
-    )
-    strata = _listed(report.strata) or "none"
-    yield f"Key variables released unchanged: {_listed(unchanged) or 'none'}. Strata: {strata}."
-    named = dict.fromkeys(each.name.split(".")[1] for each in report.risk if each.name.startswith("scenarios."))
-    if named:
-        yield f"Scenarios of the job, of what others may know of a person: {_listed(named)}; figures follow below."
-    else:
-        yield "The job names no scenario of what neighbours or other files may know (measure.scenarios)."
-    yield Blank("Other files that could be linked, and why the scenarios cover them")
-
-
-def _methods(report: Report) -> Iterator[Any]:
-    rows = []
-    for each in report.methods:
-        source = f"{each.published} ({each.reference})" if each.reference else each.published
-        settings = "; ".join(f"{name}: {value}" for name, value in each.options)
-        rows.append((each.step, each.name, source, settings))
-    yield from _table(("step", "method", "source", "settings"), rows)
-    sizes = report.group_sizes
-    numbers = sum(each.groups for each in sizes if isinstance(each.groups, int))
-    grouped = (
-        f"; {plural(numbers, 'group')} of {sizes[0].smallest:,} to {sizes[-1].largest:,} records" if numbers else ""
-    )
-    yield f"k = {report.k}{grouped}."
-    yield report.guarantees
-
-
-def _risk(report: Report) -> Iterator[Any]:
-    yield tuple(dial.sentence for dial in report.dials if dial.key.startswith("risk."))
-    yield (
-        "What was held against a limit. Of a figure with an interval the end that counts is shown: the upper one, "
-        "unless few held-out persons make it wide. AUC: 0.5 is guessing, 1 is certain."
-    )
-    yield from _table(("check", "measured", "limit", "outcome"), _held(report, _RISKS))
-    yield (
-        "Before protection, a person whose values no other record has would be linked for certain. The table has what "
-        "an intruder reaches with the release, and the reference: what is reached without it, or of persons not in it."
-    )
-    rows = [_figures(each, _PLAIN.get(each.name, each.title)) for each in report.risk if each.name in _PLAIN]
+    risks = [_figures(each, _PLAIN[each.name]) for each in report.risk if each.name in _PLAIN]
     scenarios = [each for each in report.risk if each.name.startswith("scenarios.")]
-    rows += [_figures(each, each.title) for each in scenarios if each.baseline_is.startswith(_OF_ORIGINAL)]
-    yield from _table(("risk", "with the release", "95 % interval", "reference", "what the reference is"), rows)
-    before = [_figures(each, each.title) for each in scenarios if not each.baseline_is.startswith(_OF_ORIGINAL)]
-    if before:
-        yield "The original before protection, by what an intruder of a scenario knows:"
-        yield from _table(("scenario", "the original", "95 % interval", "threshold", "whose threshold"), before)
-
-
-def _utility(report: Report) -> Iterator[Any]:
-    yield tuple(dial.sentence for dial in report.dials if dial.key.startswith("utility."))
-    yield (
-        "sd: standard deviations of the column. × split-half: up to 1 the release is no further from the original than "
-        "another sample of the same population usually is. AUC: 0.5 means that nobody can distinguish the two."
-    )
-    yield from _table(("check", "measured", "limit", "outcome"), _held(report, _UTILITY))
-    if report.analyses:
-        kept = ("analysis", "model", "coefficients outside the original's 95 % interval", "problem")
-        shown = [
+    of_original = [each.baseline_is.startswith(_OF_ORIGINAL) for each in scenarios]
+    lines, gone = release_log.history(where), release_log.withdrawals(where)
+    states = {each: "withdrawn" for each, *_, withdrawn in lines if withdrawn} | {manifest["version"]: "this version"}
+    return {
+        "report": report,
+        "manifest": manifest,
+        "most": _MOST,
+        "limits": LIMITS,
+        "risks": _RISKS,
+        "utilities": _UTILITY,
+        "listed": _listed,
+        "bounded": _bounded,
+        "held": partial(_held, report),
+        "dials": lambda of: [dial.sentence for dial in report.dials if dial.key.startswith(of)],
+        "columns": [(each.name, each.kind, each.treatment, each.transform) for each in written],
+        "scenarios": list(dict.fromkeys(each.name.split(".")[1] for each in scenarios)),
+        "methods": [_method(each) for each in report.methods],
+        "groups": sum(each.groups for each in report.group_sizes if isinstance(each.groups, int)),
+        "after": risks + [_figures(each, each.title) for each in compress(scenarios, of_original)],
+        "before": [_figures(each, each.title) for each in compress(scenarios, map(not_, of_original))],
+        "analyses": [
             (each.name, each.model, amount(dict(each.shares).get("outside"), "share"), each.problem or "")
             for each in report.analyses
-        ]
-        yield from _table(kept, shown)
+        ],
+        "missing": [f"{each.what}: {each.why}" for each in report.not_checked],
+        "free": [f"{each.name}: {each.measured}" for each in report.checks if each.outcome == "no limit set"],
+        "not_guaranteed": [each for each in report.not_guaranteed if "differential privacy" not in each],
+        "releases": [(name, time[:10], f"{rows:,}", states.get(name, "")) for name, time, rows, _ in lines[-_MOST:]],
+        "withdrawn": [f"{e['version']} was withdrawn on {e['time'][:10]}: {e['because']}" for e in gone[-_MOST:]],
+        "logged": manifest["version"] in [name for name, *_ in lines],
+        "overlaps": [e for e in report.notes if e.startswith((release_log.ALLOWED, release_log.HELD[:20]))],
+    }
 
 
-def _residual(report: Report) -> Iterator[Any]:
-    missing = tuple(f"{each.what}: {each.why}" for each in report.not_checked)
-    free = tuple(f"{each.name}: {each.measured}" for each in report.checks if each.outcome == "no limit set")
-    yield "Not measured:" if missing else "Everything that can be measured here was measured."
-    yield missing[:_MOST]
-    if free:
-        yield "Measured, and held against no limit:"
-        yield free[:_MOST]
-    if report.warnings:
-        yield "Warnings to the steward:"
-        yield report.warnings[:_MOST]
-    yield Blank("Why the board takes the rest of the risk, and what is done about it")
-
-
-def _history(report: Report, manifest: Mapping[str, Any], where: OutputPlace) -> Iterator[Any]:
-    lines, name = release_log.history(where), manifest["version"]
-    states = {each: "withdrawn" for each, *_, gone in lines if gone} | {name: "this version"}
-    rows = [(each, time[:10], f"{records:,}", states.get(each, "")) for each, time, records, _ in lines[-_MOST:]]
-    yield from _table(("version", "date", "records of the original", "state"), rows)
-    gone = release_log.withdrawals(where)
-    yield tuple(f"{each['version']} was withdrawn on {each['time'][:10]}: {each['because']}" for each in gone[-_MOST:])
-    overlaps = tuple(each for each in report.notes if each.startswith((release_log.ALLOWED, release_log.HELD[:20])))
-    if name not in [each for each, *_ in lines]:
-        yield "This version is not in the release log: whether it overlaps with earlier releases was not looked at."
-    yield overlaps or "No overlap with an earlier release was found." * (name in [each for each, *_ in lines])
-
-
-def _of(report: Report, keys: tuple[str, ...]) -> list[CheckLine]:
-    """The checks of some keys that were carried out or have no limit."""
-    return [each for each in report.checks if each.key.startswith(keys) and each.outcome != "not checked"]
+def _method(one: MethodLine) -> tuple[str, ...]:
+    source = f"{one.published} ({one.reference})" if one.reference else one.published
+    return one.step, one.name, source, "; ".join(f"{name}: {value}" for name, value in one.options)
 
 
 def _held(report: Report, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """What was measured and its limit; figures that are zero but for rounding as such."""
-    rows = [(each.name, each.measured, each.limit, each.outcome) for each in _of(report, keys)]
+    """Checks of some keys: what was measured and its limit; figures that are zero but for rounding as such."""
+    found = [each for each in report.checks if each.key.startswith(keys) and each.outcome != "not checked"]
+    rows = [(each.name, each.measured, each.limit, each.outcome) for each in found]
     return [tuple(re.sub(r"-?\d(\.\d+)?e-\d+", "less than 0.0001", cell) for cell in row) for row in rows]
 
 
@@ -326,58 +170,19 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(shown[:_MOST]) + (f" and {len(shown) - _MOST:,} more" if len(shown) > _MOST else "")
 
 
-def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[Table | str]:
-    """A table of bounded length; columns in which no row has anything are left out."""
+def _bounded(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> dict[str, Any]:
+    """A table of bounded length, and how many rows are left; columns in which no row has anything are left out."""
     used = [at for at in range(len(headings)) if at == 0 or any(row[at] for row in rows)]
-    shown = tuple(tuple(_short(row[at]) for at in used) for row in rows[:_MOST])
-    if shown:
-        yield Table(tuple(headings[at] for at in used), shown)
-    if len(rows) > _MOST:
-        yield f"{len(rows) - _MOST:,} more stand in the internal report."
+    shown = [[_short(row[at]) for at in used] for row in rows[:_MOST]]
+    return {"headings": [headings[at] for at in used], "rows": shown, "left": max(0, len(rows) - _MOST)}
 
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
 
 
-def _kind(part: Any) -> str:
-    """What a part is, for the page."""
-    return "text" if isinstance(part, str) else "list" if isinstance(part, tuple) else type(part).__name__.lower()
-
-
-# --- Markdown ---------------------------------------------------------------------------------------------------------
-
-
-def _markdown(report: Report, version: str, sections: Sequence[Section]) -> str:
-    lines = [
-        "**INTERNAL: for the data steward and the board only**",
-        "",
-        f"# File for the release board: {_plain(version)}",
-        "",
-    ]
-    lines += [_plain(report.headline), ""]
-    for number, section in enumerate(sections, 1):
-        lines += [f"## {number}. {section.title}", ""]
-        for part in section.parts:
-            lines += _as_markdown(part)
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _as_markdown(part: Any) -> list[str]:
-    if isinstance(part, Blank):
-        return [f"{_plain(part.label)}: {'.' * 60}", ""]
-    if isinstance(part, Code):
-        return [f"    {part.text}", ""]
-    if isinstance(part, Table):
-        rows = [part.headings, ("---",) * len(part.headings), *part.rows]
-        return [f"| {' | '.join(cell if cell == '---' else _plain(cell) for cell in row)} |" for row in rows] + [""]
-    if isinstance(part, str):
-        return [_plain(part), ""]
-    return [*(f"- {_plain(each)}" for each in part), ""] if part else []
-
-
-def _plain(text: str) -> str:
-    """A text in which nothing is markup: on one line, marks escaped, and what could be HTML as entities."""
+def _plain(text: str) -> Markup:
+    """A text of Markdown without markup: on one line, marks escaped, and what could be HTML as entities."""
     line = re.sub(r"\s+", " ", printable(text)).strip()
     marked = re.sub(r"([\\`*_{}\[\]#|!~$])", r"\\\1", escape(line, quote=False))
-    return re.sub(r"^([-+]|\d+[.)])(?= )", r"\\\1", marked)
+    return Markup(re.sub(r"^([-+]|\d+[.)])(?= )", r"\\\1", marked))

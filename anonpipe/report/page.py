@@ -6,13 +6,14 @@ import contextlib
 import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from anonpipe.errors import InputError, plural, printable
+from anonpipe.files import templates
 from anonpipe.report import figures, words
 from anonpipe.report.content import FORMAT, Report
 from anonpipe.storage import release
@@ -88,18 +89,11 @@ def documents(report: Report) -> dict[str, bytes]:
     return {"report.json": report.model_dump_json(indent=1).encode(), "report.html": render(report).encode()}
 
 
-@lru_cache(maxsize=4)
+@cache
 def template(name: str) -> Template:
     """A page of this folder; what is filled in is escaped."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
+    environment = templates(
+        _HERE, autoescape=True, finalize=lambda value: printable(value) if type(value) is str else value
     )
     environment.globals["figures"] = figures
     environment.globals["counted"] = plural

@@ -6,11 +6,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from anonpipe.columns import TRANSFORMS
 from anonpipe.encoding.identifiers import many_rows, units_meaning
 from anonpipe.errors import plural
+from anonpipe.files import templates
 from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS
@@ -20,6 +23,9 @@ from anonpipe.report.figures import percent
 from anonpipe.verify.catalogue import GATES, Check, kind_of
 from anonpipe.verify.verdict import Verdict, reservations
 from anonpipe.verify.words import limit as limit_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def methods(job: Job) -> tuple[MethodLine, ...]:
@@ -146,45 +152,19 @@ def _limits(column: Any) -> str:
 
 def guarantees(job: Job, grouped: bool, identical: bool, units: bool = False) -> tuple[str, ...]:
     """What a release of this job guarantees; every sentence stands for a gate."""
-    found = []
-    if units:
-        found.append(units_meaning(job.k) + ".")
-    if grouped:
-        whom = "persons" if job.rows_per_unit == "one" else "rows, which may be those of one person"
-        if units:
-            whom = "units, of which each may have several rows"
-        found.append(f"Records were replaced in groups of at least {job.k} {whom}; the smallest group was counted.")
-        if job.strata.by:
-            found.append(f"No group holds records of different {' and '.join(job.strata.by)}.")
-    elif identical:
-        found.append(f"Rows are alike in all synthetic columns in sets of at least {job.k}; the smallest was counted.")
-    elif job.strata.by and job.masks_strata:
-        found.append(f"The table was masked inside each stratum ({', '.join(job.strata.by)}); there are no groups.")
-    else:
-        found.append("The whole table was masked at once; there are no groups.")
-    if job.sensitive is not None and job.sensitive.conditions:
-        asked = job.sensitive
-        if asked.l_diversity is not None:
-            found.append(
-                f"Every group holds {asked.diversity} {asked.l_diversity:g}-diversity of its sensitive values."
-            )
-        if asked.t_closeness is not None:
-            found.append(
-                f"No group's sensitive values are further than {asked.t_closeness:g} from the table's (t-closeness)."
-            )
-    if share := job.measure.held_out:
-        found.append(
-            f"{100 * share:g} of 100 {'units' if units else 'records'} of the table were held out at random and "
-            f"are in no release: to count the table, take {1 / (1 - share):.4g} times the released records."
-        )
-    found += [
-        "Means and covariances were held against those of the original on the rows that were written, after rounding "
-        "and decoding.",
-        *_wider(job),
-        f"Categories of fewer than {job.k} {'units' if units else 'persons'} are not released as such.",
-        "Columns that identify persons are not in the release.",
-    ]
-    return tuple(found)
+    forms = {"grouped": grouped, "identical": identical, "units": units}
+    return _sentences("guaranteed.jinja", job=job, wider=_wider(job), units_meaning=units_meaning(job.k), **forms)
+
+
+@cache
+def _templates() -> Environment:
+    """Texts with a sentence in each line; line breaks in what is filled in are kept apart from these."""
+    return templates(Path(__file__).parent, finalize=lambda value: str(value).replace("\n", "\0"))
+
+
+def _sentences(template: str, **given: Any) -> tuple[str, ...]:
+    text = _templates().get_template(template).render(given)
+    return tuple(line.replace("\0", "\n") for line in text.split("\n") if line)
 
 
 def _wider(job: Job) -> list[str]:
@@ -194,52 +174,14 @@ def _wider(job: Job) -> list[str]:
         default, least = job.default_limits.get(name, GATES[name].default), kind_of(name).at_least
         if default is not None and (limit < default if least else limit > default):
             texts.append(f"{GATES[name].limited} {limit:g} (default {default:g})")
-    wider = "Limits of these gates were set by the steward, wider than the default"
-    return [f"{wider}: {', '.join(texts)}."] if texts else []
+    return texts
 
 
 def not_guaranteed(job: Job, grouped: bool, identical: bool, not_kept: Sequence[str] = ()) -> tuple[str, ...]:
     """What nobody should read into it; `not_kept` are columns that have lost their mean and sum."""
-    found = []
-    if not_kept:
-        found.append(
-            f"Do not add up {', '.join(not_kept)}, and take no mean of {'it' if len(not_kept) == 1 else 'them'}: few "
-            "records, or values beyond declared bounds, made up much of the sum and were top- or bottom-coded, so that "
-            "mean, sum and variance are not the original's."
-        )
     unchanged = [name for name, column in job.columns.items() if column.role.unchanged]
-    if job.rows_per_unit == "many":
-        found.append(many_rows(job.k) + ".")
-    if grouped and not identical:
-        found.append(
-            f"Groups of at least {job.k} are not k-anonymity of the released rows: rows of a group differ from each "
-            "other. What an attacker gains is reported by the attacks under “Risk”, where they were measured."
-        )
-    if identical and unchanged:
-        found.append("Key variables tell apart rows that are alike in all other columns.")
-    if not grouped and not identical:
-        found.append(f"Without groups, k={job.k} says nothing about how many persons stand behind a released row.")
-    if unchanged:
-        whose = f"column {unchanged[0]} holds" if len(unchanged) == 1 else f"columns {', '.join(unchanged)} hold"
-        found.append(f"The {whose} true values.")
-    if job.as_probabilities:
-        found.append(
-            f"Probabilities stand for the categories of {', '.join(job.as_probabilities)}. They vary less than these "
-            "and are related less to other columns, so that models with them give other coefficients; and they are no "
-            "measure of what is unknown: a reader who undoes the logit has the masked indicators."
-        )
-    if job.decode.restore_survival_times:
-        jitter = job.decode.jitter_restored_times
-        how = f"shifted by up to {jitter:g}" if jitter else "unchanged, the extremes included"
-        found.append(f"The column {job.time_column} holds true times of persons, {how}.")
-    found += [
-        "This is not differential privacy: there is no bound on what an attacker with other knowledge can learn.",
-        "Relations that are not linear, and those inside small subgroups, may be lost. What was measured of them is "
-        "reported under “Utility” and “Analyses”.",
-        f"{'Other rules' if job.rules else 'Rules'} between columns are not kept: a discharge can lie before its "
-        "admission, a total can differ from the sum of its parts, a diagnosis with the wrong sex.",
-    ]
-    return tuple(found)
+    facts = {"grouped": grouped, "identical": identical, "unchanged": unchanged, "not_kept": not_kept}
+    return _sentences("not_guaranteed.jinja", job=job, many_rows=many_rows(job.k), **facts)
 
 
 def apart(constant: Sequence[str]) -> tuple[str, ...]:

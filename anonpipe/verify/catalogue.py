@@ -519,46 +519,6 @@ _FIXED = (
 
 REFUSAL = "said"  # What a measure says that refuses these records
 
-
-# The same in words; a measure that refuses these records says why itself, to the steward alone
-REASONS: dict[Reason, str] = {
-    Reason.UTILITY_OFF: "measure.utility is off",
-    Reason.RISK_OFF: "measure.risk is off",
-    Reason.NO_ANALYSES: "the job lists none",
-    Reason.PROBABILITIES: "released as probabilities (decode.categories)",
-    Reason.ONLY_PROBABILITIES: "every masked column is released as probabilities",
-    Reason.NO_HOLD_OUT: "no hold-out (measure.hold_out: default from 2,000 records on, of fewer 0.1, say)",
-    Reason.FEW_HELD: "the hold-out has fewer than {fewest} records that could be in the release; raise "
-    "measure.hold_out",
-    Reason.NO_LINK: "no released record stands for one person or one group, so that no link is right or wrong; "
-    "measured instead: closest records, prediction measures and, with measure.hold_out, membership and attribute "
-    "inference",
-    Reason.NO_PAIRS: "a released row replaces no one record, so that there are no pairs to learn from",
-    Reason.NO_GROUPS: "the mask forms no groups",
-    Reason.NO_GROUP_SAMPLED: "no whole group is in the sample, as there are few; raise measure.queries",
-    Reason.ONE_GROUP_SAMPLED: "fewer than two whole groups are in the sample, as there are few; raise measure.queries",
-    Reason.AVERAGED: "several groupings are averaged, so that no record is in one group",
-    Reason.AVERAGED_UNDEFINED: "several groupings are averaged, which the definition does not cover",
-    Reason.ONE_COLUMN: "one feature column leaves nothing to recover from another",
-    Reason.NO_TAILS: "no masked number or date has values that few records are beyond",
-    Reason.NO_CELL: "no block of records was drawn to be assigned; with smaller partitions there are more",
-    Reason.SPANNING: "groups lie in several partitions, and records are assigned inside of one",
-    Reason.NO_CLASS: "no column with role sensitive can mix in a group",
-    Reason.NO_STRATA: "the job has no strata",
-    Reason.ALL_GUESSED: "nearly all persons have one stratum, which is guessed correctly without the release, so that "
-    "it discloses nothing more; take the column out of strata.by with role masked, look for more persons "
-    "(measure.queries, and of a hold-out measure.hold_out), or set no gates.stratum_inference",
-    Reason.NO_SCENARIO: "the job names none (measure.scenarios)",
-    Reason.UNITS: "it looks for rows, and units have several: a link to one row of a unit discloses the unit",
-    Reason.UNITS_WITHOUT_CONTROL: "other rows of a unit would be its control; give measure.hold_out, which holds out "
-    "whole units",
-    Reason.ONLY_A_RUN: "it cannot be measured on two tables; only a run of anonpipe measures it",
-    Reason.NO_PAIRING: "it is not known which released row was made from which original one (--paired: row by row)",
-    Reason.NO_CONTROL: "no records were given that the release was not made from (--hold-out FILE)",
-    Reason.REFUSED: f"{{{REFUSAL}}}",
-    Reason.WITHHELD: "these records do not allow it",
-}
-
 # What may stay unmeasured, and what it is called
 UNMEASURED = {
     "unmeasured.utility": "utility",

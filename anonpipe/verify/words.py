@@ -10,7 +10,7 @@ from math import ceil, isfinite, isinf, isnan
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from anonpipe.verify.catalogue import MEASURED, REASONS, Check, CheckKind, Outcome, Scope, Withheld, Words, kind_of
+from anonpipe.verify.catalogue import MEASURED, Check, CheckKind, Outcome, Scope, Withheld, Words, kind_of
 
 if TYPE_CHECKING:
     from anonpipe.verify.verdict import Verdict
@@ -114,7 +114,7 @@ def measured(check: Check, short: bool = False) -> str:
 def limit(check: Check, short: bool = False) -> str:
     """The limit with its unit, in a table without; where nothing was measured, the reason."""
     if check.reason is not None:
-        return _Filled().vformat(REASONS[check.reason], (), check.about)
+        return _Filled().vformat(check.reason.value, (), check.about)
     if check.limit is None or check.kind is None:
         return "no limit"
     way = "at least" if check.kind.at_least else "at most"

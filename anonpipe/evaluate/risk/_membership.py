@@ -98,18 +98,11 @@ def membership(members: npt.ArrayLike, held_out: npt.ArrayLike, *, of: int | Non
         alarms += int((outside[1 - half :: 2] <= threshold).sum())
     n, m = len(inside), len(outside)
     sizes = min(n, m), records_of(of, n, "members")
-    area = auc(-inside, -outside)
     allowed = int(FALSE_ALARMS * m)  # others who may be accused
     hits = int((inside < np.sort(outside)[allowed]).sum()) if allowed else 0
     too_few = f"Not defined: only {m} persons held out, 100 needed."
     return (
-        _AUC.measured(
-            area.value,
-            *sizes,
-            interval=(area.low, area.high),
-            baseline=0.5,
-            note=f"Against {m} persons held out. {_NOTE}",
-        ),
+        _distinguished(_AUC, auc(-inside, -outside), inside, outside, of, f"Against {m} persons held out. {_NOTE}"),
         _ADVANTAGE.measured(taken / n - alarms / m, *sizes, interval=difference((taken, n), (alarms, m)), baseline=0.0),
         _AT_FEW_ALARMS.measured(
             hits / n if allowed else math.nan,
@@ -223,25 +216,28 @@ def trained_membership(
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
     features = signs(released, asked, found, categories)
     scores = cross_val_predict(forest, features, inside, cv=folds, method="predict_proba")[:, 1]
-    area = auc(scores[inside], scores[~inside])
-    return _TRAINED.measured(
-        area.value,
-        min(len(members), len(controls)),
-        records_of(of, len(members), "members"),
-        interval=_widened(area),
-        baseline=0.5,
-        note=f"{len(members)} members and {len(controls)} held-out persons, in {_FOLDS} folds; each is judged by trees "
-        "that have learnt from others. The attacker knows the whole record, and whether some others were in the table.",
+    note = (
+        f"{len(members)} members and {len(controls)} held-out persons, in {_FOLDS} folds; each is judged by trees "
+        "that have learnt from others. The attacker knows the whole record, and whether some others were in the table."
     )
+    return _distinguished(_TRAINED, _widened(auc(scores[inside], scores[~inside])), members, controls, of, note)
 
 
-def _widened(area: Auc) -> tuple[float, float]:
+def _distinguished(
+    figure: Figure, area: Auc, members: FloatArray, controls: FloatArray, of: int | None, note: str
+) -> Measurement:
+    """How well members are distinguished from held-out records."""
+    sizes, ends = (min(len(members), len(controls)), records_of(of, len(members), "members")), (area.low, area.high)
+    return figure.measured(area.value, *sizes, interval=ends, baseline=0.5, note=note)
+
+
+def _widened(area: Auc) -> Auc:
     """Ends of the interval, further away on the logit scale; as they are where that is infinite."""
     if min(area.value, area.low) <= 0 or max(area.value, area.high) >= 1:
-        return area.low, area.high
+        return area
     middle, ends = logit(area.value), logit(np.array([area.low, area.high]))
     low, high = expit(middle + _WIDER * (ends - middle))
-    return float(low), float(high)
+    return Auc(area.value, float(low), float(high))
 
 
 def _by_other_persons(data: AttackData) -> Sequence[Measurement]:
@@ -304,16 +300,12 @@ def traced_membership(
         of_others = (count * _mean_product(records, outside) - _products(records, own)) / (count - 1)
         return _mean_product(records, made) - of_others
 
-    area = auc(score(inside, left_out), score(outside, outside))
-    return _TRACED.measured(
-        area.value,
-        min(len(members), count),
-        records_of(of, len(members), "members"),
-        interval=_widened(area),
-        baseline=0.5,
-        note=f"The attacker knows a person's whole record, and {count} others of the population, who were held out. "
-        "Who knows the population's means and covariances exactly recognises more.",
+    note = (
+        f"The attacker knows a person's whole record, and {count} others of the population, who were held out. "
+        "Who knows the population's means and covariances exactly recognises more."
     )
+    area = _widened(auc(score(inside, left_out), score(outside, outside)))
+    return _distinguished(_TRACED, area, members, controls, of, note)
 
 
 def _normal_scores(values: FloatArray, known: FloatArray) -> FloatArray:
@@ -363,14 +355,8 @@ def counted_membership(
         if at not in categories and len(known) > 2 * _BESIDE:
             scores += _excess(known, asked[:, at])
     area = auc(scores[: len(members)], scores[len(members) :])
-    return _COUNTED.measured(
-        area.value,
-        min(len(members), len(controls)),
-        records_of(of, len(members), "members"),
-        interval=(area.low, area.high),
-        baseline=0.5,
-        note="The attacker knows a person's whole record, and nobody else.",
-    )
+    note = "The attacker knows a person's whole record, and nobody else."
+    return _distinguished(_COUNTED, area, members, controls, of, note)
 
 
 def _excess(known: FloatArray, values: FloatArray) -> FloatArray:
