@@ -303,7 +303,7 @@ def _show_tables(found: Compared, chance: dict[str, MeasureLine]) -> None:
             table.add_row(name, _four(one.value), _four(one.baseline))
         out.print(table)
     if found.left_out:
-        line(f"not compared, as they have many values and are released unchanged: {', '.join(found.left_out)}")
+        line(f"not compared here: {', '.join(found.left_out)}")
 
 
 def _split_half_ratios(report: Report) -> dict[str, MeasureLine]:

@@ -311,6 +311,23 @@ def test_absurd_numbers_of_a_code_book_are_left_out(tmp_path):
     assert not {"bounds", "step"} & set(columns["x"]) and len(columns["y"]["levels"]) == codebook.MOST_LEVELS
 
 
+@pytest.mark.parametrize(
+    ("limits", "remark"),
+    [
+        ({"minimum": 10, "maximum": 89}, "80 values of the sample lie outside of the code book's bounds"),
+        ({"minimum": 50, "maximum": 10}, "the bounds of the code book are not two ends in their order"),
+        ({"minimum": 0, "maximum": 99}, None),
+    ],
+)
+def test_bounds_that_disagree_with_the_table_are_asked(limits, remark, tmp_path):
+    fields = [{"name": "age", "type": "integer", "constraints": limits}]
+    (tmp_path / "book.json").write_text(json.dumps({"fields": fields}))
+    path = small.write_table(tmp_path, pa.table({"age": np.arange(400) % 100}))
+    text = propose_job(path, "out", 5, codebook=tmp_path / "book.json")
+    text = " ".join(text.split("\n    # "))
+    assert remark in text if remark else "lie outside" not in text
+
+
 def test_code_books_that_are_no_files_are_refused(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", tmp_path / "none", "https://example.org/datapackage.json"):

@@ -1189,6 +1189,14 @@ def test_survey_weights_are_found_by_name_and_values() -> None:
     assert roles(pa.table(other | {"income": decided}))["income"] is Role.MASKED
 
 
+def test_a_survey_weight_with_zeros_is_asked(tmp_path: Path) -> None:
+    weights = np.where(np.arange(400) % 20, 120.5 + np.arange(400), 0.0)
+    path = small.write_table(tmp_path, pa.table({"age": np.arange(400) % 80, "pweight": weights}))
+    text = propose_job(path, "out", 5)
+    assert "named as a survey weight, and some values are missing, 0 or below" in " ".join(text.split("\n  # "))
+    assert yaml.safe_load(text)["columns"]["pweight"]["role"] == "masked"
+
+
 def test_survey_weights_stay_for_analyses_that_do_not_name_them(tmp_path: Path) -> None:
     """Such models take them by default; columns that no analysis names do not decide them."""
     rng = np.random.default_rng(5)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _TRUE = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _OTHER_KIND = "CHECK: the code book says kind: {kind}, and the values are none"
 _OTHER_LEVELS = "CHECK: {count:,} distinct values of the sample are no categories of the code book, which are left out"
+_OUTSIDE = "CHECK: {count:,} values of the sample lie outside of the code book's bounds, and released ones will not"
+_OTHER_BOUNDS = "CHECK: the bounds of the code book are not two ends in their order, and were left out"
 _MISSING = (
     "CHECK: the code book has codes for missing values of {names}: make them nulls in the input (of a CSV: list them "
     "in input.missing)"
@@ -84,8 +86,20 @@ def _described(guessed: Guess, look: Look, column: pa.ChunkedArray, one: Variabl
     found = replace(found, kind=kind, kind_is_known=one.kind is not None)
     if kind.coded:
         return replace(found, step=None, levels=levels, ordered=kind is Kind.ORDINAL)
-    step = one.step if one.step is not None else found.step
-    return replace(found, bounds=_bounds(one, kind), levels=(), ordered=False, step=step)
+    step, bounds = one.step if one.step is not None else found.step, _bounds(one, kind)
+    if outside := _outside(look, bounds) if bounds else one.bounds != (None, None):
+        found = found.noted(_OTHER_BOUNDS if outside is True else _OUTSIDE.format(count=outside))
+    return replace(found, bounds=bounds, levels=(), ordered=False, step=step)
+
+
+def _outside(look: Look, bounds: tuple[Scalar | None, Scalar | None]) -> int:
+    """How many sampled numbers lie outside of the bounds; of dates none is counted."""
+    if look.numbers is None or look.date:
+        return 0
+    low, high = (
+        end if bound is None else float(bound) for end, bound in zip((-math.inf, math.inf), bounds, strict=True)
+    )
+    return int(((look.numbers < low) | (look.numbers > high)).sum())
 
 
 def _possible(kind: Kind, look: Look) -> bool:

@@ -129,7 +129,7 @@ def common_step(values: FloatArray, single: bool = False) -> float | None:
     return None
 
 
-LARGE_STEPS = (1000, 500, 100, 50, 10)  # Of whole numbers
+LARGE_STEPS = (1000, 500, 250, 200, 100, 50, 25, 20, 10, 5, 2)  # Of whole numbers
 MOSTLY_STEPPED = 0.9  # Share of multiples of 10 from which on a step is worth a comment
 
 
@@ -480,6 +480,9 @@ def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
     """Give the role sampling_weight to the first column that is named so and holds what weights are."""
     sure = {look.name: names_weight(look.name) for look in looks if guesses[look.name].role is Role.MASKED}
     found = [look for look in looks if sure.get(look.name, False) is not False and _may_be_weight(look)]
+    for look in looks:
+        if sure.get(look.name) and look not in found and look.numbers is not None:
+            guesses[look.name] = guesses[look.name].noted(REASONS["no weight"])
     categories = [each for each in looks if _of_categories(each, guesses[each.name])]
     for look in sorted(found, key=lambda look: not sure[look.name]):
         by, explained = _explaining(look, [each for each in categories if each is not look])

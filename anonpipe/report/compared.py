@@ -18,6 +18,7 @@ from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.expectations import ReleaseView
 
 MOST_CATEGORIES = 12
+MOST_NULLS = 0.02  # Share of nulls with which a number is still in pairs
 MOST_PAIRS = 1_000  # Correlations that a report holds, so that it stays small however many columns there are
 
 
@@ -139,7 +140,7 @@ def compared(
 
     Correlations are those of the original after rare categories were suppressed. A null is none of the categories: it
     counts as 0 in all of them. The deviations that a correlation is divided by are those of all values of either
-    column, also of rows in which the other is null.
+    column, also of rows in which the other is null; so numbers with many nulls are in no pair.
     """
     numbers: dict[str, CompoundColumn] = {}
     shown: dict[str, list[_Shown]] = {}
@@ -151,7 +152,10 @@ def compared(
             number = measured.number(name) or measured.from_codes(name, np.asarray(levels.get(name, ())))
             numbers |= {} if number is None else {name: number}
     indicators = [one.compound for each in shown.values() for one in (each[1:] if len(each) == 2 else each)]
-    pairs = _pairs(measured, [*numbers.values(), *indicators])
+    complete = [
+        one for name, one in numbers.items() if max(measured.nulls(name, len(levels.get(name, ())))) <= MOST_NULLS
+    ]
+    pairs = _pairs(measured, [*complete, *indicators])
     return Compared(
         numbers=tuple(_line(measured, one, columns[name], len(levels.get(name, ()))) for name, one in numbers.items()),
         shares=tuple(_share(measured, name, one) for name, each in shown.items() for one in each),

@@ -23,6 +23,7 @@ from anonpipe.report.figures import percent
 from anonpipe.verify.catalogue import GATES, Check, kind_of
 from anonpipe.verify.verdict import Verdict, reservations
 from anonpipe.verify.words import limit as limit_text
+from anonpipe.verify.words import measured as measured_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -92,6 +93,9 @@ def dials(checks: Sequence[Check]) -> tuple[Dial, ...]:
 
 
 def _dial(check: Check | None, title: str, sentence: str, is_share: bool) -> Dial:
+    if check is not None and check.withheld is not None:
+        outcome = f"{measured_text(check)}; {limit_text(check)}: {check.outcome.value}."
+        return Dial(key="", title=title, shown="–", sentence=outcome[:1].upper() + outcome[1:])
     if check is None or check.measured is None or not math.isfinite(check.measured):
         why = "Not evaluated." if check is None else f"Not evaluated: {limit_text(check)}."
         return Dial(key="", title=title, shown="–", sentence=why)

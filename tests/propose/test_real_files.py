@@ -108,6 +108,7 @@ def test_copied_rows_without_an_identifier_are_told_too(tmp_path: Path) -> None:
         (10, lambda x: (x / 10).round() * 10),
         (100, lambda x: (x / 100).round() * 100),
         (50, lambda x: (x / 50).round() * 50),
+        (2, lambda x: (x / 2).round() * 2),
     ],
 )
 def test_amounts_in_tens_have_this_step(tmp_path: Path, step: int, amount: Any) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from dataclasses import replace
 
 import pytest
 
 from anonpipe.report import external, internal, render, words
 from anonpipe.report.figures import dial
-from anonpipe.verify.catalogue import held
+from anonpipe.verify.catalogue import Withheld, held
 from anonpipe.verify.verdict import Verdict
 from tests.report import made
 
@@ -27,6 +28,12 @@ def test_dials_tell_estimate_limit_and_outcome():
     assert (second.outcome, second.upper, second.shown) == ("failed", None, "0.7")
     assert third.outcome == "no limit set" and third.limit is None
     assert (fourth.outcome, fourth.shown, fourth.estimate) == ("not checked", "–", None)
+
+
+def test_a_dial_of_a_hidden_figure_says_that_it_passed():
+    hidden = replace(CHECKS[0], withheld=Withheld.FEW_OF_SHARE, about={"k": 5})
+    (shown, *_) = words.dials((hidden,))
+    assert shown.sentence == "Fewer than 5 rows; at most 0.09: passed." and shown.shown == "–"
 
 
 @pytest.mark.parametrize("figure, side", [(0.0123, -1), (0.08, -1), (0.12, 1), (7.0, 1)])
