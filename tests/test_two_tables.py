@@ -13,6 +13,7 @@ import yaml
 
 from anonpipe import two_tables as reading
 from anonpipe.errors import InputError
+from anonpipe.evaluate.measurement import Reason
 from anonpipe.job.model import parse_job
 from anonpipe.report import report_of_release
 from anonpipe.two_tables import evaluate_release
@@ -61,7 +62,10 @@ def test_a_copy_is_told_from_another_sample_of_the_population(tmp_path):
     assert figure(same, "attribute_inference") > 0.5 > abs(figure(other, "attribute_inference"))
     assert same.rows == (1500, 1500) and other.rows == (1500, 1800)
     unmeasured = {each.key: each.reason.value for each in other.assessment.not_checked}
-    assert unmeasured["unmeasured.linkage"] == "no row told" and unmeasured["unmeasured.collusion"] == "only a run"
+    assert (
+        unmeasured["unmeasured.linkage"] == Reason.NO_PAIRING
+        and unmeasured["unmeasured.collusion"] == Reason.ONLY_A_RUN
+    )
 
 
 def test_links_are_right_or_wrong_only_where_rows_stand_for_rows(tmp_path):
@@ -193,7 +197,7 @@ def test_units_of_several_rows_are_not_attacked_as_rows(tmp_path):
     second = small.write_table(tmp_path, people(400, 2), "b.parquet")
     found = evaluate_release(first, second, job_of(COLUMNS | {"pid": {"role": "unit"}}))
     assert not found.assessment.risk and found.assessment.utility
-    assert ("unmeasured.risk", "units") in [(each.key, each.reason.value) for each in found.assessment.not_checked]
+    assert ("unmeasured.risk", Reason.UNITS) in [(each.key, each.reason) for each in found.assessment.not_checked]
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):

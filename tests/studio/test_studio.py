@@ -105,7 +105,8 @@ def test_trial_publishes_nothing(quick, browser, folder):
     assert not (folder / "out" / "versions").exists()
 
 
-def test_cancel_and_two_runs_at_once(browser):
+def test_cancel_and_two_runs_at_once(browser, folder):
+    small.write_table(folder, table(30_000), "people.parquet")
     browser.propose()
     page = browser.get("work", file="job.yaml")  # before any run on this machine
     assert page.status_code == 200 and "Resume" not in page.text
@@ -316,7 +317,7 @@ def test_command_line(tmp_path, monkeypatch):
         assert "token" not in arguments
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(90) == 0
 
 
 def test_packages_that_are_missing(monkeypatch):

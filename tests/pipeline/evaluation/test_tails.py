@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from anonpipe.evaluate.measurement import Reason
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from tests import small
 from tests.pipeline.evaluation.test_assess import LOOSE, RISK, looked
@@ -53,4 +54,4 @@ def test_a_gate_holds_the_worst_of_them(tmp_path, monkeypatch):
 def test_equal_incomes_have_no_extremes(tmp_path, monkeypatch):
     data = pa.table({"income": np.where(np.arange(300) % 2, 1.0, 2.0), "age": np.repeat([30, 40], 150)})
     whole, found = assessed(monkeypatch, small.job(tmp_path, data, COLUMNS, measure=RISK, gates=LOOSE))
-    assert not found and "no tails" in [each.reason for each in whole.not_checked]
+    assert not found and Reason.NO_TAILS in [each.reason for each in whole.not_checked]
