@@ -5,6 +5,11 @@ It writes one JSON object a line: progress, and at last what the command line pr
 
 from __future__ import annotations
 
+import signal
+
+# Before slow imports: it is ignored where the studio was begun in the background
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 import base64
 import json
 import sys
