@@ -185,8 +185,9 @@ _POINTS = 512  # Most values of a piece in `Quantiles.at_ranks`
 
 FEW_VALUES = 12  # A column of so few values keeps the count of each, as a category does
 FEW_RECORDS = 32  # An atom of fewer may lose its value where no step is declared
-MOST_TOLD = 8  # Blocks are fewer where all columns have more than a record in so many: area 0.6 with all of them known
-TAIL = 8  # By how much each block of a tail is to be larger than that further out, at the most
+# Records for each block of each column, where blocks can be so few: who knows the population then has an area of 0.6
+RECORDS_PER_COUNT = 8
+TAIL = 8  # Times the records of the next block further out that a block of a tail has, at most
 PENALTY = 3.0  # What a block of all records would have to add to the log-likelihood
 
 # How far pieces leave the straight line where no step is declared, in parts of half their length
@@ -262,37 +263,47 @@ class Quantiles:
         n = len(self.centres)
         if n < 2 or (n <= FEW_VALUES and not self.halves.any()):
             return self
-        gaps = np.diff(self.centres) / 2.0
-        nearer = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
-        own = np.minimum(nearer, step / 2.0 if step else np.inf)
-        if not step:  # next to nothing, so that it stays an atom
-            own = np.where(np.diff(self.edges) >= max(FEW_RECORDS, 4 * columns), 1e-9 * nearer, nearer)
-        reach = np.where(self.halves > 0.0, self.halves, own)
-        low, high = self.centres - reach, self.centres + reach
-        if not step:  # nothing brings back what lies beyond an outermost atom
-            low[0] += 0.0 if self.halves[0] else reach[0]
-            high[-1] -= 0.0 if self.halves[-1] else reach[-1]
+        low, high = self._ends(step, columns)
         cells, widths = np.zeros(2 * n - 1, dtype=np.int64), np.zeros(2 * n - 1)  # pieces, and what is empty between
         cells[::2], widths[::2], widths[1::2] = np.diff(self.edges), high - low, np.maximum(low[1:] - high[:-1], 0.0)
         shares = widths / widths.sum()
         if not (np.isfinite(shares).all() and shares[::2].all()):  # numbers at the ends of what a float can tell apart
             return self
-        for penalty, tails in ((1, self._tails()), (1, []), (2, []), (4, [])):
-            begins = np.unique(np.append((_blocks(cells, shares, penalty * PENALTY) + 1) // 2, tails)).astype(np.int64)
+        for times, tails in ((1, self._tails()), (1, []), (2, []), (4, [])):
+            begins = np.unique(np.append((_blocks(cells, shares, times * PENALTY) + 1) // 2, tails)).astype(np.int64)
             begins = begins[begins < n]
-            if MOST_TOLD * columns * len(begins) <= self.rows:
+            if RECORDS_PER_COUNT * columns * len(begins) <= self.rows:
                 break
-        ends = np.append(begins[1:], n) - 1
-        records = np.add.reduceat(cells[::2], begins)
-        centres = np.add.reduceat(cells[::2] * (self.centres - self.centres[begins].repeat(ends - begins + 1)), begins)
-        centres = self.centres[begins] + centres / records
+        return self._joined(begins, low, high)
+
+    def _ends(self, step: float | None, columns: int) -> tuple[FloatArray, FloatArray]:
+        """Where each piece begins and ends, atoms too: they have their step to themselves."""
+        gaps = np.diff(self.centres) / 2.0
+        nearer = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
+        if step:
+            own = np.minimum(nearer, step / 2.0)
+        else:  # of many records next to nothing, so that they stay atoms
+            own = np.where(np.diff(self.edges) >= max(FEW_RECORDS, 4 * columns), 1e-9 * nearer, nearer)
+        reach = np.where(self.halves > 0.0, self.halves, own)
+        low, high = self.centres - reach, self.centres + reach
+        if not step:  # no rounding brings back what lies beyond an outermost atom
+            low[0] += 0.0 if self.halves[0] else reach[0]
+            high[-1] -= 0.0 if self.halves[-1] else reach[-1]
+        return low, high
+
+    def _joined(self, begins: IntArray, low: FloatArray, high: FloatArray) -> Quantiles:
+        """The pieces from each begin to the next as one, with their records and mean."""
+        ends, counts = np.append(begins[1:], len(low)) - 1, np.diff(self.edges)
+        first = self.centres[begins]
+        beyond = np.add.reduceat(counts * (self.centres - first.repeat(ends - begins + 1)), begins)
+        centres = first + beyond / np.add.reduceat(counts, begins)
         single = begins == ends
         below, above = centres - low[begins], high[ends] - centres
         below, above = np.minimum(below, 2.0 * above), np.minimum(above, 2.0 * below)
         return replace(
             self,
             edges=np.append(self.edges[begins], self.edges[-1]),
-            centres=np.where(single, self.centres[begins], centres),
+            centres=np.where(single, first, centres),
             halves=np.where(single, self.halves[begins], (below + above) / 2.0),
             powers=np.divide(above, below, out=np.ones(len(begins)), where=~single),
         )
@@ -315,11 +326,15 @@ class Quantiles:
 
     def at_ranks(self) -> tuple[FloatArray, FloatArray]:
         """Values at its ranks, ascending, and the records that each stands for; up to `_POINTS` of a piece, evenly."""
-        records = np.diff(self.edges)
-        points = np.where(self.halves > 0.0, np.clip(records, 1, _POINTS), 1)
+        piece, share, points = self._points()
+        return self._in_piece(piece, share), (np.diff(self.edges) / points)[piece]
+
+    def _points(self) -> tuple[IntArray, FloatArray, IntArray]:
+        """Pieces and shares of their length of evenly spaced points, and how many each piece has: 1 for an atom."""
+        points = np.where(self.halves > 0.0, np.clip(np.diff(self.edges), 1, _POINTS), 1)
         piece = np.repeat(np.arange(len(points)), points)
         number = np.arange(len(piece)) - np.repeat(np.cumsum(points) - points, points)
-        return self._in_piece(piece, (number + 0.5) / points[piece]), (records / points)[piece]
+        return piece, (number + 0.5) / points[piece], points
 
     def at(self, positions: FloatArray) -> FloatArray:
         """The values at some positions from 0 to 1, shape (n,)."""
@@ -348,11 +363,9 @@ class Quantiles:
     def _mean_rises(self) -> FloatArray:
         """The mean of the shares that each piece has risen by, over its records."""
         assert self.powers is not None
-        points, powers = np.clip(np.diff(self.edges), 1, _POINTS), self.powers
-        piece = np.repeat(np.arange(len(points)), points)
-        number = np.arange(len(piece)) - np.repeat(np.cumsum(points) - points, points)
-        rises = np.add.reduceat(((number + 0.5) / points[piece]) ** powers[piece], np.cumsum(points) - points)
-        return np.where(powers == 1.0, 0.5, rises / points)
+        piece, share, points = self._points()
+        rises = np.add.reduceat(share ** self.powers[piece], np.cumsum(points) - points)
+        return np.where(self.powers == 1.0, 0.5, rises / points)
 
 
 def _atoms(found: Radix, k: int) -> tuple[IntArray, FloatArray, BoolArray]:
