@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from rich.console import Console
 
 from anonpipe import cli, display
 from anonpipe.compare import _study
+from anonpipe.errors import AnonpipeError
 from anonpipe.job.model import Job, parse_job
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.run import RunOutcome, execute
@@ -119,6 +121,45 @@ def released(job: Job) -> pa.Table:
 def hashes(job: Job) -> list[str]:
     """SHA-256 of the data files of the current release."""
     return [entry["sha256"] for entry in release.read_manifest(release.resolve(job.output))["files"]]
+
+
+@contextmanager
+def private_home(folder: Path, secret: str) -> Iterator[None]:
+    """A secret, a home and staging of their own, for fixtures that several tests share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANONPIPE_SECRET", secret)
+        patch.setenv("ANONPIPE_STAGING", str(folder / "staging"))
+        patch.setenv("ANONPIPE_HOME", str(folder / "home"))
+        yield
+
+
+class Stopped(Exception):
+    """Raised where a test stops a run."""
+
+
+@contextmanager
+def stopping_at(title: str) -> Iterator[None]:
+    """A run stops after the first piece of this stage, given by its name or by what is shown of it."""
+    whole = pipeline.Run.map_stage
+
+    def stopping(self: Any, executor: Any, stage: str, count: int, shown: str | None = None) -> Any:
+        def one(work: Any, tasks: Any, on_done: Any) -> None:
+            executor(work, tasks[:1], on_done)
+            raise Stopped
+
+        return whole(self, one if (shown or stage) == title else executor, stage, count, shown)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline.Run, "map_stage", stopping)
+        yield
+
+
+def run_with_stops(job: Job, titles: Iterable[str]) -> RunOutcome:
+    """A run that is stopped amid each of these stages, and resumed each time."""
+    for title in titles:
+        with stopping_at(title), pytest.raises(AnonpipeError):
+            run(job, resume=True)
+    return run(job, resume=True)
 
 
 def counts(column: pa.Array) -> dict[Any, int]:

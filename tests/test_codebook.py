@@ -121,10 +121,7 @@ def table() -> pa.Table:
 def published(tmp_path_factory):
     """A release in two files."""
     folder = tmp_path_factory.mktemp("codebook")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ANONPIPE_SECRET", runs.SECRET)
-        patch.setenv("ANONPIPE_STAGING", str(folder / "staging"))
-        patch.setenv("ANONPIPE_HOME", str(folder / "home"))
+    with small.private_home(folder, runs.SECRET):
         job = small.job(folder, table(), COLUMNS, mask={"method": "local_synthesis"}, release={"file_rows": 1_000})
         assert small.run(job).version is not None
     return job

@@ -41,10 +41,7 @@ def published(tmp_path_factory):
     hours = pa.array(rng.integers(240_000, 480_000, 2_400) * 3_600, pa.int64()).cast(pa.timestamp("s"))
     for name, values in (("seen", days), ("midnight", days.cast(pa.timestamp("us"))), ("hours", hours)):
         table = table.append_column(name, values)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ANONPIPE_SECRET", runs.SECRET)
-        patch.setenv("ANONPIPE_STAGING", str(folder / "staging"))
-        patch.setenv("ANONPIPE_HOME", str(folder / "home"))
+    with small.private_home(folder, runs.SECRET):
         job = small.job(folder, table, COLUMNS, release={"file_rows": 1_000})
         assert small.run(job).version is not None
     return job

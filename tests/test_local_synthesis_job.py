@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe.errors import AnonpipeError, JobError
+from anonpipe.errors import JobError
 from anonpipe.methods.masking import _local_synthesis
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
@@ -101,28 +101,11 @@ def test_steps_on_disk_match_memory_and_groups_span_partitions(tmp_path, table, 
     } <= set(checks(outcome))
 
 
-class Stopped(Exception):
-    """Raised where a test stops a run."""
-
-
-def test_a_run_that_stopped_twice_goes_on_to_the_same_bytes(tmp_path, table, monkeypatch):
+def test_a_run_that_stopped_twice_goes_on_to_the_same_bytes(tmp_path, table):
     first = job_of(tmp_path / "whole", table)
     small.run(first)
-    given, whole = job_of(tmp_path / "stopped", table), pipeline.Run.map_stage
-    for title in ("mask: sizes", "decode"):
-
-        def stopping(self, executor, stage, count, shown=None, title=title):
-            def one(work, tasks, on_done):
-                executor(work, tasks[:1], on_done)
-                raise Stopped
-
-            return whole(self, one if (shown or stage) == title else executor, stage, count, shown)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(pipeline.Run, "map_stage", stopping)
-            with pytest.raises(AnonpipeError):
-                small.run(given, resume=True)
-    assert small.run(given, resume=True).version
+    given = job_of(tmp_path / "stopped", table)
+    assert small.run_with_stops(given, ("mask: sizes", "decode")).version
     assert small.hashes(given) == small.hashes(first)
 
 

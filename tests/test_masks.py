@@ -206,10 +206,6 @@ def test_a_name_that_an_end_would_take_is_refused(tmp_path):
             act(given)
 
 
-class Stopped(Exception):
-    """Raised where a test stops a run."""
-
-
 @pytest.mark.parametrize(
     "mask",
     [{**MASKS[1], "scope": "table"}, BY_NAME["data_shuffle"], BY_NAME["sequential_regression"], *GROUPS],
@@ -231,23 +227,6 @@ def test_steps_on_disk_are_the_steps_in_memory(tmp_path, registry, monkeypatch, 
     assert seen["scopes"] == (1 if mask is None or "scope" in mask else 2)
 
 
-def _stop_at(monkeypatch, title):
-    """Stop a run before the pieces of this stage, or with a number of pieces done."""
-    whole = pipeline.Run.map_stage
-
-    def stopping(self, executor, stage, count, shown=None):
-        if (shown or stage) != title:
-            return whole(self, executor, stage, count, shown)
-
-        def one(work, tasks, on_done):
-            executor(work, tasks[:1], on_done)
-            raise Stopped
-
-        return whole(self, one, stage, count, shown)
-
-    monkeypatch.setattr(pipeline.Run, "map_stage", stopping)
-
-
 @pytest.mark.parametrize(
     ("mask", "titles"),
     [
@@ -259,16 +238,17 @@ def _stop_at(monkeypatch, title):
     ],
     ids=["data_shuffle", "sequential_regression"],
 )
-def test_a_run_that_stopped_amid_any_step_goes_on(tmp_path, registry, monkeypatch, mask, titles):
+def test_a_run_that_stopped_amid_any_step_goes_on(tmp_path, registry, mask, titles):
     """Stopped amid one step after the other, gone on with each time: no step is begun again, and no byte is another."""
     whole = _undisturbed(tmp_path / "whole", registry, mask)
     given = registry_job(tmp_path / "stopped", registry, mask)
     for at, title in enumerate((*titles, None)):
         news = []
-        with monkeypatch.context() as patch:
-            _stop_at(patch, title)
-            with pytest.raises(pipeline.engine.EngineError) if title else contextlib.nullcontext():
-                pipeline.execute(given, resume=at > 0, cluster=False, on_progress=news.append)
+        with contextlib.ExitStack() as stack:
+            if title:
+                stack.enter_context(pytest.raises(pipeline.engine.EngineError))
+                stack.enter_context(small.stopping_at(title))
+            pipeline.execute(given, resume=at > 0, cluster=False, on_progress=news.append)
         assert at == 0 or next(item.done for item in news if item.stage == titles[at - 1]) >= 1
         assert title is None or Staging(small.stagings()[0]).root.stat().st_mode & 0o077 == 0
     assert small.hashes(given) == whole and small.stagings() == []

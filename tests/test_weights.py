@@ -15,12 +15,13 @@ from anonpipe.encoding.weights import SamplingWeight
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.job.model import parse_job
 from anonpipe.partition.strata import Strata
-from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.run import in_memory
 from anonpipe.storage import release
-from tests import small
+from tests import runs, small
 from tests.naive.scenario import individual_risk
 from tests.naive.weights import raked
+
+pytestmark = pytest.mark.secret(runs.SECRET)
 
 WEIGHT = {"kind": "continuous", "role": "sampling_weight"}
 COLUMNS: dict[str, Any] = {
@@ -251,10 +252,6 @@ def test_the_example_of_the_page_runs() -> None:
 # --- A run that stops
 
 
-class Stopped(Exception):
-    """Raised where the test stops a run."""
-
-
 def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path: Any, monkeypatch: Any) -> None:
     """In several partitions and files, with records held out, before and after the weights are known."""
 
@@ -275,26 +272,9 @@ def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path: Any, monkeypatch
             }
         )
 
-    def hashes(job: Any) -> list[str]:
-        return [entry["sha256"] for entry in release.read_manifest(release.resolve(job.output))["files"]]
-
     first, given = job_in(tmp_path / "whole"), job_in(tmp_path / "stopped")
     assert small.run(first).version
-    whole = pipeline.Run.map_stage
-    for title in ("route", "weights", "decode", "write"):
-
-        def stopping(self: Any, executor: Any, stage: str, count: int, shown: Any = None, title: str = title) -> Any:
-            def one(work: Any, tasks: Any, on_done: Any) -> None:
-                executor(work, tasks[:1], on_done)
-                raise Stopped
-
-            return whole(self, one if stage == title else executor, stage, count, shown)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(pipeline.Run, "map_stage", stopping)
-            with pytest.raises(AnonpipeError):
-                small.run(given, resume=True)
-    assert small.run(given, resume=True).version
-    assert hashes(given) == hashes(first)
+    assert small.run_with_stops(given, ("route", "weights", "decode", "write")).version
+    assert small.hashes(given) == small.hashes(first)
     about = release.read_manifest(release.resolve(given.output))["columns"]["weight"]
     assert about["survey_weight"] == {"by": ["region", "size"], "calibrated": ["sex"]} and "transform" not in about

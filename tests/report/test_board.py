@@ -30,10 +30,7 @@ TITLES = (
 def published(tmp_path_factory):
     """A release with measures and a column of a hostile name."""
     folder = tmp_path_factory.mktemp("board")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ANONPIPE_SECRET", runs.SECRET)
-        patch.setenv("ANONPIPE_STAGING", str(folder / "staging"))
-        patch.setenv("ANONPIPE_HOME", str(folder / "home"))
+    with small.private_home(folder, runs.SECRET):
         table = small.plain_table(2_400)
         table = table.rename_columns(["age", "income", ODD]).append_column("id", pa.array(range(2_400)))
         columns = {"age": small.COLUMNS["age"], "income": small.COLUMNS["income"], ODD: small.COLUMNS["place"]}

@@ -61,11 +61,8 @@ LOOSE |= {"rows_under_k": 10**6, "category_share": 1.0, "null_share": 1.0, "unch
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """The original, the release, and the steward's report of it."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("both")
-        patch.setenv("ANONPIPE_SECRET", runs.SECRET)
-        patch.setenv("ANONPIPE_HOME", str(folder / "home"))
-        patch.setenv("ANONPIPE_STAGING", str(folder / "staging"))
+    folder = tmp_path_factory.mktemp("both")
+    with small.private_home(folder, runs.SECRET):
         table = _table()
         job = small.job(folder, table, COLUMNS, gates=LOOSE, strata={"by": ["year"]}, cluster={"refine": False})
         outcome = small.run(job)
