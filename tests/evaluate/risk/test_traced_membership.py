@@ -1,4 +1,4 @@
-"""Tracing by means and covariances: its scores by loops, 0.5 where there is nothing, and what nearest records miss."""
+"""Tracing by moments and by counts: scores by loops, 0.5 where there is nothing, and what nearest records miss."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import pytest
 from scipy.stats import norm
 
 from anonpipe.evaluate.risk import nearest
-from anonpipe.evaluate.risk._membership import _mean_product, _products, membership, traced_membership
+from anonpipe.evaluate.risk._membership import (
+    _excess,
+    _mean_product,
+    _products,
+    counted_membership,
+    membership,
+    traced_membership,
+)
 
 
 def moments_of(record):
@@ -73,3 +80,36 @@ def test_order_and_scale_mean_nothing():
     assert traced_membership(*grown).value == pytest.approx(found.value)
     constant = [np.column_stack([table, np.ones(len(table))]) for table in (released, members, controls)]
     assert 0.0 <= traced_membership(*constant).value <= 1.0
+
+
+def excess_by_loops(known, value):
+    """The 32 values below and above give a window of their shorter distance; an eighth of it is near."""
+    below, above = [x for x in known if x < value], [x for x in known if x >= value]
+    low = below[-32] if len(below) >= 32 else known[0]
+    high = above[31] if len(above) >= 32 else known[-1]
+    far = min(abs(value - low), abs(high - value))
+    near, around = (sum(value - reach <= x <= value + reach for x in known) for reach in (far / 8, far))
+    return np.log((near + 0.5) / (around / 8 + 0.5)) if far > 0 else 0.0
+
+
+@pytest.mark.parametrize("step", [1e-9, 0.1, 1.0])
+def test_counts_of_values_are_those_of_loops(step):
+    rng = np.random.default_rng(3)
+    known, values = (np.rint(rng.normal(size=n) / step) * step for n in (300, 60))
+    known = np.sort(known)
+    assert _excess(known, values) == pytest.approx([excess_by_loops(known.tolist(), each) for each in values])
+    assert _excess(known, np.array([np.nan]))[0] == 0.0
+
+
+def test_counts_tell_copies_and_not_another_sample():
+    above = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        whole = rng.normal(size=(900, 6)).round(2)
+        whole[:9, 0] = np.nan
+        members, controls, released = np.split(whole, 3)
+        above += counted_membership(released, members, controls).low > 0.5
+        assert counted_membership(rng.permutation(members), members, controls).low > 0.6
+    assert above <= 4  # 1 by chance
+    constant = [np.ones((300, 1))] * 3
+    assert counted_membership(*constant).value == 0.5
