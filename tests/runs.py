@@ -127,7 +127,7 @@ def wait_for_stage(folder: Path, stage: str, process: subprocess.Popen[str]) -> 
     """Wait until the first piece of a stage has its task result; False if the run ended before."""
     while process.poll() is None:
         staging = staging_of(folder)
-        if staging is not None and any((staging / "results" / stage).glob("*.npz")):
+        if staging is not None and any((staging / "results" / stage).glob("*.record")):
             return True
         time.sleep(0.002)
     return False

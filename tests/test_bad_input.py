@@ -520,7 +520,7 @@ def test_input_that_changed_before_resume(tmp_path, monkeypatch):
             small.run(given)
     small.write_table(tmp_path, small.plain_table(seed=9))
     [left] = filter(os.path.isdir, small.stagings())
-    store.Staging(left).write("results/scan/0.npz", b"in the form of another anonpipe")
+    store.Staging(left).write("results/scan/0.record", b"in the form of another anonpipe")
     anew = small.run(given, resume=True)
     assert anew.version and any("started again" in warning for warning in anew.warnings)
     assert small.stagings() == []

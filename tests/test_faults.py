@@ -77,8 +77,8 @@ def test_damage_of_stopped_run_gives_same_bytes_or_refusal(tmp_path, undisturbed
         ("run.key", "decode"),
         ("routed/c/0/0", "decode"),
         ("channels/0/c/1/0", "rank"),
-        ("channels/scored-0.npz", "decode"),
-        ("channels/scores.npz", "decode"),
+        ("channels/scored-0.record", "decode"),
+        ("channels/scores.record", "decode"),
         ("file_rows.json", "write"),
     ],
 )

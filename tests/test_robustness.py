@@ -81,7 +81,7 @@ def test_a_driver_killed_twice_and_resumed(same_job, monkeypatch):
         assert not (folder / "out" / "release").exists()
         staging = runs.staging_of(folder)
         assert staging is not None and staging.stat().st_mode & 0o077 == 0
-        assert any((staging / "results" / stage).glob("*.npz"))
+        assert any((staging / "results" / stage).glob("*.record"))
     assert released_here(folder / "job.yaml", monkeypatch, resume=True) == hashes  # without a cluster now
     assert runs.staging_of(folder) is None
 

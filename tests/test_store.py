@@ -141,11 +141,11 @@ def test_a_start_that_is_over_writes_nothing(staging):
 def test_files_that_a_task_seals_are_in_its_receipt(staging):
     with sealed.recorded() as files:
         store.create_staged_array(staging, "a", [10], 1, "float64").write(0, np.zeros((10, 1)))
-        staging.write_record("deep/er/b.npz", {"x": np.arange(3)})
+        staging.write_record("deep/er/b.record", {"x": np.arange(3)})
     staging.results("stage").write(0, {"rows": 10}, files)
-    assert set(staging.results("stage").read(0)["files"]) == {"a/zarr.json", "a/c/0/0", "deep/er/b.npz"}
+    assert set(staging.results("stage").read(0)["files"]) == {"a/zarr.json", "a/c/0/0", "deep/er/b.record"}
     assert sealed.digests(staging.root, {sealed.KEY, sealed.START}).items() > files.items()
-    assert staging.read_record("deep/er/b.npz")["x"].tolist() == [0, 1, 2]
+    assert staging.read_record("deep/er/b.record")["x"].tolist() == [0, 1, 2]
 
 
 def test_what_receipts_tell_of_has_reached_the_disk_before(staging, monkeypatch):
@@ -182,7 +182,7 @@ def test_receipts(staging):
     assert results.done(3) == {0, 2}
     assert results.read(2)["value"] == 0.1 + 0.2
     assert stat.S_IMODE((staging.root / "results" / "stage").stat().st_mode) == 0o700
-    assert stat.S_IMODE((staging.root / "results" / "stage" / "2.npz").stat().st_mode) == 0o600
+    assert stat.S_IMODE((staging.root / "results" / "stage" / "2.record").stat().st_mode) == 0o600
 
 
 def test_lock_keeps_others_out_and_dies_with_its_process(tmp_path):

@@ -197,7 +197,7 @@ def load_record(work: Work, file: str, kinds: tuple[type, ...] = RECORDS) -> Any
 
 def params_file(name: str, scope: PartitionScope) -> str:
     """The file of learnt parameters of a scope."""
-    return f"{FOLDER}/params-{name}-{scope.number}.npz"
+    return f"{FOLDER}/params-{name}-{scope.number}.record"
 
 
 def load_params(work: Work, name: str | None, scope: PartitionScope) -> Any:
@@ -213,7 +213,7 @@ def _loaded(staging: Staging, file: str) -> Any:
 
 def statistic_file(stage: str, index: int) -> str:
     """The file of a turn's statistic of one partition."""
-    return f"{FOLDER}/{stage}-{index}.npz"
+    return f"{FOLDER}/{stage}-{index}.record"
 
 
 def scopes_of(fitted: Fitted, cut: Cut) -> list[PartitionScope]:

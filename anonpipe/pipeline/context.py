@@ -52,7 +52,7 @@ class Work:
     @cached_property
     def source(self) -> Source:
         """The input: its units and schema."""
-        source: Source = self.staging.read_record("source.npz", Source, Unit, Labels, CsvFormat, Rule, Comparison)
+        source: Source = self.staging.read_record("source.record", Source, Unit, Labels, CsvFormat, Rule, Comparison)
         return source
 
     @cached_property
@@ -80,18 +80,18 @@ def _read_fitted(work: Work) -> Fitted:
     return Fitted(
         job=work.job,
         input=work.source.schema,
-        scan=staging.read_record("scan.npz", *SCAN_RECORDS),
-        cells=staging.read_record("encoder.npz", ColumnEncoder, Column),
-        suppression=staging.read_record("suppression.npz", Suppression),
-        strata=staging.read_record("strata.npz", Strata),
-        trees=tuple(staging.read_record("trees.npz", Tree)),
+        scan=staging.read_record("scan.record", *SCAN_RECORDS),
+        cells=staging.read_record("encoder.record", ColumnEncoder, Column),
+        suppression=staging.read_record("suppression.record", Suppression),
+        strata=staging.read_record("strata.record", Strata),
+        trees=tuple(staging.read_record("trees.record", Tree)),
         pandas_types=work.source.pandas_types,
         labels=work.source.labels,
-        unit=staging.read_record("unit.npz", UnitColumn),
+        unit=staging.read_record("unit.record", UnitColumn),
         rounding=_rounding(work),
-        extremes=staging.read_record("extremes.npz", Extremes),
+        extremes=staging.read_record("extremes.record", Extremes),
         draws=work.rng,
-        rule_counts=staging.read_record("rules.npz", RuleCounts) if work.job.rules else None,
+        rule_counts=staging.read_record("rules.record", RuleCounts) if work.job.rules else None,
     )
 
 
@@ -115,7 +115,7 @@ class Context:
     @cached_property
     def cut(self) -> Cut:
         """The cut of the rows into partitions, known after `route`."""
-        cut: Cut = self.work.staging.read_record("plan.npz", Cut, RowPartition)
+        cut: Cut = self.work.staging.read_record("plan.record", Cut, RowPartition)
         return cut
 
     @cached_property

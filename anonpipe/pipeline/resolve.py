@@ -148,28 +148,28 @@ def fit(work: Work) -> None:
     if unit is not None:
         rows = (staging.read_record(OF_UNITS.format(at)) for at in range(len(work.source.units)))
         unit = unit.with_constant([batch for batches in rows for batch in batches], job.columns)
-    scans = (staging.read_record(f"scans/{unit}.npz", *SCAN_RECORDS) for unit in range(len(work.source.units)))
+    scans = (staging.read_record(f"scans/{unit}.record", *SCAN_RECORDS) for unit in range(len(work.source.units)))
     if job.rules:
         counted = [staging.read_record(RULES.format(at), RuleCounts) for at in range(len(work.source.units))]
         rules = reduce(RuleCounts.merge, counted)
         check_counts(job.parsed_rules, rules, job.k)
-        staging.write_record("rules.npz", rules)
+        staging.write_record("rules.record", rules)
     resolved = resolve(job, work.source.schema, merge_scans(scans), unit)
     fitted = resolved.fitted
-    staging.write_record("suppression.npz", fitted.suppression)
-    staging.write_record("extremes.npz", fitted.extremes)
-    staging.write_record("scan.npz", fitted.scan)
+    staging.write_record("suppression.record", fitted.suppression)
+    staging.write_record("extremes.record", fitted.extremes)
+    staging.write_record("scan.record", fitted.scan)
     staging.write_json("digest.json", resolved.digest)
-    staging.write_record("unit.npz", unit)
+    staging.write_record("unit.record", unit)
     staging.write("run.key", keyed(steward_secret(), "run", job_digest(job, unit), resolved.digest))
-    staging.write_record("encoder.npz", fitted.cells)
-    staging.write_record("strata.npz", fitted.strata)
+    staging.write_record("encoder.record", fitted.cells)
+    staging.write_record("strata.record", fitted.strata)
     batches, drawn = sampled_rows(work)
     repeats += [] if job.identifiers else warn_of_repeats(batches, work.source.rows, work.start_key)
     totals = (staging.read_record(TOTALS.format(at), TotalLine) for at in range(len(work.source.units)))
     warnings = Warnings(TotalLine.joined(totals).warnings() + repeats) + resolved.warnings
     staging.write_json(WARNINGS, asdict(warnings))
-    staging.write_record("trees.npz", _fit_trees(fitted, batches, drawn))
+    staging.write_record("trees.record", _fit_trees(fitted, batches, drawn))
 
 
 def job_digest(job: Job, unit: UnitColumn | None) -> str:
@@ -224,11 +224,11 @@ def unit_of(job: Job, identifiers: list[Repeats]) -> tuple[UnitColumn | None, li
 def trace_of(work: Work) -> Trace:
     """The scanned input as the release logs compare it."""
     units = range(len(work.source.units))
-    sketches = merge_sketches(work.staging.read_record(f"sketches/{unit}.npz", Sketch) for unit in units)
+    sketches = merge_sketches(work.staging.read_record(f"sketches/{unit}.record", Sketch) for unit in units)
     digest = work.staging.read_json("digest.json")
-    digest_of_job = job_digest(work.job, work.staging.read_record("unit.npz", UnitColumn))
+    digest_of_job = job_digest(work.job, work.staging.read_record("unit.record", UnitColumn))
     grows = work.job.fewest_changed is not None
-    sums = [work.staging.read_record(f"unit_sums/{unit}.npz", UnitSums) for unit in units if grows]
+    sums = [work.staging.read_record(f"unit_sums/{unit}.record", UnitSums) for unit in units if grows]
     table = work.source.rows, tuple(work.job.released), comparable_sketches(sketches)
     return Trace(digest, digest_of_job, *table, counted_units(work.job, sums))
 

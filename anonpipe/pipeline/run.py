@@ -111,7 +111,7 @@ def route(run: Run, executor: Executor) -> None:
     units = len(work.source.units)
     routed_array(work, fitted)
     run.map_stage(executor, "route", units)
-    if not run.staging.has("plan.npz"):
+    if not run.staging.has("plan.record"):
         counts = [chunk for result in run.staging.results("route").read_all(units) for chunk in result["leaf_rows"]]
         leaf_stratum = [at for at, tree in enumerate(fitted.trees) for _ in range(tree.leaves)]
         cut = cut_rows(run.job, counts, leaf_stratum, leaf_units(work, fitted))
@@ -119,7 +119,7 @@ def route(run: Run, executor: Executor) -> None:
             raise InputError("the input changed while it was read; run again")
         if fitted.rounding is not None:
             cut = withhold(cut, fitted.rounding, work.rng("withheld", 0))
-        run.staging.write_record("plan.npz", cut)
+        run.staging.write_record("plan.record", cut)
 
 
 def encode(run: Run, executor: Executor) -> None:

@@ -166,7 +166,7 @@ def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[st
     write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))
     write_atomic(staging.file(sealed.START), str(staging.start).encode())
     with sealed.recorded() as files:
-        staging.write_record("source.npz", source)
+        staging.write_record("source.record", source)
         staging.write_json("job.json", job.model_dump(mode="json"))
         staging.write("start.key", keyed(steward_secret(), "start", job.digest()))
         staging.write("records.key", keyed(steward_secret(), "records"))

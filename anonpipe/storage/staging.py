@@ -164,14 +164,14 @@ class Staging:
 
 @dataclass(frozen=True)
 class TaskResults:
-    """The task results of one stage: `results/<stage>/<index>.npz`, one a finished task."""
+    """The task results of one stage: `results/<stage>/<index>.record`, one a finished task."""
 
     staging: Staging
     stage: str
 
     def name(self, index: int) -> str:
         """The file of a task result."""
-        return f"results/{self.stage}/{index}.npz"
+        return f"results/{self.stage}/{index}.record"
 
     def has(self, index: int) -> bool:
         """Whether task `index` has finished."""

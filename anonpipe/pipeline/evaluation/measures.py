@@ -33,7 +33,7 @@ from anonpipe.verify.verdict import RECORDS, AnalysisOutcome, Assessment, NotChe
 if TYPE_CHECKING:
     import pandas as pd
 
-_WHOLE = "assessment.npz"
+_WHOLE = "assessment.record"
 UNORDERED = (Kind.CATEGORICAL, Kind.BINARY)
 
 
@@ -157,7 +157,7 @@ def load_assessment(work: Work) -> Assessment:
 
 
 def _file(index: int) -> str:
-    return f"{FOLDER}/measured-{index}.npz"
+    return f"{FOLDER}/measured-{index}.record"
 
 
 class RunReader:

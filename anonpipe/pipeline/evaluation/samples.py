@@ -37,7 +37,7 @@ RANKED_ROWS = 20_000  # Records that ranks are taken from
 FOLDER = "assessed"  # Of all that is kept for the measures, inside the staging
 
 _QUERIES, _GUESSED, _UNITS, _PREDICATES = (
-    f"{FOLDER}/{name}.npz" for name in ("queries", "guessed", "units", "predicates")
+    f"{FOLDER}/{name}.record" for name in ("queries", "guessed", "units", "predicates")
 )
 
 
@@ -387,7 +387,7 @@ def _rows_of_groups(work: Work, fitted: Fitted, cut: Cut, index: int, members: I
 
 def sample_file(index: int) -> str:
     """Where the sampled records of a partition lie."""
-    return f"{FOLDER}/sample-{index}.npz"
+    return f"{FOLDER}/sample-{index}.record"
 
 
 def _files(work: Work, cut: Cut) -> Iterator[dict[str, npt.NDArray[Any]]]:

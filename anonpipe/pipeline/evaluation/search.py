@@ -237,7 +237,7 @@ def _save(
 
 
 def _file(index: int) -> str:
-    return f"{samples.FOLDER}/found-{index}.npz"
+    return f"{samples.FOLDER}/found-{index}.record"
 
 
 def _files(work: Work, cut: Cut) -> Iterator[dict[str, npt.NDArray[Any]]]:

@@ -31,7 +31,7 @@ from anonpipe.verify.verdict import Verdict
 from anonpipe.verify.words import WIDTH, RunFacts, remedies, summary_lines
 
 _NO_REPORT = "the internal report could not be written into the output"
-_FILE = "repeats.npz"
+_FILE = "repeats.record"
 
 
 @dataclass(frozen=True)

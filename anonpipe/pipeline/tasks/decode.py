@@ -45,11 +45,11 @@ from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.original_values import ByChance, equal_by_chance, rows_without_spread, unchanged_records
 
 # Files in the staging, by partition or input split
-_SCORED = FOLDER + "/scored-{}.npz"
-_SCORES = FOLDER + "/scores-{}.npz"
+_SCORED = FOLDER + "/scored-{}.record"
+_SCORES = FOLDER + "/scores-{}.record"
 _UNITS = "units/whole-{}.npy"
-_KEY_UNITS = "units/keys-{}.npz"
-_GROUPS = FOLDER + "/groups-{}.npz"
+_KEY_UNITS = "units/keys-{}.record"
+_GROUPS = FOLDER + "/groups-{}.record"
 
 
 def score_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def drop_scores(work: Work, cut: Cut) -> None:
             work.staging.file(file).unlink(missing_ok=True)
 
 
-_COUNTED = f"{FOLDER}/scores.npz"
+_COUNTED = f"{FOLDER}/scores.record"
 _KINDS = (ScoredRows, Decoded, Groups, Counted, Radix)
 
 
@@ -161,9 +161,9 @@ def _weight(fitted: Fitted) -> SamplingWeight:
     return fitted.weight
 
 
-_MADE = FOLDER + "/made-{}.npz"
-_WEIGHTS = FOLDER + "/weights-{}.npz"
-FACTORS = f"{FOLDER}/factors.npz"
+_MADE = FOLDER + "/made-{}.record"
+_WEIGHTS = FOLDER + "/weights-{}.record"
+FACTORS = f"{FOLDER}/factors.record"
 
 
 def _weighted(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[_Unweighted, FloatArray]:

@@ -76,12 +76,12 @@ class PassTask:
 
     def write(self, work: Work, stage: str) -> None:
         """Write it for the workers."""
-        work.staging.write_record(f"{FOLDER}/{stage}.npz", self)
+        work.staging.write_record(f"{FOLDER}/{stage}.record", self)
 
     @classmethod
     def read(cls, work: Work, stage: str) -> PassTask:
         """Read it."""
-        task: PassTask = work.staging.read_record(f"{FOLDER}/{stage}.npz", PassTask)
+        task: PassTask = work.staging.read_record(f"{FOLDER}/{stage}.record", PassTask)
         return task
 
 

@@ -48,8 +48,8 @@ from anonpipe.storage.staging import StagedArray
 from anonpipe.types import FloatArray, IntArray
 
 # Files in the staging, by partition or input split
-_UNITS = "units/{}.npz"
-HELD_WEIGHTS = "weights/held-{}.npz"
+_UNITS = "units/{}.record"
+HELD_WEIGHTS = "weights/held-{}.record"
 
 Routed = tuple[FloatArray, IntArray]
 Keys = npt.NDArray[np.uint64]

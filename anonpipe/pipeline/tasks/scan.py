@@ -37,12 +37,12 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 CHANGED = "the input changed while it was read: {path} holds other rows than before; run again when nobody writes to it"
 
 # Files in the staging, by partition or input split
-_CONTENTS = "contents/{}.npz"
-_SAMPLES = "samples/{}.npz"
+_CONTENTS = "contents/{}.record"
+_SAMPLES = "samples/{}.record"
 _HELD = "held/{}.npy"
-RULES = "rules/{}.npz"
-OF_UNITS = "of_units/{}.npz"  # All rows of some units
-TOTALS = "totals/{}.npz"
+RULES = "rules/{}.record"
+OF_UNITS = "of_units/{}.record"  # All rows of some units
+TOTALS = "totals/{}.record"
 
 
 def scan_unit(work: Work, index: int) -> dict[str, Any]:
@@ -84,14 +84,14 @@ def scan_unit(work: Work, index: int) -> dict[str, Any]:
     scan = merge_scans(scans)
     if add_fingerprints(scan.fingerprint, identifiers) != first_reading:
         raise InputError(CHANGED.format(path=unit.path))
-    work.staging.write_record(f"scans/{index}.npz", scan)
+    work.staging.write_record(f"scans/{index}.record", scan)
     if job.rules:
         work.staging.write_record(RULES.format(index), rules)
     work.staging.write_record(_SAMPLES.format(index), (sample, np.concatenate(keys)))
     work.staging.write_record(OF_UNITS.format(index), of_units)
     work.staging.write_record(TOTALS.format(index), totals)
     if tracer is not None:
-        work.staging.write_record(f"unit_sums/{index}.npz", tracer.sums)
+        work.staging.write_record(f"unit_sums/{index}.record", tracer.sums)
     return {"rows": unit.rows, "held_out": unit.rows - scan.rows, "fingerprint": scan.fingerprint} | {
         "identifiers": [writer.close() for writer in writers.values()],
         "in_strata": None if in_strata is None else in_strata.close(),
@@ -128,7 +128,7 @@ def _first_pass(work: Work, index: int) -> tuple[Contents, tuple[int, int]]:
     lanes = (tracer.add(batch, first_row) for first_row, batch in read_batches(work.source, unit, tracer.names))
     contents = contents_of(lanes, work.start_key)
     work.staging.write_record(_CONTENTS.format(index), contents)
-    work.staging.write_record(f"sketches/{index}.npz", tracer.sketches)
+    work.staging.write_record(f"sketches/{index}.record", tracer.sketches)
     return contents, tracer.fingerprint
 
 

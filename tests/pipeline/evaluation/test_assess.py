@@ -91,7 +91,7 @@ def test_groups_are_found_as_they_are(tmp_path, monkeypatch):
         seen["partitions"] = len(cut.partitions)
         cells = [released_rows(work, fitted, cut, at) for at in range(len(cut.partitions))]
         features = known_features(fitted, np.concatenate(cells))
-        queries = run.staging.read_record("assessed/queries.npz")
+        queries = run.staging.read_record("assessed/queries.record")
         distances = ((queries["features"][:, None] - features[None]) ** 2).sum(axis=2)
         seen["same"] = np.allclose(np.sort(distances, axis=1)[:, :5], found_in(work, cut, "release").nearest.squared)
 
@@ -273,7 +273,7 @@ def test_original_rows_of_partition_lie_beside_released_ones(tmp_path, monkeypat
 
     def look(run):
         records = run.context
-        kept = run.staging.read_record("assessed/sample-0.npz")
+        kept = run.staging.read_record("assessed/sample-0.record")
         original, released = kept["model_original"], kept["model_released"]
         named = [records.fitted.cells.names.index(name) for name in ("illness", "x", "y")]
         whole = records.call(partition_cells, 0)[:, named]
