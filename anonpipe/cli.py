@@ -523,7 +523,11 @@ def evaluate(
 def export(
     release: ReleaseFolder,
     target: Annotated[
-        Path, typer.Argument(help="The new file (.csv, .csv.gz, .dta, .sav), or with --by the new folder")
+        str,
+        typer.Argument(
+            help="The new file (.csv, .csv.gz, .xlsx, .dta, .sav), with --by the new folder, or a new table: "
+            "postgresql://…#table, duckdb:///FILE#table, sqlite:///FILE#table, delta:///FOLDER, iceberg://…"
+        ),
     ],
     by: Annotated[
         str | None,
@@ -543,31 +547,40 @@ def export(
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the path of what was written alone")] = False,
 ) -> None:
-    """Write a release that matches its manifest as CSV, for Stata or SPSS, or as Parquet in folders of key=value."""
-    from anonpipe.export import LABELLED, export_csv, export_folders, export_labelled
+    """Write a release that matches its manifest as CSV, Excel, Stata, SPSS, folders of key=value, or a table."""
+    from anonpipe import export as files
+    from anonpipe.export_tables import export_table, is_table
 
     form = _form(as_json, quiet)
     written = {"delimiter": delimiter, "decimal": decimal, "thousands": thousands, "encoding": encoding, "dates": dates}
     options: dict[str, Any] = {name: value for name, value in written.items() if value is not None}
     options |= {} if missing is None else {"missing": [missing]}
     likeness = _csv_format(({} if job is None else _load(job, None).source.given()) | options)
-    if likeness.given() and (by is not None or target.suffix.lower() in LABELLED):
+    suffix = Path(target).suffix.lower()
+    if likeness.given() and (by is not None or is_table(target) or suffix in (*files.LABELLED, files.WORKBOOK)):
         raise JobError(
             f"--{next(iter(likeness.given()))} says how a CSV is written, and {target} is none; leave it out"
         )
-    given = *_intact(release, key), target
-    if by is not None:
-        made = export_folders(*given, [name.strip() for name in by.split(",") if name.strip()])
-    elif target.suffix.lower() in LABELLED:
-        made = export_labelled(*given)
+    if by is not None and is_table(target):
+        raise JobError(f"--by makes a folder, and {target} is a table; leave it out")
+    given = _intact(release, key)
+    if is_table(target):
+        made = export_table(*given, target)
+    elif by is not None:
+        made = files.export_folders(*given, Path(target), [name.strip() for name in by.split(",") if name.strip()])
+    elif suffix in files.LABELLED:
+        made = files.export_labelled(*given, Path(target))
+    elif suffix == files.WORKBOOK:
+        made = files.export_workbook(*given, Path(target))
     else:
-        made = export_csv(*given, quote_formulas, likeness)
+        made = files.export_csv(*given, Path(target), quote_formulas, likeness)
     for warning in made.warnings:
         display.warn(warning)
     if form is Form.JSON:
         display.as_json(vars(made))
     else:
-        summary_text = f"{plural(made.rows, 'row')} in {plural(made.files, 'file')}: {made.path}"
+        parts = plural(made.files, "table" if is_table(target) else "file")
+        summary_text = f"{plural(made.rows, 'row')} in {parts}: {made.path}"
         display.line(made.path if form is Form.QUIET else summary_text)
     if form is Form.TABLES and key is None:
         display.line(_NOT_LOOKED_AT)

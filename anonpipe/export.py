@@ -1,4 +1,4 @@
-"""A published release in another form: CSV, Parquet in folders, Stata or SPSS with labels.
+"""A published release in another form: CSV, Excel, Parquet in folders, Stata or SPSS with labels.
 
 Exports read the verified files again. The release itself stays as it is, and only it is signed.
 """
@@ -6,6 +6,10 @@ Exports read the verified files again. The release itself stays as it is, and on
 from __future__ import annotations
 
 import codecs
+import csv
+import datetime
+import errno
+import io
 import os
 import re
 import secrets
@@ -37,10 +41,13 @@ if TYPE_CHECKING:
 
 _ROWS = 65_536
 LABELLED = (".dta", ".sav")
+WORKBOOK = ".xlsx"
 _NAMES = {".dta": ("Stata", re.compile(r"[A-Za-z_]\w{0,31}")), ".sav": ("SPSS", re.compile(r"[^\W\d_][\w.@#$]{0,63}"))}
 
 # Most values of an export: pyreadstat needs the table in memory (about 3 GB with texts)
 _MOST_VALUES = 100_000_000
+_SHEET_ROWS, _SHEET_COLUMNS = 1_048_575, 16_384  # Of Excel, without the line of names
+_WHOLE = 1e15  # Largest number of which Excel keeps all digits
 _LABEL = 80  # Letters of a column's label that Stata has; SPSS has 256 bytes
 _SMALL = 2**31 - 101  # largest integer of Stata's type long
 
@@ -114,7 +121,9 @@ def export_csv(
     """
     check_target(target)
     if not target.name.lower().endswith((".csv", ".csv.gz")):
-        raise InputError(f"{target}: give a file that ends in .csv, .csv.gz, .dta or .sav, or --by COLUMN for a folder")
+        raise InputError(
+            f"{target}: give a file that ends in .csv, .csv.gz, .xlsx, .dta or .sav, or --by COLUMN for a folder"
+        )
     like_null: set[str] = set()
     rows = 0
     try:
@@ -203,6 +212,85 @@ def _like_null(values: pa.Array, form: CsvFormat) -> bool:
         return False
     texts = pa.array([text for text in {*NULLS, *form.nulls} if text], pa.string())
     return bool(pc.any(pc.is_in(values, texts), min_count=0).as_py())
+
+
+# --- A release as a workbook of Excel ---------------------------------------------------------------------------------
+
+
+def export_workbook(where: OutputPlace, manifest: dict[str, Any], target: Path) -> Exported:
+    """Write all rows of a checked release as one sheet, whole or not at all; a second one has the code book.
+
+    Texts stay texts, also those that begin with `=`; numbers keep 15 digits. Dates before 1900, times with a zone,
+    infinite numbers and whole numbers of more than 15 digits are texts, as Excel has none of them.
+    """
+    check_target(target)
+    if find_spec("xlsxwriter") is None:
+        raise InputError(f"{target} is written by xlsxwriter, which is not installed: pip install 'anonpipe[excel]'")
+    schema, rows = schema_of(where, manifest), sum(entry["rows"] for entry in manifest["files"])
+    if rows > _SHEET_ROWS or len(schema) > _SHEET_COLUMNS:
+        limit = f"{_SHEET_ROWS:,} rows of {_SHEET_COLUMNS:,} columns"
+        raise InputError(f"{rows:,} rows of {len(schema):,} columns are too many for a sheet ({limit}); export as CSV")
+    book = csv.reader(io.StringIO(export_codebook(where, manifest, "csv").decode()))
+    try:
+        with drafted(target, private=False) as draft:
+            _write_sheets(draft, schema, batches(where, manifest), list(book))
+    except OSError as error:
+        raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
+    return Exported(str(target), rows, 1)
+
+
+def _write_sheets(draft: Path, schema: pa.Schema, parts: Iterator[pa.RecordBatch], book: list[list[str]]) -> None:
+    """The library takes cell by cell; with constant memory it keeps one row."""
+    library = import_module("xlsxwriter")
+    plainly = {
+        "constant_memory": True,
+        "strings_to_formulas": False,
+        "strings_to_urls": False,
+        "strings_to_numbers": False,
+    }
+    try:
+        with library.Workbook(str(draft), plainly) as workbook:
+            bold = workbook.add_format({"bold": True})
+            days, times = (workbook.add_format({"num_format": each}) for each in ("yyyy-mm-dd", "yyyy-mm-dd hh:mm:ss"))
+            sheet, at = workbook.add_worksheet("data"), 1
+            sheet.freeze_panes(1, 0)
+            for column, name in enumerate(schema.names):
+                sheet.write_string(0, column, name, bold)
+            for part in parts:
+                for row in zip(*(_cells(values) for values in part.columns), strict=True):
+                    for column, value in enumerate(row):
+                        if isinstance(value, datetime.datetime):
+                            sheet.write_datetime(at, column, value, times)
+                        elif isinstance(value, datetime.date):
+                            sheet.write_datetime(at, column, value, days)
+                        elif value is not None:
+                            sheet.write(at, column, value)
+                    at += 1
+            listed = workbook.add_worksheet("code book")
+            for line, texts in enumerate(book):
+                listed.write_row(line, 0, texts, bold if line == 0 else None)
+    except library.exceptions.FileCreateError as error:
+        raise OSError(errno.EIO, "the disk is full or may not be written") from error
+
+
+def _cells(values: pa.Array) -> list[Any]:
+    """Values that cells of Excel hold; texts where it has none like them."""
+    values = plain(values)
+    kind = values.type
+    cells: list[Any] = values.to_pylist()
+    if pa.types.is_boolean(kind) or pa.types.is_string(kind):
+        return cells
+    texts: list[str | None] = values.cast(pa.string()).to_pylist()
+    if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None):
+        cells = values.cast(pa.timestamp("us")).to_pylist() if pa.types.is_timestamp(kind) else cells
+        return [text if day is None or day.year < 1900 else day for day, text in zip(cells, texts, strict=True)]
+    if is_number(kind):
+        cells = values.cast(pa.float64(), safe=False).to_pylist()
+        return [
+            value if value is not None and abs(value) <= _WHOLE else text
+            for value, text in zip(cells, texts, strict=True)
+        ]
+    return texts
 
 
 # --- A release as Parquet in folders of columns that are released unchanged -------------------------------------------

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Generator
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,26 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, OutputPl
     found = release.place(url)
     release.check_writable(found)
     return url, found
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a server of its own, reached through a socket."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+    if not programs or user not in {one.pw_name for one in pwd.getpwall()}:
+        pytest.skip("Postgres is not installed")
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    shutil.chown(folder, user)
+    as_user = {"user": user, "cwd": folder, "check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run([programs[-1] / "initdb", "-D", folder / "data", "-U", "steward", "-E", "UTF8", "-N"], **as_user)
+    control = [programs[-1] / "pg_ctl", "-D", folder / "data", "-w"]
+    subprocess.run([*control, "-o", f"-k {folder} -c listen_addresses=", "start"], **as_user)
+    try:
+        yield f"postgresql://steward@/postgres?host={folder}"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], **as_user)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

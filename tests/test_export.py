@@ -98,7 +98,7 @@ def test_folders_hold_what_their_names_say(published, tmp_path, call):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["out.xlsx"], "ends in .csv, .csv.gz, .dta or .sav"),
+        (["out.ods"], "ends in .csv, .csv.gz, .xlsx, .dta or .sav"),
         (["there.csv"], "exists already"),
         (["nowhere/data.csv"], "does not exist"),
         (["by", "--by", "age"], "'age' is not released unchanged, which --by needs; use one of: region, sex"),

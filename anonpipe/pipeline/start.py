@@ -23,7 +23,7 @@ from anonpipe.pipeline.context import Context, Work
 from anonpipe.pipeline.tasks.worker import work
 from anonpipe.progress import OnProgress, Progress, logged
 from anonpipe.rng import keyed, require_secret, steward_secret
-from anonpipe.source import Query, Source, check_rows, check_types, find_query, open_source
+from anonpipe.source import LakeTable, Query, Source, check_rows, check_types, find_copied, open_source
 from anonpipe.storage import release, sealed
 from anonpipe.storage.records import from_bytes
 from anonpipe.storage.staging import (
@@ -102,7 +102,7 @@ def open_run(
         refuse_other_table(job)
     if job.run.scheduler is not None:
         require_secret("run.scheduler, a cluster of yours,")
-    source = find_query(job.source.path, job.source) or open_source(job.source.path, job.columns, job.source)
+    source = find_copied(job.source.path, job.source) or open_source(job.source.path, job.columns, job.source)
     if isinstance(source, Source):
         source = check_input(job, source)
     name = run_id(job, "trial" if repeats == "trial" else "run")
@@ -157,10 +157,10 @@ def check_input(job: Job, source: Source) -> Source:
     return source.with_orders(job.parsed_rules)
 
 
-def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[str, Any]) -> None:
+def _begin(staging: Staging, job: Job, source: Source | Query | LakeTable, identity: dict[str, Any]) -> None:
     """Write the first files of a new run; the last one lists the digests of the others."""
     make_private(staging.root)
-    if isinstance(source, Query):  # once a run: it is of one moment, and its workers need no database
+    if not isinstance(source, Source):  # once a run: it is of one moment, and its workers need no database
         source = check_input(job, source.read(staging.file(_ANSWER)))
     job = job.of_rows(source.rows)
     write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))

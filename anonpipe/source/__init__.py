@@ -1,6 +1,6 @@
 """Reading the input: Parquet, CSV, SPSS, Stata or SAS; a file, a folder, a glob or a URL; as a stream of batches.
 
-A query of a database is read once, into Parquet (`_query`).
+A query of a database and a version of a table of Delta Lake or Iceberg are copied once, into Parquet.
 """
 
 from __future__ import annotations
@@ -21,18 +21,25 @@ from anonpipe.source._detect import FoundFormat, find_format
 from anonpipe.source._files import Labels, Source, Unit, check_rows, check_types
 from anonpipe.source._format import fields as csv_fields
 from anonpipe.source._format import quoted, refuse_other
+from anonpipe.source._lake import LakeTable, find_lake_table
 from anonpipe.source._parquet import open_parquet, read_parquet
-from anonpipe.source._query import Query, find_query
+from anonpipe.source._query import Query, connect, find_query, refuse_password, telling
 from anonpipe.source._statistics import open_statistics, read_statistics
 from anonpipe.source._workbook import open_workbook, read_workbook
 from anonpipe.storage.staging import scratch
 
 __all__ = [
-    "NO_CSV", "FoundFormat", "Labels", "Query", "Source", "Unit", "check_rows", "check_types", "csv_fields",
-    "find_query", "found_format", "open_source", "opened", "quoted", "read_batches",
+    "NO_CSV", "FoundFormat", "Labels", "LakeTable", "Query", "Source", "Unit", "check_rows", "check_types",
+    "connect", "csv_fields", "find_copied", "found_format", "open_source", "opened", "quoted", "read_batches",
+    "refuse_password", "telling",
 ]  # fmt: skip
 
 NO_CSV = FoundFormat(DEFAULT_FORMAT)
+
+
+def find_copied(url: str, form: CsvFormat | None = None) -> Query | LakeTable | None:
+    """The query or the table of a lakehouse that an input names; None for files of data."""
+    return find_query(url, form) or find_lake_table(url, form)
 
 
 def open_source(url: str, columns: Mapping[str, Column] | None = None, form: CsvFormat = DEFAULT_FORMAT) -> Source:
@@ -44,13 +51,13 @@ def open_source(url: str, columns: Mapping[str, Column] | None = None, form: Csv
 def opened(
     url: str, columns: Mapping[str, Column] | None = None, staging: str | None = None, form: CsvFormat = DEFAULT_FORMAT
 ) -> Iterator[Source]:
-    """An input for as long as it is read: files, or a query, whose rows lie in the private staging until the end."""
-    query = find_query(url, form)
-    if query is None:
+    """An input for as long as it is read: files, or a copy, which lies in the private staging until the end."""
+    copied = find_copied(url, form)
+    if copied is None:
         yield open_source(url, columns, form)
         return
     with scratch("query", staging) as folder:
-        yield query.read(folder)
+        yield copied.read(folder)
 
 
 def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> Source:
@@ -94,7 +101,7 @@ def _opened(url: str, columns: Mapping[str, Column] | None, form: CsvFormat) -> 
 
 def found_format(url: str) -> FoundFormat:
     """How the CSV of an input is written; the default format for inputs that are none."""
-    files = [] if find_query(url) else _files.hiding(url, _files.find_files, url)
+    files = [] if find_copied(url) else _files.hiding(url, _files.find_files, url)
     return _files.hiding(url, find_format, files) if files and files[0].format == "csv" else NO_CSV
 
 

@@ -298,15 +298,15 @@ def _refuse_table_formats(filesystem: Any, url: str, inside: str, found: list[st
         kind = sorted(kinds)[0]
         raise InputError(
             f"{url} is (in) the folder of a table of {kind}, whose files also hold rows that were deleted or replaced; "
-            f"export a snapshot of it with its own library ({_EXPORTS[kind]}), and give that"
+            f"{_INSTEAD[kind]}"
         )
 
 
 _UNSEEN = "cannot be inspected; check path and access"
-_EXPORTS = {
-    "Delta Lake": "deltalake: DeltaTable(path).to_pyarrow_table(), then pyarrow.parquet.write_table",
-    "Iceberg": "pyiceberg: table.scan().to_arrow(), then pyarrow.parquet.write_table",
-    "Hudi": "Spark: spark.read.format('hudi').load(path), then write.parquet",
+_INSTEAD = {
+    "Delta Lake": "give its whole folder, on a local disk, with 'anonpipe[lake]'",
+    "Iceberg": "give iceberg://CATALOG/NAMESPACE.TABLE, with 'anonpipe[lake]'",
+    "Hudi": "export a snapshot (Spark: spark.read.format('hudi').load(path), then write.parquet), and give that",
 }
 
 

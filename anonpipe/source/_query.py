@@ -62,13 +62,18 @@ class Query:
         path = make_private(folder) / "rows.parquet"
         with disk_errors("writing the rows of the query"):
             size = _copied(self, path)
-        with path.open("rb") as handle:
-            stamp = hashlib.file_digest(handle, "sha256").hexdigest()
-        units, schema, types = open_parquet([File(str(path), size, stamp, "parquet")])
-        rows = sum(unit.rows for unit in units)
-        if not rows:
-            raise InputError(f"the query in {self.url} has no rows; give one of at least k rows")
-        return Source(tuple(units), schema, rows, size, (self.url,), (stamp,), pandas_types=types)
+        return copied_source(path, size, self.url)
+
+
+def copied_source(path: Path, size: int, url: str) -> Source:
+    """The Parquet file that an input was copied to, as the source."""
+    with path.open("rb") as handle:
+        stamp = hashlib.file_digest(handle, "sha256").hexdigest()
+    units, schema, types = open_parquet([File(str(path), size, stamp, "parquet")])
+    rows = sum(unit.rows for unit in units)
+    if not rows:
+        raise InputError(f"{url} has no rows; give a table, or a query, of at least k rows")
+    return Source(tuple(units), schema, rows, size, (url,), (stamp,), pandas_types=types)
 
 
 def find_query(url: str, form: CsvFormat | None = None) -> Query | None:
@@ -89,11 +94,11 @@ def find_query(url: str, form: CsvFormat | None = None) -> Query | None:
     query = query.strip().rstrip(";").strip()
     if not query:
         raise InputError(f"{url} holds no query; write one SELECT below its first line")
-    _refuse_password(url, named[1])
+    refuse_password(url, named[1])
     return Query(url, named[1], query)
 
 
-def _refuse_password(url: str, database: str) -> None:
+def refuse_password(url: str, database: str) -> None:
     if not database.startswith(_POSTGRES):
         return
     parts = guarded(url, "its database is no valid URL", urlsplit, database)
@@ -122,19 +127,24 @@ def _driver_of(query: Query, spill: Path) -> tuple[str, dict[str, str]]:
     raise InputError(f"the file that {query.url} names as its database is none of DuckDB or SQLite; check the path")
 
 
-def _connect(driver: str, given: dict[str, str]) -> Any:
-    """A connection that may not write."""
+def connect(driver: str, given: dict[str, str]) -> Any:
+    """A connection in which a transaction begins."""
     if driver == "duckdb":
         path, manager = import_module("adbc_driver_duckdb").driver_path(), import_module("adbc_driver_manager.dbapi")
         return manager.connect(path, entrypoint="duckdb_adbc_init", db_kwargs=given)
-    connection = import_module(f"adbc_driver_{driver}.dbapi").connect(**given)
+    return import_module(f"adbc_driver_{driver}.dbapi").connect(**given)
+
+
+def _connect_to_read(driver: str, given: dict[str, str]) -> Any:
+    """A connection that may not write."""
+    connection = connect(driver, given)
     if driver == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION READ ONLY")
     return connection
 
 
-def _telling(problem: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def telling(problem: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a driver, whose own errors quote queries and values; of Postgres the number of the error is reported."""
     try:
         return function(*arguments)
@@ -165,11 +175,14 @@ def _copied(query: Query, path: Path) -> int:
     if any(find_spec(name) is None for name in ("adbc_driver_manager", f"adbc_driver_{driver}")):
         raise InputError(f"{query.url} is asked by packages that are not installed: pip install 'anonpipe[sql]'")
     size = 0
-    with closing(_telling(closed, _connect, driver, given)) as connection, closing(connection.cursor()) as cursor:
+    with (
+        closing(telling(closed, _connect_to_read, driver, given)) as connection,
+        closing(connection.cursor()) as cursor,
+    ):
         if driver == "sqlite":  # which takes for a column's type that of its first batch
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_ROWS)})
-        _telling(refused, cursor.execute, f"SELECT * FROM ({query.text}\n) AS asked")  # no statement but SELECT can
-        reader = _telling(refused, cursor.fetch_record_batch)
+        telling(refused, cursor.execute, f"SELECT * FROM ({query.text}\n) AS asked")  # no statement but SELECT can
+        reader = telling(refused, cursor.fetch_record_batch)
         for field in reader.schema:
             if pa.types.is_interval(field.type) or pa.types.is_union(field.type) or pa.types.is_null(field.type):
                 what = f"column {field.name!r} of {query.url}"
@@ -187,7 +200,7 @@ def _copied(query: Query, path: Path) -> int:
 def _gathered(broken: str, reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
     """The rows in tables of some size: drivers hand on batches of a few thousand."""
     batches: list[pa.RecordBatch] = []
-    while (batch := _telling(broken, next, reader, None)) is not None:
+    while (batch := telling(broken, next, reader, None)) is not None:
         batches.append(batch)
         if sum(each.num_rows for each in batches) >= _ROWS:
             yield pa.Table.from_batches(batches)

@@ -59,7 +59,9 @@ def hudi(folder):
 )
 def test_tables_with_a_log_of_their_own_are_refused(tmp_path, make, words):
     for given in make(tmp_path / "table"):
-        with pytest.raises(InputError, match=rf"of {words}, whose files .* deleted or replaced; export a snapshot"):
+        with pytest.raises(
+            InputError, match=rf"of {words}, whose files .* deleted or replaced; (give|export a snapshot)"
+        ):
             open_source(f"{tmp_path}/table/{given}".rstrip("/"))
 
 

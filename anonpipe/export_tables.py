@@ -1,0 +1,214 @@
+"""A published release as a table of Postgres, DuckDB, SQLite, Delta Lake or Iceberg.
+
+    postgresql://host/database#schema.table    duckdb:///people.duckdb#table    sqlite:///people.db#table
+    delta:///lake/people                       iceberg://catalog/namespace.table
+
+Each is one transaction: the whole table or none, counted before it is committed. Manifest, signature and code book go
+with it. Tables that exist are never replaced.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from anonpipe.codebook import DOCUMENT
+from anonpipe.encoding.values import plain, plain_type
+from anonpipe.errors import InputError, OutputError
+from anonpipe.export import Exported, batches, check_target, schema_of
+from anonpipe.files import sync_path, why
+from anonpipe.source import connect, refuse_password, telling
+from anonpipe.storage.versions import MANIFEST, SIGNATURE, OutputPlace
+
+_TARGET = re.compile(r"(postgres(?:ql)?|duckdb|sqlite|delta|iceberg)://(.*)")
+_SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
+_ICEBERG = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}  # Iceberg has no shorter integers
+_PACKAGES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",)}  # Of the extra [lake]
+
+
+def is_table(target: str) -> bool:
+    """Whether the target of an export is a table, and no file or folder."""
+    return _TARGET.fullmatch(target) is not None
+
+
+def export_table(where: OutputPlace, manifest: dict[str, Any], target: str) -> Exported:
+    """Write all rows of a checked release as a new table, whole or not at all.
+
+    Categories become texts, unsigned integers longer signed ones, and times have microseconds. The files of a release
+    that describe it become a second table (`TABLE_manifest`), files of the Delta Lake folder, or properties of Iceberg.
+
+    Raises
+    ------
+    InputError
+        The target names no table, holds a password, or is there already; or its package is not installed.
+    OutputError
+        The database or the disk does not take the rows. Nothing is left of them.
+    """
+    match = _TARGET.fullmatch(target)
+    assert match is not None, "looked at by the caller"
+    kind, name = match.groups()
+    kind = "postgresql" if kind == "postgres" else kind
+    wanted = _PACKAGES.get(kind, ("adbc_driver_manager", "duckdb" if kind == "duckdb" else f"adbc_driver_{kind}"))
+    if any(find_spec(package) is None for package in wanted):
+        extra = "lake" if kind in _PACKAGES else "sql"
+        raise InputError(f"{kind} tables need packages that are not installed: pip install 'anonpipe[{extra}]'")
+    documents = _documents(where, manifest)
+    schema = pa.schema(
+        [field.with_type(_type(field.type, kind)).with_nullable(True) for field in schema_of(where, manifest)]
+    )
+    rows = sum(entry["rows"] for entry in manifest["files"])
+    write = {"delta": _to_delta, "iceberg": _to_iceberg}.get(kind, _to_database)
+    write(target, name, partial(_rows, where, manifest, schema), documents, rows)
+    return Exported(target, rows, 1)
+
+
+Rows = Callable[[], pa.RecordBatchReader]
+
+
+def _documents(where: OutputPlace, manifest: dict[str, Any]) -> dict[str, bytes]:
+    """Manifest, signature and code book, as they were published."""
+    listed = {entry["name"] for entry in manifest.get("documents", [])}
+    names = [MANIFEST, SIGNATURE, *sorted({DOCUMENT} & listed)]
+    return {
+        name: where.filesystem.cat_file(where.path(name)) for name in names if where.filesystem.exists(where.path(name))
+    }
+
+
+def _type(given: pa.DataType, kind: str) -> pa.DataType:
+    """The type of a column that the target has."""
+    found = plain_type(given)
+    found = _SIGNED.get(found, found)
+    if pa.types.is_timestamp(found):
+        return pa.timestamp("us", found.tz)
+    if kind == "sqlite" and pa.types.is_decimal(found):
+        return pa.float64()
+    return _ICEBERG.get(found, found) if kind == "iceberg" else found
+
+
+def _rows(where: OutputPlace, manifest: dict[str, Any], schema: pa.Schema) -> pa.RecordBatchReader:
+    """The released rows in the types of the target."""
+
+    def cast() -> Iterator[pa.RecordBatch]:
+        for batch in batches(where, manifest):
+            columns = [plain(batch.column(field.name)).cast(field.type) for field in schema]
+            yield pa.record_batch(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, cast())
+
+
+# --- Databases, by their ADBC drivers ---------------------------------------------------------------------------------
+
+
+def _to_database(target: str, place: str, rows: Rows, documents: Mapping[str, bytes], count: int) -> None:
+    url, _, table = target.partition("#")
+    if not table:
+        raise InputError("the target names no table; add it after a #, such as sqlite:///people.db#people")
+    refuse_password("the target of the export", url)
+    if url.startswith("postgres"):
+        _ingest(target, "postgresql", {"uri": url}, table, rows, documents, count)
+        return
+    kind, path = url.partition("://")[0], Path(place.partition("#")[0].removeprefix("/"))
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} does not exist; create it first")
+    is_new = not path.exists()
+    try:
+        _ingest(target, kind, {"path" if kind == "duckdb" else "uri": str(path)}, table, rows, documents, count)
+    except BaseException:
+        for left in path.parent.glob(f"{glob.escape(path.name)}*") if is_new else ():
+            left.unlink()
+        raise
+
+
+def _ingest(
+    target: str, kind: str, given: dict[str, str], table: str, rows: Rows, documents: Mapping[str, bytes], count: int
+) -> None:
+    """The released rows and the documents as two tables, in one transaction."""
+    schema, _, name = table.rpartition(".")
+    described = pa.table({"file": list(documents), "content": pa.array(documents.values(), pa.binary())})
+    contents = {name: (rows, count), f"{name}_manifest": (described.to_reader, len(documents))}
+    closed = f"{target} cannot be opened: check host, name, rights and password, and that no other program has it open"
+    broke = f"{target} did not take the rows: no room, or a value that its types do not have; nothing was written"
+    with closing(telling(closed, connect, kind, given)) as connection, closing(connection.cursor()) as cursor:
+        for into, (content, expected) in contents.items():
+            there = f"{target} takes no new table {into!r}: there is one already, or this account may create none"
+            ingest = partial(cursor.adbc_ingest, into, db_schema_name=schema or None)
+            telling(there, partial(ingest, content().schema.empty_table(), mode="create"))
+            _written(broke, partial(ingest, content(), mode="append"))
+            quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, into) if part)
+            _written(broke, cursor.execute, f"SELECT count(*) FROM {quoted}")
+            if cursor.fetchone() != (expected,):  # DuckDB's driver passes over batches that could not be read
+                raise OutputError(broke)
+        _written(broke, connection.commit)
+
+
+def _written(problem: str, function: Callable[..., Any], *arguments: Any) -> None:
+    """Call a driver or library that writes; its own errors may quote values."""
+    try:
+        telling(problem, function, *arguments)
+    except InputError as error:
+        raise OutputError(str(error)) from None
+    except OSError as error:
+        raise OutputError(f"{problem} ({why(error)})") from None
+
+
+# --- Delta Lake and Iceberg -------------------------------------------------------------------------------------------
+
+
+def _to_delta(target: str, place: str, rows: Rows, documents: Mapping[str, bytes], count: int) -> None:
+    """A new folder; the documents lie in it, with names that readers of Delta Lake pass over."""
+    delta, path = import_module("deltalake"), Path(place.removeprefix("/"))
+    check_target(path)
+    broke = f"{target} did not take the rows: the disk is full or may not be written; nothing was written"
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
+    note = delta.CommitProperties(
+        custom_metadata={"anonpipe.manifest": hashlib.sha256(documents[MANIFEST]).hexdigest()}
+    )
+    try:
+        _written(broke, partial(delta.write_deltalake, draft, rows(), mode="error", commit_properties=note))
+        if delta.DeltaTable(draft).count() != count:
+            raise OutputError(broke)
+        for name, content in documents.items():
+            (draft / name).write_bytes(content)
+        for each in draft.rglob("*"):
+            sync_path(each)
+        _written(broke, os.rename, draft, path)
+        sync_path(path.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _to_iceberg(target: str, place: str, rows: Rows, documents: Mapping[str, bytes], count: int) -> None:
+    """A table of a catalog that pyiceberg's own settings name; the documents are properties, the signature in hex."""
+    name, _, table = place.partition("/")
+    if "." not in table:
+        raise InputError(f"{target} names no table; write iceberg://CATALOG/NAMESPACE.TABLE")
+    unknown = f"catalog {name!r} cannot be opened; describe it in ~/.pyiceberg.yaml, in YAML without braces"
+    catalog = telling(unknown, lambda: import_module("pyiceberg.catalog").load_catalog(name))
+    if telling(unknown, catalog.table_exists, table):
+        raise InputError(f"{target} exists already; choose another name or drop it")
+    properties = {
+        f"anonpipe.{key}": text.hex() if key == SIGNATURE else text.decode() for key, text in documents.items()
+    }
+    broke = f"{target} did not take the rows: its namespace does not exist, or its storage refuses; nothing was written"
+
+    def write() -> None:
+        with catalog.create_table_transaction(table, rows().schema, properties=properties) as change:
+            change.append(rows())
+
+    _written(broke, write)
+    if catalog.load_table(table).scan().count() != count:
+        _written(broke, catalog.drop_table, table)
+        raise OutputError(broke)
