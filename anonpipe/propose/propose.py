@@ -124,8 +124,10 @@ def not_found(text: str, job: Mapping[str, Any]) -> list[str]:
 
 def default_output(source_url: str) -> str:
     """A folder by the name of the data: two tables in one output would take each other's place."""
-    parts = [part for part in source_url.split("://")[-1].split("/") if part.strip(".") and not set("*?[") & set(part)]
-    name = parts[-1].split(".")[0] if parts else ""
+    scheme, _, path = source_url.rpartition("://")
+    parts = [part for part in path.split("/") if part.strip(".") and not set("*?[") & set(part)]
+    name = re.sub(r"#\d+$", "", parts[-1]) if parts else ""  # without the version of a table
+    name = name.rpartition(".")[2] if scheme == "iceberg" else name.split(".")[0]
     return f"{name or 'table'}-release"
 
 
