@@ -322,6 +322,11 @@ class Job(Options):
         return self._named(Role.UNIT) is not None
 
     @property
+    def whole_release(self) -> bool:
+        """Whether units are released whole, under new numbers."""
+        return self.release.unit == "pseudonym"
+
+    @property
     def released(self) -> dict[str, Column]:
         """The columns of the release, in the job's order."""
         return {name: column for name, column in self.columns.items() if column.role.released}
@@ -425,6 +430,7 @@ class Job(Options):
         """
         held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.held_out else ()
         rounded = () if self.fewest_changed is None else (f"counts rounded to {self.fewest_changed}",)
+        rounded += (f"whole units by {self.release.order!r}",) * self.whole_release
         return self._digest_without(*_OF_NO_VALUE, also=(*held, *rounded))
 
     def run_digest(self) -> str:
@@ -445,8 +451,9 @@ class Job(Options):
             # Where no default applies, an explicit `none` masks as an absent key does: the same noise
             if column["transform"] == "none":
                 column["transform"] = None
-            if column["extremes"] == "top_bottom_code":
-                del column["extremes"]
+            for key, absent in (("extremes", "top_bottom_code"), ("level", None)):
+                if column[key] == absent:
+                    del column[key]
             del column["label"], column["unit_of_measure"]  # words, which decide no value
             column["role"] = _DIGEST_ROLES.get(column["role"], column["role"])
         # The digest keys the noise, so its spelling stays when keys of the job are renamed

@@ -22,7 +22,14 @@ def _audience(given: Any) -> Any:
 
 
 Treatment = Literal[
-    "synthetic", "unchanged", "end of an interval", "probability of a category", "as probabilities", "not released", ""
+    "synthetic",
+    "unchanged",
+    "number of the unit",
+    "end of an interval",
+    "probability of a category",
+    "as probabilities",
+    "not released",
+    "",
 ]
 
 Outcome = Literal["passed", "failed", "not checked", "no limit set"]
@@ -75,6 +82,42 @@ class RuleLine(Part):
     rule: str
     repaired: int
     broken: int
+
+
+class UnitSize(Part):
+    """Units of a number of rows."""
+
+    rows: int
+    original: int | None  # For the steward only
+    released: int
+
+
+class UnitColumnLine(Part):
+    """What a column in following rows of a unit has to do with itself; None: not defined, or not for recipients."""
+
+    name: str
+    # lag: correlation of a row and the next one; icc: share of the variance that lies between units
+    lag_original: float | None
+    lag_released: float | None
+    icc_original: float | None
+    icc_released: float | None
+
+
+class UnitsPart(Part):
+    """Units that are released whole, with their rows."""
+
+    column: str  # Holds their numbers
+    units: int
+    units_original: int | None  # For the steward only
+    sizes: tuple[UnitSize, ...]
+    columns: tuple[UnitColumnLine, ...]
+
+    def without_original(self) -> UnitsPart:
+        """What recipients may know, who can compute it."""
+        sizes = tuple(each.model_copy(update={"original": None}) for each in self.sizes if each.released)
+        gone = {"lag_original": None, "icc_original": None}
+        columns = tuple(each.model_copy(update=gone) for each in self.columns)
+        return self.model_copy(update={"units_original": None, "sizes": sizes, "columns": columns})
 
 
 class MethodLine(Part):
@@ -302,6 +345,7 @@ class Report(Part):
     methods: tuple[MethodLine, ...]
     columns: tuple[ColumnLine, ...]
     rules: tuple[RuleLine, ...] = ()  # Empty without rules, and in reports of earlier versions
+    units: UnitsPart | None = None  # Where units are released whole
     guarantees: tuple[str, ...] = Field(validation_alias=AliasChoices("guarantees", "promises"))
     not_guaranteed: tuple[str, ...] = Field(validation_alias=AliasChoices("not_guaranteed", "limits_of_promise"))
     checks: tuple[CheckLine, ...]
