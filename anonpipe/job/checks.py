@@ -23,8 +23,8 @@ _LOCAL = ("file://", "local://")
 def check_sections(job: Job) -> None:
     """Check the sections of a job against each other: of several problems the first in this order is reported."""
     for check in (
-        _strata, _units, _pseudonyms, _growth, _reports, _cluster, _mask, _weights, _sampling_weight, _sensitive, _analyses,
-        _scenarios, _gates,
+        _strata, _units, _pseudonyms, _growth, _reports, _cluster, _mask, _weights, _sampling_weight, _sensitive,
+        _analyses, _scenarios, _gates,
     ):  # fmt: skip
         check(job)
 
@@ -61,50 +61,57 @@ def _units(job: Job) -> None:
 
 
 def _pseudonyms(job: Job) -> None:
-    """Units that are released whole are records side by side, of which columns that differ within a unit are many."""
-    order, unit = job.release.order, [name for name, column in job.columns.items() if column.level == "unit"]
+    """Units that are released whole are records, which the methods mask one by one."""
     if not job.whole_release:
-        if order is not None:
+        if job.release.order is not None:
             raise ValueError("release.order orders the rows of units that are released whole: give unit: pseudonym too")
         return
-    if not job.unit_declared:
-        raise ValueError("release.unit: pseudonym needs the column that names the unit: give it role unit")
-    if job.repeat.growing:
-        raise ValueError("release.unit: pseudonym does not go with repeat.growing, whose units have one row each")
-    if job.whole_units:
-        raise ValueError("with release.unit: pseudonym every unit is one record; leave out cluster.units: whole")
     masker = None if job.mask is None else MASKERS[job.mask.method]
-    alike = masker.identical_rows or masker.own_scale if masker else job.replacing.identical_groups  # type: ignore
-    if alike or job.decode.categories == "probabilities":
-        raise ValueError(
-            "release.unit: pseudonym needs rows of single units, and the methods of this job release rows of groups, "
-            "intervals or probabilities; take mask local_synthesis"
-        )
-    if order is not None:
-        _order(job, order)
-    named = {"strata.by": list(job.strata.by), "release.order": []}
+    alike = job.replacing.identical_groups if isinstance(job.replacing, Synthesizer) else job.replacing.identical_rows
+    problems = {
+        "needs the column that names the unit: give it role unit": not job.unit_declared,
+        "does not go with repeat.growing, whose units have one row each": job.repeat.growing,
+        "makes every unit one record; leave out cluster.units: whole": job.whole_units,
+        "needs rows of single units, and the methods of this job release rows of groups, intervals or probabilities; "
+        "take mask local_synthesis": alike
+        or (masker is not None and masker.own_scale)
+        or job.decode.categories == "probabilities",
+    }
+    for problem in (text for text, there in problems.items() if there):
+        raise ValueError(f"release.unit: pseudonym {problem}")
+    _order(job)
+    _levels(job)
+
+
+def _levels(job: Job) -> None:
+    """What a unit has several of can only be masked."""
+    one = [name for name, column in job.columns.items() if column.level == "unit"]
+    named: dict[str, list[str]] = {"strata.by": list(job.strata.by)}
     for name, column in job.released.items():
         named |= {f"columns.{name}.{key}": list(getattr(column, key)) for key in ("by", "calibrate")}
-        if column.role not in (Role.MASKED, Role.DERIVED) and name not in named["strata.by"]:
-            named[f"role {column.role.value}"] = [*named.get(f"role {column.role.value}", ()), name]
+        if column.role not in (Role.MASKED, Role.DERIVED):
+            named.setdefault(f"role {column.role.value}", []).append(name)
     named |= {f"analysis {each.name!r}": list(job.columns_of(each)) for each in job.analyses}
     for where, names in named.items():
-        if several := [name for name in names if name not in unit]:
+        if several := [name for name in names if name not in one]:
             raise ValueError(
-                f"{where} takes {several[0]!r}, which is not said to have one value in a unit. With release.unit: "
-                "pseudonym a record is a unit: give the column level: unit if it has, else role masked, or leave it "
-                "out here (models of rows can be held against both tables by anonpipe measure)"
+                f"{where} takes {several[0]!r}, which may differ within a unit. With release.unit: pseudonym a record "
+                "is a unit: give the column level: unit if a unit has one value of it; else role masked, or leave it "
+                "out here (anonpipe evaluate fits models of rows to both tables)"
             )
     for rule in job.parsed_rules:
-        if rule.derives and rule.target in unit and any(name not in unit for name in rule.names):
+        if rule.derives and rule.target in one and any(name not in one for name in rule.names):
             raise ValueError(
-                f"rule {rule.text!r} derives {rule.target!r}, which has level unit, from columns that differ within "
+                f"rule {rule.text!r} derives {rule.target!r}, which has level: unit, from columns that differ within "
                 "a unit; remove the rule, or compute the column in the input"
             )
 
 
-def _order(job: Job, order: str) -> None:
+def _order(job: Job) -> None:
     """The column that orders the rows of a unit differs within it, and is masked as its first value and gaps."""
+    order = job.release.order
+    if order is None:
+        return
     column = job.columns.get(order)
     if column is None or column.role.names_persons or column.level == "unit":
         what = "is no column of the job" if column is None else "has one value in a unit, or names it"

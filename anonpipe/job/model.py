@@ -430,8 +430,8 @@ class Job(Options):
         """
         held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.held_out else ()
         rounded = () if self.fewest_changed is None else (f"counts rounded to {self.fewest_changed}",)
-        rounded += (f"whole units by {self.release.order!r}",) * self.whole_release
-        return self._digest_without(*_OF_NO_VALUE, also=(*held, *rounded))
+        whole = (f"whole units by {self.release.order!r}",) if self.whole_release else ()
+        return self._digest_without(*_OF_NO_VALUE, also=(*held, *rounded, *whole))
 
     def run_digest(self) -> str:
         """SHA-256 of everything but where it runs; two runs with the same one share their staging."""

@@ -229,7 +229,7 @@ def trace_of(work: Work) -> Trace:
     sketches = merge_sketches(work.staging.read_record(f"sketches/{unit}.record", Sketch) for unit in units)
     digest = work.staging.read_json("digest.json")
     digest_of_job = job_digest(work.job, work.staging.read_record("unit.record", UnitColumn))
-    if (folded := work.folded) is not None:  # the rows of the input, as any other release of them is compared
+    if (folded := work.folded) is not None:  # of the rows, as any other release of them is compared
         return Trace(digest, digest_of_job, folded.rows, folded.released, comparable_sketches(folded.sketches))
     grows = work.job.fewest_changed is not None
     sums = [work.staging.read_record(f"unit_sums/{unit}.record", UnitSums) for unit in units if grows]

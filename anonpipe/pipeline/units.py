@@ -45,6 +45,7 @@ class Folded:
     names: tuple[str, ...]  # The unit and the released columns, in the order of the input
     released: tuple[str, ...]  # The released columns, in the order of the job
     dropped: tuple[str, ...]  # Columns with role dropped
+    digest: str  # Of the job as it was given
     rows: int  # Of the input
     sizes: IntArray  # Units of the input with each number of rows, from 0 on
     constant: tuple[str, ...]  # Columns with one value in every unit that do not say so
@@ -56,8 +57,8 @@ class Folded:
     def meaning(self) -> str:
         """What a record of the measures is, without a count of the data."""
         return (
-            f"units are released whole, under new numbers in {self.layout.unit!r}: measures are of units, each a record "
-            f"of up to {self.layout.most} rows side by side ({row_name('x', 2)!r} is column x in a unit's second row)"
+            f"units are released whole, under new numbers in {self.layout.unit!r}: measures are of units, records of "
+            f"up to {self.layout.most} rows side by side ({row_name('x', 2)!r} is column x in a unit's second row)"
         )
 
     @property
@@ -104,15 +105,13 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     check_width(job, most, units)
     layout = Layout(unit, order, of_unit, of_row, _numbers(job, sizes), tuple(n for n in of_row if not by_name[n][1]))
     sums = _write(job, layout, paths, key, folder / "rows.parquet")
-    types, labels = (
-        {side: each[name] for name in (*of_unit, *of_row) if name in each for side in layout.sides(name)}
-        for each in (source.pandas_types, source.labels)
-    )
+    sides = {side: name for name in (*of_unit, *of_row) for side in layout.sides(name)}
     told = Folded(
         layout,
         names=tuple(name for name in names if name == unit or name in {*of_unit, *of_row}),
         released=tuple(job.released),
         dropped=tuple(name for name, column in job.columns.items() if column.role is Role.DROPPED),
+        digest=job.digest(),
         rows=source.rows,
         sizes=sizes,
         constant=tuple(name for name in of_row if most > 1 and not by_name[name][0]),
@@ -120,6 +119,8 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
         sums=sums,
         sketches=sketches,
     )
+    types = {side: source.pandas_types[name] for side, name in sides.items() if name in source.pandas_types}
+    labels = {side: source.labels[name] for side, name in sides.items() if name in source.labels}
     made = replace(open_source(str(folder / "rows.parquet")), pandas_types=types, labels=labels)
     return wide_job(job, layout), made, told
 
@@ -156,7 +157,7 @@ def _numbers(job: Job, sizes: IntArray) -> tuple[int, ...]:
     return tuple(enough.tolist())
 
 
-def _released_number(sizes: IntArray, known: Sequence[int]) -> IntArray:
+def _released_number(sizes: IntArray, known: Sequence[int] | IntArray) -> IntArray:
     """The largest released number of rows that is not above each size; 0 for none."""
     return np.append(0, known)[np.searchsorted(known, sizes, side="right")]
 
@@ -266,14 +267,14 @@ def _write(job: Job, layout: Layout, paths: Sequence[Path], key: bytes, file: Pa
             writer.write_batch(records, row_group_size=_GROUP_ROWS)
             found.append(row_sums(names, layout, records))
             path.unlink()
-    return np.sum(found, axis=0)
+    return np.asarray(np.sum(found, axis=0))
 
 
-# --- What rows of a unit have to do with each other --------------------------------------------------------------------
+# --- What rows of a unit have to do with each other
 
 
 def row_sums(names: Sequence[str], layout: Layout, records: pa.RecordBatch) -> FloatArray:
-    """Sums of records from which lag-one correlations and shares of variance between units follow, shape (n_names, `SUMS`).
+    """Sums of records from which correlations of rows of a unit follow, shape (n_names, `SUMS`).
 
     Of pairs of following rows: their number, sums, squares and products. Of rows: units, rows, squared rows of a unit,
     sum, squares, and squared sums of a unit over its rows.

@@ -79,6 +79,7 @@ class Facts:
     survival: Mapping[Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
     units: UnitsPart | None = None  # Where units are released whole, and `rows` counts them
     rules: Sequence[Mapping[str, Any]] = ()  # Rules between columns, as in the manifest
+    digest: str = ""  # Of the job as it was given
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit of the original
 
 
@@ -89,7 +90,7 @@ def internal(facts: Facts, version: str | None) -> Report:
         source=facts.job.source.path,
         output=facts.job.output,
         version=version,
-        job=facts.job.digest(),
+        job=facts.digest,
         columns=words.columns(facts.job, facts.columns, external=False),
         correlations=_correlations(facts.correlations, with_original=True),
         compared=facts.compared,
@@ -196,7 +197,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
     if job.fewest_changed is not None:
         overlaps = [_SERIES.format(base=job.fewest_changed, most=3 * job.fewest_changed)]
     lines, units = _lines(checks), facts.units
-    rows = facts.rows if units is None else sum(each.rows * each.released for each in units.sizes)
+    rows = facts.rows if units is None else sum(number * released for number, _, released in units.sizes)
     not_kept = [name for name, facts_of_column in facts.columns.items() if facts_of_column.get("sum") == "not kept"]
     return {
         "created": facts.created,

@@ -84,40 +84,26 @@ class RuleLine(Part):
     broken: int
 
 
-class UnitSize(Part):
-    """Units of a number of rows."""
-
-    rows: int
-    original: int | None  # For the steward only
-    released: int
-
-
-class UnitColumnLine(Part):
-    """What a column in following rows of a unit has to do with itself; None: not defined, or not for recipients."""
-
-    name: str
-    # lag: correlation of a row and the next one; icc: share of the variance that lies between units
-    lag_original: float | None
-    lag_released: float | None
-    icc_original: float | None
-    icc_released: float | None
-
-
 class UnitsPart(Part):
-    """Units that are released whole, with their rows."""
+    """Units that are released whole, with their rows; None of the original for recipients, or where not defined."""
 
     column: str  # Holds their numbers
-    units: int
-    units_original: int | None  # For the steward only
-    sizes: tuple[UnitSize, ...]
-    columns: tuple[UnitColumnLine, ...]
+    sizes: tuple[tuple[int, int | None, int], ...]  # A number of rows; units that have so many originally, and released
+    # By column: correlation of a row with the next one, originally and released; share of the variance between units
+    columns: tuple[tuple[str, float | None, float | None, float | None, float | None], ...]
+
+    @property
+    def line(self) -> str:
+        """The released units in a line."""
+        sizes = [(rows, units) for rows, _, units in self.sizes if units]
+        units, ends = sum(units for _, units in sizes), " to ".join(dict.fromkeys(str(sizes[at][0]) for at in (0, -1)))
+        return f"{units:,} of {ends} rows each, under new numbers in {self.column!r}"
 
     def without_original(self) -> UnitsPart:
         """What recipients may know, who can compute it."""
-        sizes = tuple(each.model_copy(update={"original": None}) for each in self.sizes if each.released)
-        gone = {"lag_original": None, "icc_original": None}
-        columns = tuple(each.model_copy(update=gone) for each in self.columns)
-        return self.model_copy(update={"units_original": None, "sizes": sizes, "columns": columns})
+        sizes = tuple((rows, None, released) for rows, _, released in self.sizes if released)
+        columns = tuple((name, None, lag, None, share) for name, _, lag, _, share in self.columns)
+        return self.model_copy(update={"sizes": sizes, "columns": columns})
 
 
 class MethodLine(Part):

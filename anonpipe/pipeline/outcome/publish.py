@@ -19,7 +19,7 @@ from anonpipe.pipeline.outcome.evidence import release_warnings
 from anonpipe.pipeline.outcome.facts import gather, manifest
 from anonpipe.pipeline.resolve import WARNINGS, Warnings, trace_of
 from anonpipe.pipeline.start import Run
-from anonpipe.pipeline.tasks.unfold import manifest_of_rows, published_files, released_rows
+from anonpipe.pipeline.tasks.unfold import manifest_of_rows, published_files, released_rows, units_part
 from anonpipe.progress import Progress
 from anonpipe.report import Report, as_trial, documents, external, internal
 from anonpipe.rng import steward_secret
@@ -143,7 +143,8 @@ def _facts(run: Run) -> RunFacts:
     """Methods, strata and share held out, for the summary."""
     job = run.context.work.job
     methods = job.mask.method if job.mask else f"{job.by_groups.cluster.method} + {job.by_groups.synthesize.method}"
-    return RunFacts(methods, tuple(job.strata.by), job.measure.held_out)
+    part = run.context.call(units_part)
+    return RunFacts(methods, tuple(job.strata.by), job.measure.held_out, "" if part is None else part.line)
 
 
 def unmeasured_warnings(run: Run) -> Warnings:

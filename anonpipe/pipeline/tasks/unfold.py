@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from anonpipe.columns import Column
 from anonpipe.encoding.values import numbers, plain, with_nullable_types
-from anonpipe.errors import EngineError
+from anonpipe.errors import DamagedError, EngineError
 from anonpipe.job.wide import ROWS, Layout, rule_of_rows
 from anonpipe.pipeline.arrays import FILES, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work
@@ -20,7 +20,7 @@ from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.tasks.write import Hashing
 from anonpipe.pipeline.units import SUMS, Folded, lag_and_icc, row_sums
 from anonpipe.report.compared import finite
-from anonpipe.report.content import UnitColumnLine, UnitSize, UnitsPart
+from anonpipe.report.content import UnitsPart
 from anonpipe.storage.release import describe_schema, sha256
 from anonpipe.types import IntArray
 
@@ -32,7 +32,8 @@ _DIFFERS = (
 
 def unfold_file(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Write the rows of the units of an output file, and verify them as they lie on the disk."""
-    folded = work.folded
+    if (folded := work.folded) is None:
+        raise DamagedError("the staging does not say which rows units have; run again")
     written = work.staging.results("write").read_all(index + 1)
     records, before = work.staging.file(f"{FILES}/{written[index]['name']}"), sum(each["rows"] for each in written[:-1])
     if sha256(records) != written[index]["sha256"]:
@@ -234,26 +235,14 @@ def units_part(work: Work, cut: Cut) -> UnitsPart | None:
     if folded is None:
         return None
     results = work.staging.results("unfold").read_all(cut.files)
-    both = [lag_and_icc(sums) for sums in (folded.sums, np.sum([each["sums"] for each in results], axis=0))]
-    released = dict(_sizes(results))
-    original = dict(enumerate(folded.sizes.tolist()))
+    released, original = dict(_sizes(results)), dict(enumerate(folded.sizes.tolist()))
+    before, after = (
+        lag_and_icc(sums).T.tolist() for sums in (folded.sums, np.sum([each["sums"] for each in results], axis=0))
+    )
+    figures = zip(*(map(finite, each) for pair in zip(before, after, strict=True) for each in pair), strict=True)
+    sizes = ((rows, original.get(rows, 0), released.get(rows, 0)) for rows in sorted(original | released))
     return UnitsPart(
         column=folded.layout.unit,
-        units=sum(each["units"] for each in results),
-        units_original=int(folded.sizes.sum()),
-        sizes=tuple(
-            UnitSize(rows=rows, original=original.get(rows, 0), released=released.get(rows, 0))
-            for rows in sorted(original.keys() | released.keys())
-            if original.get(rows) or released.get(rows)
-        ),
-        columns=tuple(
-            UnitColumnLine(
-                name=name,
-                lag_original=finite(before[0]),
-                lag_released=finite(after[0]),
-                icc_original=finite(before[1]),
-                icc_released=finite(after[1]),
-            )
-            for name, before, after in zip(folded.compared, *both, strict=True)
-        ),
+        sizes=tuple(each for each in sizes if any(each[1:])),
+        columns=tuple((name, *each) for name, each in zip(folded.compared, figures, strict=True)),
     )
