@@ -107,15 +107,17 @@ def _renamed(text: str, layout: Layout, at: int) -> str:
 
 
 _SIDE = re.compile(r"`([^`\n]+) \(row \d+\)`")
+_ORDER = re.compile(r"(.+?)(?: \(row \d+\))? ([<>]=) (.+?)(?: \(row \d+\))?")
 _WITH_NUMBER = re.compile(rf" and `{ROWS}` in \[[\d, ]+\]")
 
 
 def rule_of_rows(text: str) -> str | None:
     """A rule as it is for single rows; None for those by which a record has the rows that it says, in order."""
-    names = [found[1] for found in _SIDE.finditer(text)]
-    plain = _SIDE.sub(lambda found: found[1] if found[1].isidentifier() else f"`{found[1]}`", text)
-    ordered = re.fullmatch(r"(.+) <= \1", plain)
-    return None if text.startswith(f"if `{ROWS}` in ") or (names and ordered) else _WITH_NUMBER.sub("", plain)
+    if text.startswith(f"if `{ROWS}` in "):
+        return None
+    if "`" not in text and (found := _ORDER.fullmatch(text)):
+        return None if found[1] == found[3] else " ".join(found.groups())
+    return _WITH_NUMBER.sub("", _SIDE.sub(lambda side: side[1] if side[1].isidentifier() else f"`{side[1]}`", text))
 
 
 def _structure(job: Job, layout: Layout) -> list[str]:

@@ -211,7 +211,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     failing += _failed(job, verdict)
     return Preview(
         job=job,
-        source=source,
+        source=source if whole is None else replace(source, rows=whole.rows),
         strata=tuple(zip(_stratum_names(job, len(strata.rows)), strata.rows, strict=True)),
         values=_stratum_values(fitted),
         dropped=strata.dropped,
