@@ -451,9 +451,8 @@ class Job(Options):
             # Where no default applies, an explicit `none` masks as an absent key does: the same noise
             if column["transform"] == "none":
                 column["transform"] = None
-            for key, absent in (("extremes", "top_bottom_code"), ("level", None)):
-                if column[key] == absent:
-                    del column[key]
+            if column["extremes"] == "top_bottom_code":
+                del column["extremes"]
             del column["label"], column["unit_of_measure"]  # words, which decide no value
             column["role"] = _DIGEST_ROLES.get(column["role"], column["role"])
         # The digest keys the noise, so its spelling stays when keys of the job are renamed
@@ -473,10 +472,12 @@ class Job(Options):
 
 
 def _drop_absent_weights(content: dict[str, Any]) -> None:
-    """Leave out what a job does not say of survey weights, so that digests of jobs without any stay."""
-    sections = [*content["columns"].values(), *content.get("analyses", ()), content.get("gates", {})]
+    """Leave out what a job does not say of survey weights and whole units, so that digests of jobs without any stay."""
+    sections = [*content["columns"].values(), *content.get("analyses", ())]
+    sections += [content.get(name, {}) for name in ("gates", "release")]
+    absent_of = {"by": [], "calibrate": [], "weights": None, "weighted_estimates": "default"}
     for section in sections:
-        for key, absent in (("by", []), ("calibrate", []), ("weights", None), ("weighted_estimates", "default")):
+        for key, absent in (absent_of | {"level": None, "unit": "none", "order": None}).items():
             if key in section and section[key] == absent:
                 del section[key]
 

@@ -39,7 +39,7 @@ _LEAST = 20  # Units of a number of rows, or twice k: of numbers that fewer have
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """An input whose rows lie side by side, and what is told of its rows."""
+    """An input whose rows lie side by side, and facts of its rows."""
 
     layout: Layout
     names: tuple[str, ...]  # The unit and the released columns, in the order of the input
@@ -106,7 +106,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     layout = Layout(unit, order, of_unit, of_row, _numbers(job, sizes), tuple(n for n in of_row if not by_name[n][1]))
     sums = _write(job, layout, paths, key, folder / "rows.parquet")
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.sides(name)}
-    told = Folded(
+    folded = Folded(
         layout,
         names=tuple(name for name in names if name == unit or name in {*of_unit, *of_row}),
         released=tuple(job.released),
@@ -122,7 +122,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     types = {side: source.pandas_types[name] for side, name in sides.items() if name in source.pandas_types}
     labels = {side: source.labels[name] for side, name in sides.items() if name in source.labels}
     made = replace(open_source(str(folder / "rows.parquet")), pandas_types=types, labels=labels)
-    return wide_job(job, layout), made, told
+    return wide_job(job, layout), made, folded
 
 
 def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> None:

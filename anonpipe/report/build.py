@@ -79,7 +79,7 @@ class Facts:
     survival: Mapping[Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
     units: UnitsPart | None = None  # Where units are released whole, and `rows` counts them
     rules: Sequence[Mapping[str, Any]] = ()  # Rules between columns, as in the manifest
-    digest: str = ""  # Of the job as it was given
+    digest: str = ""  # Of the job as it was given, if it is another
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit of the original
 
 
@@ -90,7 +90,7 @@ def internal(facts: Facts, version: str | None) -> Report:
         source=facts.job.source.path,
         output=facts.job.output,
         version=version,
-        job=facts.digest,
+        job=facts.digest or facts.job.digest(),
         columns=words.columns(facts.job, facts.columns, external=False),
         correlations=_correlations(facts.correlations, with_original=True),
         compared=facts.compared,

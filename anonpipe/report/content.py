@@ -370,6 +370,7 @@ class Report(Part):
             "original coefficients": [c.name for one in self.analyses for c in one.coefficients if c.original],
             "the overlap of intervals": [one.name for one in self.analyses if "overlap" in dict(one.shares)],
             "columns that are not released": [c.name for c in self.columns if c.treatment == "not released"],
+            "units of the original": self.units and self.units != self.units.without_original(),
             "declared limits": [c.name for c in self.columns if c.limits],
             "counts before suppression": [p.name for p in self.pictures if p.of_all_rows],
             "a closed end": [p.name for p in self.pictures if p.edges and {p.edges[0], p.edges[-1]} != {None}],

@@ -101,7 +101,7 @@ def below_each_other(records: pa.RecordBatch, layout: Layout, schema: pa.Schema,
 
 
 def _verified(folded: Folded, path: Path, records: Path, before: int) -> dict[str, Any]:
-    """Hold the rows of a file against its records: an error where they differ; else what is told of the rows."""
+    """Hold the rows of a file against its records: an error where they differ; else facts of the rows."""
     layout, unfolded = folded.layout, pq.ParquetFile(path)
     units = rows = disordered = 0
     sizes, sums = np.zeros(layout.most + 1, dtype=np.int64), np.zeros((len(folded.compared), SUMS))
@@ -143,7 +143,7 @@ def _same(column: pa.ChunkedArray, other: pa.Array) -> bool:
     return bool(plain(column.combine_chunks()).equals(plain(other)))
 
 
-# --- What is told of the published table
+# --- Facts of the published table
 
 
 def published_files(work: Work, cut: Cut) -> list[Path]:
