@@ -32,6 +32,7 @@ COLUMNS = {
     "wage": {"kind": "continuous", "step": 0.01},
     "pension": {"kind": "continuous", "step": 0.01},
     "job": {"kind": "categorical"},
+    "until": {"kind": "integer"},
     "note": {"role": "dropped"},
 }
 WHOLE = {"unit": "pseudonym", "order": "year"}
@@ -55,9 +56,11 @@ def panel(persons=500, seed=1, numbers=(1, 2, 3)):
             "wage": np.where(working, np.exp(7 + level + rng.normal(0, 0.1, len(who))).round(2), 0.0),
             "pension": np.where(rng.random(len(who)) < 0.1, np.nan, rng.gamma(2.0, 50.0, len(who)).round(2)),
             "job": np.where(working, rng.choice(["a", "b"], len(who)), "none"),
+            "until": 0,
             "note": "x",
         }
     )
+    table["until"] = table["year"] + rng.integers(0, 5, len(table))
     return table.iloc[rng.permutation(len(table))].reset_index(drop=True)
 
 
@@ -81,7 +84,7 @@ def naive(table, numbers):
         if kept:
             record = {"born": ordered["born"].iloc[0], "sex": ordered["sex"].iloc[0], ROWS: kept}
             for at in range(max(numbers)):
-                for name in ("year", "wage", "pension", "job"):
+                for name in ("year", "wage", "pension", "job", "until"):
                     record[f"{name} (row {at + 1})"] = ordered[name].iloc[at] if at < kept else None
             records[person] = record
     return pd.DataFrame.from_dict(records, orient="index")
@@ -122,7 +125,7 @@ def test_order_of_rows_in_the_input_does_not_matter(tmp_path):
 def outcome(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     with small.private_home(folder, "5e1b07c93ad264f8" * 4):
-        job = whole(folder, panel(), rules=[RULE], release=WHOLE | {"file_rows": 1_000})
+        job = whole(folder, panel(), rules=[RULE, "year <= until"], release=WHOLE | {"file_rows": 1_000})
         yield job, small.run(job)
 
 
@@ -136,7 +139,7 @@ def test_release_has_whole_units(outcome):
     assert (by["year"].diff().dropna() >= 0).all()
     assert sorted(by.ngroup().unique()) == list(range(500)) and sorted(table["person"].unique()) == list(range(1, 501))
     assert table[["year", "wage", "job"]].notna().all(axis=None) and 0.05 < table["pension"].isna().mean() < 0.15
-    assert (table.loc[table["job"] == "none", "wage"] == 0).all()
+    assert (table.loc[table["job"] == "none", "wage"] == 0).all() and (table["year"] <= table["until"]).all()
     sizes = [frame.groupby("person").size().value_counts(normalize=True).sort_index() for frame in (table, original)]
     assert np.allclose(*sizes, atol=0.02)
 
@@ -158,8 +161,8 @@ def test_manifest_and_reports_are_of_the_rows(outcome):
     rows = small.released(job).num_rows
     assert manifest["rows"] == rows == sum(file["rows"] for file in manifest["files"])
     assert manifest["k_counts"] == "units of several rows" and manifest["units"]["units"] == 500
-    assert [rule["rule"] for rule in manifest["rules"]] == [RULE]
-    assert list(manifest["columns"]) == ["year", "person", "born", "sex", "wage", "pension", "job"]
+    assert [rule["rule"] for rule in manifest["rules"]] == [RULE, "year <= until"]
+    assert list(manifest["columns"]) == ["year", "person", "born", "sex", "wage", "pension", "job", "until"]
     book = json.loads(where.filesystem.cat_file(where.path("_datapackage.json")))
     named = [field["name"] for field in book["resources"][0]["schema"]["fields"]]
     assert named == list(manifest["columns"])
@@ -265,7 +268,7 @@ UNFIT = {
     "'sex' has level: unit, and differs within 1 of 100 units of": (lambda t: t.assign(sex=["d", *t["sex"][1:]]), {}),
     "release.order names 'year', which holds 1 row with a null": (lambda t: t.assign(year=[None, *t["year"][1:]]), {}),
     "has 1 row without a value": (lambda t: t.assign(person=[None, *t["person"][1:]]), {}),
-    "up to 60 rows of 4 columns and 2 with level: unit make 242": (
+    "rows of 5 columns and 2 with level: unit make": (
         lambda t: pd.concat([t, pd.concat([t.iloc[:1]] * 60).assign(person="z")]), {}
     ),
     "at most half as many as there are units": (lambda t: t[t["person"].isin(sorted(t["person"].unique())[:25])], {}),
@@ -324,7 +327,8 @@ def test_lag_and_share_between_units_are_those_of_loops():
 def test_whole_units_in_memory_and_their_plan(tmp_path):
     table = panel(300)
     content = {"k": 5, "columns": COLUMNS, "release": {"unit": "pseudonym"}, "measure": small.OFF}
-    made = anonymize(table, content)
+    made = anonymize(table.astype({"person": "category"}), content)
+    assert made.table["person"].dtype == np.int64  # no list of the original numbers
     assert made.passed and list(made.table) == list(table.columns[:-1])
     assert made.table["person"].nunique() == 300 and made.report.rows == len(made.table)
     text = " ".join(" ".join(preview(whole(tmp_path, table)).lines()).split())

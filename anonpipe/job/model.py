@@ -475,9 +475,10 @@ def _drop_absent_weights(content: dict[str, Any]) -> None:
     """Leave out what a job does not say of survey weights and whole units, so that digests of jobs without any stay."""
     sections = [*content["columns"].values(), *content.get("analyses", ())]
     sections += [content.get(name, {}) for name in ("gates", "release")]
-    absent_of = {"by": [], "calibrate": [], "weights": None, "weighted_estimates": "default"}
+    absent_of: dict[str, Any] = dict.fromkeys(("weights", "level", "order"))
+    absent_of |= {"by": [], "calibrate": [], "weighted_estimates": "default", "unit": "none"}
     for section in sections:
-        for key, absent in (absent_of | {"level": None, "unit": "none", "order": None}).items():
+        for key, absent in absent_of.items():
             if key in section and section[key] == absent:
                 del section[key]
 

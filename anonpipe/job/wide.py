@@ -124,10 +124,10 @@ def _structure(job: Job, layout: Layout) -> list[str]:
     """Rules by which a record has the rows that it says, and these are in order."""
     texts = []
     columns: Mapping[str, Column] = job.columns
-    derived = {rule.target for rule in job.parsed_rules if rule.derives}
+    computed = {rule.target for rule in job.parsed_rules if rule.derives and not rule.gap}  # there with its operands
     if layout.order in layout.of_row and layout.most > 1:
         texts.append(" <= ".join(f"`{name}`" for name in layout.sides(str(layout.order))))
-    masked = [name for name in layout.of_row if columns[name].role.synthesized and name not in derived]
+    masked = [name for name in layout.of_row if columns[name].role.synthesized and name not in computed]
     for at in range(layout.numbers[0] + 1, layout.most + 1):
         there = [f"`{row_name(name, at)}` is not null" for name in masked if name in layout.complete]
         absent = [f"`{row_name(name, at)}` is null" for name in masked]

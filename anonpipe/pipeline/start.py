@@ -15,7 +15,7 @@ from anonpipe import engine, interrupts
 from anonpipe.engine import Executor, Task
 from anonpipe.environment import check_address_space
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
-from anonpipe.files import write_atomic
+from anonpipe.files import disk_errors, write_atomic
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_values
 from anonpipe.pipeline import units
@@ -171,7 +171,9 @@ def _begin(staging: Staging, job: Job, source: Source | Query, identity: dict[st
         source = check_input(job, source.read(staging.file(_ANSWER)))
     job, folded = job.of_rows(source.rows), None
     if job.whole_release:
-        given, (job, source, folded) = job, units.fold(job, source, staging.file(units.FOLDER))
+        given = job
+        with disk_errors("laying the rows of units side by side"):
+            job, source, folded = units.fold(job, source, staging.file(units.FOLDER))
         if not is_query and _opened(given).identity() != identity["input"]:
             raise InputError("the input changed while it was read; run again when nobody writes to it")
         source = check_input(job, source)

@@ -91,7 +91,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     of_unit, of_row = levels_of(job)
     unit, order = str(job.unit_column), job.release.order
     names = [name for name in source.schema.names if name in {unit, order, *of_unit, *of_row}]
-    paths, sketches = _distribute(job, replace(source, orders=()), names, folder, key)
+    paths, sketches = _distribute(job, source, names, folder, key)
     sizes, others = np.zeros(1, dtype=np.int64), [name for name in names if name != unit]
     differing, nulls = np.zeros((2, len(others)), dtype=np.int64)
     for path in paths:
@@ -104,7 +104,8 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     _refuse(job, by_name, units)
     check_width(job, most, units)
     layout = Layout(unit, order, of_unit, of_row, _numbers(job, sizes), tuple(n for n in of_row if not by_name[n][1]))
-    sums = _write(job, layout, paths, key, folder / "rows.parquet")
+    compared = tuple(name for name in of_row if not job.columns[name].kind.coded)
+    sums = _write(job, layout, compared, paths, key, folder / "rows.parquet")
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.sides(name)}
     folded = Folded(
         layout,
@@ -115,7 +116,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
         rows=source.rows,
         sizes=sizes,
         constant=tuple(name for name in of_row if most > 1 and not by_name[name][0]),
-        compared=tuple(name for name in of_row if not job.columns[name].kind.coded),
+        compared=compared,
         sums=sums,
         sketches=sketches,
     )
@@ -163,10 +164,8 @@ def _released_number(sizes: IntArray, known: Sequence[int] | IntArray) -> IntArr
 
 
 def _added(one: IntArray, other: IntArray) -> IntArray:
-    total = np.zeros(max(len(one), len(other)), dtype=np.int64)
-    total[: len(one)] += one
-    total[: len(other)] += other
-    return total
+    size = max(len(one), len(other))
+    return np.pad(one, (0, size - len(one))) + np.pad(other, (0, size - len(other)))
 
 
 def _distribute(
@@ -252,22 +251,23 @@ def _schema(rows: pa.Schema, layout: Layout) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _write(job: Job, layout: Layout, paths: Sequence[Path], key: bytes, file: Path) -> FloatArray:
+def _write(
+    job: Job, layout: Layout, compared: Sequence[str], paths: Sequence[Path], key: bytes, file: Path
+) -> FloatArray:
     """Write the records bucket by bucket; returns the `row_sums` of all."""
-    names, found, writer = [name for name in layout.of_row if not job.columns[name].kind.coded], [], None
+    found, writer = np.zeros((len(compared), SUMS)), None
     with contextlib.ExitStack() as opened:
         for path in paths:
             bucket = _Bucket.read(job, path, key)
             if writer is None:
                 schema = _schema(bucket.rows.schema, layout)
-                writer = opened.enter_context(
-                    pq.ParquetWriter(file, schema, compression="lz4", write_page_checksum=True)
-                )
+                made = pq.ParquetWriter(file, schema, compression="lz4", write_page_checksum=True)
+                writer = opened.enter_context(made)
             records = bucket.side_by_side(layout, schema)
             writer.write_batch(records, row_group_size=_GROUP_ROWS)
-            found.append(row_sums(names, layout, records))
+            found += row_sums(compared, layout, records)
             path.unlink()
-    return np.asarray(np.sum(found, axis=0))
+    return found
 
 
 # --- What rows of a unit have to do with each other

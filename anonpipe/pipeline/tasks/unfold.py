@@ -74,22 +74,15 @@ def _batches(path: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
     parquet, first = pq.ParquetFile(path), 0
     for at in range(parquet.num_row_groups):
         table = parquet.read_row_group(at).unify_dictionaries().combine_chunks()
-        for batch in table.to_batches():
-            yield first, batch
+        yield first, table.to_batches()[0]
         first += table.num_rows
-
-
-def places(numbers_of_rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Of each row its record and its place in that, from 0 on, both shape (n_rows,)."""
-    record = np.repeat(np.arange(len(numbers_of_rows)), numbers_of_rows)
-    begins = np.cumsum(numbers_of_rows) - numbers_of_rows
-    return record, np.arange(len(record)) - begins[record]
 
 
 def below_each_other(records: pa.RecordBatch, layout: Layout, schema: pa.Schema, before: int) -> pa.RecordBatch:
     """The rows of records; units are numbered on from `before`, in an order that was drawn at random."""
-    record, place = places(records.column(ROWS).to_numpy())
-    columns = []
+    number = records.column(ROWS).to_numpy()
+    record, columns = np.repeat(np.arange(len(number)), number), []
+    place = np.arange(len(record)) - np.repeat(np.cumsum(number) - number, number)
     for field in schema:
         if field.name == layout.unit:
             columns.append(pa.array(before + record + 1))
@@ -128,15 +121,13 @@ def _agree(layout: Layout, table: pa.Table, records: pa.RecordBatch, number: Int
     order = np.argsort(of, kind="stable")
     place = np.empty(len(of), dtype=np.int64)
     place[order] = np.arange(len(of)) - np.repeat(np.cumsum(number) - number, number)
-    for name in layout.of_unit:
-        if not _same(table.column(name), records.column(name).take(pa.array(of))):
-            return False
-    for name in layout.of_row:
-        for at, side in enumerate(layout.sides(name)):
-            there = table.column(name).filter(pa.array(place == at))
-            if not _same(there, records.column(side).filter(pa.array(number > at))):
-                return False
-    return True
+    once = (_same(table.column(name), records.column(name).take(pa.array(of))) for name in layout.of_unit)
+    of_rows = (
+        _same(table.column(name).filter(pa.array(place == at)), records.column(side).filter(pa.array(number > at)))
+        for name in layout.of_row
+        for at, side in enumerate(layout.sides(name))
+    )
+    return all(once) and all(of_rows)
 
 
 def _same(column: pa.ChunkedArray, other: pa.Array) -> bool:
