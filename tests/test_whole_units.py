@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from anonpipe import anonymize
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
@@ -18,6 +19,7 @@ from anonpipe.pipeline import start, units
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks import unfold
 from anonpipe.pipeline.units import fold, lag_and_icc, row_sums
+from anonpipe.propose.propose import propose_job
 from anonpipe.source import open_source
 from anonpipe.storage import release
 from tests import small
@@ -333,3 +335,14 @@ def test_whole_units_in_memory_and_their_plan(tmp_path):
     assert made.table["person"].nunique() == 300 and made.report.rows == len(made.table)
     text = " ".join(" ".join(preview(whole(tmp_path, table)).lines()).split())
     assert f"{len(table):,} rows" in text and "whole table: 300 records" in text and "units are released whole" in text
+
+
+def test_init_asks_whether_units_come_out_whole(tmp_path):
+    data = small.write_table(tmp_path, pa.Table.from_pandas(panel(200), preserve_index=False))
+    text = propose_job(data, str(tmp_path / "out"), 5)
+    assert "QUESTION: are units to come out whole" in text and text.count("    level: unit  # CHECK") == 2
+    for line in ("release:", "  unit: pseudonym", "  order: column"):
+        assert f"\n# {line}" in text
+        text = text.replace(f"\n# {line}", f"\n{line.replace('column', 'year')}")
+    job = parse_job(yaml.safe_load(text))
+    assert job.whole_release and [name for name, column in job.columns.items() if column.level] == ["born", "sex"]
