@@ -195,7 +195,11 @@ def anonymize(
         _write(arrow, source)
         inside = parsed.model_copy(update={"input": str(source), "output": str(folder / "out")})
         made = in_memory(inside, on_progress or shown)
-    released = None if made.table is None else _like(_in_types_of(made.table, arrow.schema), table)
+    schema, given = arrow.schema, table
+    if parsed.whole_release:  # new numbers, and no type (with its categories) of the original ones
+        schema = schema.remove(schema.get_field_index(str(parsed.unit_column)))
+        given = table.drop(columns=str(parsed.unit_column)) if isinstance(table, pd.DataFrame) else table
+    released = None if made.table is None else _like(_in_types_of(made.table, schema), given)
     report = made.report.model_copy(update={"source": "a table in memory", "output": None})
     return Anonymized(released, made.verdict, made.warnings, made.remedies, report, made.for_recipients)
 

@@ -114,6 +114,9 @@ class Column(BaseModel):
     given: of points in time the time of day (UTC) is then lost. 0.0416666666667 keeps hours."""
     levels: tuple[Scalar, ...] | None = None
     """The permissible categories; for kind `ordinal`, in ascending order."""
+    level: Literal["unit"] | None = None
+    """`unit`: the column has one value in all rows of a unit, and so it has in the release, with `release.unit:
+    pseudonym`."""
     label: str | None = Field(default=None, max_length=1000)
     """What the column says, in words for recipients: stands in the manifest, the code book and exports with labels."""
     unit_of_measure: str | None = Field(default=None, max_length=100)

@@ -324,7 +324,7 @@ class UnitColumn:
         """What becomes of the rows of a unit."""
         differ = (
             f". In the input all rows of a unit have one value of {', '.join(map(repr, self.constant))}; in the "
-            "release they differ. Release such columns in a table of one row for each unit, or tell the recipients"
+            "release they differ. Release whole units (release.unit: pseudonym), or tell the recipients"
         )
         return f"rows of one unit ({self.name!r}) do not belong together in the release{differ * bool(self.constant)}"
 

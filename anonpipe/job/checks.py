@@ -6,7 +6,7 @@ import os
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from anonpipe.columns import Kind
+from anonpipe.columns import Kind, Role
 from anonpipe.errors import JobError
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.masking import MASKERS
@@ -23,8 +23,8 @@ _LOCAL = ("file://", "local://")
 def check_sections(job: Job) -> None:
     """Check the sections of a job against each other: of several problems the first in this order is reported."""
     for check in (
-        _strata, _units, _growth, _reports, _cluster, _mask, _weights, _sampling_weight, _sensitive, _analyses,
-        _scenarios, _gates,
+        _strata, _units, _pseudonyms, _growth, _reports, _cluster, _mask, _weights, _sampling_weight, _sensitive,
+        _analyses, _scenarios, _gates,
     ):  # fmt: skip
         check(job)
 
@@ -57,6 +57,69 @@ def _units(job: Job) -> None:
         raise ValueError(
             "cluster.units: whole keeps all rows of a unit in one group: give the column that names the unit role "
             "unit, and leave out rows_per_unit: many"
+        )
+
+
+def _pseudonyms(job: Job) -> None:
+    """Units that are released whole are records, which the methods mask one by one."""
+    if not job.whole_release:
+        if job.release.order is not None:
+            raise ValueError("release.order orders the rows of units that are released whole: give unit: pseudonym too")
+        return
+    masker = None if job.mask is None else MASKERS[job.mask.method]
+    alike = job.replacing.identical_groups if isinstance(job.replacing, Synthesizer) else job.replacing.identical_rows
+    problems = {
+        "needs the column that names the unit: give it role unit": not job.unit_declared,
+        "does not go with repeat.growing, whose units have one row each": job.repeat.growing,
+        "makes every unit one record; leave out cluster.units: whole": job.whole_units,
+        "needs rows of single units, and the methods of this job release rows of groups, intervals or probabilities; "
+        "take mask local_synthesis": alike
+        or (masker is not None and masker.own_scale)
+        or job.decode.categories == "probabilities",
+    }
+    for problem in (text for text, there in problems.items() if there):
+        raise ValueError(f"release.unit: pseudonym {problem}")
+    _order(job)
+    _levels(job)
+
+
+def _levels(job: Job) -> None:
+    """What a unit has several of can only be masked."""
+    one = [name for name, column in job.columns.items() if column.level == "unit"]
+    named: dict[str, list[str]] = {"strata.by": list(job.strata.by)}
+    for name, column in job.released.items():
+        named |= {f"columns.{name}.{key}": list(getattr(column, key)) for key in ("by", "calibrate")}
+        if column.role not in (Role.MASKED, Role.DERIVED):
+            named.setdefault(f"role {column.role.value}", []).append(name)
+    named |= {f"analysis {each.name!r}": list(job.columns_of(each)) for each in job.analyses}
+    for where, names in named.items():
+        if several := [name for name in names if name not in one]:
+            raise ValueError(
+                f"{where} takes {several[0]!r}, which may differ within a unit. With release.unit: pseudonym a record "
+                "is a unit: give the column level: unit if a unit has one value of it; else role masked, or leave it "
+                "out here (anonpipe evaluate fits models of rows to both tables)"
+            )
+    for rule in job.parsed_rules:
+        if rule.derives and rule.target in one and any(name not in one for name in rule.names):
+            raise ValueError(
+                f"rule {rule.text!r} derives {rule.target!r}, which has level: unit, from columns that differ within "
+                "a unit; remove the rule, or compute the column in the input"
+            )
+
+
+def _order(job: Job) -> None:
+    """The column that orders the rows of a unit differs within it, and is masked as its first value and gaps."""
+    order = job.release.order
+    if order is None:
+        return
+    column = job.columns.get(order)
+    if column is None or column.role.names_persons or column.level == "unit":
+        what = "is no column of the job" if column is None else "has one value in a unit, or names it"
+        raise ValueError(f"release.order names {order!r}, which {what}; give a number or a date")
+    if column.role.released and (column.kind.coded or column.role is Role.DERIVED):
+        raise ValueError(
+            f"release.order names {order!r}, whose order is not kept: it is {column.kind.value}, or a rule derives it; "
+            "give a number or a date (kind: integer), or drop it"
         )
 
 

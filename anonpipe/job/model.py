@@ -322,6 +322,11 @@ class Job(Options):
         return self._named(Role.UNIT) is not None
 
     @property
+    def whole_release(self) -> bool:
+        """Whether units are released whole, under new numbers."""
+        return self.release.unit == "pseudonym"
+
+    @property
     def released(self) -> dict[str, Column]:
         """The columns of the release, in the job's order."""
         return {name: column for name, column in self.columns.items() if column.role.released}
@@ -425,7 +430,8 @@ class Job(Options):
         """
         held = (f"hold_out {self.measure.hold_out!r}",) if self.measure.held_out else ()
         rounded = () if self.fewest_changed is None else (f"counts rounded to {self.fewest_changed}",)
-        return self._digest_without(*_OF_NO_VALUE, also=(*held, *rounded))
+        whole = (f"whole units by {self.release.order!r}",) if self.whole_release else ()
+        return self._digest_without(*_OF_NO_VALUE, also=(*held, *rounded, *whole))
 
     def run_digest(self) -> str:
         """SHA-256 of everything but where it runs; two runs with the same one share their staging."""
@@ -466,10 +472,13 @@ class Job(Options):
 
 
 def _drop_absent_weights(content: dict[str, Any]) -> None:
-    """Leave out what a job does not say of survey weights, so that digests of jobs without any stay."""
-    sections = [*content["columns"].values(), *content.get("analyses", ()), content.get("gates", {})]
+    """Leave out what a job does not say of survey weights and whole units, so that digests of jobs without any stay."""
+    sections = [*content["columns"].values(), *content.get("analyses", ())]
+    sections += [content.get(name, {}) for name in ("gates", "release")]
+    absent_of: dict[str, Any] = dict.fromkeys(("weights", "level", "order"))
+    absent_of |= {"by": [], "calibrate": [], "weighted_estimates": "default", "unit": "none"}
     for section in sections:
-        for key, absent in (("by", []), ("calibrate", []), ("weights", None), ("weighted_estimates", "default")):
+        for key, absent in absent_of.items():
             if key in section and section[key] == absent:
                 del section[key]
 

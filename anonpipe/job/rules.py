@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -102,7 +103,13 @@ def check_values(rules: Sequence[Rule], columns: Mapping[str, Column], schema: p
 
 def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
     """Refuse rules that rows of the original break, and conditions that fewer than k of them meet."""
+    from anonpipe.job.wide import rule_of_rows  # which reads jobs
+
     problems = []
+    same = [rule_of_rows(rule.text) or rule.text for rule in rules]  # a rule for all rows of a unit is one
+    met = Counter[str]()
+    for text, count in zip(same, counts.met.tolist(), strict=True):
+        met[text] += count
     for at, rule in enumerate(rules):
         if broken := counts.broken_by(at, rule):
             problems.append(
@@ -117,7 +124,7 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
                 f"{turned!r}, which computes {rule.terms[0][0]!r} in its place, or if {rule.terms[0][0]} is not null "
                 f"then {rule.target} {'>=' if rule.sign > 0 else '<='} {rule.terms[0][0]}"
             )
-        elif rule.kind == "condition" and counts.met[at] < k:
+        elif rule.kind == "condition" and met[same[at]] < k:
             problems.append(
                 f"rule {rule.text!r}: fewer than k={k} rows of the input meet its condition; check how its values are "
                 "spelled, or remove it: recipients see the rule, which must not describe single persons"

@@ -146,8 +146,15 @@ class Decode(Options):
 
 
 class Release(Options):
-    """The written files: `file_rows` per file (in expectation), and `row_group_rows` per row group."""
+    """The written files: `file_rows` per file (in expectation), and `row_group_rows` per row group.
 
+    `unit` says what becomes of the column with role unit. `pseudonym`: every unit comes out whole, with its rows, under
+    a new number. Its rows are then laid side by side and masked as one record, in the order of the column `order` (a
+    number or a date), without it in random order. Columns with `level: unit` have one value in a unit.
+    """
+
+    unit: Literal["none", "pseudonym"] = "none"
+    order: str | None = Field(default=None, description="The column that orders the rows of a unit.")
     file_rows: int = Field(default=500_000, ge=1_000)
     row_group_rows: int = Field(default=131_072, ge=1_000)
 

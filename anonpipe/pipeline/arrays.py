@@ -27,6 +27,8 @@ from anonpipe.verify.expectations import ReleaseView
 
 FILES = "files"  # The folder of the output files; not sealed, as their task results hold their SHA-256
 
+UNFOLDED = f"{FILES}/units"  # The folder of published files, where records are units and these have several rows
+
 VALUES = "values"  # The folder of temporary files of one task; not sealed
 
 MEASURE_ROWS = 65_536

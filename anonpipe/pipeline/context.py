@@ -26,13 +26,17 @@ from anonpipe.encoding.values import with_nullable_types
 from anonpipe.encoding.weights import SamplingWeight
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.model import Job, parse_job
+from anonpipe.job.wide import Layout
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
+from anonpipe.pipeline import units
 from anonpipe.pipeline.cut import Cut, RowPartition
 from anonpipe.pipeline.procedure import by_groups, by_mask
 from anonpipe.pipeline.procedure.record import Encoders, Procedure
+from anonpipe.pipeline.units import Folded
 from anonpipe.rng import generator, keyed
 from anonpipe.source import Labels, Source, Unit
+from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import Staging
 from anonpipe.types import FloatArray
 from anonpipe.verify.expectations import ReleaseView, build_view
@@ -54,6 +58,14 @@ class Work:
         """The input: its units and schema."""
         source: Source = self.staging.read_record("source.record", Source, Unit, Labels, CsvFormat, Rule, Comparison)
         return source
+
+    @cached_property
+    def folded(self) -> Folded | None:
+        """What is known of rows that lie side by side in the input of this run; None where records are rows."""
+        if not self.staging.has(units.RECORD):
+            return None
+        folded: Folded = self.staging.read_record(units.RECORD, Folded, Layout, Sketch)
+        return folded
 
     @cached_property
     def start_key(self) -> bytes:

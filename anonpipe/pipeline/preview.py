@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,7 @@ from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, re
 from anonpipe.pipeline.run import without_measures
 from anonpipe.pipeline.start import check_input, needs_workers, refuse_other_table
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_of_units, held_rows, unit_in_strata, unit_tracer, units_in
+from anonpipe.pipeline.units import fold
 from anonpipe.progress import OnProgress
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, opened, read_batches
@@ -173,7 +174,10 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         scratch("plan", job.run.staging) as folder,
     ):
         source = check_input(job, source)
-        job = job.of_rows(source.rows)
+        given, job, whole = job, job.of_rows(source.rows), None
+        if job.whole_release:
+            job, source, whole = fold(job, source, folder / "units")
+            job, source = job.of_rows(source.rows), check_input(job, source)
         scanned = _scan(job, source, folder)
         runs = runs_in(folder, job.identifiers)
         unit, of_units = unit_of(job, repeats_in(runs, scanned.counted, job.k - 1))
@@ -187,6 +191,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     digests = resolved.digest, job_digest(job, unit)
     sketches = comparable_sketches(scanned.sketches)
     trace = Trace(*digests, source.rows, tuple(job.released), sketches, counted_units(job, scanned.sums))
+    if whole is not None:
+        trace = replace(trace, rows=whole.rows, columns=whole.released, sketches=comparable_sketches(whole.sketches))
     width = max(fitted.width, len(encoder.names))
     cells = len(encoder.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)
@@ -201,11 +207,11 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     if refused or source.rows > MASKED_ROWS:
         of_run = [] if job.identifiers else warn_of_repeats(scanned.sample, source.rows, scanned.key)
     else:
-        verdict, of_run = without_measures(job, on_progress)
+        verdict, of_run = without_measures(given, on_progress)
     failing += _failed(job, verdict)
     return Preview(
         job=job,
-        source=source,
+        source=source if whole is None else replace(source, rows=whole.rows),
         strata=tuple(zip(_stratum_names(job, len(strata.rows)), strata.rows, strict=True)),
         values=_stratum_values(fitted),
         dropped=strata.dropped,
@@ -227,6 +233,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
                     *job.warnings(),
                     *scanned.totals.warnings(),
                     *of_units,
+                    *(() if whole is None else (whole.meaning, *whole.warnings)),
                     *resolved.warnings.all(),
                     *of_run,
                     *failing,

@@ -168,6 +168,8 @@ def fit(work: Work) -> None:
     repeats += [] if job.identifiers else warn_of_repeats(batches, work.source.rows, work.start_key)
     totals = (staging.read_record(TOTALS.format(at), TotalLine) for at in range(len(work.source.units)))
     warnings = Warnings(TotalLine.joined(totals).warnings() + repeats) + resolved.warnings
+    if work.folded is not None:
+        warnings += Warnings(work.folded.warnings)
     staging.write_json(WARNINGS, asdict(warnings))
     staging.write_record("trees.record", _fit_trees(fitted, batches, drawn))
 
@@ -227,6 +229,8 @@ def trace_of(work: Work) -> Trace:
     sketches = merge_sketches(work.staging.read_record(f"sketches/{unit}.record", Sketch) for unit in units)
     digest = work.staging.read_json("digest.json")
     digest_of_job = job_digest(work.job, work.staging.read_record("unit.record", UnitColumn))
+    if (folded := work.folded) is not None:  # of the rows, as any other release of them is compared
+        return Trace(digest, digest_of_job, folded.rows, folded.released, comparable_sketches(folded.sketches))
     grows = work.job.fewest_changed is not None
     sums = [work.staging.read_record(f"unit_sums/{unit}.record", UnitSums) for unit in units if grows]
     table = work.source.rows, tuple(work.job.released), comparable_sketches(sketches)

@@ -19,7 +19,7 @@ from anonpipe.encoding.identifiers import many_rows, units_meaning
 from anonpipe.engine import Executor
 from anonpipe.errors import InputError
 from anonpipe.job.model import Job
-from anonpipe.pipeline.arrays import FILES, make_released, routed_array
+from anonpipe.pipeline.arrays import make_released, routed_array
 from anonpipe.pipeline.cut import cut_rows, withhold
 from anonpipe.pipeline.evaluation import measures as evaluation
 from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
@@ -41,6 +41,7 @@ from anonpipe.pipeline.start import Repeats, Run, open_executor, open_run
 from anonpipe.pipeline.tasks.decode import calibrate, drop_scores, drop_unweighted, merge_scores
 from anonpipe.pipeline.tasks.passes import make_features, run_steps
 from anonpipe.pipeline.tasks.route import leaf_units
+from anonpipe.pipeline.tasks.unfold import published_files
 from anonpipe.pipeline.tasks.write import compared_names
 from anonpipe.progress import OnProgress, Progress, log_verdict
 from anonpipe.report import Report, external, internal
@@ -169,6 +170,8 @@ def write(run: Run, executor: Executor) -> None:
     run.map_stage(executor, "write", run.context.cut.files)
     if columns := len(compared_names(run.job)):
         run.map_stage(executor, "values", columns, "compare values")
+    if run.context.work.folded is not None:
+        run.map_stage(executor, "unfold", run.context.cut.files, "rows of units")
 
 
 MAPPED_STAGES: tuple[Callable[[Run, Executor], None], ...] = (
@@ -190,8 +193,11 @@ def verify(run: Run) -> Verdict:
     limits = evaluation.limits_of(run.job, assessment)
     measured = evaluation.checks(assessment, limits, run.job.gates.at_default)
     many = (many_rows(run.job.k),) if run.job.rows_per_unit == "many" else ()
-    if run.context.fitted.unit is not None:
+    folded = run.context.work.folded
+    if run.context.fitted.unit is not None or folded is not None:
         many = (units_meaning(run.job.k),)
+    if folded is not None:
+        many = (*many, folded.meaning)
     if run.context.fitted.weight is not None:
         many = (*many, run.context.fitted.weight.meaning)
     moved = unpreserved_moments(run.context.fitted)
@@ -286,5 +292,4 @@ def _ended(run: Run) -> InMemoryRelease:
 
 def _written(run: Run) -> pa.Table:
     """All files of the staging, in their order."""
-    paths = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.cut.files)]
-    return pa.concat_tables([pq.read_table(path) for path in paths])
+    return pa.concat_tables([pq.read_table(path) for path in run.context.call(published_files)])

@@ -15,10 +15,11 @@ from anonpipe import engine, interrupts
 from anonpipe.engine import Executor, Task
 from anonpipe.environment import check_address_space
 from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
-from anonpipe.files import write_atomic
+from anonpipe.files import disk_errors, write_atomic
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_values
-from anonpipe.pipeline.arrays import FILES, FOLDER, VALUES
+from anonpipe.pipeline import units
+from anonpipe.pipeline.arrays import FILES, FOLDER, UNFOLDED, VALUES
 from anonpipe.pipeline.context import Context, Work
 from anonpipe.pipeline.tasks.worker import work
 from anonpipe.progress import OnProgress, Progress, logged
@@ -102,9 +103,7 @@ def open_run(
         refuse_other_table(job)
     if job.run.scheduler is not None:
         require_secret("run.scheduler, a cluster of yours,")
-    source = find_copied(job.source.path, job.source) or open_source(job.source.path, job.columns, job.source)
-    if isinstance(source, Source):
-        source = check_input(job, source)
+    source = find_copied(job.source.path, job.source) or _opened(job)
     name = run_id(job, "trial" if repeats == "trial" else "run")
     folder, start = make_private(staging_root(job.run.staging)), secrets.token_hex(8)
     with contextlib.suppress(OSError, AnonpipeError):  # raw data of crashed runs that were not resumed
@@ -119,7 +118,10 @@ def open_run(
         with _removed_if_useless(staging):
             if resumed is None:
                 _begin(staging, job, source, identity)
-            job = job.of_rows(Work(staging).source.rows)
+            of_staging = Work(staging)
+            if job.whole_release:  # the records of the run are units
+                job = of_staging.job.model_copy(update={"run": job.run})
+            job = job.of_rows(of_staging.source.rows)
             write_atomic(staging.file(sealed.START), start.encode())
             warnings = () if why is None else (why,)
             yield Run(job, staging, start, logged(on_progress), warnings, repeats)
@@ -157,16 +159,30 @@ def check_input(job: Job, source: Source) -> Source:
     return source.with_orders(job.parsed_rules)
 
 
+def _opened(job: Job) -> Source:
+    """The files of a job's input, checked."""
+    return check_input(job, open_source(job.source.path, job.columns, job.source))
+
+
 def _begin(staging: Staging, job: Job, source: Source | Query | LakeTable, identity: dict[str, Any]) -> None:
     """Write the first files of a new run; the last one lists the digests of the others."""
     make_private(staging.root)
-    if not isinstance(source, Source):  # once a run: it is of one moment, and its workers need no database
+    if is_copied := not isinstance(source, Source):  # once a run: it is of one moment, and its workers need no database
         source = check_input(job, source.read(staging.file(_ANSWER)))
-    job = job.of_rows(source.rows)
+    job, folded = job.of_rows(source.rows), None
+    if job.whole_release:
+        given = job
+        with disk_errors("laying the rows of units side by side"):
+            job, source, folded = units.fold(job, source, staging.file(units.FOLDER))
+        if not is_copied and _opened(given).identity() != identity["input"]:
+            raise InputError("the input changed while it was read; run again when nobody writes to it")
+        source = check_input(job, source)
     write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))
     write_atomic(staging.file(sealed.START), str(staging.start).encode())
     with sealed.recorded() as files:
         staging.write_record("source.record", source)
+        if folded is not None:
+            staging.write_record(units.RECORD, folded)
         staging.write_json("job.json", job.model_dump(mode="json"))
         staging.write("start.key", keyed(steward_secret(), "start", job.digest()))
         staging.write("records.key", keyed(steward_secret(), "records"))
@@ -195,7 +211,7 @@ def _is_intact(staging: Staging) -> bool:
     key, right = staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret())
     if not key.exists() or key.read_bytes() != right:
         return False
-    on_disk = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", _ANSWER, FILES, VALUES})
+    on_disk = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", _ANSWER, units.FOLDER, FILES, VALUES})
     if on_disk is None:
         return False
     results = [name for name in on_disk if name.startswith("results/")]
@@ -206,13 +222,14 @@ def _is_intact(staging: Staging) -> bool:
         if any(on_disk.get(file) != digests[file] for file in needed):
             return False
     for name, result in read.items():
-        if name.startswith("results/write/") and not _is_written(staging, result):
-            staging.file(name).unlink()
+        for stage, folder in (("write", FILES), ("unfold", UNFOLDED)):
+            if name.startswith(f"results/{stage}/") and not _is_written(staging, folder, result):
+                staging.file(name).unlink()
     return True
 
 
-def _is_written(staging: Staging, result: dict[str, Any]) -> bool:
-    path = staging.file(f"{FILES}/{result['name']}")
+def _is_written(staging: Staging, folder: str, result: dict[str, Any]) -> bool:
+    path = staging.file(f"{folder}/{result['name']}")
     return path.is_file() and release.sha256(path) == result["sha256"]
 
 

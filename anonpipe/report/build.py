@@ -35,6 +35,7 @@ from anonpipe.report.content import (
     SurvivalPart,
     Treatment,
     Unchecked,
+    UnitsPart,
 )
 from anonpipe.types import FloatArray
 from anonpipe.verify import output_control
@@ -76,7 +77,9 @@ class Facts:
     categories: Mapping[str, Distribution] = field(default_factory=dict)
     # Survival curves of both tables, likewise
     survival: Mapping[Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
+    units: UnitsPart | None = None  # Where units are released whole, and `rows` counts them
     rules: Sequence[Mapping[str, Any]] = ()  # Rules between columns, as in the manifest
+    digest: str = ""  # Of the job as it was given, if it is another
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit of the original
 
 
@@ -87,7 +90,7 @@ def internal(facts: Facts, version: str | None) -> Report:
         source=facts.job.source.path,
         output=facts.job.output,
         version=version,
-        job=facts.job.digest(),
+        job=facts.digest or facts.job.digest(),
         columns=words.columns(facts.job, facts.columns, external=False),
         correlations=_correlations(facts.correlations, with_original=True),
         compared=facts.compared,
@@ -193,17 +196,19 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
     overlaps = [_OVERLAPS] if facts.overlaps and not job.repeat.growing else []
     if job.fewest_changed is not None:
         overlaps = [_SERIES.format(base=job.fewest_changed, most=3 * job.fewest_changed)]
-    lines = _lines(checks)
+    lines, units = _lines(checks), facts.units
+    rows = facts.rows if units is None else sum(number * released for number, _, released in units.sizes)
     not_kept = [name for name, facts_of_column in facts.columns.items() if facts_of_column.get("sum") == "not kept"]
     return {
         "created": facts.created,
         "anonpipe": facts.anonpipe,
         "passed": passed,
-        "headline": words.headline(replace(facts.verdict, checks=checks), facts.rows, lines),
+        "headline": words.headline(replace(facts.verdict, checks=checks), rows, lines),
         "summary": words.summary(lines),
         "k": job.k,
         "k_of_units": facts.least is not None,
-        "rows": facts.rows,
+        "rows": rows,
+        "units": units.without_original() if units is not None and audience == "external" else units,
         "strata": job.strata.by,
         "partitions": facts.partitions,
         "methods": words.methods(job),

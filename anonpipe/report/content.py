@@ -22,7 +22,14 @@ def _audience(given: Any) -> Any:
 
 
 Treatment = Literal[
-    "synthetic", "unchanged", "end of an interval", "probability of a category", "as probabilities", "not released", ""
+    "synthetic",
+    "unchanged",
+    "number of the unit",
+    "end of an interval",
+    "probability of a category",
+    "as probabilities",
+    "not released",
+    "",
 ]
 
 Outcome = Literal["passed", "failed", "not checked", "no limit set"]
@@ -75,6 +82,28 @@ class RuleLine(Part):
     rule: str
     repaired: int
     broken: int
+
+
+class UnitsPart(Part):
+    """Units that are released whole, with their rows; None of the original for recipients, or where not defined."""
+
+    column: str  # Holds their numbers
+    sizes: tuple[tuple[int, int | None, int], ...]  # A number of rows; units that have so many originally, and released
+    # By column: correlation of a row with the next one, originally and released; share of the variance between units
+    columns: tuple[tuple[str, float | None, float | None, float | None, float | None], ...]
+
+    @property
+    def line(self) -> str:
+        """The released units in a line."""
+        sizes = [(rows, units) for rows, _, units in self.sizes if units]
+        units, ends = sum(units for _, units in sizes), " to ".join(dict.fromkeys(str(sizes[at][0]) for at in (0, -1)))
+        return f"{units:,} of {ends} rows each, under new numbers in {self.column!r}"
+
+    def without_original(self) -> UnitsPart:
+        """What recipients may know, who can compute it."""
+        sizes = tuple((rows, None, released) for rows, _, released in self.sizes if released)
+        columns = tuple((name, None, lag, None, share) for name, _, lag, _, share in self.columns)
+        return self.model_copy(update={"sizes": sizes, "columns": columns})
 
 
 class MethodLine(Part):
@@ -302,6 +331,7 @@ class Report(Part):
     methods: tuple[MethodLine, ...]
     columns: tuple[ColumnLine, ...]
     rules: tuple[RuleLine, ...] = ()  # Empty without rules, and in reports of earlier versions
+    units: UnitsPart | None = None  # Where units are released whole
     guarantees: tuple[str, ...] = Field(validation_alias=AliasChoices("guarantees", "promises"))
     not_guaranteed: tuple[str, ...] = Field(validation_alias=AliasChoices("not_guaranteed", "limits_of_promise"))
     checks: tuple[CheckLine, ...]
@@ -340,6 +370,7 @@ class Report(Part):
             "original coefficients": [c.name for one in self.analyses for c in one.coefficients if c.original],
             "the overlap of intervals": [one.name for one in self.analyses if "overlap" in dict(one.shares)],
             "columns that are not released": [c.name for c in self.columns if c.treatment == "not released"],
+            "units of the original": self.units and self.units != self.units.without_original(),
             "declared limits": [c.name for c in self.columns if c.limits],
             "counts before suppression": [p.name for p in self.pictures if p.of_all_rows],
             "a closed end": [p.name for p in self.pictures if p.edges and {p.edges[0], p.edges[-1]} != {None}],

@@ -205,6 +205,7 @@ class RunFacts:
     methods: str  # mask, or grouping and synthesis
     strata: tuple[str, ...] = ()
     held_out: float = 0.0  # share of the records
+    units: str = ""  # those that are released whole, in a line
 
 
 def headline(verdict: Verdict, rows: int, held_out: float = 0.0) -> str:
@@ -320,5 +321,6 @@ def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequen
         *(textwrap.wrap(f"verdict  {verdict.word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),
         f"method   {method if len(method) <= WIDTH - 9 else f'{method[: WIDTH - 10]}…'}",
         f"checks   {counts(verdict)}",
+        *([f"units    {facts.units}"] if facts.units and verdict.passed else []),
     ]
     return head + (table(verdict) if verdict.passed else failures(verdict, remedies))

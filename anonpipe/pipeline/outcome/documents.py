@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from anonpipe.encoding.values import numbers
 from anonpipe.pipeline.arrays import FILES
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
+from anonpipe.pipeline.tasks.unfold import declared_of_rows, published_files
 from anonpipe.types import FloatArray
 
 _BATCH = 65_536
@@ -26,9 +28,10 @@ def codebook_documents(
     work: Work, fitted: Fitted, cut: Cut, manifest: Mapping[str, Any], version: str
 ) -> dict[str, bytes]:
     """`_datapackage.json` of a release, and the schema of its table where it has several files."""
-    counts = codebook.count_levels(_batches(work, cut, names := codebook.coded_names(manifest)), names)
+    counts = codebook.count_levels(_batches(published_files(work, cut), names := codebook.coded_names(manifest)), names)
     listed = {"version": version, **manifest}
-    return codebook.datapackage(codebook.describe(listed, publishable_columns(work, fitted, cut), counts))
+    columns = declared_of_rows(work, publishable_columns(work, fitted, cut))
+    return codebook.datapackage(codebook.describe(listed, columns, counts))
 
 
 def publishable_columns(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Column]:
@@ -41,7 +44,8 @@ def publishable_columns(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Colum
     released = {name: column for name, column in fitted.job.released.items() if name in fitted.schema.names}
     copied = {name: _copied(fitted, name, column) for name, column in released.items()}
     names = [name for name, ends in copied.items() if any(ends)]
-    for name, (lows, highs) in _outermost(_batches(work, cut, names), names, fitted.min_rows).items():
+    files = [work.staging.file(f"{FILES}/part-{at:05d}.parquet") for at in range(cut.files)]
+    for name, (lows, highs) in _outermost(_batches(files, names), names, fitted.min_rows).items():
         low, high = released[name].numeric_bounds
         room = max(_reach(released[name], 0.0), _WIDTH * (highs.max() - lows.min())) if len(lows) else 0.0
         few = len(lows) < fitted.min_rows
@@ -90,8 +94,7 @@ def _reach(column: Column, bound: float) -> float:
     return max(0.5 * (column.resolution or 0.0), _NEAR * abs(bound))
 
 
-def _batches(work: Work, cut: Cut, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(files: Sequence[Path], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The written rows, of some columns; none where no column is asked for."""
-    for at in range(cut.files if names else 0):
-        parquet = pq.ParquetFile(str(work.staging.file(f"{FILES}/part-{at:05d}.parquet")))
-        yield from parquet.iter_batches(_BATCH, columns=list(names))
+    for path in files if names else ():
+        yield from pq.ParquetFile(str(path)).iter_batches(_BATCH, columns=list(names))

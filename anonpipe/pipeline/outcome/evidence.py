@@ -22,6 +22,7 @@ from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.resolve import Warnings, columns_without_sums
 from anonpipe.pipeline.tasks.decode import FACTORS, counted_groups, key_units, split_units
 from anonpipe.pipeline.tasks.passes import LAST, PassTask, learnt_groups, stage_name
+from anonpipe.pipeline.tasks.unfold import disordered_rows
 from anonpipe.pipeline.tasks.write import compared_names, count_combinations, handed_on, read_combinations
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.expectations import KeptGroups, StagingCheck, Target
@@ -69,7 +70,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),
         beyond_limits=sum(result["beyond_limits"] for result in written),
         files=len(written),
-        rules_broken=sum(sum(result["rules_broken"]) for result in written) if job.rules else None,
+        rules_broken=_rules_broken(work, cut, written) if job.rules else None,
         weights_off=_weights_off(work, fitted, written),
         view=fitted.view,
         feature_columns=_feature_columns(fitted),
@@ -83,6 +84,11 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         unit_rows=None if fitted.unit is None else fitted.min_rows,
         values_matched=values is not None and values.keeps_covariances,
     )
+
+
+def _rules_broken(work: Work, cut: Cut, written: TaskResults) -> int:
+    """Rows that break a rule, and those of units that are not in order."""
+    return sum(sum(result["rules_broken"]) for result in written) + disordered_rows(work, cut)
 
 
 def _weights_off(work: Work, fitted: Fitted, written: TaskResults) -> float | None:

@@ -21,6 +21,7 @@ from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.measures import load_assessment, sampled_tables
 from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
 from anonpipe.pipeline.resolve import columns_without_sums
+from anonpipe.pipeline.tasks.unfold import columns_of_report, manifest_of_rows, units_part
 from anonpipe.report.build import Facts
 from anonpipe.report.compared import Measured, category_pictures, compared
 from anonpipe.rng import steward_secret
@@ -43,6 +44,7 @@ def gather(
 ) -> Facts:
     """The facts of a run that its reports show."""
     job, tables = fitted.job, sampled_tables(work, fitted, cut)
+    of_rows = manifest_of_rows(work, fitted, cut, manifest)
     pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
     if tables is not None and len(tables.original):
         kinds = {name: tables.kinds[name] for name in fitted.input.names if name in tables.kinds}
@@ -57,6 +59,7 @@ def gather(
         }
     return Facts(
         job=job,
+        digest="" if work.folded is None else work.folded.digest,
         least=fitted.coarse_min_rows,
         verdict=verdict,
         assessment=load_assessment(work),
@@ -65,8 +68,11 @@ def gather(
         partitions=len(cut.partitions),
         constant=() if fitted.unit is None else fitted.unit.constant,
         identical=fitted.procedure.identical_within_groups,
-        rules=manifest.get("rules", ()),
-        **{name: manifest[name] for name in ("columns", "created", "anonpipe", "rows", "group_sizes", "files")},
+        rules=of_rows.get("rules", ()),
+        units=units_part(work, cut),
+        columns=columns_of_report(work, manifest["columns"]),
+        files=of_rows["files"],
+        **{name: manifest[name] for name in ("created", "anonpipe", "rows", "group_sizes")},
         **_of_all_records(work, fitted, cut),
         **pictures,
     )

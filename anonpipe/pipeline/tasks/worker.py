@@ -20,6 +20,7 @@ from anonpipe.pipeline.tasks.decode import count_weights, decode_partition, scor
 from anonpipe.pipeline.tasks.passes import run_pass
 from anonpipe.pipeline.tasks.route import encode_partition, route_unit
 from anonpipe.pipeline.tasks.scan import scan_unit
+from anonpipe.pipeline.tasks.unfold import unfold_file
 from anonpipe.pipeline.tasks.write import compare_values, write_file
 from anonpipe.storage import sealed
 
@@ -34,6 +35,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "search": search_partition,
     "measure": measure_piece,
     "write": write_file,
+    "unfold": unfold_file,
     "values": compare_values,
 }
 

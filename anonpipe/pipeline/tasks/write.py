@@ -80,7 +80,7 @@ def _write_parquet(work: Work, fitted: Fitted, name: str, rows: FloatArray, adde
     step = fitted.job.release.row_group_rows
     with (
         work.staging.renamed(name) as draft,
-        _Hashing(draft) as out,
+        Hashing(draft) as out,
         pq.ParquetWriter(out, fitted.schema, compression="zstd", store_schema=True) as writer,
     ):
         for at in range(0, len(rows), step):
@@ -99,7 +99,7 @@ def _released_batch(fitted: Fitted, rows: FloatArray, added: FloatArray | None) 
     return pa.RecordBatch.from_arrays(arrays, schema=fitted.worked_schema).select(fitted.schema.names)
 
 
-class _Hashing(io.FileIO):
+class Hashing(io.FileIO):
     """A file that is hashed while it is written, and synced when it is closed."""
 
     def __init__(self, path: Path) -> None:

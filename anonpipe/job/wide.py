@@ -1,0 +1,144 @@
+"""The job of a table whose records are units: each with its rows side by side, and the number of its rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anonpipe.columns import Column, Role
+from anonpipe.errors import JobError
+from anonpipe.job.model import Job, parse_job
+
+ROWS = "rows of a unit"
+MOST_COLUMNS = 150
+_QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`([^`\n]+)`|[^\W\d]\w*""")
+_CONDITION = re.compile(r"\s*if\s+(.*\S)\s+then\s+(.*\S)\s*")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How rows of units lie side by side."""
+
+    unit: str  # The column that names the unit
+    order: str | None  # The column that orders the rows of a unit; None for a random order
+    of_unit: tuple[str, ...]  # Released columns that a record has once
+    of_row: tuple[str, ...]  # Those that it has as many times as the largest unit has rows
+    numbers: tuple[int, ...]  # Numbers of rows that units have, ascending
+    complete: tuple[str, ...]  # Of `of_row` the columns with a value in every row
+
+    @property
+    def most(self) -> int:
+        """Rows of the largest unit."""
+        return self.numbers[-1]
+
+    def sides(self, name: str) -> list[str]:
+        """The columns side by side of a column that differs within a unit; else the column."""
+        return [row_name(name, at) for at in range(1, self.most + 1)] if name in self.of_row else [name]
+
+
+def row_name(name: str, at: int) -> str:
+    """The column of a unit's row, counted from 1."""
+    return f"{name} (row {at})"
+
+
+def levels_of(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Released columns with one value in a unit, and the others."""
+    of_unit = tuple(name for name, column in job.released.items() if column.level == "unit")
+    gone = {*of_unit, *job.differences}
+    return of_unit, tuple(name for name in job.released if name not in gone)
+
+
+def wide_job(job: Job, layout: Layout) -> Job:
+    """The job for records that are units; every column as it was declared, and each rule for every row."""
+    content = job.model_dump(mode="json", exclude={"release": {"unit", "order"}})
+    columns: dict[str, Any] = {layout.unit: {"role": Role.IDENTIFIER}}
+    columns[ROWS] = {"kind": "categorical", "label": f"Rows of a unit ({layout.unit})"}
+    for name in (*layout.of_unit, *layout.of_row):
+        declared = content["columns"][name] | {"level": None, "missing": "carry"}
+        if job.columns[name].role is Role.DERIVED:
+            declared["role"] = Role.MASKED
+        columns |= dict.fromkeys(layout.sides(name), declared)
+    content |= {"columns": columns, "rows_per_unit": "one", "rules": [*_of_rows(job, layout), *_structure(job, layout)]}
+    content["release"]["file_rows"] = max(1_000, job.release.file_rows // layout.most)
+    for scenario in content["measure"]["scenarios"]:  # an intruder knows the first row
+        scenario["knows"] = [layout.sides(name)[0] for name in scenario["knows"]]
+        scenario["tolerance"] = {layout.sides(name)[0]: far for name, far in scenario["tolerance"].items()}
+    return parse_job(content)
+
+
+def check_width(job: Job, most: int, units: int) -> None:
+    """Refuse records of too many columns, or of more columns than units can say something of."""
+    of_unit, of_row = levels_of(job)
+    masked = [name for name in of_row if job.columns[name].role.synthesized]
+    wide = len(of_unit) + most * len(masked)
+    if wide <= min(MOST_COLUMNS, units // 2):
+        return
+    why = f"at most {MOST_COLUMNS}" if wide > MOST_COLUMNS else f"at most half as many as there are units ({units:,})"
+    raise JobError(
+        f"release.unit: pseudonym lays the rows of a unit side by side: up to {most} rows of {len(masked)} columns and "
+        f"{len(of_unit)} with level: unit make {wide} columns, and {why} are possible; drop columns, give those with "
+        "one value in a unit level: unit, leave out units with very many rows, or release rows without "
+        "release.unit: pseudonym"
+    )
+
+
+def _of_rows(job: Job, layout: Layout) -> list[str]:
+    """The rules of the job, those on columns that differ within a unit once for each row."""
+    texts: list[str] = []
+    for text in job.rules:
+        for at in range(1, layout.most + 1):
+            renamed = _renamed(text, layout, at)
+            if renamed != text and at > layout.numbers[0] and (found := _CONDITION.fullmatch(renamed)):
+                renamed = f"if {found[1]} and `{ROWS}` in {_numbers(layout, at)} then {found[2]}"
+            texts.append(renamed)
+    return list(dict.fromkeys(texts))
+
+
+def _renamed(text: str, layout: Layout, at: int) -> str:
+    """A rule for the columns of one row of a unit."""
+
+    def other(found: re.Match[str]) -> str:
+        name = found[1] or found[0]
+        return f"`{row_name(name, at)}`" if name in layout.of_row else found[0]
+
+    return _QUOTED.sub(other, text)
+
+
+_SIDE = re.compile(r"`([^`\n]+) \(row \d+\)`")
+_ORDER = re.compile(r"(.+?)(?: \(row \d+\))? ([<>]=) (.+?)(?: \(row \d+\))?")
+_WITH_NUMBER = re.compile(rf" and `{ROWS}` in \[[\d, ]+\]")
+
+
+def rule_of_rows(text: str) -> str | None:
+    """A rule as it is for single rows; None for those by which a record has the rows that it says, in order."""
+    if text.startswith(f"if `{ROWS}` in "):
+        return None
+    if "`" not in text and (found := _ORDER.fullmatch(text)):
+        return None if found[1] == found[3] else " ".join(found.groups())
+    return _WITH_NUMBER.sub("", _SIDE.sub(lambda side: side[1] if side[1].isidentifier() else f"`{side[1]}`", text))
+
+
+def _structure(job: Job, layout: Layout) -> list[str]:
+    """Rules by which a record has the rows that it says, and these are in order."""
+    texts = []
+    columns: Mapping[str, Column] = job.columns
+    computed = {rule.target for rule in job.parsed_rules if rule.derives and not rule.gap}  # there with its operands
+    if layout.order in layout.of_row and layout.most > 1:
+        texts.append(" <= ".join(f"`{name}`" for name in layout.sides(str(layout.order))))
+    masked = [name for name in layout.of_row if columns[name].role.synthesized and name not in computed]
+    for at in range(layout.numbers[0] + 1, layout.most + 1):
+        there = [f"`{row_name(name, at)}` is not null" for name in masked if name in layout.complete]
+        absent = [f"`{row_name(name, at)}` is null" for name in masked]
+        fewer = [number for number in layout.numbers if number < at]
+        if there:
+            texts.append(f"if `{ROWS}` in {_numbers(layout, at)} then {' and '.join(there)}")
+        if absent:
+            texts.append(f"if `{ROWS}` in {fewer} then {' and '.join(absent)}")
+    return texts
+
+
+def _numbers(layout: Layout, at: int) -> list[int]:
+    """The numbers of rows of units that have a row of this number."""
+    return [number for number in layout.numbers if number >= at]

@@ -1,0 +1,239 @@
+"""Unfold the written records that are units into their rows, read these again, and hold them against the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anonpipe.columns import Column
+from anonpipe.encoding.values import numbers, plain, with_nullable_types
+from anonpipe.errors import DamagedError, EngineError
+from anonpipe.job.wide import ROWS, Layout, rule_of_rows
+from anonpipe.pipeline.arrays import FILES, UNFOLDED
+from anonpipe.pipeline.context import Fitted, Work
+from anonpipe.pipeline.cut import Cut
+from anonpipe.pipeline.tasks.write import Hashing
+from anonpipe.pipeline.units import SUMS, Folded, lag_and_icc, row_sums
+from anonpipe.report.compared import finite
+from anonpipe.report.content import UnitsPart
+from anonpipe.storage.release import describe_schema, sha256
+from anonpipe.types import IntArray
+
+_NUMBER = {"treatment": "number of the unit"}
+_DIFFERS = (
+    "the rows of units differ from the records that were measured; nothing is released; --resume writes them again"
+)
+
+
+def unfold_file(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
+    """Write the rows of the units of an output file, and verify them as they lie on the disk."""
+    if (folded := work.folded) is None:
+        raise DamagedError("the staging does not say which rows units have; run again")
+    written = work.staging.results("write").read_all(index + 1)
+    records, before = work.staging.file(f"{FILES}/{written[index]['name']}"), sum(each["rows"] for each in written[:-1])
+    if sha256(records) != written[index]["sha256"]:
+        raise EngineError(
+            f"{records.name} was damaged on the disk after it was measured; check the disk, then --resume"
+        )
+    name, schema = f"{UNFOLDED}/{records.name}", long_schema(fitted, folded)
+    with (
+        work.staging.renamed(name) as draft,
+        Hashing(draft) as out,
+        pq.ParquetWriter(out, schema, compression="zstd", store_schema=True) as writer,
+    ):
+        for first, batch in _batches(records):
+            rows = below_each_other(batch, folded.layout, schema, before + first)
+            writer.write_batch(rows, row_group_size=max(1, rows.num_rows))
+    path = work.staging.file(name)
+    found = _verified(folded, path, records, before)
+    if sha256(path) != out.digest.hexdigest():
+        raise EngineError(_DIFFERS)
+    return {"name": records.name, "sha256": out.digest.hexdigest(), "bytes": path.stat().st_size, **found}
+
+
+def long_schema(fitted: Fitted, folded: Folded) -> pa.Schema:
+    """The columns of the published rows: the number of the unit, and those of the input in its order."""
+    layout, fields = folded.layout, []
+    for name in folded.names:
+        if name == layout.unit:
+            fields.append(pa.field(name, pa.int64(), nullable=False))
+        else:
+            own = fitted.schema.field(layout.sides(name)[0])
+            fields.append(pa.field(name, own.type, own.nullable))
+    types = {name: kind for name in folded.names if (kind := fitted.pandas_types.get(layout.sides(name)[0]))}
+    return with_nullable_types(pa.schema(fields), types)
+
+
+def _batches(path: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The row groups of a file of records, and the place of the first of each."""
+    parquet, first = pq.ParquetFile(path), 0
+    for at in range(parquet.num_row_groups):
+        table = parquet.read_row_group(at).unify_dictionaries().combine_chunks()
+        yield first, table.to_batches()[0]
+        first += table.num_rows
+
+
+def below_each_other(records: pa.RecordBatch, layout: Layout, schema: pa.Schema, before: int) -> pa.RecordBatch:
+    """The rows of records; units are numbered on from `before`, in an order that was drawn at random."""
+    number = records.column(ROWS).to_numpy()
+    record, columns = np.repeat(np.arange(len(number)), number), []
+    place = np.arange(len(record)) - np.repeat(np.cumsum(number) - number, number)
+    for field in schema:
+        if field.name == layout.unit:
+            columns.append(pa.array(before + record + 1))
+            continue
+        sides = [records.column(side) for side in layout.sides(field.name)]
+        whole = pa.chunked_array(sides).unify_dictionaries().combine_chunks()
+        columns.append(whole.take(pa.array(record + (place * len(records) if len(sides) > 1 else 0))))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _verified(folded: Folded, path: Path, records: Path, before: int) -> dict[str, Any]:
+    """Hold the rows of a file against its records: an error where they differ; else facts of the rows."""
+    layout, unfolded = folded.layout, pq.ParquetFile(path)
+    units = rows = disordered = 0
+    sizes, sums = np.zeros(layout.most + 1, dtype=np.int64), np.zeros((len(folded.compared), SUMS))
+    for at, (first, batch) in enumerate(_batches(records)):
+        table = unfolded.read_row_group(at)
+        number, of = batch.column(ROWS).to_numpy(), table.column(layout.unit).to_numpy() - before - first - 1
+        if not _agree(layout, table, batch, number, of):
+            raise EngineError(_DIFFERS)
+        if layout.order in layout.of_row:
+            order = numbers(table.column(layout.order).combine_chunks())
+            disordered += int(np.count_nonzero((np.diff(order) < 0) & (np.diff(of) == 0)))
+        units, rows = units + len(batch), rows + len(table)
+        sizes += np.bincount(number, minlength=len(sizes))
+        sums += row_sums(folded.compared, layout, batch)
+    if unfolded.metadata.num_rows != rows:
+        raise EngineError(_DIFFERS)
+    return {"rows": rows, "units": units, "sizes": sizes, "sums": sums, "disordered": disordered}
+
+
+def _agree(layout: Layout, table: pa.Table, records: pa.RecordBatch, number: IntArray, of: IntArray) -> bool:
+    """Whether rows are those of records: every unit once and whole, with its values in all of its rows."""
+    if len(of) != number.sum() or of.min() < 0 or not np.array_equal(np.bincount(of, minlength=len(number)), number):
+        return False
+    order = np.argsort(of, kind="stable")
+    place = np.empty(len(of), dtype=np.int64)
+    place[order] = np.arange(len(of)) - np.repeat(np.cumsum(number) - number, number)
+    once = (_same(table.column(name), records.column(name).take(pa.array(of))) for name in layout.of_unit)
+    of_rows = (
+        _same(table.column(name).filter(pa.array(place == at)), records.column(side).filter(pa.array(number > at)))
+        for name in layout.of_row
+        for at, side in enumerate(layout.sides(name))
+    )
+    return all(once) and all(of_rows)
+
+
+def _same(column: pa.ChunkedArray, other: pa.Array) -> bool:
+    return bool(plain(column.combine_chunks()).equals(plain(other)))
+
+
+# --- Facts of the published table
+
+
+def published_files(work: Work, cut: Cut) -> list[Path]:
+    """The files that are published, in their order."""
+    folder = FILES if work.folded is None else UNFOLDED
+    return [work.staging.file(f"{folder}/part-{at:05d}.parquet") for at in range(cut.files)]
+
+
+def released_rows(work: Work, cut: Cut) -> int:
+    """Rows of the published table."""
+    if work.folded is None:
+        return cut.released
+    return sum(result["rows"] for result in work.staging.results("unfold").read_all(cut.files))
+
+
+def disordered_rows(work: Work, cut: Cut) -> int:
+    """Published rows that lie before the one above of the same unit."""
+    done = [] if work.folded is None else work.staging.results("unfold").read_all(cut.files)
+    return sum(result["disordered"] for result in done)
+
+
+def manifest_of_rows(work: Work, fitted: Fitted, cut: Cut, manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest of the published rows, from that of the records that were measured."""
+    folded = work.folded
+    if folded is None:
+        return manifest
+    layout, results = folded.layout, work.staging.results("unfold").read_all(cut.files)
+    columns = {
+        name: _NUMBER if name == layout.unit else manifest["columns"][layout.sides(name)[0]] for name in folded.names
+    }
+    kept = {"rules": _rules_of_rows(manifest["rules"])} if "rules" in manifest else {}
+    return manifest | {
+        "rows": sum(result["rows"] for result in results),
+        "rows_per_unit": "several",
+        "k_counts": "units of several rows",
+        "units": {
+            "column": layout.unit,
+            "units": sum(result["units"] for result in results),
+            "order": layout.order if layout.order in layout.of_row else None,
+            "one_value": list(layout.of_unit),
+            "units_by_rows": {str(number): int(count) for number, count in _sizes(results) if count},
+        },
+        "schema": describe_schema(long_schema(fitted, folded)),
+        "columns": columns,
+        **kept,
+        "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in results],
+    }
+
+
+def columns_of_report(work: Work, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The columns that measures are of, and the number of the unit."""
+    if work.folded is None:
+        return columns
+    return {work.folded.layout.unit: _NUMBER} | {name: info for name, info in columns.items() if name != ROWS}
+
+
+def _sizes(results: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return list(enumerate(np.sum([result["sizes"] for result in results], axis=0).tolist()))
+
+
+def _rules_of_rows(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rules of the job, with the counts of all rows together; without those by which units have their rows."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in rules:
+        text = rule_of_rows(each["rule"])
+        if text is None:
+            continue
+        one = found.setdefault(text, {"rule": text, "repaired": 0, "broken": 0})
+        one |= {key: one[key] + each[key] for key in ("repaired", "broken")}
+    return list(found.values())
+
+
+def declared_of_rows(work: Work, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+    """What the job says of the published columns, from what is said of those side by side; bounds that all have."""
+    if work.folded is None:
+        return columns
+    found = {}
+    for name in (*work.folded.layout.of_unit, *work.folded.layout.of_row):
+        sides = [columns[side] for side in work.folded.layout.sides(name)]
+        ends = zip(*(side.bounds or (None, None) for side in sides), strict=True)
+        bounds = tuple(None if None in each else each[0] for each in ends)
+        found[name] = sides[0].model_copy(update={"bounds": None if bounds == (None, None) else bounds})
+    return found
+
+
+def units_part(work: Work, cut: Cut) -> UnitsPart | None:
+    """Rows of units before and after, for the reports; None where units are not released whole."""
+    folded = work.folded
+    if folded is None:
+        return None
+    results = work.staging.results("unfold").read_all(cut.files)
+    released, original = dict(_sizes(results)), dict(enumerate(folded.sizes.tolist()))
+    before, after = (
+        lag_and_icc(sums).T.tolist() for sums in (folded.sums, np.sum([each["sums"] for each in results], axis=0))
+    )
+    figures = zip(*(map(finite, each) for pair in zip(before, after, strict=True) for each in pair), strict=True)
+    sizes = ((rows, original.get(rows, 0), released.get(rows, 0)) for rows in sorted(original | released))
+    return UnitsPart(
+        column=folded.layout.unit,
+        sizes=tuple(each for each in sizes if any(each[1:])),
+        columns=tuple((name, *each) for name, each in zip(folded.compared, figures, strict=True)),
+    )

@@ -1,0 +1,305 @@
+"""Units that are released whole: their rows are laid side by side before a run, and below each other after it.
+
+The run between knows records that are units, and all that it counts, masks, attacks and measures are units. What is
+published is unfolded from the files that were measured, read again, and held against them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anonpipe.columns import Role
+from anonpipe.encoding.identifiers import keyed_values
+from anonpipe.encoding.row_hash import identifier_lanes, keyed_rows, row_lanes, value_words
+from anonpipe.encoding.tracers import Tracer
+from anonpipe.encoding.values import numbers
+from anonpipe.errors import InputError, plural
+from anonpipe.job.model import Job
+from anonpipe.job.wide import ROWS, Layout, check_width, levels_of, row_name, wide_job
+from anonpipe.rng import keyed, steward_secret
+from anonpipe.source import Source, open_source, read_batches
+from anonpipe.storage.sketch import Sketch
+from anonpipe.storage.staging import make_private
+from anonpipe.types import FloatArray, IntArray
+
+FOLDER = "units"  # Of the staging: rows side by side; not sealed, as its pages have checksums
+RECORD = "units.record"
+_BUCKET_CELLS = 8_000_000  # Of units that are laid side by side at once
+SUMS = 12  # Of each column of `row_sums`
+_GROUP_ROWS = 65_536  # Records of a row group
+_LEAST = 20  # Units of a number of rows, or twice k: of numbers that fewer have rows are left out
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """An input whose rows lie side by side, and facts of its rows."""
+
+    layout: Layout
+    names: tuple[str, ...]  # The unit and the released columns, in the order of the input
+    released: tuple[str, ...]  # The released columns, in the order of the job
+    dropped: tuple[str, ...]  # Columns with role dropped
+    digest: str  # Of the job as it was given
+    rows: int  # Of the input
+    sizes: IntArray  # Units of the input with each number of rows, from 0 on
+    constant: tuple[str, ...]  # Columns with one value in every unit that do not say so
+    compared: tuple[str, ...]  # Numbers and dates that differ within units
+    sums: FloatArray  # `row_sums` of them
+    sketches: dict[str, Sketch]  # Of the rows, for the release logs
+
+    @property
+    def meaning(self) -> str:
+        """What a record of the measures is, without a count of the data."""
+        return (
+            f"units are released whole, under new numbers in {self.layout.unit!r}: measures are of units, records of "
+            f"up to {self.layout.most} rows side by side ({row_name('x', 2)!r} is column x in a unit's second row)"
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the steward should know; counts alone."""
+        found = []
+        if self.constant:
+            found.append(
+                f"columns {', '.join(map(repr, self.constant))} have one value in all rows of every unit of the input, "
+                "and are masked row by row; give them level: unit"
+            )
+        size, known = np.arange(len(self.sizes)), np.array(self.layout.numbers)
+        less = size - _released_number(size, known)
+        if (self.sizes * less).any():
+            gone = int(self.sizes[1 : known[0]].sum())
+            found.append(
+                f"numbers of rows that few units have are not released: {plural(gone, 'unit')} with fewer rows than "
+                f"{known[0]} and {plural(int((self.sizes * less)[known[0] :].sum()), 'row')} of others left out"
+            )
+        return found
+
+
+def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
+    """Lay the rows of each unit side by side in a private folder; the job and the input of records that are units.
+
+    The rows are read once, into buckets of whole units by a keyed hash of the unit: memory is that of a bucket.
+    """
+    make_private(folder)
+    key = keyed(steward_secret(), "units", job.digest())
+    of_unit, of_row = levels_of(job)
+    unit, order = str(job.unit_column), job.release.order
+    names = [name for name in source.schema.names if name in {unit, order, *of_unit, *of_row}]
+    paths, sketches = _distribute(job, source, names, folder, key)
+    sizes, others = np.zeros(1, dtype=np.int64), [name for name in names if name != unit]
+    differing, nulls = np.zeros((2, len(others)), dtype=np.int64)
+    for path in paths:
+        bucket = _Bucket.read(job, path, key)
+        sizes = _added(sizes, np.bincount(bucket.sizes))
+        found = np.array([bucket.differing_and_nulls(name) for name in others])
+        differing, nulls = differing + found[:, 0], nulls + found[:, 1]
+    units, most = int(sizes.sum()), len(sizes) - 1
+    by_name = dict(zip(others, zip(differing.tolist(), nulls.tolist(), strict=True), strict=True))
+    _refuse(job, by_name, units)
+    check_width(job, most, units)
+    layout = Layout(unit, order, of_unit, of_row, _numbers(job, sizes), tuple(n for n in of_row if not by_name[n][1]))
+    compared = tuple(name for name in of_row if not job.columns[name].kind.coded)
+    sums = _write(job, layout, compared, paths, key, folder / "rows.parquet")
+    sides = {side: name for name in (*of_unit, *of_row) for side in layout.sides(name)}
+    folded = Folded(
+        layout,
+        names=tuple(name for name in names if name == unit or name in {*of_unit, *of_row}),
+        released=tuple(job.released),
+        dropped=tuple(name for name, column in job.columns.items() if column.role is Role.DROPPED),
+        digest=job.digest(),
+        rows=source.rows,
+        sizes=sizes,
+        constant=tuple(name for name in of_row if most > 1 and not by_name[name][0]),
+        compared=compared,
+        sums=sums,
+        sketches=sketches,
+    )
+    types = {side: source.pandas_types[name] for side, name in sides.items() if name in source.pandas_types}
+    labels = {side: source.labels[name] for side, name in sides.items() if name in source.labels}
+    made = replace(open_source(str(folder / "rows.parquet")), pandas_types=types, labels=labels)
+    return wide_job(job, layout), made, folded
+
+
+def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> None:
+    """Refuse columns that are not what the job says of them."""
+    found = []
+    for name, (differing, nulls) in by_name.items():
+        if differing and job.columns[name].level == "unit":
+            found.append(
+                f"column {name!r} has level: unit, and differs within {differing:,} of {units:,} units of "
+                f"{job.unit_column!r}; correct these rows, or leave level out"
+            )
+        if nulls and name == job.release.order:
+            found.append(f"release.order names {name!r}, which holds {plural(nulls, 'row')} with a null; fill them")
+        elif nulls and job.columns[name].missing == "error":
+            found.append(
+                f"column {name!r} holds {plural(nulls, 'row')} with a null, and the job says missing: error; correct "
+                "the input or say missing: carry"
+            )
+    if found:
+        raise InputError("\n".join(found))
+
+
+def _numbers(job: Job, sizes: IntArray) -> tuple[int, ...]:
+    """The numbers of rows that are released: those that enough units have."""
+    least = max(2 * job.k, _LEAST)
+    enough = np.flatnonzero(sizes[1:] >= least) + 1
+    if not len(enough):
+        raise InputError(
+            f"release.unit: pseudonym releases numbers of rows that {least} units have, and none of the "
+            f"{len(sizes) - 1} has as many; give units about as many rows each, or release rows without it"
+        )
+    return tuple(enough.tolist())
+
+
+def _released_number(sizes: IntArray, known: Sequence[int] | IntArray) -> IntArray:
+    """The largest released number of rows that is not above each size; 0 for none."""
+    return np.append(0, known)[np.searchsorted(known, sizes, side="right")]
+
+
+def _added(one: IntArray, other: IntArray) -> IntArray:
+    size = max(len(one), len(other))
+    return np.pad(one, (0, size - len(one))) + np.pad(other, (0, size - len(other)))
+
+
+def _distribute(
+    job: Job, source: Source, names: list[str], folder: Path, key: bytes
+) -> tuple[list[Path], dict[str, Sketch]]:
+    """Write each row into the bucket of its unit; the files that have rows, and the sketches of all rows."""
+    buckets = max(1, -(-source.rows * len(names) // _BUCKET_CELLS))
+    unit, paths = str(job.unit_column), [folder / f"bucket-{at}.arrows" for at in range(buckets)]
+    tracer = Tracer.of(source.schema, job.columns, keyed(steward_secret(), "records"))
+    writers: dict[int, pa.RecordBatchStreamWriter] = {}
+    with contextlib.ExitStack() as opened:
+        for split in source.units:
+            for first_row, batch in read_batches(source, split, sorted({*tracer.names, *names})):
+                tracer.add(batch, first_row)
+                high, _, there = keyed_values(unit, batch.column(unit), key, ("high",))
+                if not there.all():
+                    raise InputError(
+                        f"column {unit!r} (role unit) has {plural(int((~there).sum()), 'row')} without a value, and "
+                        "nobody can tell whose they are; fill it, or leave these rows out"
+                    )
+                which, rows = (high % np.uint64(buckets)).astype(np.int64), batch.select(names)
+                for at in np.unique(which).tolist():
+                    if at not in writers:
+                        writers[at] = opened.enter_context(pa.ipc.new_stream(paths[at], rows.schema))
+                    writers[at].write_batch(rows.filter(pa.array(which == at)))
+    return [paths[at] for at in sorted(writers)], tracer.sketches
+
+
+@dataclass(frozen=True, eq=False)
+class _Bucket:
+    """Rows of whole units, those of a unit below each other in their order."""
+
+    rows: pa.RecordBatch
+    # starts, sizes: the first row of each unit, and how many it has, shape (n_units,)
+    starts: IntArray
+    sizes: IntArray
+
+    @classmethod
+    def read(cls, job: Job, path: Path, key: bytes) -> _Bucket:
+        """Sort the rows by unit, then by the order that the job names, and at random."""
+        with pa.ipc.open_stream(path) as reader:
+            rows = reader.read_all().unify_dictionaries().combine_chunks().to_batches()[0]
+        unit, order = str(job.unit_column), job.release.order
+        high, low, _ = keyed_values(unit, rows.column(unit), key)
+        # by content and unit: in no order of the input, and of two units with equal rows in another one
+        lanes = row_lanes(rows, job.columns) + identifier_lanes(rows.select([unit]), job.columns)
+        drawn = keyed_rows(lanes, keyed(key, "order"), keyed(key, "order, too"))
+        by = np.zeros(len(high)) if order is None else numbers(rows.column(order))
+        sequence = np.lexsort((drawn, by, low, high))
+        new = np.append(True, (np.diff(high[sequence]) != 0) | (np.diff(low[sequence]) != 0))
+        starts = np.flatnonzero(new)
+        return cls(rows.take(pa.array(sequence)), starts, np.diff(np.append(starts, len(sequence))))
+
+    def differing_and_nulls(self, name: str) -> tuple[int, int]:
+        """Units in which a column differs, and its rows without a value."""
+        words, there = value_words(self.rows.column(name))
+        words, first = np.where(there, words, np.uint64(0)), np.repeat(self.starts, self.sizes)
+        other = (words != words[first]) | (there != there[first])
+        units = np.count_nonzero(np.add.reduceat(other.astype(np.int64), self.starts))
+        return int(units), int(np.count_nonzero(~there))
+
+    def side_by_side(self, layout: Layout, schema: pa.Schema) -> pa.RecordBatch:
+        """One record for each unit, those of too few rows left out."""
+        number = _released_number(self.sizes, layout.numbers)
+        starts, number = self.starts[number > 0], number[number > 0]
+        first = pa.array(starts)
+        columns = [self.rows.column(layout.unit).take(first), pa.array(number, pa.int64())]
+        columns += [self.rows.column(name).take(first) for name in layout.of_unit]
+        for name in layout.of_row:
+            for at in range(layout.most):
+                columns.append(self.rows.column(name).take(pa.array(starts + at, mask=number <= at)))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _schema(rows: pa.Schema, layout: Layout) -> pa.Schema:
+    """The columns of records that are units."""
+    fields = [rows.field(layout.unit), pa.field(ROWS, pa.int64(), nullable=False)]
+    fields += [rows.field(name) for name in layout.of_unit]
+    fields += [pa.field(side, rows.field(name).type) for name in layout.of_row for side in layout.sides(name)]
+    names = [field.name for field in fields]
+    if twice := sorted({name for name in names if names.count(name) > 1} | {n for n in names if "`" in n}):
+        raise InputError(f"release.unit: pseudonym needs the column name {twice[0]!r} for itself; rename that column")
+    return pa.schema(fields)
+
+
+def _write(
+    job: Job, layout: Layout, compared: Sequence[str], paths: Sequence[Path], key: bytes, file: Path
+) -> FloatArray:
+    """Write the records bucket by bucket; returns the `row_sums` of all."""
+    found, writer = np.zeros((len(compared), SUMS)), None
+    with contextlib.ExitStack() as opened:
+        for path in paths:
+            bucket = _Bucket.read(job, path, key)
+            if writer is None:
+                schema = _schema(bucket.rows.schema, layout)
+                made = pq.ParquetWriter(file, schema, compression="lz4", write_page_checksum=True)
+                writer = opened.enter_context(made)
+            records = bucket.side_by_side(layout, schema)
+            writer.write_batch(records, row_group_size=_GROUP_ROWS)
+            found += row_sums(compared, layout, records)
+            path.unlink()
+    return found
+
+
+# --- What rows of a unit have to do with each other
+
+
+def row_sums(names: Sequence[str], layout: Layout, records: pa.RecordBatch) -> FloatArray:
+    """Sums of records from which correlations of rows of a unit follow, shape (n_names, `SUMS`).
+
+    Of pairs of following rows: their number, sums, squares and products. Of rows: units, rows, squared rows of a unit,
+    sum, squares, and squared sums of a unit over its rows.
+    """
+    found = np.zeros((len(names), SUMS))
+    for at, name in enumerate(names):
+        values = np.stack([numbers(records.column(side)) for side in layout.sides(name)], axis=1)
+        there = ~np.isnan(values)
+        pairs = there[:, :-1] & there[:, 1:]
+        x, y = values[:, :-1][pairs], values[:, 1:][pairs]
+        rows, total = there.sum(axis=1), np.where(there, values, 0.0).sum(axis=1)
+        known = rows > 0
+        found[at, :6] = len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y
+        squares = np.square(values[there]).sum()
+        between = (np.square(total[known]) / rows[known]).sum()
+        found[at, 6:] = known.sum(), rows.sum(), np.square(rows).sum(), total.sum(), squares, between
+    return found
+
+
+def lag_and_icc(sums: FloatArray) -> FloatArray:
+    """Lag-one correlation, and intraclass correlation by analysis of variance (Fisher 1925), shape (n_names, 2)."""
+    pairs, sx, sy, sxx, syy, sxy, units, rows, squared, total, squares, between = sums.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lag = (sxy - sx * sy / pairs) / np.sqrt((sxx - sx**2 / pairs) * (syy - sy**2 / pairs))
+        among = (between - total**2 / rows) / (units - 1)
+        within = (squares - between) / (rows - units)
+        mean_rows = (rows - squared / rows) / (units - 1)
+        return np.stack([lag, (among - within) / (among + (mean_rows - 1) * within)], axis=1)

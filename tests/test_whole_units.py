@@ -1,0 +1,348 @@
+"""Units that are released whole: their rows side by side, masked as one record, and below each other again."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from anonpipe import anonymize
+from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
+from anonpipe.job.model import parse_job
+from anonpipe.job.wide import ROWS, Layout, rule_of_rows, wide_job
+from anonpipe.pipeline import start, units
+from anonpipe.pipeline.preview import preview
+from anonpipe.pipeline.tasks import unfold
+from anonpipe.pipeline.units import fold, lag_and_icc, row_sums
+from anonpipe.propose.propose import propose_job
+from anonpipe.source import open_source
+from anonpipe.storage import release
+from tests import small
+
+pytestmark = pytest.mark.secret("9f3c17a2b85de06441c7f29e8ab350d6" * 2)
+
+COLUMNS = {
+    "year": {"kind": "integer"},
+    "person": {"role": "unit"},
+    "born": {"kind": "integer", "level": "unit"},
+    "sex": {"kind": "categorical", "level": "unit"},
+    "wage": {"kind": "continuous", "step": 0.01},
+    "pension": {"kind": "continuous", "step": 0.01},
+    "job": {"kind": "categorical"},
+    "until": {"kind": "integer"},
+    "note": {"role": "dropped"},
+}
+WHOLE = {"unit": "pseudonym", "order": "year"}
+RULE = "if job == 'none' then wage == 0"
+
+
+def panel(persons=500, seed=1, numbers=(1, 2, 3)):
+    """Persons of one to three years, in random order, some copied, some without a pension."""
+    rng = np.random.default_rng(seed)
+    many = rng.choice(numbers, persons)
+    who = np.repeat(np.arange(persons), many)
+    place = np.arange(len(who)) - np.repeat(np.cumsum(many) - many, many)
+    level = rng.normal(0, 0.4, persons)[who]
+    working = rng.random(len(who)) < 0.9
+    table = pd.DataFrame(
+        {
+            "year": rng.integers(2000, 2010, persons)[who] + place * rng.choice([1, 2], persons)[who],
+            "person": [f"{small.CANARY} {each:04}" for each in who],
+            "born": rng.integers(1940, 1990, persons)[who],
+            "sex": rng.choice(["f", "m"], persons)[who],
+            "wage": np.where(working, np.exp(7 + level + rng.normal(0, 0.1, len(who))).round(2), 0.0),
+            "pension": np.where(rng.random(len(who)) < 0.1, np.nan, rng.gamma(2.0, 50.0, len(who)).round(2)),
+            "job": np.where(working, rng.choice(["a", "b"], len(who)), "none"),
+            "until": 0,
+            "note": "x",
+        }
+    )
+    table["until"] = table["year"] + rng.integers(0, 5, len(table))
+    return table.iloc[rng.permutation(len(table))].reset_index(drop=True)
+
+
+def whole(folder, table, **changes):
+    given = pa.Table.from_pandas(table, preserve_index=False)
+    changes = {"release": WHOLE, "mask": {"method": "local_synthesis"}} | changes
+    return small.job(folder, given, changes.pop("columns", COLUMNS), **changes)
+
+
+def folded(folder, table, **changes):
+    job = whole(folder, table, **changes)
+    return fold(job, open_source(str(job.input)), folder / "side")
+
+
+def naive(table, numbers):
+    """A record for each person by loops: values of the years in order, and how many there are."""
+    records = {}
+    for person, rows in table.groupby("person"):
+        ordered = rows.sort_values(["year"])
+        kept = max((number for number in numbers if number <= len(rows)), default=0)
+        if kept:
+            record = {"born": ordered["born"].iloc[0], "sex": ordered["sex"].iloc[0], ROWS: kept}
+            for at in range(max(numbers)):
+                for name in ("year", "wage", "pension", "job", "until"):
+                    record[f"{name} (row {at + 1})"] = ordered[name].iloc[at] if at < kept else None
+            records[person] = record
+    return pd.DataFrame.from_dict(records, orient="index")
+
+
+@pytest.mark.parametrize("cells", [8_000_000, 1_000])
+def test_fold_is_what_loops_give(tmp_path, monkeypatch, cells):
+    monkeypatch.setattr(units, "_BUCKET_CELLS", cells)
+    few = panel(6, seed=2, numbers=(4,)).assign(person=lambda t: t["person"] + " long")
+    table = pd.concat([panel(120), few])
+    _, source, told = folded(tmp_path, table)
+    assert told.layout.numbers == (1, 2, 3) and told.sizes.tolist()[4] == 6 and sum(told.sizes) == 126
+    assert "6 rows of others left out" in told.warnings[0] and small.CANARY not in str(told.warnings)
+    made = pq.read_table(source.units[0].path).to_pandas().set_index("person")
+    wanted = naive(table, told.layout.numbers)
+    pd.testing.assert_frame_equal(
+        made.sort_index(), wanted[made.columns].sort_index().rename_axis("person"), check_dtype=False
+    )
+    assert not list((tmp_path / "side").glob("bucket*"))
+
+
+def test_order_of_rows_in_the_input_does_not_matter(tmp_path):
+    table = panel(150)
+    table = pd.concat([table, table.iloc[:20]])  # copies: a person has equal rows
+    made = [
+        pq.read_table(
+            folded(tmp_path / str(seed), table.sample(frac=1, random_state=seed), release=how)[1].units[0].path
+        )
+        for how in (WHOLE, {"unit": "pseudonym"})
+        for seed in (1, 2)
+    ]
+    assert made[0].equals(made[1]) and made[2].equals(made[3])
+    first = made[2].column("year (row 1)").to_numpy() <= made[2].column("year (row 2)").fill_null(9999).to_numpy()
+    assert 0.3 < np.mean(first[made[2].column(ROWS).to_numpy() > 1]) < 0.8  # rows come in random order
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    with small.private_home(folder, "5e1b07c93ad264f8" * 4):
+        job = whole(folder, panel(), rules=[RULE, "year <= until"], release=WHOLE | {"file_rows": 1_000})
+        yield job, small.run(job)
+
+
+def test_release_has_whole_units(outcome):
+    job, done = outcome
+    assert done.version is not None, done.verdict
+    table, original = small.released(job).to_pandas(), panel()
+    assert list(table) == [name for name in original if name != "note"] and table["person"].dtype == np.int64
+    by = table.groupby("person", sort=False)
+    assert (by[["born", "sex"]].nunique(dropna=False) == 1).all(axis=None)
+    assert (by["year"].diff().dropna() >= 0).all()
+    assert sorted(by.ngroup().unique()) == list(range(500)) and sorted(table["person"].unique()) == list(range(1, 501))
+    assert table[["year", "wage", "job"]].notna().all(axis=None) and 0.05 < table["pension"].isna().mean() < 0.15
+    assert (table.loc[table["job"] == "none", "wage"] == 0).all() and (table["year"] <= table["until"]).all()
+    sizes = [frame.groupby("person").size().value_counts(normalize=True).sort_index() for frame in (table, original)]
+    assert np.allclose(*sizes, atol=0.02)
+
+    def lag(frame):
+        ordered = frame[frame["wage"] > 0].sort_values(["person", "year"])
+        following = ordered.groupby("person")["wage"].shift(-1)
+        return np.log(ordered["wage"]).corr(np.log(following))
+
+    assert lag(original) > 0.9 and lag(table) > 0.6  # of loose rows it is about 0
+    assert "500 of 1 to 3 rows each, under new numbers in 'person'" in "\n".join(done.summary)
+    assert f"RELEASED {len(table):,} rows" in done.summary[0] and done.dropped == ("note",)
+
+
+def test_manifest_and_reports_are_of_the_rows(outcome):
+    job, done = outcome
+    where = release.resolve(job.output)
+    assert release.check(job.output) == []
+    manifest = release.read_manifest(where)
+    rows = small.released(job).num_rows
+    assert manifest["rows"] == rows == sum(file["rows"] for file in manifest["files"])
+    assert manifest["k_counts"] == "units of several rows" and manifest["units"]["units"] == 500
+    assert [rule["rule"] for rule in manifest["rules"]] == [RULE, "year <= until"]
+    assert list(manifest["columns"]) == ["year", "person", "born", "sex", "wage", "pension", "job", "until"]
+    book = json.loads(where.filesystem.cat_file(where.path("_datapackage.json")))
+    named = [field["name"] for field in book["resources"][0]["schema"]["fields"]]
+    assert named == list(manifest["columns"])
+    pages = where.filesystem.cat_file(where.path("_report.html")).decode(), open(done.report).read()
+    assert all("Units are released whole" in page and "lag 1, release" in page for page in pages)
+    assert "lag 1, original" in pages[1] and "lag 1, original" not in pages[0]
+    shown = done.for_recipients.units
+    assert shown.line.startswith("500") and all(each[1] is None for each in (*shown.sizes, *shown.columns))
+    assert all(small.CANARY not in text for text in (*pages, json.dumps(manifest), *done.warnings))
+
+
+def test_same_bytes_for_any_order_and_after_stops(tmp_path):
+    table, made = panel(300), []
+    for at, stops in enumerate((["scan", "write", "rows of units"], [])):
+        job = whole(tmp_path, table.sample(frac=1, random_state=at), output=str(tmp_path / f"out-{at}"))
+        for stage in stops:
+            with small.stopping_at(stage), pytest.raises(AnonpipeError):
+                small.run(job, resume=True)
+            assert not (tmp_path / f"out-{at}" / "versions").exists()
+        small.run(job, resume=True)
+        made.append(small.hashes(job))
+        assert [path for path in small.stagings() if path.is_dir()] == []
+    assert made[0] == made[1]
+
+
+def test_input_replaced_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    job = whole(tmp_path, panel(300))
+
+    def then_replaced(*given):
+        made = fold(*given)
+        small.write_table(tmp_path, pa.Table.from_pandas(panel(301, seed=5), preserve_index=False))
+        return made
+
+    monkeypatch.setattr(start.units, "fold", then_replaced)
+    with pytest.raises(InputError, match="changed while it was read"):
+        small.run(job)
+    assert not (tmp_path / "out" / "versions").exists() and not any(path.is_dir() for path in small.stagings())
+
+
+def test_logs_know_the_rows_of_whole_units(tmp_path):
+    small.run(whole(tmp_path, panel(300)))
+    plain = {name: {key: each for key, each in column.items() if key != "level"} for name, column in COLUMNS.items()}
+    job = whole(tmp_path, panel(300), columns=plain, release={}, repeat={}, output=str(tmp_path / "other"))
+    with pytest.raises(AnonpipeError, match="were released at"):
+        small.run(job)
+    assert "will be refused" in " ".join(preview(whole(tmp_path, panel(300), repeat={}, k=6)).warnings)
+
+
+@pytest.mark.parametrize("damage", ["swapped", "number", "constant"])
+def test_rows_that_differ_from_the_records_are_not_released(tmp_path, monkeypatch, damage):
+    true = unfold.below_each_other
+
+    def damaged(records, layout, schema, before):
+        rows = true(records, layout, schema, before).to_pandas()
+        if damage == "swapped":
+            rows.loc[[0, 5], "wage"] = rows.loc[[5, 0], "wage"].to_numpy()
+        elif damage == "number":
+            rows["person"] = rows["person"].to_numpy()[::-1]
+        else:
+            rows.loc[1, "born"] += 1
+        return pa.RecordBatch.from_pandas(rows, schema=schema, preserve_index=False)
+
+    monkeypatch.setattr(unfold, "below_each_other", damaged)
+    with pytest.raises(EngineError, match="rows of units differ from the records"):
+        small.run(whole(tmp_path, panel(100, numbers=(2, 3))))
+    assert not (tmp_path / "out" / "versions").exists()
+
+
+def test_rows_out_of_order_break_a_gate(outcome, monkeypatch):
+    assert "rules.broken" in [check.key for check in outcome[1].verdict.checks]
+    layout = Layout("u", "t", (), ("t",), (2,), ("t",))
+    schema = pa.schema([(ROWS, pa.int64()), ("t (row 1)", pa.int64()), ("t (row 2)", pa.int64())])
+    records = pa.RecordBatch.from_pylist([{ROWS: 2, "t (row 1)": 5, "t (row 2)": 4}], schema=schema)
+    rows = unfold.below_each_other(records, layout, pa.schema([("u", pa.int64()), ("t", pa.int64())]), 7)
+    assert rows.to_pydict() == {"u": [8, 8], "t": [5, 4]}
+
+
+REFUSED = {
+    "needs the column that names the unit": {"columns": COLUMNS | {"person": {"role": "identifier"}}},
+    "whose order is not kept": {"release": {"unit": "pseudonym", "order": "job"}},
+    "is no column of the job": {"release": {"unit": "pseudonym", "order": "month"}},
+    "give unit: pseudonym too": {"release": {"order": "year"}},
+    "methods of this job release rows of groups": {"mask": {"method": "generalize"}},
+    "role key takes 'job', which may differ within a unit": {
+        "columns": COLUMNS | {"job": {"kind": "binary", "role": "key"}}
+    },
+    "analysis 'pay' takes 'wage', which may differ": {
+        "analyses": [{"name": "pay", "model": "linear", "formula": "wage ~ born"}]
+    },
+    "derives 'sex', which has level: unit": {"rules": ["job -> sex"]},
+    "'year', whose order is not kept": {"rules": ["born <= year"]},
+    "leave out cluster.units: whole": {"mask": None, "cluster": {"method": "mdav", "units": "whole"}},
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_job_that_cannot_work_is_refused(tmp_path, text):
+    with pytest.raises(JobError, match=text):
+        whole(tmp_path, panel(30), **REFUSED[text])
+
+
+UNFIT = {
+    "'sex' has level: unit, and differs within 1 of 100 units of": (lambda t: t.assign(sex=["d", *t["sex"][1:]]), {}),
+    "release.order names 'year', which holds 1 row with a null": (lambda t: t.assign(year=[None, *t["year"][1:]]), {}),
+    "has 1 row without a value": (lambda t: t.assign(person=[None, *t["person"][1:]]), {}),
+    "rows of 5 columns and 2 with level: unit make": (
+        lambda t: pd.concat([t, pd.concat([t.iloc[:1]] * 60).assign(person="z")]), {}
+    ),
+    "at most half as many as there are units": (lambda t: t[t["person"].isin(sorted(t["person"].unique())[:25])], {}),
+    "numbers of rows that 50 units have": (lambda t: t, {"k": 25}),
+    "missing: error": (lambda t: t, {"columns": COLUMNS | {"pension": {"kind": "continuous", "missing": "error"}}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", UNFIT)
+def test_table_that_cannot_work_is_refused_before_any_work(tmp_path, text):
+    change, changes = UNFIT[text]
+    with pytest.raises((InputError, JobError), match=text) as caught:
+        small.run(whole(tmp_path, change(panel(100)), **changes))
+    assert small.CANARY not in str(caught.value) and not any(path.is_dir() for path in small.stagings())
+
+
+def test_rules_hold_for_every_row():
+    job = parse_job(
+        {
+            "input": "a", "output": "b", "k": 5, "release": WHOLE, "columns": COLUMNS,
+            "rules": ["pension = 2 * wage", RULE, 'if sex == "job" then `wage` > 0'],
+        }
+    )  # fmt: skip
+    layout = Layout(
+        "person", "year", ("born", "sex"), ("year", "wage", "pension", "job"), (1, 3), ("year", "wage", "job")
+    )
+    made = wide_job(job, layout)
+    assert "`pension (row 3)` = 2 * `wage (row 3)`" in made.rules
+    assert "if `job (row 1)` == 'none' then `wage (row 1)` == 0" in made.rules
+    assert "if `job (row 2)` == 'none' and `rows of a unit` in [3] then `wage (row 2)` == 0" in made.rules
+    assert 'if sex == "job" and `rows of a unit` in [3] then `wage (row 2)` > 0' in made.rules
+    assert made.rules[-1].startswith("if `rows of a unit` in [1] then `year (row 3)` is null and")
+    back = dict.fromkeys(text for rule in made.parsed_rules if (text := rule_of_rows(rule.text)))
+    assert list(back) == ["pension = 2 * wage", RULE, 'if sex == "job" then wage > 0']
+    assert rule_of_rows("begin (row 2) <= end (row 2)") == "begin <= end"
+
+
+def test_lag_and_share_between_units_are_those_of_loops():
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(40, 1)) + rng.normal(size=(40, 3))
+    values[rng.random((40, 3)) < 0.2] = np.nan
+    layout = Layout("u", None, (), ("x",), (3,), ("x",))
+    frame = pd.DataFrame(values, columns=layout.sides("x"))
+    parts = [row_sums(["x"], layout, pa.RecordBatch.from_pandas(part)) for part in (frame[:11], frame[11:])]
+    lag, share = lag_and_icc(parts[0] + parts[1])[0]
+    pairs = [(row[at], row[at + 1]) for row in values for at in (0, 1) if not np.isnan(row[at : at + 2]).any()]
+    assert lag == pytest.approx(np.corrcoef(np.array(pairs).T)[0, 1])
+    groups = [row[~np.isnan(row)] for row in values if not np.isnan(row).all()]
+    rows, every = sum(map(len, groups)), np.concatenate(groups)
+    among = sum(len(g) * (g.mean() - every.mean()) ** 2 for g in groups) / (len(groups) - 1)
+    within = sum(((g - g.mean()) ** 2).sum() for g in groups) / (rows - len(groups))
+    mean_rows = (rows - sum(len(g) ** 2 for g in groups) / rows) / (len(groups) - 1)
+    assert share == pytest.approx((among - within) / (among + (mean_rows - 1) * within))
+
+
+def test_whole_units_in_memory_and_their_plan(tmp_path):
+    table = panel(300)
+    content = {"k": 5, "columns": COLUMNS, "release": {"unit": "pseudonym"}, "measure": small.OFF}
+    made = anonymize(table.astype({"person": "category"}), content)
+    assert made.table["person"].dtype == np.int64  # no list of the original numbers
+    assert made.passed and list(made.table) == list(table.columns[:-1])
+    assert made.table["person"].nunique() == 300 and made.report.rows == len(made.table)
+    text = " ".join(" ".join(preview(whole(tmp_path, table)).lines()).split())
+    assert f"{len(table):,} rows" in text and "whole table: 300 records" in text and "units are released whole" in text
+
+
+def test_init_asks_whether_units_come_out_whole(tmp_path):
+    data = small.write_table(tmp_path, pa.Table.from_pandas(panel(200), preserve_index=False))
+    text = propose_job(data, str(tmp_path / "out"), 5)
+    assert "QUESTION: are units to come out whole" in text and text.count("    level: unit  # CHECK") == 2
+    for line in ("release:", "  unit: pseudonym", "  order: column"):
+        assert f"\n# {line}" in text
+        text = text.replace(f"\n# {line}", f"\n{line.replace('column', 'year')}")
+    job = parse_job(yaml.safe_load(text))
+    assert job.whole_release and [name for name, column in job.columns.items() if column.level] == ["born", "sex"]
