@@ -103,6 +103,7 @@ class Task:
     token: str
     stage: str
     index: int
+    copy: int = 0  # Of the release, from 1; 0 for what copies share
 
     @property
     def place(self) -> str:

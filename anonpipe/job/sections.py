@@ -145,9 +145,19 @@ class Decode(Options):
         return self
 
 
-class Release(Options):
-    """The written files: `file_rows` per file (in expectation), and `row_group_rows` per row group."""
+COPY = "copy"  # The column that tells the copies of a release apart
 
+
+class Release(Options):
+    """The written files: `file_rows` per file (in expectation), and `row_group_rows` per row group.
+
+    `copies` above 1 releases so many synthetic copies of the same records as one table, with a column `copy` from 1:
+    recipients analyse each by itself and join the results by `anonpipe.combine`, whose intervals account for the
+    synthesis. All limits hold for each copy, and risks are those of an attacker who has all of them. Copies have draws
+    of their own, and share groups, mixture and small counts: other groups of the same records could be subtracted.
+    """
+
+    copies: int = Field(default=1, ge=1, le=20)
     file_rows: int = Field(default=500_000, ge=1_000)
     row_group_rows: int = Field(default=131_072, ge=1_000)
 

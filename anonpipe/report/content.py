@@ -22,7 +22,14 @@ def _audience(given: Any) -> Any:
 
 
 Treatment = Literal[
-    "synthetic", "unchanged", "end of an interval", "probability of a category", "as probabilities", "not released", ""
+    "synthetic",
+    "unchanged",
+    "end of an interval",
+    "probability of a category",
+    "as probabilities",
+    "number of the copy",
+    "not released",
+    "",
 ]
 
 Outcome = Literal["passed", "failed", "not checked", "no limit set"]
@@ -235,6 +242,8 @@ class Coefficient(Part):
     name: str
     original: Interval | None
     released: Interval | None
+    # Variance between the copies of the release over the mean of their own, b / u; None of one copy, where nobody knows
+    added: float | None = None
 
 
 class AnalysisPart(Part):
@@ -258,6 +267,7 @@ class AnalysisPart(Part):
     limits: tuple[tuple[str, float], ...]
     shares: tuple[tuple[str, float | None], ...]
     coefficients: tuple[Coefficient, ...]
+    copies: int = 1  # Of the release; the coefficients are those of the one that is worst
 
 
 class Unchecked(Part):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SIGNIFICANT = 0.05  # p below which a coefficient is significant; intervals are of 1 minus this
+_NORMAL = 1.959963984540054  # The quantile of the normal distribution that ends such an interval
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class Estimate:
     def significant(self) -> bool:
         """Whether p is below 0.05."""
         return self.p < _SIGNIFICANT
+
+    @property
+    def variance(self) -> float:
+        """The squared standard error that a normal interval of this width has."""
+        return ((self.high - self.low) / (2 * _NORMAL)) ** 2
 
 
 @dataclass(frozen=True)

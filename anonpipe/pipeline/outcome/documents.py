@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from anonpipe import codebook
 from anonpipe.columns import Column
 from anonpipe.encoding.values import numbers
-from anonpipe.pipeline.arrays import FILES
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
+from anonpipe.pipeline.tasks.write import written_files
 from anonpipe.types import FloatArray
 
 _BATCH = 65_536
@@ -92,6 +92,6 @@ def _reach(column: Column, bound: float) -> float:
 
 def _batches(work: Work, cut: Cut, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The written rows, of some columns; none where no column is asked for."""
-    for at in range(cut.files if names else 0):
-        parquet = pq.ParquetFile(str(work.staging.file(f"{FILES}/part-{at:05d}.parquet")))
+    for path in written_files(work, cut) if names else ():
+        parquet = pq.ParquetFile(path)
         yield from parquet.iter_batches(_BATCH, columns=list(names))

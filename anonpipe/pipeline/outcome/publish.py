@@ -12,7 +12,6 @@ from anonpipe.columns import Role
 from anonpipe.errors import OutputError
 from anonpipe.files import why
 from anonpipe.job.model import Job
-from anonpipe.pipeline.arrays import FILES
 from anonpipe.pipeline.evaluation import measures as evaluation
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.outcome.documents import codebook_documents
@@ -20,6 +19,7 @@ from anonpipe.pipeline.outcome.evidence import release_warnings
 from anonpipe.pipeline.outcome.facts import gather, manifest
 from anonpipe.pipeline.resolve import WARNINGS, Warnings, trace_of
 from anonpipe.pipeline.start import Run
+from anonpipe.pipeline.tasks.write import written_files
 from anonpipe.progress import Progress
 from anonpipe.report import Report, as_trial, documents, external, internal
 from anonpipe.rng import steward_secret
@@ -71,7 +71,7 @@ def finish(run: Run, verdict: Verdict) -> RunOutcome:
 
 
 def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: contextlib.ExitStack) -> RunOutcome:
-    rows, found, done = run.context.cut.released, warnings_of(run), _facts(run)
+    rows, found, done = run.released, warnings_of(run), _facts(run)
     warnings, urgent = list(found.all()), tuple(found.urgent)
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
@@ -95,7 +95,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
         reports.append(_keep_report(where, name, inside))
 
     run.on_progress(Progress("publish", 0, 1, 0))
-    files = [run.staging.file(FILES) / f"part-{at:05d}.parquet" for at in range(run.context.cut.files)]
+    files = run.context.call(written_files)
     shown = external(facts)
     external_files = {f"_{file}": content for file, content in documents(shown).items()}
     external_files |= run.context.call(codebook_documents, listed, name)
@@ -119,7 +119,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
 def finish_trial(run: Run, verdict: Verdict) -> RunOutcome:
     """Keep the internal report of a trial, in place of that of the last one, and nothing else."""
     where = release.place(run.job.output, run.job.report.internal)
-    rows, found = run.context.cut.released, warnings_of(run)
+    rows, found = run.released, warnings_of(run)
     warnings = found.all()
     facts = run.context.call(gather, verdict, run.context.call(manifest, verdict), warnings, has_overlaps(run))
     with versions.exclusive_lock(where):
