@@ -113,6 +113,9 @@ def _read_fitted(work: Work) -> Fitted:
     )
 
 
+_shared_fit = lru_cache(maxsize=1)(_read_fitted)
+
+
 def _rounding(work: Work) -> Rounding | None:
     """Rounding by a key of secret and job alone: a count has one answer, whatever rows join or leave."""
     base = work.job.fewest_changed
@@ -128,7 +131,9 @@ class Context:
     @cached_property
     def fitted(self) -> Fitted:
         """The results of the fit to the scanned input, which copies of the release share."""
-        return _read_fitted(Work(replace(self.work.staging, copy=0)))
+        if self.work.staging.copy:
+            return _shared_fit(Work(replace(self.work.staging, copy=0)))
+        return _read_fitted(self.work)
 
     @cached_property
     def cut(self) -> Cut:

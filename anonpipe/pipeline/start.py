@@ -60,7 +60,7 @@ class Run:
         """The records of this run that tasks take."""
         return Context(Work(self.staging))
 
-    @property
+    @cached_property
     def copies(self) -> tuple[Run, ...]:
         """The run of each copy of the release; itself where there is one."""
         return tuple(replace(self, staging=work.staging) for work in Work(self.staging).copies)
