@@ -66,7 +66,7 @@ def stop_in(copy, stage):
 
 
 @pytest.mark.parametrize("methods", [MASK, {"mask": None, "cluster": {"method": "mdav", "refine": False}}])
-def test_copies_share_what_is_kept_and_stops_change_no_byte(tmp_path, methods):
+def test_stops_change_no_byte_of_copies(tmp_path, methods):
     alone, whole = (job(tmp_path / name, copies, **methods) for name, copies in (("alone", 1), ("whole", 3)))
     for given in (alone, whole):
         assert small.run(given).verdict.passed
@@ -122,7 +122,7 @@ def test_the_worst_of_each_check_counts():
     assert worst.notes == ("note",)
 
 
-def test_attackers_have_all_copies_and_small_cells_are_drawn_once(tmp_path, monkeypatch):
+def test_attackers_have_all_copies_small_cells_are_drawn_once(tmp_path, monkeypatch):
     seen = {}
 
     def look(run, _):
@@ -188,7 +188,7 @@ def test_rules_are_those_of_the_papers():
     assert combine([2.0], [0.25]).interval() == pytest.approx((2 - 0.98, 2 + 0.98), abs=1e-3)
 
 
-def test_intervals_of_partial_rule_cover_where_copies_are_drawn_given_the_table():
+def test_partial_rule_covers_where_copies_are_drawn_given_table():
     rng, copies, trials = np.random.default_rng(0), 3, 4000
     observed = rng.normal(size=(trials, 1))
     made = observed + rng.normal(scale=np.sqrt(2.0), size=(trials, copies))  # b is twice u
