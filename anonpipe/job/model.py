@@ -204,7 +204,7 @@ class Job(Options):
 
     def analysis_of(self, wanted: RecipientAnalysis) -> Analysis:
         """An analysis as measures take it: with the survey weight, if it takes one and there is one."""
-        weighted = wanted.weights or (wanted.weights is None and wanted.model != "cox")
+        weighted = wanted.weights or (wanted.weights is None and wanted.model in ("linear", "logistic"))
         return replace(wanted.analysis, weights=self.weight_column if weighted else None)
 
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
@@ -434,7 +434,7 @@ class Job(Options):
 
     def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
         content = self.model_dump(mode="json", exclude=set(left_out))
-        _drop_absent_weights(content)
+        _drop_absent(content)
         if self.decode.probability_step is None:
             del content["decode"]["probability_step"]
         if not self.rules:  # the digest of a job without any stays
@@ -465,13 +465,24 @@ class Job(Options):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _drop_absent_weights(content: dict[str, Any]) -> None:
-    """Leave out what a job does not say of survey weights, so that digests of jobs without any stay."""
-    sections = [*content["columns"].values(), *content.get("analyses", ()), content.get("gates", {})]
+def _drop_absent(content: dict[str, Any]) -> None:
+    """Leave out what a job does not say of weights, copies and analyses, so that digests of jobs without any stay."""
+    sections = [
+        *content["columns"].values(),
+        *content.get("analyses", ()),
+        content.get("gates", {}),
+        content.get("release", {}),
+    ]
     for section in sections:
-        for key, absent in (("by", []), ("calibrate", []), ("weights", None), ("weighted_estimates", "default")):
+        for key, absent in _ABSENT:
             if key in section and section[key] == absent:
                 del section[key]
+
+
+_ABSENT: tuple[tuple[str, Any], ...] = (
+    ("by", []), ("calibrate", []), ("weights", None), ("weighted_estimates", "default"), ("copies", 1),
+    *((name, None) for name in ("exposure", "groups", "strata", "entry")),
+)  # fmt: skip
 
 
 def parse_job(content: Any) -> Job:

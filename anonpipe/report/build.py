@@ -350,7 +350,9 @@ def _part_of(
     named: tuple[str, ...],
 ) -> AnalysisPart:
     analysis, shares = one.comparison.analysis, one.shares
-    described = {name: getattr(analysis, name) for name in ("name", "model", "formula", "event", "subset", "weights")}
+    described = {
+        name: getattr(analysis, name) for name in ("name", "model", "formula", "event", "subset", "weights", "others")
+    }
     return AnalysisPart(
         **described,
         records=one.records,

@@ -259,6 +259,7 @@ class AnalysisPart(Part):
     event: str | None
     subset: str | None
     weights: str | None = None
+    others: dict[str, str] = {}  # Columns that it takes besides its formula, by what they are
     records: int
     of: int
     rows_original: int | None
