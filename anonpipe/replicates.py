@@ -75,7 +75,7 @@ def combine(
       & Rubin 2003). Where that is negative it is taken as u `synthetic_rows` / `rows` (Reiter 2002).
 
     Releases of anonpipe are for ``partial``: their copies are drawn given the observed table, whose groups or mixture
-    are not drawn again. The full rule wants those parameters drawn, too, and b of them: u would be more than b.
+    are not drawn again. The full rule needs parameters that are drawn for each copy; here its T is mostly negative.
 
     Parameters
     ----------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -167,6 +169,13 @@ def test_copies_that_tell_nothing_or_too_much_are_refused(tmp_path, changes, wor
     given = {"release": {"copies": 2}, **MASK} | changes
     with pytest.raises(AnonpipeError, match=words):
         small.job(tmp_path, "data.parquet", columns, **given)
+
+
+def test_the_example_of_the_page_runs():
+    page = (Path(__file__).parent.parent / "docs" / "replicates.md").read_text(encoding="utf-8")
+    known = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], known)
+    assert known["low"] < known["table"]["y"].mean() < known["high"]
 
 
 # --- Combining rules --------------------------------------------------------------------------------------------------
