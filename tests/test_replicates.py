@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from anonpipe import combine
-from anonpipe.engine import in_process
+from anonpipe import combine, engine
+from anonpipe.engine import Task, in_process
 from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.evaluation import search
@@ -169,6 +169,19 @@ def test_copies_that_tell_nothing_or_too_much_are_refused(tmp_path, changes, wor
     given = {"release": {"copies": 2}, **MASK} | changes
     with pytest.raises(AnonpipeError, match=words):
         small.job(tmp_path, "data.parquet", columns, **given)
+
+
+def test_tasks_of_copies_have_keys_of_their_own():
+    """The scheduler takes tasks of one key for one task."""
+
+    class Client:
+        def map(self, _, tasks, key, **__):
+            raise small.Stopped(key)
+
+    tasks = [Task("staging", "token", "search", 0, copy) for copy in range(3)]
+    with pytest.raises(small.Stopped) as stopped:
+        engine._dask_executor(Client(), 0, engine.Timeouts())(None, tasks, None)
+    assert len(set(stopped.value.args[0])) == 3
 
 
 def test_the_example_of_the_page_runs():
