@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from keyword import iskeyword
 
 import numpy as np
@@ -52,14 +53,18 @@ def default_regression(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> R
     if not terms:
         return None
     formula = f"{_quoted(name)} ~ {' + '.join(terms)}"
-    return RecipientAnalysis(name=f"{name} by other columns", model="linear", formula=formula)
+    with suppress(ValueError):  # a name that no formula takes
+        return RecipientAnalysis(name=f"{name} by other columns", model="linear", formula=formula)
+    return None
 
 
 def _usable(look: Look, guessed: Guess) -> bool:
     """Whether a column is masked, known of nearly all rows, and can stand in a formula."""
     known = guessed.role is Role.MASKED and guessed.kind is not Kind.DATE and look.filled >= _FILLED * len(look.codes)
     few = look.distinct <= _LEVELS if guessed.kind.coded else look.numbers is not None
-    written = look.name not in ("C", "Q") and not re.search(r"[\"'\\`{}\n\r]", look.name)  # functions of formulas
+    written = (
+        look.name.isprintable() and look.name not in ("C", "Q") and not re.search(r"[\"'\\`{}\n\r]", look.name)
+    )  # functions of formulas
     return known and few and look.distinct > 1 and written
 
 
