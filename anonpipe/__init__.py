@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from anonpipe.job.model import Job as Job
     from anonpipe.job.model import load_job as load_job
     from anonpipe.job.model import parse_job as parse_job
+    from anonpipe.replicates import Combined as Combined
+    from anonpipe.replicates import combine as combine
 
 _PLACES = {
     "Anonymized": "anonpipe.api",
     "AnonpipeError": "anonpipe.errors",
+    "Combined": "anonpipe.replicates",
     "Job": "anonpipe.job.model",
     "Microaggregation": "anonpipe.estimators",
     "anonymize": "anonpipe.api",
+    "combine": "anonpipe.replicates",
     "load_job": "anonpipe.job.model",
     "parse_job": "anonpipe.job.model",
 }

@@ -103,11 +103,12 @@ class Task:
     token: str
     stage: str
     index: int
+    copy: int = 0  # Of the release, from 1; 0 for what copies share
 
     @property
     def place(self) -> str:
         """For messages."""
-        return f"stage {self.stage}, partition {self.index}"
+        return f"stage {self.stage}, partition {self.index}" + (f", copy {self.copy}" if self.copy else "")
 
 
 @dataclass(frozen=True)
@@ -399,7 +400,7 @@ def _dask_executor(client: Any, retries: int, timeouts: Timeouts, versions: dict
         interrupts.safe_point()
         guarded = _Guarded(work, versions)
         digest = hashlib.sha256(f"{tasks[0].staging}|{tasks[0].token}".encode()).hexdigest()[:12]
-        keys = [f"{task.stage}-{digest}-{task.index}" for task in tasks]  # for logs and dashboards, without paths
+        keys = [f"{task.stage}-{digest}-{task.copy}-{task.index}" for task in tasks]  # for logs, without paths
         futures = client.map(guarded, tasks, key=keys, retries=retries, pure=False)
         try:
             failure = _collect(client, dict(zip(futures, tasks, strict=True)), on_done, timeouts)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from anonpipe.columns import Kind, Role
 from anonpipe.errors import JobError
+from anonpipe.job.sections import COPY
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Synthesizer
@@ -24,7 +25,7 @@ def check_sections(job: Job) -> None:
     """Check the sections of a job against each other: of several problems the first in this order is reported."""
     for check in (
         _strata, _units, _pseudonyms, _growth, _reports, _cluster, _mask, _weights, _sampling_weight, _sensitive,
-        _analyses, _scenarios, _gates,
+        _analyses, _scenarios, _gates, _copies,
     ):  # fmt: skip
         check(job)
 
@@ -45,6 +46,29 @@ def _strata(job: Job) -> None:
         raise ValueError("decode.restore_survival_times needs a column with role survival_time")
     if job.decode.jitter_restored_times and not job.decode.restore_survival_times:
         raise ValueError("decode.jitter_restored_times needs decode.restore_survival_times: true")
+
+
+def _copies(job: Job) -> None:
+    """Copies have draws of their own, and nothing that is a person's stands in several of them."""
+    if job.release.copies == 1:
+        return
+    if not job.replacing.redraws:
+        able = [name for name, method in (MASKERS | SYNTHESIZERS).items() if method.redraws]
+        raise ValueError(
+            f"release.copies is {job.release.copies}, and {job.replacing.name} makes no independent draws: rows of "
+            f"several copies would be averaged to those of the original, or all be equal; take {', '.join(able)}"
+        )
+    for given, what in (
+        (job.decode.restore_survival_times, "decode.restore_survival_times"),
+        (job.repeat.growing, "repeat.growing"),
+        (job.whole_release, "release.unit: pseudonym"),
+    ):
+        if given:
+            raise ValueError(f"release.copies above 1 does not go with {what}; leave out either")
+    if COPY in job.columns:
+        raise ValueError(
+            f"release.copies adds a column {COPY!r}, which the table has; rename that, or leave copies out"
+        )
 
 
 def _units(job: Job) -> None:

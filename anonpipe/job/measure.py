@@ -198,15 +198,23 @@ class RecipientAnalysis(Options):
     """
 
     name: str = Field(min_length=1, description="What reports call the analysis.")
-    model: Literal["linear", "logistic", "cox"] = Field(description="The kind of regression.")
+    model: Literal[
+        "linear", "logistic", "cox", "poisson", "negative_binomial", "ordinal", "multinomial", "mixed"
+    ] = Field(description="The kind of regression.")  # fmt: skip
     formula: str = Field(description="Response and terms, as in R: income ~ age + region.")
     event: str | None = Field(default=None, description="Of a Cox model: which records have the event, as a condition.")
     subset: str | None = Field(default=None, description="The records that it is fitted to: a condition on columns.")
     weights: bool | None = Field(
         default=None,
         description="Whether it takes the column with role sampling_weight. Linear and logistic models do where there "
-        "is one, unless this is false; Cox models never do.",
+        "is one, unless this is false; others never do.",
     )
+    exposure: str | None = Field(
+        default=None, description="Of counts: the column of what they are of, as person-years."
+    )
+    groups: str | None = Field(default=None, description="Of a mixed model: the column of the random intercept.")
+    strata: str | None = Field(default=None, description="Of a Cox model: the column whose values have own hazards.")
+    entry: str | None = Field(default=None, description="Of a Cox model: the column of times from which at risk.")
     limits: AnalysisLimits = AnalysisLimits()
 
     @model_validator(mode="after")
@@ -224,7 +232,8 @@ class RecipientAnalysis(Options):
         """As the measures take it."""
         from anonpipe.evaluate.utility import Analysis
 
-        return Analysis(self.name, self.model, self.formula, self.event, self.subset)
+        others = {name: getattr(self, name) for name in ("exposure", "groups", "strata", "entry")}
+        return Analysis(self.name, self.model, self.formula, self.event, self.subset, **others)
 
     @property
     def declared(self) -> dict[str, float]:

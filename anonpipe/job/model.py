@@ -204,7 +204,7 @@ class Job(Options):
 
     def analysis_of(self, wanted: RecipientAnalysis) -> Analysis:
         """An analysis as measures take it: with the survey weight, if it takes one and there is one."""
-        weighted = wanted.weights or (wanted.weights is None and wanted.model != "cox")
+        weighted = wanted.weights or (wanted.weights is None and wanted.model in ("linear", "logistic"))
         return replace(wanted.analysis, weights=self.weight_column if weighted else None)
 
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
@@ -440,7 +440,7 @@ class Job(Options):
 
     def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
         content = self.model_dump(mode="json", exclude=set(left_out))
-        _drop_absent_weights(content)
+        _drop_absent(content)
         if self.decode.probability_step is None:
             del content["decode"]["probability_step"]
         if not self.rules:  # the digest of a job without any stays
@@ -471,16 +471,20 @@ class Job(Options):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _drop_absent_weights(content: dict[str, Any]) -> None:
-    """Leave out what a job does not say of survey weights and whole units, so that digests of jobs without any stay."""
+def _drop_absent(content: dict[str, Any]) -> None:
+    """Leave out what a job does not say of weights, units, copies and analyses: digests of jobs without any stay."""
     sections = [*content["columns"].values(), *content.get("analyses", ())]
     sections += [content.get(name, {}) for name in ("gates", "release")]
-    absent_of: dict[str, Any] = dict.fromkeys(("weights", "level", "order"))
-    absent_of |= {"by": [], "calibrate": [], "weighted_estimates": "default", "unit": "none"}
     for section in sections:
-        for key, absent in absent_of.items():
+        for key, absent in _ABSENT:
             if key in section and section[key] == absent:
                 del section[key]
+
+
+_ABSENT: tuple[tuple[str, Any], ...] = (
+    ("by", []), ("calibrate", []), ("weighted_estimates", "default"), ("unit", "none"), ("copies", 1),
+    *((name, None) for name in ("weights", "level", "order", "exposure", "groups", "strata", "entry")),
+)  # fmt: skip
 
 
 def parse_job(content: Any) -> Job:

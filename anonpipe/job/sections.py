@@ -145,16 +145,25 @@ class Decode(Options):
         return self
 
 
+COPY = "copy"  # The column that tells the copies of a release apart
+
+
 class Release(Options):
     """The written files: `file_rows` per file (in expectation), and `row_group_rows` per row group.
 
     `unit` says what becomes of the column with role unit. `pseudonym`: every unit comes out whole, with its rows, under
     a new number. Its rows are then laid side by side and masked as one record, in the order of the column `order` (a
     number or a date), without it in random order. Columns with `level: unit` have one value in a unit.
+
+    `copies` above 1 releases so many synthetic copies of the same records as one table, with a column `copy` from 1:
+    recipients analyse each by itself and join the results by `anonpipe.combine`, whose intervals account for the
+    synthesis. All limits hold for each copy, and risks are those of an attacker who has all of them. Copies have draws
+    of their own, and share groups, mixture and small counts: other groups of the same records could be subtracted.
     """
 
     unit: Literal["none", "pseudonym"] = "none"
     order: str | None = Field(default=None, description="The column that orders the rows of a unit.")
+    copies: int = Field(default=1, ge=1, le=20)
     file_rows: int = Field(default=500_000, ge=1_000)
     row_group_rows: int = Field(default=131_072, ge=1_000)
 

@@ -34,6 +34,7 @@ class Rows:
     placed: bool = False  # Whether the function also takes `place`, the part's number
     with_stratum: bool = False  # Whether the function also takes `stratum`, that of the part
     stream: str | None = None  # Of its draws; by default one that follows from its number and name
+    redrawn: bool = False  # Whether copies of a release differ from this step on
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Columns:
     # `holds(original column) -> values`: what the new column holds, in any order, where that is promised of columns
     # that are neither kept nor scored; to be held against what comes out in the end
     holds: Callable[[FloatArray], FloatArray] | None = None
+    redrawn: bool = False  # As of `Rows`
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,9 @@ class Reduce:
     with_draws: bool = False
     # Whether `finish` takes seconds: workers then do it, all scopes at a time, and progress is seen
     costly: bool = False
+    redrawn: bool = False  # As of `Rows`
+    # Whether `finish` draws the same for all copies of a release, whose mean would else tell what it draws for
+    once: bool = False
 
 
 Step = Rows | Columns | Reduce

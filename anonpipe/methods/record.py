@@ -227,6 +227,11 @@ class Synthesizer(Replacing):
         """Whether it draws."""
         return "rng" in self.parameters
 
+    @property
+    def redraws(self) -> bool:
+        """Whether copies of a release are independent draws."""
+        return self.draws and not self.identical_groups and self.options is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Masker(Replacing):
@@ -249,6 +254,8 @@ class Masker(Replacing):
     # Whether the columns of the option `categories` come out as scores with mean and variance of the indicators, to be
     # cut into categories, and not as indicators
     returns_category_scores: bool = False
+    # Whether copies of a release are independent draws, from its step that is `redrawn` on
+    redraws: bool = False
     # Whether it permutes along axes, so that `expect` takes the largest size of a record along each, as `largest`
     permutes: bool = False
     decodings: Mapping[str, str] = field(default_factory=dict)  # Ways to decode that mean nothing after it, and why

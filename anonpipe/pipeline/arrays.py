@@ -229,8 +229,8 @@ def scope_of(fitted: Fitted, cut: Cut, index: int) -> PartitionScope:
 
 
 def scope_key(work: Work, scope: PartitionScope) -> bytes:
-    """The key of a scope's draws; the run's where there is one scope."""
-    return work.key if scope.stratum is None else keyed(work.key, "stratum", str(scope.stratum))
+    """The key of a scope's draws; the copy's where there is one scope."""
+    return work.draw_key if scope.stratum is None else keyed(work.draw_key, "stratum", str(scope.stratum))
 
 
 def place_of(work: Work, fitted: Fitted, cut: Cut, scope: PartitionScope, index: int) -> Place:

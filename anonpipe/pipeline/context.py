@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from inspect import signature
 from pathlib import Path
@@ -26,6 +26,7 @@ from anonpipe.encoding.values import with_nullable_types
 from anonpipe.encoding.weights import SamplingWeight
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.model import Job, parse_job
+from anonpipe.job.sections import COPY
 from anonpipe.job.wide import Layout
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
@@ -77,9 +78,26 @@ class Work:
         """The key of all draws, which depends on the data."""
         return self.staging.key
 
+    @cached_property
+    def copies(self) -> tuple[Work, ...]:
+        """Of each copy of the release; itself where there is one, or it is of one."""
+        if self.staging.copy or self.job.release.copies == 1:
+            return (self,)
+        return tuple(Work(replace(self.staging, copy=at + 1)) for at in range(self.job.release.copies))
+
+    @property
+    def place(self) -> int:
+        """The place of this copy of the release among all, from 0."""
+        return max(0, self.staging.copy - 1)
+
+    @property
+    def draw_key(self) -> bytes:
+        """The key of what each copy of the release draws for itself; the first draws what an only one would."""
+        return keyed(self.key, "copy", str(self.place)) if self.place else self.key
+
     def rng(self, stage: str, index: int) -> np.random.Generator:
         """The generator of a stage and piece."""
-        return generator(self.key, stage, index)
+        return generator(self.draw_key, stage, index)
 
     def draws(self, index: int) -> Callable[[str], np.random.Generator]:
         """The generators of a piece, by stage."""
@@ -107,6 +125,9 @@ def _read_fitted(work: Work) -> Fitted:
     )
 
 
+_shared_fit = lru_cache(maxsize=1)(_read_fitted)
+
+
 def _rounding(work: Work) -> Rounding | None:
     """Rounding by a key of secret and job alone: a count has one answer, whatever rows join or leave."""
     base = work.job.fewest_changed
@@ -121,7 +142,9 @@ class Context:
 
     @cached_property
     def fitted(self) -> Fitted:
-        """The results of the fit to the scanned input."""
+        """The results of the fit to the scanned input, which copies of the release share."""
+        if self.work.staging.copy:
+            return _shared_fit(Work(replace(self.work.staging, copy=0)))
         return _read_fitted(self.work)
 
     @cached_property
@@ -146,9 +169,9 @@ _RECORDS = ("work", "fitted", "cut", "file_rows")
 
 
 @lru_cache(maxsize=2)
-def context(staging: str, token: str) -> Context:
-    """The context of a run; `token` tells runs in the same folder apart for the cache."""
-    return Context(Work(Staging(Path(staging), token)))
+def context(staging: str, token: str, copy: int = 0) -> Context:
+    """The context of a run or a copy; `token` tells runs in the same folder apart for the cache."""
+    return Context(Work(Staging(Path(staging), token, copy)))
 
 
 # --- The fit to the scanned input
@@ -265,9 +288,10 @@ class Fitted:
     @cached_property
     def worked_schema(self) -> pa.Schema:
         """The schema of released rows with columns by name; probabilities in their place, ends of intervals last."""
+        copies = [pa.field(COPY, pa.int32(), nullable=False)] if self.job.release.copies > 1 else []
         if self.probabilities is not None:
-            return self.probabilities.schema(self.cells.schema)
-        return pa.schema([*self.cells.schema, *self.added])
+            return pa.schema([*self.probabilities.schema(self.cells.schema), *copies])
+        return pa.schema([*self.cells.schema, *self.added, *copies])
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -278,7 +302,7 @@ class Fitted:
             owners |= {name: str(info["column"]) for name, info in self.probabilities.described().items()}
         ends = {} if intervals is None else intervals.owners
         owners |= ends
-        place = {name: at for at, name in enumerate(self.input.names)}
+        place = {name: at for at, name in enumerate(self.input.names)} | {COPY: len(self.input)}
         written = [field for field in self.worked_schema if field.name not in self.job.differences]
         ordered = sorted(written, key=lambda field: (field.name in ends, place[owners[field.name]]))
         types = {name: kind for name, kind in self.pandas_types.items() if name in self.cells.names}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -48,7 +49,7 @@ from anonpipe.report import Report, external, internal
 from anonpipe.storage import sealed
 from anonpipe.storage.staging import remove
 from anonpipe.verify.gates import judge
-from anonpipe.verify.verdict import Assessment, Verdict
+from anonpipe.verify.verdict import Assessment, Verdict, worst_verdict
 from anonpipe.verify.words import remedies
 
 __all__ = [
@@ -131,11 +132,17 @@ def encode(run: Run, executor: Executor) -> None:
 
 def transform(run: Run, executor: Executor) -> None:
     """Run the steps of grouping and synthesis, or of the mask, over the features of all partitions."""
-    run.context.call(run_steps, lambda stage, count, title: run.map_stage(executor, stage, count, title))
+    for one in (run, *(run.copies if run.job.release.copies > 1 else ())):  # first what copies share
+        one.context.call(run_steps, partial(one.map_stage, executor))
 
 
 def decode(run: Run, executor: Executor) -> None:
     """Turn the channels of the last pass into released rows, and sample pairs of original and released rows."""
+    for one in run.copies:
+        _decode(one, executor)
+
+
+def _decode(run: Run, executor: Executor) -> None:
     partitions, scored = len(run.context.cut.partitions), run.context.fitted.scores is not None
     run.context.call(make_released)
     if scored and not run.staging.has("file_rows.json"):
@@ -160,16 +167,18 @@ def assess(run: Run, executor: Executor) -> None:
     if samples(run.job):
         if run.job.measure.risk:
             run.context.call(gather_queries)
-            run.map_stage(executor, "search", len(run.context.cut.partitions), "search for records")
+            for one in run.copies:
+                one.map_stage(executor, "search", len(one.context.cut.partitions), "search for records")
         run.map_stage(executor, "measure", len(pieces(run.job)))
     save_assessment(run.context.work)
 
 
 def write(run: Run, executor: Executor) -> None:
     """Write the output files in the staging, measure them, and compare their values with the original ones."""
-    run.map_stage(executor, "write", run.context.cut.files)
-    if columns := len(compared_names(run.job)):
-        run.map_stage(executor, "values", columns, "compare values")
+    for one in run.copies:
+        one.map_stage(executor, "write", one.context.cut.files)
+        if columns := len(compared_names(run.job)):
+            one.map_stage(executor, "values", columns, "compare values")
     if run.context.work.folded is not None:
         run.map_stage(executor, "unfold", run.context.cut.files, "rows of units")
 
@@ -188,7 +197,7 @@ MAPPED_STAGES: tuple[Callable[[Run, Executor], None], ...] = (
 def verify(run: Run) -> Verdict:
     """Compare all measurements with the gates."""
     run.on_progress(Progress("verify", 0, 1, 0))
-    judged = judge(run.context.call(evidence), run.job.k, run.job.gates.of_every_run)
+    judged = _judged(run)
     assessment = load_assessment(run.context.work)
     limits = evaluation.limits_of(run.job, assessment)
     measured = evaluation.checks(assessment, limits, run.job.gates.at_default)
@@ -205,9 +214,15 @@ def verify(run: Run) -> Verdict:
     notes += overlap_notes(run)
     verdict = Verdict((*judged.checks, *measured), notes)
     run.staging.write_json("verdict.json", verdict.to_dict())
-    run.mark("verify", run.context.cut.released)
-    log_verdict(verdict, run.context.cut.released)
+    run.mark("verify", run.released)
+    log_verdict(verdict, run.released)
     return verdict
+
+
+def _judged(run: Run) -> Verdict:
+    """The checks of every run: of several copies of the release the worst."""
+    job = run.job
+    return worst_verdict([judge(one.context.call(evidence), job.k, job.gates.of_every_run) for one in run.copies])
 
 
 # --- Runs that publish nothing
@@ -239,7 +254,7 @@ def without_measures(job: Job, on_progress: OnProgress) -> tuple[Verdict, list[s
     """What the checks of every run say of the files that a run would write, and its warnings; nothing stays."""
 
     def judged(run: Run) -> tuple[Verdict, list[str]]:
-        return judge(run.context.call(evidence), job.k, job.gates.of_every_run), list(unmeasured_warnings(run).all())
+        return _judged(run), list(unmeasured_warnings(run).all())
 
     return unpublished(job, False, on_progress, "ignore", judged, left_out=assess)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -61,9 +61,19 @@ class Run:
         """The records of this run that tasks take."""
         return Context(Work(self.staging))
 
+    @cached_property
+    def copies(self) -> tuple[Run, ...]:
+        """The run of each copy of the release; itself where there is one."""
+        return tuple(replace(self, staging=work.staging) for work in Work(self.staging).copies)
+
+    @property
+    def released(self) -> int:
+        """Records that are written, of all copies."""
+        return self.context.cut.released * self.job.release.copies
+
     def map_stage(self, executor: Executor, stage: str, count: int, title: str | None = None) -> None:
         """Run the unfinished pieces of a stage; progress shows `title`, or the name of the stage."""
-        shown = title or stage
+        shown = (title or stage) + (f", copy {self.staging.copy}" if self.staging.copy else "")
         done = self.staging.results(stage).done(count)
         state = {"done": len(done), "rows": 0}
         self.on_progress(Progress(shown, state["done"], count, 0))
@@ -74,7 +84,8 @@ class Run:
             self.on_progress(Progress(shown, state["done"], count, state["rows"]))
 
         interrupts.safe_point()
-        tasks = [Task(str(self.staging.root), self.token, stage, at) for at in range(count) if at not in done]
+        where = str(self.staging.root), self.token, stage
+        tasks = [Task(*where, at, self.staging.copy) for at in range(count) if at not in done]
         executor(work, tasks, on_done)
 
     def mark(self, stage: str, rows: int = 0) -> None:
@@ -214,16 +225,16 @@ def _is_intact(staging: Staging) -> bool:
     on_disk = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", _ANSWER, units.FOLDER, FILES, VALUES})
     if on_disk is None:
         return False
-    results = [name for name in on_disk if name.startswith("results/")]
+    results = [name for name in on_disk if "results" in name.split("/")[:3]]
     read = {name: from_bytes(staging.read(name)) for name in results}
     for record in (staging.read_json("run.json"), *read.values()):
         digests: dict[str, str] = record["files"]
-        needed = (file for file in digests if file in on_disk or not file.startswith(f"{FOLDER}/"))
+        needed = (file for file in digests if file in on_disk or FOLDER not in file.split("/")[:3])
         if any(on_disk.get(file) != digests[file] for file in needed):
             return False
     for name, result in read.items():
         for stage, folder in (("write", FILES), ("unfold", UNFOLDED)):
-            if name.startswith(f"results/{stage}/") and not _is_written(staging, folder, result):
+            if f"results/{stage}/" in name and not _is_written(staging, folder, result):
                 staging.file(name).unlink()
     return True
 

@@ -32,6 +32,7 @@ from anonpipe.job.analyses import DEFAULT_LIMITS, RESPONSE_WEIGHT, Needs, needs_
 from anonpipe.job.csv_format import QUESTION
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
 from anonpipe.propose import method_choice
+from anonpipe.propose.default_analysis import default_regression
 from anonpipe.propose.from_codebook import NOTHING, Taken, with_codebook
 from anonpipe.propose.guesses import (
     MOSTLY_STEPPED,
@@ -101,7 +102,8 @@ def propose_job(
     rules = propose_rules(looks, guesses)
     asked = [f"CHECK: {each}." for each in totals.warnings()] + copies_asked(looks, guesses) + _asked_codes(guesses)
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}
-    return _write(source_url, output, k, guesses, needs, chosen, rows, written, rules, asked, taken)
+    usual = default_regression(looks, guesses) if needs is None else None
+    return _write(source_url, output, k, guesses, needs, chosen, rows, written, rules, asked, taken, usual)
 
 
 def open_questions(job: Mapping[str, Any]) -> list[str]:
@@ -254,6 +256,7 @@ def _write(
     rules: Sequence[Proposed] = (),
     asked: Sequence[str] = (),
     taken: Taken = NOTHING,
+    usual: RecipientAnalysis | None = None,
 ) -> str:
     """The YAML text of a proposed job; it holds no value of the data."""
     chosen = {} if needs is None else needs.subsets
@@ -272,6 +275,7 @@ def _write(
         taken=taken,
         rules=rules,
         needs=needs,
+        usual=usual,
         choice=choice,
         mask=choice.mask,
         status=by_role.get(Role.SURVIVAL_STATUS),

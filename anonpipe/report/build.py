@@ -319,7 +319,12 @@ def analysis_part(one: AnalysisOutcome) -> AnalysisPart:
     """A recipient's model as the internal report has it."""
     compared = one.comparison
     coefficients = tuple(
-        Coefficient(name=words.coefficient(c.name), original=_interval(c.original), released=_interval(c.released))
+        Coefficient(
+            name=words.coefficient(c.name),
+            original=_interval(c.original),
+            released=_interval(c.released),
+            added=one.added.get(c.name),
+        )
         for c in compared.coefficients
     )
     problem = compared.original.problem or compared.released.problem
@@ -330,7 +335,9 @@ def _released_analysis(one: AnalysisOutcome, k: int) -> AnalysisPart:
     """The release's own coefficients, which every recipient can compute, and shares that changed."""
     fit: ModelFit = one.comparison.released
     coefficients = tuple(
-        Coefficient(name=words.coefficient(name), original=None, released=_interval(estimate))
+        Coefficient(
+            name=words.coefficient(name), original=None, released=_interval(estimate), added=one.added.get(name)
+        )
         for name, estimate in output_control.released_estimates(fit, k).items()
     )
     shares = () if output_control.on_too_few(one.records, k) else output_control.RELEASED_SHARES
@@ -347,8 +354,10 @@ def _part_of(
     coefficients: tuple[Coefficient, ...],
     named: tuple[str, ...],
 ) -> AnalysisPart:
-    analysis, shares = one.comparison.analysis, one.comparison.shares
-    described = {name: getattr(analysis, name) for name in ("name", "model", "formula", "event", "subset", "weights")}
+    analysis, shares = one.comparison.analysis, one.shares
+    described = {
+        name: getattr(analysis, name) for name in ("name", "model", "formula", "event", "subset", "weights", "others")
+    }
     return AnalysisPart(
         **described,
         records=one.records,
@@ -359,6 +368,7 @@ def _part_of(
         limits=tuple(one.limits.items()),
         shares=tuple((name, finite(getattr(shares, name))) for name in named),
         coefficients=coefficients,
+        copies=max(1, len(one.copies)),
     )
 
 

@@ -25,6 +25,7 @@ Treatment = Literal[
     "synthetic",
     "unchanged",
     "number of the unit",
+    "number of the copy",
     "end of an interval",
     "probability of a category",
     "as probabilities",
@@ -264,6 +265,8 @@ class Coefficient(Part):
     name: str
     original: Interval | None
     released: Interval | None
+    # Variance between the copies of the release over the mean of their own, b / u; None of one copy, where nobody knows
+    added: float | None = None
 
 
 class AnalysisPart(Part):
@@ -279,6 +282,7 @@ class AnalysisPart(Part):
     event: str | None
     subset: str | None
     weights: str | None = None
+    others: dict[str, str] = {}  # Columns that it takes besides its formula, by what they are
     records: int
     of: int
     rows_original: int | None
@@ -287,6 +291,7 @@ class AnalysisPart(Part):
     limits: tuple[tuple[str, float], ...]
     shares: tuple[tuple[str, float | None], ...]
     coefficients: tuple[Coefficient, ...]
+    copies: int = 1  # Of the release; the coefficients are those of the one that is worst
 
 
 class Unchecked(Part):

@@ -45,6 +45,7 @@ _CHUNK_ROWS_MIN, _CHUNK_ROWS_MAX = 1_024, 65_536
 
 zarr.config.set({"array.write_empty_chunks": True})  # so that a missing chunk is an error
 
+COPIES = "copies"  # The folder of what several copies of a release do not share
 _GONE = ".gone"
 _NAMED = re.compile(r"([0-9a-f]{16}|(memory|compare|plan|query)-[0-9a-f]{16})(\.[0-9a-f]+)*(\.gone)?")
 
@@ -100,14 +101,26 @@ class Staging:
 
     root: Path  # The folder
     start: str | None = None  # The start that writes; None where there is only one
+    # Which of several copies of a release it is of, from 1; 0 for what they share. A copy sees what it does not have
+    # itself as all share it; what is not shared is seen as the first copy has it.
+    copy: int = 0
 
     def results(self, stage: str) -> TaskResults:
         """The task results of a stage."""
         return TaskResults(self, stage)
 
+    def own(self, name: str) -> str:
+        """The name of a file of this copy, as it is written."""
+        return f"{COPIES}/{self.copy}/{name}" if self.copy else name
+
+    def seen(self, name: str) -> str:
+        """The name of the file that is read."""
+        own, other = self.own(name), name if self.copy else f"{COPIES}/1/{name}"
+        return other if not (self.root / own).exists() and (self.root / other).exists() else own
+
     def file(self, name: str) -> Path:
         """A file inside the staging."""
-        return self.root / name
+        return self.root / self.seen(name)
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
@@ -115,11 +128,11 @@ class Staging:
 
     def write(self, name: str, content: sealed.Content) -> None:
         """Write a sealed file, whole or not at all; see `sealed.write`."""
-        sealed.write(self.root, self.start, name, content)
+        sealed.write(self.root, self.start, self.own(name), content)
 
     def read(self, name: str) -> memoryview:
         """The content of a sealed file; see `sealed.read`."""
-        return sealed.read(self.root, name)
+        return sealed.read(self.root, self.seen(name))
 
     def renamed(self, name: str) -> contextlib.AbstractContextManager[Path]:
         """A draft that becomes the file `name`, unsealed, at the end; see `sealed.renamed`."""
@@ -185,7 +198,7 @@ class TaskResults:
         """Record that a task has finished, after its sealed files have reached the disk."""
         sealed.sync_folders(self.staging.root, files or ())
         self.staging.write_record(self.name(index), {**result, "files": dict(files or {})})
-        sealed.sync_folders(self.staging.root, [self.name(index)])
+        sealed.sync_folders(self.staging.root, [self.staging.own(self.name(index))])
 
     def read(self, index: int, *kinds: type) -> dict[str, Any]:
         """The result of a task; records of `kinds` as objects, others as dictionaries."""

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from math import isfinite, nan
+from itertools import chain
+from math import inf, isfinite, nan
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter
 
 from anonpipe.audience import Audience
 from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Curve, Measurement, Reason
-from anonpipe.evaluate.utility import Analysis, CoefficientChange, Estimate, ModelComparison, ModelFit
-from anonpipe.verify.catalogue import GATES, MEASURED, UNMEASURED, About, Check, Outcome, kind_of, unmeasured
+from anonpipe.evaluate.utility import (
+    Analysis,
+    CoefficientChange,
+    CoefficientShares,
+    Estimate,
+    ModelComparison,
+    ModelFit,
+)
+from anonpipe.verify.catalogue import GATES, MEASURED, UNMEASURED, About, Check, Outcome, kind_of, unmeasured, worst_of
 from anonpipe.verify.words import Line, content, line
 
 
@@ -101,6 +110,19 @@ class Verdict:
         return _adapter().validate_python(plain)
 
 
+def worst_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """The same checks of several copies of a release: of each the worst, and all notes once."""
+    numbered = [_numbered(verdict.checks) for verdict in verdicts]
+    found = (worst_of([each[name] for each in numbered if name in each]) for name in dict.fromkeys(chain(*numbered)))
+    return Verdict(tuple(found), tuple(dict.fromkeys(note for verdict in verdicts for note in verdict.notes)))
+
+
+def _numbered(checks: Sequence[Check]) -> dict[tuple[str, int], Check]:
+    """Checks by key and place among those of it."""
+    keys = [check.key for check in checks]
+    return {(check.key, keys[:at].count(check.key)): check for at, check in enumerate(checks)}
+
+
 # The check of each risk that a release is to be judged by, and what the verdict says where it was not measured
 _RISKS = {
     kind_of(name).key: MEASURED[name].unmeasured
@@ -164,11 +186,35 @@ class NotChecked:
 class AnalysisOutcome:
     """What became of a recipient's model."""
 
-    comparison: ModelComparison  # The fits to both tables. It tells the original's estimates, and is for the steward.
+    # The fits to both tables, of several copies of the release to the worst. It tells the original's estimates, and is
+    # for the steward.
+    comparison: ModelComparison
     limits: Mapping[str, float]  # What the job declares, by name of the share; empty for nothing
     # records, of: records that the model was given, and that are released
     records: int
     of: int
+    copies: tuple[ModelComparison, ...] = ()  # Those to each copy of the release; empty for one
+
+    @property
+    def shares(self) -> CoefficientShares:
+        """How many coefficients changed; of several copies of the release the worst of each."""
+        found = [each.shares for each in self.copies or (self.comparison,)]
+        worst = {
+            name: (min if name == "overlap" else max)(getattr(each, name) for each in found)
+            for name in ("changed_significance", "changed_direction", "outside", "overlap", "lost")
+        }
+        return replace(found[0], **worst)
+
+    @property
+    def added(self) -> dict[str, float]:
+        """Of each coefficient the variance between copies over the mean of their own, b / u; empty for one copy."""
+        fits = [each.released.estimates for each in self.copies]
+        found = {name: [estimates.get(name) for estimates in fits] for name in (fits[0] if fits else ())}
+        return {
+            name: float(np.var([one.value for one in known], ddof=1) / np.mean([one.variance for one in known]))
+            for name, each in found.items()
+            if len(known := [one for one in each if one is not None and one.variance > 0]) == len(fits)
+        }
 
 
 @dataclass(frozen=True)
@@ -198,6 +244,32 @@ class Assessment:
             return NotImplemented
         parts = ((getattr(one, each.name) for one in (self, other)) for each in fields(Assessment))
         return Assessment(*(first + second for first, second in parts))
+
+
+def worst_assessment(parts: Sequence[Assessment]) -> Assessment:
+    """The same of several copies of a release: of each figure the worst."""
+    first, *others = parts
+    if not others:
+        return first
+    figures = [{figure.name: figure for figure in part.measured} for part in parts]
+    worst = tuple(max((of[one.name] for of in figures if one.name in of), key=_harm) for one in first.utility)
+    analyses = [
+        replace(
+            min(same, key=lambda each: np.nan_to_num(each.comparison.shares.overlap)),
+            copies=tuple(each.comparison for each in same),
+        )
+        for same in zip(*(part.analyses for part in parts), strict=True)
+    ]
+    return replace(first, utility=worst, analyses=tuple(analyses))
+
+
+def _harm(figure: Measurement) -> float:
+    """How bad a figure is; nothing is worse than none."""
+    if figure.value != figure.value:
+        return inf
+    if figure.better == "near baseline":
+        return abs(figure.value - (figure.baseline or 0.0))
+    return -figure.value if figure.better == "higher" else figure.value
 
 
 # What a staged assessment is made of

@@ -225,6 +225,9 @@ class AttackData:
     alike: EquivalenceClasses | None = None
     assigned: FloatArray | Reason  # Right links of some cells where all is assigned at once, as of `assigned_cells`
     held: NearestMatches | Reason  # The nearest released records of held-out ones
+    # Mean distances to the nearest record of each copy of the release, of those looked for and of held-out ones; None
+    # of one copy
+    mean_distances: tuple[FloatArray, FloatArray] | Reason | None = None
     guessed: InferenceTask | Reason  # Records whose columns are guessed
     singled: Mapping[str, PredicateMatches] | Reason  # Of predicates on `one` column and on `several`
     # Whether both halves of a record lead to the same released one, of those looked for and of those held out

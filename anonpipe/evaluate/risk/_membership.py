@@ -135,8 +135,10 @@ def _best_threshold(inside: FloatArray, outside: FloatArray) -> float:
 
 def _of_release(data: AttackData) -> Measured:
     held = require(data.held)
-    members, others = (found.nearest.distances[:, 0] for found in (data.released, held))
-    return (*membership(members, others, of=data.rows), *_by_other_persons(data))
+    of_all = data.released.nearest.distances[:, 0], held.nearest.distances[:, 0]
+    attacks = [of_all] if data.mean_distances is None else [of_all, require(data.mean_distances)]
+    found = [membership(members, others, of=data.rows) for members, others in attacks]
+    return (*max(found, key=lambda figures: figures[0].value), *_by_other_persons(data))
 
 
 MEASURE = RiskMeasure(

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._formula import (
+    CATEGORIES,
     Analysis,
     NoFitError,
     columns_in,
@@ -158,6 +159,13 @@ class Design:
     # Whether a function of the formula keeps what it has seen of the table that was coded first, such as means
     learnt: bool = True
     weights: FloatArray | None = None  # Survey weights, shape (n_rows,); None for none
+    levels: tuple[str, ...] = ()  # Categories of the response, which holds their numbers
+    # Of each record, shape (n_rows,), None for none: the exposure of counts, the number of its group or stratum, and
+    # the time from which it is at risk
+    exposure: FloatArray | None = None
+    groups: FloatArray | None = None
+    strata: FloatArray | None = None
+    entry: FloatArray | None = None
 
     def take(self, places: Sequence[int]) -> Design:
         """Some of the predictors."""
@@ -171,7 +179,17 @@ class Design:
         for name, values in zip(self.names, self.predictors.T, strict=True):
             others = len(values) - int(np.unique(values, return_counts=True)[1].max(initial=0))
             found[name] = others or len(values)
+        if self.equations:
+            of_levels = np.bincount(self.response.astype(np.int64), minlength=len(self.levels))
+            pairs = zip(self.equations, np.repeat(of_levels[1:], len(self.names)), strict=True)
+            rests = list(found.values()) * (len(self.levels) - 1)
+            return {name: min(int(count), other) for (name, count), other in zip(pairs, rests, strict=True)}
         return found
+
+    @property
+    def equations(self) -> tuple[str, ...]:
+        """Names of the coefficients of a multinomial model, category by category; none of others."""
+        return tuple(f"{level}: {name}" for level in self.levels[1:] for name in self.names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +247,7 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
     part = met(plain(frame, coding.columns), analysis)
     events = None if analysis.event is None else condition(part, analysis, "event")
     usable = np.ones(len(part), dtype=np.bool_) if events is None else ~np.isnan(events)
+    usable &= part[list(analysis.others.values())].notna().all(axis=1).to_numpy()
     used, culprit, matrices = coded(part[usable].reset_index(drop=True), coding.levels), None, None
     try:
         with _quiet():
@@ -253,9 +272,10 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
         events=None if events is None else events[usable][kept] == 1.0,
         left_out=len(part) - len(kept),
         learnt=coding.learnt,
-        weights=None if analysis.weights is None else _weights(used[analysis.weights].to_numpy(np.float64)[kept]),
+        levels=_levels(coding) if analysis.model == "multinomial" else (),
+        **{what: _other(analysis, what, used[name], kept) for what, name in analysis.others.items()},
     )
-    if analysis.model == "cox":
+    if analysis.model in ("cox", "ordinal"):
         design = design.take([place for place, name in enumerate(design.names) if name != INTERCEPT])
     bad = ~np.isfinite(design.predictors).all(axis=0)
     if bad.any() or not np.isfinite(design.response).all():
@@ -302,9 +322,15 @@ def _check_sides(analysis: Analysis, sides: tuple[Any, Any]) -> None:
     (response,) = left.factor_infos.values()
     categories = 0 if response.type == "numerical" else len(response.categories)
     wide = response.type == "numerical" and response.num_columns > 1
-    if wide or (categories > 0 and analysis.model != "logistic"):
+    if analysis.model in CATEGORIES:
+        if categories < 2:
+            raise JobError(
+                f"analysis {analysis.name!r}: the response of a {analysis.model} model has two categories or more; "
+                "write C(name) for numbers"
+            )
+    elif wide or (categories > 0 and analysis.model != "logistic"):
         raise JobError(f"analysis {analysis.name!r}: the response of a {analysis.model} model is one number")
-    if categories > 2:
+    elif categories > 2:
         raise JobError(
             f"analysis {analysis.name!r}: the response has {categories} categories, and a logistic model takes two; "
             "make it a condition, as in I(status == 'Dead') or I(months > 12)"
@@ -319,6 +345,25 @@ def _terms(side: Any) -> list[tuple[str, slice]]:
     return [(str(name), side.term_name_slices[name]) for name in side.term_names]
 
 
+def _levels(coding: FormulaCoding) -> tuple[str, ...]:
+    """The categories of the response, in their order."""
+    (response,) = coding.sides[0].factor_infos.values()
+    return tuple(map(str, response.categories))
+
+
+def _other(analysis: Analysis, what: str, column: pd.Series[Any], kept: npt.NDArray[np.int64]) -> FloatArray:
+    """A column besides the formula: numbers, of groups and strata those of their values."""
+    from pandas.api import types
+
+    if what in ("groups", "strata"):
+        codes = np.unique(column.astype(str).to_numpy()[kept], return_inverse=True)[1]
+        return np.asarray(codes, dtype=np.float64)
+    if not types.is_numeric_dtype(column.dtype):
+        raise JobError(f"analysis {analysis.name!r}: {what} is {column.name}, which is no number; name another column")
+    values: FloatArray = column.to_numpy(np.float64)[kept]
+    return _weights(values) if what == "weights" else values
+
+
 def _weights(weights: FloatArray) -> FloatArray:
     """Of mean 1."""
     if not (weights > 0.0).all():
@@ -327,7 +372,9 @@ def _weights(weights: FloatArray) -> FloatArray:
 
 
 def _response(analysis: Analysis, values: FloatArray) -> FloatArray:
-    """One column; of the two 0/1 columns of a category the later."""
+    """One column; of the two 0/1 columns of a category the later; of a model of categories their numbers."""
+    if analysis.model in CATEGORIES:
+        return np.asarray(values.argmax(axis=1), dtype=np.float64)
     response = np.ascontiguousarray(values[:, -1])
     if analysis.model == "logistic" and not np.isin(response, (0.0, 1.0)).all():
         raise NoFitError(

@@ -413,7 +413,20 @@ def _truth(value: Any) -> BoolArray:
 # comparable. And it evaluates code with all of Python's built-in functions at hand, where patsy has an object whose
 # evaluation can be replaced (`_sealed`). Formulas come from anybody: that second wall stays.
 
-Model = Literal["linear", "logistic", "cox"]
+Model = Literal[
+    "linear", "logistic", "cox", "poisson", "negative_binomial", "ordinal", "multinomial", "mixed"
+]  # fmt: skip
+CATEGORIES = ("ordinal", "multinomial")  # Models of a response of categories
+COUNTS = ("poisson", "negative_binomial")
+
+# Columns that an analysis takes besides its formula, and the models that take them
+TAKES: dict[str, tuple[Model, ...]] = {
+    "exposure": ("poisson", "negative_binomial"),
+    "groups": ("mixed",),
+    "strata": ("cox",),
+    "entry": ("cox",),
+    "weights": ("linear", "logistic"),
+}
 
 
 @dataclass(frozen=True)
@@ -425,7 +438,9 @@ class Analysis:
     """
 
     name: str  # What the analysis is called in results and errors
-    # `linear` (least squares), `logistic`, or `cox` (proportional hazards, Efron's likelihood for tied times)
+    # `linear` (least squares), `logistic`, `cox` (proportional hazards, Efron's likelihood for tied times); of counts
+    # `poisson` and `negative_binomial` (NB2); of categories `ordinal` (proportional odds) and `multinomial` (odds
+    # against the first); `mixed`, linear with a random intercept
     model: Model
     # `response ~ predictors` as patsy and formulaic write it, such as `months ~ age + stage + sex:stage`. Text and
     # categories become 0/1 columns against their first level; `C(code)` does it for numbers, `Q("tumour size")` names a
@@ -440,17 +455,32 @@ class Analysis:
     subset: str | None = None
     # A column of survey weights, for `linear` and `logistic`: standard errors are then those of the weighted sample
     weights: str | None = None
+    exposure: str | None = None  # A column of what counts are of, such as person-years: rates are modelled
+    groups: str | None = None  # The column whose values share an intercept in a mixed model
+    # For `cox`: a column whose values have hazards of their own, and one of the times from which records are at risk
+    strata: str | None = None
+    entry: str | None = None
 
     def __post_init__(self) -> None:
         if self.model not in get_args(Model):
-            raise JobError(f"analysis {self.name!r}: unknown model {self.model!r}; known are linear, logistic and cox")
+            known = ", ".join(get_args(Model))
+            raise JobError(f"analysis {self.name!r}: unknown model {self.model!r}; known are {known}")
+        if (self.groups is not None) != (self.model == "mixed"):
+            raise JobError(f"analysis {self.name!r}: groups goes with model mixed, and with it only; name their column")
         if (self.event is not None) != (self.model == "cox"):
             raise JobError(
                 f"analysis {self.name!r}: event goes with model cox, and with it only; "
                 "give the condition that tells which records have the event"
             )
-        if self.weights is not None and self.model == "cox":
-            raise JobError(f"analysis {self.name!r}: survey weights go with linear and logistic models; leave them out")
+        for what, models in TAKES.items():
+            if getattr(self, what) is not None and self.model not in models:
+                called = "survey weights go" if what == "weights" else f"{what} goes"
+                raise JobError(f"analysis {self.name!r}: {called} with {' and '.join(models)} models; leave it out")
+
+    @property
+    def others(self) -> dict[str, str]:
+        """The columns that it takes besides its formula and conditions, by what they are."""
+        return {what: column for what in TAKES if (column := getattr(self, what)) is not None}
 
 
 class NoFitError(AnonpipeError):
@@ -507,10 +537,10 @@ def factors_of(analysis: Analysis) -> tuple[str, ...]:
         raise JobError(
             f"analysis {analysis.name!r}: {analysis.formula!r} {problem}; write response ~ predictor + predictor"
         )
-    if analysis.model == "cox" and all(term.factors for term in description.rhs_termlist):
+    if analysis.model in ("cox", "ordinal") and all(term.factors for term in description.rhs_termlist):
         raise JobError(
-            f"analysis {analysis.name!r}: a cox model has no intercept that {analysis.formula!r} could take out; "
-            "leave out - 1 or 0 +"
+            f"analysis {analysis.name!r}: {analysis.model} models have no intercept that {analysis.formula!r} could "
+            "take out; leave out - 1 or 0 +"
         )
     terms = [*description.lhs_termlist, *description.rhs_termlist]
     codes = tuple(dict.fromkeys(factor.code for term in terms for factor in term.factors))
@@ -571,8 +601,7 @@ def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = 
     named = set[str]().union(*(columns_in(read_factor(code)) for code in factors_of(analysis)))
     for what, text in _conditions_of(analysis) if conditions else ():
         named |= columns_in(condition_of(analysis, what, text))
-    if analysis.weights is not None and conditions:
-        named.add(analysis.weights)
+    named |= set(analysis.others.values()) if conditions else set()
     if unknown := sorted(name for name in named if name not in columns):
         raise JobError(
             f"analysis {analysis.name!r} names {', '.join(unknown)}, which the table does not have; "

@@ -15,12 +15,14 @@ from scipy.linalg import qr, solve_triangular
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._design import INTERCEPT, Design, FormulaCoding, apply, learn
 from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError, library
+from anonpipe.evaluate.utility._regressions import REGRESSIONS, fitted
 from anonpipe.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _SIGNIFICANT = 0.05  # p below which a coefficient is significant; intervals are of 1 minus this
+_NORMAL = 1.959963984540054  # The quantile of the normal distribution that ends such an interval
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class Estimate:
     def significant(self) -> bool:
         """Whether p is below 0.05."""
         return self.p < _SIGNIFICANT
+
+    @property
+    def variance(self) -> float:
+        """The squared standard error that a normal interval of this width has."""
+        return ((self.high - self.low) / (2 * _NORMAL)) ** 2
 
 
 @dataclass(frozen=True)
@@ -182,7 +189,7 @@ def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
 
     Gal et al. count those outside of the interval over all coefficients, as here, or over significant ones.
     """
-    changes = [change for comparison in comparisons for change in comparison.coefficients if change.name != INTERCEPT]
+    changes = [change for comparison in comparisons for change in comparison.coefficients if _counts(change)]
     significant = [change for change in changes if change.original.significant]
 
     def mean(what: str, some: Sequence[CoefficientChange]) -> float:
@@ -199,13 +206,18 @@ def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
     )
 
 
+def _counts(change: CoefficientChange) -> bool:
+    """Whether it is no intercept, of a multinomial model of no category."""
+    return change.name.rpartition(": ")[2] != INTERCEPT
+
+
 def _fit(coding: FormulaCoding, frame: pd.DataFrame, table: str) -> ModelFit:
     try:
         design = apply(coding, frame)
         solution = solve(coding.analysis.model, design, table)
     except NoFitError as error:
         return ModelFit(0, 0, {}, str(error))
-    estimates = _estimates(design.names, solution)
+    estimates = _estimates(design.equations or design.names, solution)
     return ModelFit(len(design.response), design.left_out, estimates, None, design.behind, design.learnt)
 
 
@@ -251,10 +263,18 @@ class CoxFit:
     converged: bool  # Whether the maximum was reached
 
 
-def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArray) -> CoxFit:
+def fit_cox(
+    times: FloatArray,
+    events: npt.NDArray[np.bool_],
+    columns: FloatArray,
+    *,
+    strata: FloatArray | None = None,
+    entry: FloatArray | None = None,
+) -> CoxFit:
     """The coefficients of largest partial likelihood, by Newton's method with halved steps.
 
-    Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns).
+    Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns); strata and entry (n_rows,), for hazards of
+    their own, and for times after which records are at risk.
 
     The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum;
     whole steps, as statsmodels takes them, overshoot where few records carry a large hazard. Where no maximum exists,
@@ -265,7 +285,7 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
     doi:10.1080/01621459.1977.10480613 (ties). Bryson and Johnson (1981), Technometrics 23:381-383,
     doi:10.1080/00401706.1981.10487683 (monotone likelihood).
     """
-    risks = _Risks.of(times, events, columns)
+    risks = _Risks.of(times, events, columns, strata, entry)
     values = np.zeros(columns.shape[1])
     here = risks.likelihood(values)
     for taken in range(1, _MOST_STEPS + 1):
@@ -290,25 +310,45 @@ def fit_cox(times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArra
 
 @dataclass(frozen=True, eq=False)
 class _Risks:
-    """The records that are at risk at some event, in the order of their times."""
+    """The records that are at risk at some event, in the order of their times, stratum by stratum."""
 
     columns: FloatArray  # Predictors, shape (n_at_risk, n_columns)
-    last: IntArray  # Number of the latest event time at which the record is at risk, shape (n_at_risk,), ascending
+    # Numbers of the latest event time at which the record is at risk, and of the latest before that, shape (n_at_risk,)
+    last: IntArray
+    before: IntArray
     died: npt.NDArray[np.bool_]  # Whether the record's own event is at that time, shape (n_at_risk,)
     tie: IntArray  # Of each event the number of its time, shape (n_events,)
     # Of each event the part of its tie that Efron takes for gone before it: 0, 1/d, …, (d-1)/d, shape (n_events,)
     gone: FloatArray
+    ends: IntArray  # Of each event time the number of the first one of the next stratum, shape (n_times,)
+    truncated: bool = False  # Whether records enter late
 
     @classmethod
-    def of(cls, times: FloatArray, events: npt.NDArray[np.bool_], columns: FloatArray) -> _Risks:
-        """Sort; records censored before the first event say nothing and are left out."""
-        distinct, counts = np.unique(times[events], return_counts=True)
-        order = np.argsort(times, kind="stable")
-        last = np.searchsorted(distinct, times[order], side="right") - 1
-        order, last = order[last >= 0], last[last >= 0]
+    def of(
+        cls,
+        times: FloatArray,
+        events: npt.NDArray[np.bool_],
+        columns: FloatArray,
+        strata: FloatArray | None = None,
+        entry: FloatArray | None = None,
+    ) -> _Risks:
+        """Sort; records that are at risk at no event say nothing and are left out."""
+        own = np.zeros(len(times)) if strata is None else strata
+        # Times as ranks, and those of a stratum all after those of the stratum before
+        every = np.unique(times if entry is None else np.concatenate([times, entry]))
+        width = len(every) + 1
+        end = own * width + np.searchsorted(every, times) + 1.0
+        begin = own * width + (0.0 if entry is None else np.searchsorted(every, entry) + 1.0)
+        distinct, counts = np.unique(end[events], return_counts=True)
+        order = np.argsort(end, kind="stable")
+        last, before = (np.searchsorted(distinct, each[order], side="right") - 1 for each in (end, begin))
+        at_risk = last > before
+        order, last, before = order[at_risk], last[at_risk], before[at_risk]
         tie = np.repeat(np.arange(len(distinct)), counts)
         within = np.arange(len(tie)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return cls(np.ascontiguousarray(columns[order]), last, events[order], tie, within / counts[tie])
+        ends = np.searchsorted(distinct, (distinct // width + 1) * width)
+        made = np.ascontiguousarray(columns[order]), last, before, events[order], tie, within / counts[tie], ends
+        return cls(*made, truncated=entry is not None)
 
     def likelihood(self, values: FloatArray) -> float:
         """The logarithm of the partial likelihood."""
@@ -328,7 +368,8 @@ class _Risks:
             return _binned(self.tie, parts, n_times)
 
         # a record counts in the denominators of all events up to its last time, and less in those of its own tie
-        counted = np.cumsum(summed(1 / denominators))[self.last]
+        before_each = np.concatenate([[0.0], np.cumsum(summed(1 / denominators))])
+        counted = before_each[self.last + 1] - before_each[self.before + 1]
         counted -= np.where(self.died, summed(self.gone / denominators)[self.last], 0.0)
         expected = hazards * counted
         gradient = self.columns.T @ (self.died - expected)
@@ -349,22 +390,32 @@ class _Risks:
         spread = float(np.ptp(scores))
         furthest = np.full(int(self.last[-1]) + 1, -np.inf)
         np.maximum.at(furthest, self.last, scores)
-        furthest = np.maximum.accumulate(furthest[::-1])[::-1]
+        if self.truncated:  # not looked into: who enters late is not at risk at all earlier events
+            return False
+        apart = 2.0 * spread * (len(ends := np.unique(self.ends)) - np.searchsorted(ends, self.ends))  # of strata
+        furthest = np.maximum.accumulate((furthest + apart)[::-1])[::-1] - apart
         return spread > 0 and bool((scores >= furthest[self.last] - _TOLERANCE * spread)[self.died].all())
 
     def _denominators(self, hazards: FloatArray) -> tuple[FloatArray, int]:
         """Of each event the hazards at risk, less what Efron takes for gone; and the number of event times."""
         n_times = int(self.tie[-1]) + 1
-        at_risk = _binned(self.last, hazards, n_times)[::-1].cumsum()[::-1]
+        at_risk = self._at_risk(hazards, n_times)
         dead = _binned(self.last, hazards * self.died, n_times)
         return at_risk[self.tie] - self.gone * dead[self.tie], n_times
+
+    def _at_risk(self, weights: FloatArray, n_times: int) -> FloatArray:
+        """Of each event time the sum of those at risk: who ends then or later, less who comes later."""
+        summed = _binned(self.last, weights, n_times)
+        if self.truncated or self.ends[0] < n_times:
+            summed = summed - _binned(self.before + 1, weights, n_times + 1)[1:]
+        return summed[::-1].cumsum()[::-1]
 
     def _column_sums(self, hazards: FloatArray, n_times: int) -> tuple[FloatArray, FloatArray]:
         """Of each event time the predictors of those at risk and of the dead, times hazards: (n_times, n_columns)."""
         at_risk, dead = np.empty((2, n_times, self.columns.shape[1]))
         for place, column in enumerate(self.columns.T):
             weighted = hazards * column
-            at_risk[:, place] = _binned(self.last, weighted, n_times)[::-1].cumsum()[::-1]
+            at_risk[:, place] = self._at_risk(weighted, n_times)
             dead[:, place] = _binned(self.last, weighted * self.died, n_times)
         return at_risk, dead
 
@@ -375,13 +426,20 @@ def _binned(places: IntArray, weights: FloatArray, n_places: int) -> FloatArray:
 
 def _finished(risks: _Risks, values: FloatArray, step: FloatArray, taken: int) -> CoxFit:
     """The last step, unless it leads on for ever."""
-    monotone = None
-    if float(np.abs(risks.columns @ step).max()) > _STILL_MOVING:
+    monotone, moving = None, float(np.abs(risks.columns @ step).max()) > _STILL_MOVING
+    if moving:
         monotone = step if risks.orders(step) else None
     else:
         values = values + step
     covariance = _inverse(risks.derivatives(values)[1])
-    return CoxFit(values, covariance, risks.likelihood(values), taken, monotone, monotone is None)
+    return CoxFit(
+        values,
+        covariance,
+        risks.likelihood(values),
+        taken,
+        monotone,
+        monotone is None and not (moving and risks.truncated),
+    )
 
 
 def _inverse(information: FloatArray) -> FloatArray:
@@ -416,7 +474,7 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
     if model == "cox" and (below := int(np.count_nonzero(response < 0))):
         remedy = "declare bounds" if table == "released" else "leave such records out by a subset"
         raise NoFitError(f"{below:,} {table} times are below 0; {remedy}")
-    basis = _Basis.of(design.predictors, centred=model == "cox")
+    basis = _Basis.of(design.predictors, centred=model in ("cox", "ordinal"))
     if not basis.determined.any():
         raise NoFitError("the predictors are constant, or add up to each other; widen the subset, or analyse others")
     if len(response) <= basis.rank + (model == "cox"):
@@ -425,7 +483,9 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
             "predictors"
         )
     if events is not None and model == "cox":
-        return _cox(response, events, basis, design.terms)
+        return _cox(design, events, basis)
+    if model in REGRESSIONS:
+        return _regression(model, design, basis)
     fitted, converged = _fitted(model, response, basis.columns, design.weights)
     values = None if fitted is None else np.asarray(fitted.params, dtype=np.float64)
     if values is not None and converged:
@@ -494,9 +554,24 @@ class _Basis:
         return coefficients, errors
 
 
-def _cox(times: FloatArray, events: npt.NDArray[np.bool_], basis: _Basis, terms: Sequence[str]) -> Solution:
+def _regression(model: Model, design: Design, basis: _Basis) -> Solution:
+    """The coefficients of a model of counts, categories or groups, of several equations one after the other."""
+    values, covariance = fitted(model, design, basis.columns)
+    rank = basis.rank
+    parts = [slice(at, at + rank) for at in range(0, len(values), rank)]
+    found = [basis.turned_back(values[part], covariance[part, part]) for part in parts]
+    coefficients, errors = (np.concatenate(each) for each in zip(*found, strict=True))
+    return Solution(coefficients, errors, np.inf)
+
+
+def _cox(design: Design, events: npt.NDArray[np.bool_], basis: _Basis) -> Solution:
     """A Cox model's coefficients, or why there are none."""
-    fit = fit_cox(times, events, basis.columns)
+    terms = design.terms
+    if design.entry is not None and (late := int(np.count_nonzero(design.entry >= design.response))):
+        raise NoFitError(
+            f"{late:,} records enter at or after the end of their time; leave such records out by a subset"
+        )
+    fit = fit_cox(design.response, events, basis.columns, strata=design.strata, entry=design.entry)
     if fit.monotone is not None:
         moved = np.abs(np.nan_to_num(basis.turned_back(fit.monotone, fit.covariance)[0] * basis.sizes))
         raise NoFitError(_apart(_named(moved > _MOVING * moved.max(), terms)))

@@ -349,7 +349,7 @@ def local_synthesis(
         Rows("groups", group_rows, placed=True),
     )
     draws: tuple[Step, ...] = (
-        Rows("draw", _draw_normal, channels=_label_and_draws),
+        Rows("draw", _draw_normal, channels=_label_and_draws, redrawn=True),
         Reduce("group moments", _count_both, _first_maps, with_original=True),
         Rows("synthesize", partial(_synthesize, categories=categories)),
         Reduce("moments of draws", _count_draws, _last_maps),
@@ -473,6 +473,7 @@ METHOD = Masker(
         "classes": "number of latent classes of the categories; by default that of the largest BIC up to 16",
         "iterations": "most passes over its sample for the mixture, 50 by default",
     },
+    redraws=True,
     keeps="means and covariance of every group exact, and so those of the table; groups of k or more, few and "
     "large; synthetic records; shapes that are not normal inside a group are lost",
     expect=_expect_local,

@@ -226,7 +226,7 @@ def sequential_regression(
     if categories:
         finish = partial(_fit_categories, drawn=drawn)
         learn.append(Reduce("logistic regressions", _count_slopes, finish, again=_unfinished, placed=True))
-    return *learn, Rows("draw", partial(draw, rounds=rounds))
+    return *learn, Rows("draw", partial(draw, rounds=rounds), redrawn=True)
 
 
 def _fit_numbers(
@@ -448,6 +448,7 @@ METHOD = Masker(
         "parameters": "'estimated' (default), or 'drawn' from their posterior",
         "penalty": "of slopes of logistic regressions, 0.001 by default",
     },
+    redraws=True,
     keeps="synthetic records; means and covariance of numbers on average; shapes that are not normal and "
     "relations that are not linear are lost",
     expect=_expect_sequential,

@@ -28,7 +28,7 @@ from anonpipe.pipeline.tasks.passes import learnt_groups
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells, held_rows_of
 from anonpipe.types import BoolArray, IntArray
 from anonpipe.verify.catalogue import MEASURED, REFUSAL, UNMEASURED, Check, held, kind_of
-from anonpipe.verify.verdict import RECORDS, AnalysisOutcome, Assessment, NotChecked
+from anonpipe.verify.verdict import RECORDS, AnalysisOutcome, Assessment, NotChecked, worst_assessment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,21 +65,23 @@ def sampled_tables(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None
     return SampledTables(before, after, kinds, cut.rows)
 
 
-def pieces(job: Job) -> tuple[str, ...]:
-    """Names of the pieces, in a fixed order: `utility`, `risk`, and `analysis` once for each."""
-    named = [name for name in ("utility", "risk") if getattr(job.measure, name)]
-    return (*named, *("analysis" for _ in job.analyses))
+def pieces(job: Job) -> tuple[tuple[str, int, int], ...]:
+    """The pieces in a fixed order: `utility`, `risk`, `analysis` and which, and of which copy of the release."""
+    named = [(name, 0) for name in ("utility", "risk") if getattr(job.measure, name)]
+    every = (*named, *(("analysis", at) for at in range(len(job.analyses))))
+    # an attacker has all copies
+    return tuple((what, at, copy) for what, at in every for copy in range(1 if what == "risk" else job.release.copies))
 
 
 def measure_piece(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Do one piece, and leave what it found in the staging."""
-    names = pieces(fitted.job)
-    if names[index] == "utility":
-        rows, found = _utility(work, fitted, cut)
-    elif names[index] == "risk":
+    what, at, copy = pieces(fitted.job)[index]
+    if what == "utility":
+        rows, found = _utility(work.copies[copy], fitted, cut)
+    elif what == "risk":
         rows, found = _risk(work, fitted, cut)
     else:
-        rows, found = _analysis(work, fitted, cut, index - names.index("analysis"))
+        rows, found = _analysis(work.copies[copy], fitted, cut, at)
     work.staging.write_record(_file(index), found)
     return {"rows": rows}
 
@@ -130,8 +132,12 @@ def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, As
 
 def save_assessment(work: Work) -> Assessment:
     """Put the pieces together, in their order, and keep the whole in the staging."""
-    parts = (work.staging.read_record(_file(index), *RECORDS) for index in range(len(pieces(work.job))))
-    assessment = sum(parts, Assessment()) + Assessment(not_checked=_switched_off(work.job))
+    parts: dict[tuple[str, int], list[Assessment]] = {}
+    for index, (what, at, _) in enumerate(pieces(work.job)):
+        parts.setdefault((what, at), []).append(work.staging.read_record(_file(index), *RECORDS))
+    assessment = sum(map(worst_assessment, parts.values()), Assessment()) + Assessment(
+        not_checked=_switched_off(work.job)
+    )
     work.staging.write_record(_WHOLE, assessment)
     return assessment
 
@@ -195,6 +201,7 @@ class RunReader:
             grouped=self.grouped,
             released=self._of_own_unit(found_in(work, cut, "release", "groups")),
             original=found_in(work, cut, "original"),
+            mean_distances=self.no_control or search.mean_distances(work, cut),
             by_rank=self._of_own_unit(found_in(work, cut, "ranks", "groups")),
             whitened=found_in(work, cut, "whitened") if self.link == "own" else None,
             numbers=numbers,
@@ -559,7 +566,7 @@ def _of_gate(name: str, limit: float | None, assessment: Assessment, at_default:
 
 def _of_analysis(outcome: AnalysisOutcome) -> list[Check]:
     """A line for each limit, or one without."""
-    name, shares = outcome.comparison.analysis.name, outcome.comparison.shares
+    name, shares = outcome.comparison.analysis.name, outcome.shares
     about = {"analysis": name, "coefficients": shares.coefficients}
     direction = shares.changed_direction if shares.significant else 0.0  # none that could have changed
     measured = {

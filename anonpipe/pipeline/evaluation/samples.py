@@ -24,7 +24,7 @@ from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation import known
 from anonpipe.pipeline.evaluation.known import key_columns, known_features, links_own
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells
-from anonpipe.rng import keyed, number_keys
+from anonpipe.rng import generator, keyed, number_keys
 from anonpipe.types import FloatArray, IntArray
 
 MODEL_ROWS = 1_000_000  # Most records that the recipient's models are fitted to; of larger tables a sample
@@ -343,7 +343,7 @@ def _drawn(work: Work, cut: Cut, index: int, what: str, count: int) -> IntArray:
     begin, rows = cut.rows_before(index), cut.partitions[index].rows
     if count >= cut.rows:
         return np.arange(rows)
-    chosen = work.rng(f"assess {what}", 0).choice(cut.rows, count, replace=False)
+    chosen = generator(work.key, f"assess {what}", 0).choice(cut.rows, count, replace=False)  # in all copies the same
     return np.sort(chosen[(chosen >= begin) & (chosen < begin + rows)]) - begin
 
 
@@ -469,9 +469,10 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
     step = -(-len(original) // RANKED_ROWS)
     if len(held := held_cells(work, fitted)) >= FEWEST_HELD:
         members = own[:: -(-len(own) // wanted_queries(fitted.job, cut.rows))]
-        guessed = {"released": released[::step, : len(fitted.cells.names)], "members": members, "controls": held}
+        of_copies = [read_samples(one, cut, "released")[0][::step, : len(fitted.cells.names)] for one in work.copies]
+        guessed = {"released": np.concatenate(of_copies), "members": members, "controls": held}
         work.staging.write_record(_GUESSED, guessed)
-        rng, some = work.rng("assess singling out", 0), [guessed["released"], *read_samples(work, cut, "outermost")]
+        rng, some = work.rng("assess singling out", 0), [of_copies[0], *read_samples(work, cut, "outermost")]
         may = np.concatenate(some), known.coded_positions(fitted), fitted.job.measure.queries, rng
         work.staging.write_record(_PREDICATES, candidates(*may))
     ranked = {"ranked_original": known_features(fitted, original[::step])}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -67,6 +67,7 @@ def search_release(
 def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Keep, for all that is looked for, the nearest records of one partition."""
     begin, queries, control = cut.rows_before(index), samples.read_queries(work), _control(work, fitted)
+    offset = work.place * cut.rows + begin  # rows of copies are numbered through
     unstratified = known.without_strata(fitted) if fitted.job.strata.by else None
     cells, labels = released_rows(work, fitted, cut, index), released_labels(work, fitted, cut, index)
     groups = np.full(len(cells), -1) if labels is None else labels
@@ -76,16 +77,19 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     axes = Whitened.of(before, after) if links_own(fitted) else None
     ranks = RankLinkage.of(before), RankLinkage.of(after)
     targets = SearchTargets(queries.features, control, known.first_half(fitted), ranks, axes)
-    found = search_release(released, targets, begin, unstratified)
+    found = search_release(released, targets, offset, unstratified)
     row_labels: RowLabels = {"release": of_groups, "ranks": of_groups}
     if unstratified is not None:
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
         row_labels |= {name: of_strata for name in ("strata_release", "strata_held") if name in found}
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
-    arrays |= _by_keys(work, fitted, queries, cells, released, alike, begin)
+    arrays |= _by_keys(work, fitted, queries, cells, released, alike, offset)
     predicates = samples.read_predicates(work)
-    arrays |= _meeting(predicates, "release", cells[:, : len(fitted.cells.names)], begin)
+    arrays |= _meeting(predicates, "release", cells[:, : len(fitted.cells.names)], offset)
     del cells, released
+    if work.place:  # the original has been searched with the first copy
+        _save(work, index, found, row_labels, offset, arrays)
+        return {"rows": len(groups)}
     cells, units = partition_rows(work, fitted, cut, index)
     arrays |= _meeting(predicates, "original", cells, begin, units) | _within(fitted, queries, cells)
     found |= _in_original(known_features(fitted, cells), queries, unstratified if control is None else None, begin)
@@ -133,13 +137,21 @@ def _meeting(
 def matches_in(work: Work, cut: Cut, where: str, name: str) -> risk.Matches:
     """Which records of the `release`, or of the `original`, meet the predicates on `one` column or on `several`.
 
-    Of the original the units, where these have several rows.
+    Of the original the units, where these have several rows. Of several copies of the release the mean number, rounded:
+    it tells more of how many there are than each.
     """
-    name_of_units = f"{where}.{name}.units"
-    if name_of_units in next(_files(work, cut)):
-        return risk.joined_units(file[name_of_units] for file in _files(work, cut))
-    parts = (risk.Matches(file[f"{where}.{name}.counts"], file[f"{where}.{name}.rows"]) for file in _files(work, cut))
-    return reduce(risk.Matches.__add__, parts)
+    name_of_units, first = f"{where}.{name}.units", list(_files(work.copies[0], cut))
+    if name_of_units in first[0]:
+        return risk.joined_units(file[name_of_units] for file in first)
+
+    def found(files: Iterable[dict[str, npt.NDArray[Any]]]) -> risk.Matches:
+        parts = (risk.Matches(file[f"{where}.{name}.counts"], file[f"{where}.{name}.rows"]) for file in files)
+        return reduce(risk.Matches.__add__, parts)
+
+    if where == "original" or len(work.copies) == 1:
+        return found(first)
+    counts = np.mean([found(_files(one, cut)).counts for one in work.copies], axis=0)
+    return risk.Matches(np.rint(counts).astype(np.int64), found(first).rows)
 
 
 def _guesses(work: Work, fitted: Fitted, released: FloatArray) -> dict[str, FloatArray]:
@@ -183,7 +195,7 @@ def _within(fitted: Fitted, queries: Queries, cells: FloatArray) -> dict[str, In
 
 def found_within(work: Work, cut: Cut, at: int) -> IntArray:
     """How many originals could be meant by what a scenario knows within limits of each query."""
-    return np.asarray(sum(file[f"scenario_{at}.within"] for file in _files(work, cut)))
+    return np.asarray(sum(file[f"scenario_{at}.within"] for file in _files(work.copies[0], cut)))
 
 
 def _own_of(work: Work, fitted: Fitted, queries: Queries) -> tuple[IntArray, IntArray, FloatArray]:
@@ -241,8 +253,8 @@ def _file(index: int) -> str:
 
 
 def _files(work: Work, cut: Cut) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    """What was found in each partition."""
-    return (samples.read_arrays(work, _file(index)) for index in range(len(cut.partitions)))
+    """What was found in each partition, of all copies of the release."""
+    return (samples.read_arrays(one, _file(index)) for one in work.copies for index in range(len(cut.partitions)))
 
 
 def found_in(work: Work, cut: Cut, name: str, label: str | None = None) -> risk.NearestMatches:
@@ -250,14 +262,26 @@ def found_in(work: Work, cut: Cut, name: str, label: str | None = None) -> risk.
     parts = (
         Nearest(file[f"{name}.squared"], file[f"{name}.rows"], file.get(f"{name}.values"), file.get(f"{name}.{label}"))
         for file in _files(work, cut)
+        if f"{name}.rows" in file
     )
     whole = reduce(lambda merged, part: risk.merge_nearest([merged, part], part.rows.shape[1]), parts)
     return risk.NearestMatches(whole, whole.labels)
 
 
+def mean_distances(work: Work, cut: Cut) -> tuple[FloatArray, FloatArray] | None:
+    """Mean distance to the closest record of each copy, of those looked for and of held-out ones; None of one copy."""
+    if len(work.copies) == 1:
+        return None
+    names = ("release", "held_release")
+    members, held = (
+        np.mean([found_in(one, cut, name).nearest.distances[:, 0] for one in work.copies], axis=0) for name in names
+    )
+    return members, held
+
+
 def own_alike(work: Work, cut: Cut) -> IntArray:
-    """Released records of each query's group that share its unchanged columns, shape (n_queries,)."""
-    return np.asarray(sum(file["own_alike"] for file in _files(work, cut)))
+    """Released records of each query's group that share its unchanged columns, in one copy, shape (n_queries,)."""
+    return np.asarray(sum(file["own_alike"] for file in _files(work.copies[0], cut)))
 
 
 def found_guesses(work: Work, cut: Cut) -> risk.Guesses:

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from anonpipe import codebook
 from anonpipe.columns import Column
 from anonpipe.encoding.values import numbers
-from anonpipe.pipeline.arrays import FILES
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.tasks.unfold import declared_of_rows, published_files
+from anonpipe.pipeline.tasks.write import written_files
 from anonpipe.types import FloatArray
 
 _BATCH = 65_536
@@ -44,7 +44,7 @@ def publishable_columns(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Colum
     released = {name: column for name, column in fitted.job.released.items() if name in fitted.schema.names}
     copied = {name: _copied(fitted, name, column) for name, column in released.items()}
     names = [name for name, ends in copied.items() if any(ends)]
-    files = [work.staging.file(f"{FILES}/part-{at:05d}.parquet") for at in range(cut.files)]
+    files = written_files(work, cut)
     for name, (lows, highs) in _outermost(_batches(files, names), names, fitted.min_rows).items():
         low, high = released[name].numeric_bounds
         room = max(_reach(released[name], 0.0), _WIDTH * (highs.max() - lows.min())) if len(lows) else 0.0

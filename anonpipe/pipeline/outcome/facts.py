@@ -15,6 +15,7 @@ from anonpipe.encoding.values import numbers
 from anonpipe.environment import package_versions
 from anonpipe.evaluate.utility import correlation_changes, distributions, survival_pictures, typed_tables
 from anonpipe.job.analyses import endpoints_of
+from anonpipe.job.sections import COPY
 from anonpipe.moments import merge_all
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
@@ -22,6 +23,7 @@ from anonpipe.pipeline.evaluation.measures import load_assessment, sampled_table
 from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
 from anonpipe.pipeline.resolve import columns_without_sums
 from anonpipe.pipeline.tasks.unfold import columns_of_report, manifest_of_rows, units_part
+from anonpipe.pipeline.tasks.write import written_results
 from anonpipe.report.build import Facts
 from anonpipe.report.compared import Measured, category_pictures, compared
 from anonpipe.rng import steward_secret
@@ -118,7 +120,7 @@ def _before(fitted: Fitted) -> dict[str, list[int]]:
 def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str, Any]:
     """The manifest for recipients: nothing secret, no count under k, no path of the input."""
     job = fitted.job
-    written = work.staging.results("write").read_all(cut.files)
+    written = written_results(work, cut)
     columns, sizes = _columns(fitted), group_sizes(work, fitted, cut)
     checks = released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
     transforms = {entry["transform"] for entry in columns.values() if "transform" in entry}
@@ -127,7 +129,8 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         "anonpipe": version("anonpipe"),
         "secret_mark": secret_mark(steward_secret()),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": cut.released,
+        "rows": cut.released * job.release.copies,
+        **({"copies": job.release.copies} if job.release.copies > 1 else {}),
         "k": job.k,
         "rows_per_unit": job.rows_per_unit if fitted.unit is None else "several",
         "k_counts": "rows" if fitted.unit is None else "units of several rows",
@@ -152,17 +155,13 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
 
 def _rules(work: Work, fitted: Fitted, cut: Cut) -> list[dict[str, Any]]:
     """Each rule between columns, with the synthetic rows that were repaired, and the written ones that break it."""
-    decoded = work.staging.results("decode").read_all(len(cut.partitions), *COUNTED)
-    repaired = np.sum([result["repaired"] for result in decoded], axis=0).tolist()
-    broken = np.sum([result["rules_broken"] for result in _written(work, cut)], axis=0).tolist()
+    results = (one.staging.results("decode").read_all(len(cut.partitions), *COUNTED) for one in work.copies)
+    repaired = np.sum([result["repaired"] for decoded in results for result in decoded], axis=0).tolist()
+    broken = np.sum([result["rules_broken"] for result in written_results(work, cut, *COUNTED)], axis=0).tolist()
     return [
         {"rule": rule.text, "repaired": before, "broken": after}
         for rule, before, after in zip(fitted.job.parsed_rules, repaired, broken, strict=True)
     ]
-
-
-def _written(work: Work, cut: Cut) -> list[dict[str, Any]]:
-    return work.staging.results("write").read_all(cut.files, *COUNTED)
 
 
 def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
@@ -181,6 +180,7 @@ def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
     info |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}
     if fitted.probabilities is not None:
         info |= fitted.probabilities.described()
+    info[COPY] = {"kind": "integer", "treatment": "number of the copy", "label": "Synthetic copy that the row is of"}
     return {name: info[name] for name in fitted.schema.names}
 
 

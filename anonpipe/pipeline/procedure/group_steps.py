@@ -287,7 +287,7 @@ def synthesis_steps(layout: Layout, chosen: Synthesis) -> tuple[Step, Step]:
     def make(part: FloatArray, *, params: TableGroups, rng: np.random.Generator, stratum: int) -> FloatArray:
         return _synthesized(part, layout, chosen, params, stratum, rng)
 
-    counting = Reduce("count groups", count, finish, again, with_stratum=True, with_draws=True)
+    counting = Reduce("count groups", count, finish, again, with_stratum=True, with_draws=True, redrawn=True)
     return counting, Rows("synthesize", make, with_stratum=True, stream=_SYNTHESIZE)
 
 

@@ -132,6 +132,12 @@ class Procedure:
         return all_passes[:-1] if self.tail is not None else all_passes
 
     @property
+    def shared(self) -> int:
+        """How many of these passes copies of a release share: those before the first step that is `redrawn`."""
+        steps = [one.steps if isinstance(one, RowsPass) else (one.step,) for one in self.head]
+        return next((at for at, each in enumerate(steps) if any(s.redrawn for s in each)), len(steps))
+
+    @property
     def tail(self) -> RowsPass | None:
         """The last pass if it replaces rows: it runs for each part just before decoding."""
         last = self.passes[-1]

@@ -85,6 +85,7 @@ class PassTask:
         return task
 
 
+_SHARED = "shared"  # The record of what the passes have left that copies of a release share
 LAST = "last"  # The record for decoding: the last staged array and the last parameters
 
 
@@ -178,7 +179,8 @@ class StagedTable:
         channel_array(self.work, self.fitted, self.cut, target, task.width)
         self.map_stage(stage_name(number), pieces, self._title(name))
         if source != FEATURES or not self.fitted.procedure.keeps_features:
-            shutil.rmtree(self.work.staging.file(FOLDER) / source, ignore_errors=True)  # it goes with the staging
+            own = self.work.staging.root / self.work.staging.own(f"{FOLDER}/{source}")  # not what copies share
+            shutil.rmtree(own, ignore_errors=True)  # it goes with the staging
         self.task = PassTask(task.at + 1, target, task.width, None, 0, task.params, seen=filled)
 
     def learn(self, pass_: ReducePass, turn: int) -> bool:
@@ -217,7 +219,8 @@ def _finish(work: Work, task: PassTask, pass_: ReducePass, scope: PartitionScope
         save_record(work, file, params)
         return
     counted = (load_record(work, statistic_file(stage_name(name), i)) for i in range(scope.first, scope.stop))
-    rng = generator(scope_key(work, scope), stream_of(pass_.number, pass_.step), task.turn)
+    drawn = Work(replace(work.staging, copy=0)) if pass_.step.once else work
+    rng = generator(scope_key(drawn, scope), stream_of(pass_.number, pass_.step), task.turn)
     with one_thread():  # the bits must not follow the machine's cores
         save_record(work, file, learnt(pass_.step, counted, params, rng))
 
@@ -236,12 +239,19 @@ def make_features(work: Work, fitted: Fitted, cut: Cut) -> None:
 def run_steps(work: Work, fitted: Fitted, cut: Cut, map_stage: MapStage) -> None:
     """Run all passes of the procedure but the last, which runs where rows are decoded.
 
-    Draws are those of the key of a scope, whose partitions are the parts that steps see.
+    Draws are those of the key of a scope, whose partitions are the parts that steps see. Where a release has several
+    copies, those that these share are run of what they share, and the others of each copy.
     """
-    seen = (fitted.width,) * len(scopes_of(fitted, cut))
-    table = StagedTable(work, fitted, cut, map_stage, PassTask(0, FEATURES, fitted.width, None, 0, None, seen=seen))
-    execute(fitted.procedure.head, table)
-    table.task.write(work, LAST)
+    seen, head = (fitted.width,) * len(scopes_of(fitted, cut)), fitted.procedure.head
+    first = PassTask(0, FEATURES, fitted.width, None, 0, None, seen=seen)
+    if len(work.copies) > 1:
+        head = head[: fitted.procedure.shared]
+    elif work.staging.copy:
+        first = PassTask.read(work, _SHARED)
+        head = head[first.at :]
+    table = StagedTable(work, fitted, cut, map_stage, first)
+    execute(head, table)
+    table.task.write(work, LAST if len(work.copies) == 1 else _SHARED)
 
 
 def _check_lengths(fitted: Fitted, cut: Cut) -> None:

@@ -17,7 +17,7 @@ from anonpipe.job.wide import ROWS, Layout, rule_of_rows
 from anonpipe.pipeline.arrays import FILES, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
-from anonpipe.pipeline.tasks.write import Hashing
+from anonpipe.pipeline.tasks.write import Hashing, written_files
 from anonpipe.pipeline.units import SUMS, Folded, lag_and_icc, row_sums
 from anonpipe.report.compared import finite
 from anonpipe.report.content import UnitsPart
@@ -139,14 +139,15 @@ def _same(column: pa.ChunkedArray, other: pa.Array) -> bool:
 
 def published_files(work: Work, cut: Cut) -> list[Path]:
     """The files that are published, in their order."""
-    folder = FILES if work.folded is None else UNFOLDED
-    return [work.staging.file(f"{folder}/part-{at:05d}.parquet") for at in range(cut.files)]
+    if work.folded is None:
+        return written_files(work, cut)
+    return [work.staging.file(f"{UNFOLDED}/part-{at:05d}.parquet") for at in range(cut.files)]
 
 
 def released_rows(work: Work, cut: Cut) -> int:
     """Rows of the published table."""
     if work.folded is None:
-        return cut.released
+        return cut.released * work.job.release.copies
     return sum(result["rows"] for result in work.staging.results("unfold").read_all(cut.files))
 
 

@@ -42,7 +42,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
 
 def work(task: Task) -> dict[str, Any]:
     """Do one task, unless it has a task result."""
-    records = context(task.staging, task.token)
+    records = context(task.staging, task.token, task.copy)
     staging = records.work.staging
     results = staging.results(task.stage)
     before = os.umask(0o077)

@@ -44,9 +44,9 @@ _COMBINATIONS = "combinations/{}.parquet"
 def write_file(work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]], index: int) -> dict[str, Any]:
     """Write one output file in random order, then measure it as a reader."""
     rows, added = _gathered(work, fitted, cut, file_rows, index)
-    name = f"{FILES}/part-{index:05d}.parquet"
+    name = file_name(work, cut, index)
     written = _write_parquet(work, fitted, name, rows, added)
-    path = work.staging.file(name)
+    path = work.staging.root / name
     sealed.sync_folders(work.staging.root, [name])
     try:
         result = measure_file(work, fitted, index, path)
@@ -58,6 +58,21 @@ def write_file(work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]],
             return result
     path.unlink()
     raise EngineError(f"{path.name} was damaged on the disk before it was measured; check the disk, then --resume")
+
+
+def file_name(work: Work, cut: Cut, index: int) -> str:
+    """Where an output file lies; those of the copies of a release are numbered through."""
+    return f"{FILES}/part-{work.place * cut.files + index:05d}.parquet"
+
+
+def written_files(work: Work, cut: Cut) -> list[Path]:
+    """The output files of all copies, in their order."""
+    return [work.staging.root / file_name(one, cut, index) for one in work.copies for index in range(cut.files)]
+
+
+def written_results(work: Work, cut: Cut, *kinds: type) -> list[dict[str, Any]]:
+    """The task results of these files."""
+    return [result for one in work.copies for result in one.staging.results("write").read_all(cut.files, *kinds)]
 
 
 def _gathered(
@@ -85,17 +100,20 @@ def _write_parquet(work: Work, fitted: Fitted, name: str, rows: FloatArray, adde
     ):
         for at in range(0, len(rows), step):
             ends = None if added is None else added[at : at + step]
-            writer.write_batch(_released_batch(fitted, rows[at : at + step], ends), row_group_size=step)
+            batch = _released_batch(fitted, rows[at : at + step], ends, work.place)
+            writer.write_batch(batch, row_group_size=step)
     return out.digest.hexdigest()
 
 
-def _released_batch(fitted: Fitted, rows: FloatArray, added: FloatArray | None) -> pa.RecordBatch:
-    """Released rows as they are written."""
+def _released_batch(fitted: Fitted, rows: FloatArray, added: FloatArray | None, place: int) -> pa.RecordBatch:
+    """Released rows as they are written; `place`: of their copy."""
     arrays, intervals = list(fitted.cells.from_cells(rows).columns), fitted.procedure.decoder.intervals
     if intervals is not None and added is not None:
         arrays += intervals.arrays(added)
     if fitted.probabilities is not None and added is not None:
         arrays = fitted.probabilities.in_place(arrays, added)
+    if fitted.job.release.copies > 1:
+        arrays.append(pa.array(np.full(len(rows), place + 1, dtype=np.int32)))
     return pa.RecordBatch.from_arrays(arrays, schema=fitted.worked_schema).select(fitted.schema.names)
 
 
@@ -271,7 +289,7 @@ def compare_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str
     """Count the rare original values, of fewer than k records or units, that a masked column reproduces."""
     name = compared_names(fitted.job)[index]
     # no task but this one reads the runs: they go with it, and are not sealed
-    with tempfile.TemporaryDirectory(dir=make_private(work.staging.file(VALUES))) as folder:
+    with tempfile.TemporaryDirectory(dir=make_private(work.staging.root / VALUES)) as folder:
         originals = _write_runs(_original(work, fitted, cut, name), Path(folder), "original")
         released = _write_runs(_released(work, fitted, cut, name), Path(folder), "released")
         chance = _compare(fitted, name, originals, released)
@@ -302,7 +320,7 @@ def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
     origin = fitted.cells.grid(fitted.cells.names.index(name)).origin
     own = [rule for rule in fitted.job.parsed_rules if rule.gap == name]
     for at in range(cut.files):
-        parquet = pq.ParquetFile(str(work.staging.file(f"{FILES}/part-{at:05d}.parquet")))
+        parquet = pq.ParquetFile(work.staging.root / file_name(work, cut, at))
         for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=list(own[0].names) if own else [name]):
             yield numbers(with_differences(batch, own).column(name)) - origin
 

@@ -304,7 +304,9 @@ def test_a_run_that_stopped_amid_the_measures_goes_on(tmp_path, monkeypatch):
 
 
 class _Left:
-    """A staging that notes what is read."""
+    """A staging of one copy that notes what is read."""
+
+    copy = 1
 
     def __init__(self):
         self.asked = []
