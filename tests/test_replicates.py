@@ -22,7 +22,9 @@ from anonpipe.storage import release
 from anonpipe.storage.release_log import history
 from anonpipe.verify.catalogue import held
 from anonpipe.verify.verdict import Verdict, worst_verdict
-from tests import small
+from tests import runs, small
+
+pytestmark = pytest.mark.secret(runs.SECRET)
 
 COLUMNS = {
     "x": {"kind": "continuous"},
