@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numba as nb
@@ -45,7 +46,14 @@ def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntA
     parent, tree = grow_forest(ordered, k)
     found = np.empty(len(features), dtype=np.int64)
     cut_trees(parent, tree, k, found)
-    _split_large_parts(ordered, k, found)
+    order, starts = sort_groups(found)
+    label = len(starts) - 1
+    for g, (low, high) in enumerate(pairwise(starts)):
+        rows = order[low:high].copy()
+        while len(rows) >= 2 * k:
+            found[outermost_group(ordered, rows, k)] = label
+            label += 1
+            rows = rows[found[rows] == g]
     labels = np.empty_like(found)
     labels[by_value] = found
     return labels
@@ -267,15 +275,3 @@ def grow_forest(features: FloatArray, k: int) -> tuple[IntArray, IntArray]:
             following[u], following[v] = following[v], following[u]
             linked = True
     return parent, tree
-
-
-def _split_large_parts(features: FloatArray, k: int, labels: IntArray) -> None:
-    """From each part of 2k or more take the record furthest from its centroid and its k - 1 nearest, in place."""
-    order, starts = sort_groups(labels)
-    label = starts.shape[0] - 1
-    for g in range(starts.shape[0] - 1):
-        rows = order[starts[g] : starts[g + 1]].copy()
-        while rows.shape[0] >= 2 * k:
-            labels[outermost_group(features, rows, k)] = label
-            label += 1
-            rows = rows[labels[rows] == g]

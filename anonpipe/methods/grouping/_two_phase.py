@@ -82,7 +82,12 @@ def _group_by_density(features: FloatArray, k: int) -> IntArray:
         for i in range(n):
             if labels[i] >= 0 or not _has_lost(near[i, :k], labels):
                 continue
-            known[i] = _keep_free(near[i, : known[i]], labels)
+            free = 0  # those without a group move to the front, in their order
+            for row in near[i, : known[i]]:
+                if labels[row] < 0:
+                    near[i, free] = row
+                    free += 1
+            known[i] = free
             if known[i] < k:
                 known[i] = min(most, left)
                 nearest_records(tree, features[i], near[i, : known[i]], distances[: known[i]])
@@ -98,17 +103,6 @@ def _has_lost(neighbours: IntArray, labels: IntArray) -> bool:
     for row in neighbours:
         lost |= labels[row] >= 0
     return bool(lost)
-
-
-@nb.njit(cache=True, nogil=True)
-def _keep_free(neighbours: IntArray, labels: IntArray) -> int:
-    """Move the neighbours without a group to the front, in their order; how many they are."""
-    free = 0
-    for row in neighbours:
-        if labels[row] < 0:
-            neighbours[free] = row
-            free += 1
-    return free
 
 
 def decompose(features: FloatArray, labels: IntArray, sequence: IntArray, *, most: int) -> IntArray:

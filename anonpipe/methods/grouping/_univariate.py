@@ -86,12 +86,6 @@ def cut_path(features: FloatArray, path: IntArray, k: int) -> IntArray:
             if total <= least[i + size]:
                 least[i + size] = total
                 before[i + size] = i
-    return _label_runs(path, before)
-
-
-@nb.njit(cache=True, nogil=True)
-def _label_runs(path: IntArray, before: IntArray) -> IntArray:
-    """Labels from 0, along the path, of the runs that end at n, before[n], before[before[n]] ..."""
     labels = np.zeros(path.shape[0], dtype=np.int64)
     groups = 0
     end = path.shape[0]
