@@ -65,13 +65,11 @@ def data_shuffle(
     one by one, the indicators of a record would name several categories or none.
 
     The paper has columns without ties. With ties: a rank is the mean of the tied ones, as in Spearman's coefficient.
-    Scores of kept columns are Φ⁻¹ of (rank - 1/2)/n, scaled to mean 0 and variance 1 as the model has them: without
-    ties nothing changes, and with them the regression on a kept column keeps its correlation. Measured on a halved
-    normal column that is kept and another normal one of rank correlation 0.48 with it: 0.51 after shuffling; 0.37 with
-    scores not scaled, 0.40 with ties broken at random in the scores, 0.34 with ties broken in the correlation too.
-    Among shuffled columns ties cost nothing in the ordering, as equal values are interchangeable, but a normal law cut
-    to few values has weaker correlations than ρ: two halved columns keep about two thirds of theirs (0.28 of 0.41),
-    rarer values less. Equal draws, where Y depends on the kept columns entirely, are put in a random order.
+    Scores of kept columns are Φ⁻¹ of (rank - 1/2)/n, scaled to mean 0 and variance 1 as the model has them: so the
+    regression on a kept column with ties keeps its correlation (of a halved normal column 0.51 for 0.48; 0.37 not
+    scaled). Among shuffled columns ties cost nothing in the ordering, as equal values are interchangeable, but a normal
+    law cut to few values has weaker correlations than ρ: two halved columns keep about two thirds of theirs. Equal
+    draws are put in a random order.
     """
     if len(set(conditioning)) != len(conditioning) or any(column < 0 for column in conditioning):
         raise JobError(f"conditioning is {conditioning}; give numbers of columns from 0, each once")
