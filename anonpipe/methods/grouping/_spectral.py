@@ -85,44 +85,6 @@ def _move_lower_first(features: FloatArray, rows: IntArray, column: int, border:
     return int(front.shape[0])
 
 
-@nb.njit(cache=True, nogil=True)
-def split_widest(columns: FloatArray, k: int, labels: IntArray) -> None:
-    """Write the group of every record to `labels`: over 2k are halved by rank in the first column of largest range."""
-    n = columns.shape[1]
-    order = np.arange(n)
-    values = np.empty(n)
-    label = 0
-    stack = [(0, n)]
-    while len(stack) > 0:
-        low, high = stack.pop()
-        if high - low <= 2 * k:
-            labels[order[low:high]] = label
-            label += 1
-            continue
-        rows = order[low:high]
-        column = columns[_widest_column(columns, rows)]
-        for i in range(low, high):
-            values[i] = column[order[i]]
-        half = (high - low) // 2
-        split_rows(rows, values[low:high], half)
-        stack.append((low + half, high))
-        stack.append((low, low + half))
-
-
-@nb.njit(cache=True, nogil=True)
-def _widest_column(columns: FloatArray, rows: IntArray) -> int:
-    """Number of the column in which `rows` have the largest range; of equals the first."""
-    best, widest = 0, -1.0
-    for j in range(columns.shape[0]):
-        low, high = np.inf, -np.inf
-        for row in rows:
-            low = min(low, columns[j, row])
-            high = max(high, columns[j, row])
-        if high - low > widest:
-            best, widest = j, high - low
-    return best
-
-
 def rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records into the cells of a recursive histogram, or refuse.
 
@@ -161,10 +123,9 @@ def spectral_rhs(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
     their axes can be turned in the plane they span and the decomposition does not say how: the groups are then those of
     the axes that the linear algebra library of the machine gives.
     """
-    labels = np.empty(len(features), dtype=np.int64)
     rotated = turn_rows(features, principal_axes(features), before=features.mean(axis=0))
-    split_widest(np.ascontiguousarray(rotated.T), k, labels)
-    return labels
+    one_class = np.zeros(len(features), dtype=np.int64)
+    return np.asarray(halved(rotated, 2 * k, True, one_class, np.ones(1), 1.0))
 
 
 def principal_axes(features: FloatArray) -> FloatArray:
@@ -182,8 +143,13 @@ def principal_axes(features: FloatArray) -> FloatArray:
 
 
 @nb.njit(cache=True, nogil=True)
-def _median_groups(features: FloatArray, k: int, classes: IntArray, shares: FloatArray, alpha: float) -> IntArray:
-    """Part of each record when parts of 2k or more are split by rank, ties by row; from low to high, shape (n,)."""
+def halved(
+    features: FloatArray, most: int, by_range: bool, classes: IntArray, shares: FloatArray, alpha: float
+) -> IntArray:
+    """Part of each record (n,) when parts of more than `most` are halved by rank, ties by row, from low to high.
+
+    Along the first column of largest range, or the one that `_split_column` chooses.
+    """
     n = features.shape[0]
     order = np.arange(n)
     values = np.empty(n)
@@ -193,11 +159,14 @@ def _median_groups(features: FloatArray, k: int, classes: IntArray, shares: Floa
     while len(stack) > 0:
         low, high = stack.pop()
         rows = order[low:high]
-        if high - low < 2 * k:
+        if high - low <= most:
             labels[rows] = label
             label += 1
             continue
-        column = _split_column(features, rows, classes, shares, alpha, values[low:high])
+        if by_range:
+            column = _widest_column(features, rows)
+        else:
+            column = _split_column(features, rows, classes, shares, alpha, values[low:high])
         for i in range(low, high):
             values[i] = features[order[i], column]
         half = (high - low) // 2
@@ -205,6 +174,20 @@ def _median_groups(features: FloatArray, k: int, classes: IntArray, shares: Floa
         stack.append((low + half, high))
         stack.append((low, low + half))
     return labels
+
+
+@nb.njit(cache=True, nogil=True)
+def _widest_column(features: FloatArray, rows: IntArray) -> int:
+    """Number of the column in which `rows` have the largest range; of equals the first."""
+    best, widest = 0, -1.0
+    for j in range(features.shape[1]):
+        low, high = np.inf, -np.inf
+        for row in rows:
+            low = min(low, features[row, j])
+            high = max(high, features[row, j])
+        if high - low > widest:
+            best, widest = j, high - low
+    return best
 
 
 @nb.njit(cache=True, nogil=True)
@@ -282,7 +265,8 @@ def kd_tree(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArr
 
     The authors scale the columns first; here the variance is that of the points as given.
     """
-    return np.asarray(_median_groups(features, k, np.zeros(len(features), dtype=np.int64), np.ones(1), 1.0))
+    one_class = np.zeros(len(features), dtype=np.int64)
+    return np.asarray(halved(features, 2 * k - 1, False, one_class, np.ones(1), 1.0))
 
 
 def class_kd_tree(
@@ -304,7 +288,7 @@ def class_kd_tree(
 
     With `alpha` 1 this is `kd_tree`. Li and Sarkar propose to mind classes in it; the rule here is this project's.
     """
-    return np.asarray(_median_groups(features, k, classes, class_shares, float(alpha)))
+    return np.asarray(halved(features, 2 * k - 1, False, classes, class_shares, float(alpha)))
 
 
 METHODS = (
