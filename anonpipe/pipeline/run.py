@@ -171,15 +171,7 @@ def write(run: Run, executor: Executor) -> None:
         run.map_stage(executor, "values", columns, "compare values")
 
 
-MAPPED_STAGES: tuple[Callable[[Run, Executor], None], ...] = (
-    scan,
-    route,
-    encode,
-    transform,
-    decode,
-    assess,
-    write,
-)
+MAPPED_STAGES: tuple[Callable[[Run, Executor], None], ...] = (scan, route, encode, transform, decode, assess, write)
 
 
 def verify(run: Run) -> Verdict:

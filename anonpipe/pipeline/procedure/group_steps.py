@@ -302,11 +302,7 @@ def synthesis_steps(layout: Layout, chosen: Synthesis) -> tuple[Step, Step]:
 
 
 def _counted(
-    part: FloatArray,
-    layout: Layout,
-    chosen: Synthesis,
-    stratum: int,
-    draws: Callable[[str], np.random.Generator],
+    part: FloatArray, layout: Layout, chosen: Synthesis, stratum: int, draws: Callable[[str], np.random.Generator]
 ) -> StrataCounts:
     grouped = GroupedPart.of(part, layout)
     order, starts = grouped.sorted[0]
