@@ -10,8 +10,8 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 57_074
-FILES = 209
+LINES = 57_095
+FILES = 211
 LONGEST_FILE = 1_400
 PAGES = 15_000  # Words of docs/*.md
 TEST_NAME = 60  # Characters

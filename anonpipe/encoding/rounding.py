@@ -9,20 +9,17 @@ with a chance of one over the base, and in all releases a count has one answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
-from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.features import CategoryBlock, ConditioningEncoder, FeatureEncoder, NumberBlock
+from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.kernels.points import sort_groups
-from anonpipe.moments import Moments
 from anonpipe.rng import generator, keyed, number_keys
-from anonpipe.types import BoolArray, FloatArray, IntArray
+from anonpipe.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -109,135 +106,3 @@ def _moved(codes: IntArray, lacking: IntArray, rng: np.random.Generator) -> IntA
     place = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
     most = np.repeat(np.maximum(-lacking, 0)[: len(starts) - 1], np.diff(starts))
     return rng.permutation(shuffled[order[place < most]])
-
-
-# --- Two-way tables of masked categories, whose small cells are drawn before records get categories of such tables ----
-# Covariances of indicators are the cells of two-way tables: where masked records have the original's, a cell of one
-# person comes out as one. So cells of fewer than k records are drawn as another sample would have them (Poisson), or
-# rounded at random where a register grows, and the table is fitted to its margins again. Empty cells stay empty.
-
-
-_ROUNDS = 2_000  # Most rounds of iterative proportional fitting
-_FITTED = 1e-6  # Records that a margin may be off at its end
-_HELD = 1e-3  # Mass of a cell that is drawn empty: where all cells of a row are, these hold its records
-
-
-@dataclass(frozen=True)
-class Factor:
-    """A column, or its nulls, as levels with dummies of -1 and +1."""
-
-    name: str  # Of the column
-    start: int  # Its first dummy among the channels
-    levels: tuple[str, ...]  # Those with a dummy, in order
-    complete: bool  # Whether these are all; else one more has no dummy
-    masked: bool  # Whether the column is masked; else released unchanged
-
-    @property
-    def stop(self) -> int:
-        """The channel after its dummies."""
-        return self.start + len(self.levels)
-
-    def counts(self, channels: int) -> tuple[FloatArray, FloatArray]:
-        """Levels as a linear map of channels, matrix and constant: shapes (n_levels, channels) and (n_levels,)."""
-        size = len(self.levels)
-        of_dummies = np.zeros((size, channels))
-        of_dummies[np.arange(size), self.start + np.arange(size)] = 0.5
-        if self.complete:
-            return of_dummies, np.full(size, 0.5)
-        return np.vstack([of_dummies, -of_dummies.sum(axis=0)]), np.append(np.full(size, 0.5), 1.0 - size / 2)
-
-
-def factors_of(cells: ColumnEncoder, features: FeatureEncoder, conditioning: ConditioningEncoder) -> tuple[Factor, ...]:
-    """The masked categorical columns, nulls of numbers, and unchanged columns of categories."""
-    found = [
-        Factor(block.name, block.start + 1, ("null",), False, True)
-        for block in features.numbers
-        if block.stop - block.start == 2
-    ]
-    for block in features.categories:
-        names, width = _names(cells, block.name), block.stop - block.start
-        codes = block.codes if width > 1 else block.codes[1:]
-        found.append(Factor(block.name, block.start, tuple(names[code] for code in codes), width > 1, True))
-    start = features.width
-    for position, table in zip(conditioning.positions, conditioning.tables, strict=True):
-        name, kind = cells.names[position], cells.columns[position].kind
-        if kind.coded and kind is not Kind.ORDINAL:
-            names = _names(cells, name)
-            levels = tuple(names[int(code)] for code in table.argmax(axis=0))
-            found.append(Factor(name, start, levels, False, False))
-        elif table.shape[1] == 2:
-            found.append(Factor(name, start + 1, ("null",), False, False))
-        start += table.shape[1]
-    return tuple(factor for factor in found if factor.levels)
-
-
-def _names(cells: ColumnEncoder, name: str) -> list[str]:
-    """Names of a column's codes, nulls last."""
-    return [*map(str, cells.categories[name].to_pylist()), "null, of no category"]
-
-
-@dataclass(frozen=True)
-class SmallCells:
-    """Which two-way tables of a run have their small cells drawn, and how."""
-
-    factors: tuple[Factor, ...]  # The columns
-    k: int  # Cells of fewer records are small
-    rounding: Rounding | None = None  # How they are rounded in a register that grows; None where they are drawn
-
-    def changes(self, moments: Moments, rng: np.random.Generator) -> FloatArray:
-        """How many records more each two dummies have together, shape (channels, channels)."""
-        channels = len(moments.mean)
-        changes = np.zeros((channels, channels))
-        for one, other, table in self._tables(moments):
-            small = (table > 0) & (table < self.k)
-            if small.any():
-                change = (
-                    fit_margins(self._drawn(one, other, table, small, rng), table.sum(axis=1), table.sum(axis=0))
-                    - table
-                )
-                change = change[: len(one.levels), : len(other.levels)]
-                changes[one.start : one.stop, other.start : other.stop] = change
-                changes[other.start : other.stop, one.start : one.stop] = change.T
-        return changes
-
-    def _tables(self, moments: Moments) -> Iterator[tuple[Factor, Factor, IntArray]]:
-        """Counts of every two columns of which one is masked."""
-        maps = [factor.counts(len(moments.mean)) for factor in self.factors]
-        for (one, (left, own)), (other, (right, its)) in combinations(zip(self.factors, maps, strict=True), 2):
-            if one.name != other.name and (one.masked or other.masked):
-                means = np.outer(left @ moments.mean + own, right @ moments.mean + its)
-                yield one, other, np.rint(left @ moments.scatter @ right.T + moments.n * means).astype(np.int64)
-
-    def _drawn(
-        self, one: Factor, other: Factor, table: IntArray, small: BoolArray, rng: np.random.Generator
-    ) -> FloatArray:
-        """The table with its small cells drawn, margins not heeded."""
-        drawn, rows, columns = table.astype(np.float64), *np.nonzero(small)
-        if self.rounding is None:
-            drawn[small] = rng.poisson(table[small])
-        else:
-            of_rows, of_columns = (*one.levels, "others"), (*other.levels, "others")
-            drawn[small] = [
-                self.rounding.count(int(table[i, j]), one.name, of_rows[i], other.name, of_columns[j])
-                for i, j in zip(rows, columns, strict=True)
-            ]
-        drawn[small] = np.maximum(drawn[small], _HELD)
-        return drawn
-
-
-def fit_margins(
-    mass: FloatArray, rows: IntArray, columns: IntArray, rounds: int = _ROUNDS, close: float | None = _FITTED
-) -> FloatArray:
-    """The mass with these sums of rows and columns, by iterative proportional fitting (Deming & Stephan 1940).
-
-    It ends once rows are `close` to their sums, if that is given, or after all rounds. Shapes: (n_rows, n_columns).
-    """
-    fitted = mass.copy()
-    for _ in range(rounds):
-        sums = fitted.sum(axis=0)
-        fitted *= np.divide(columns, sums, out=np.zeros(len(sums)), where=sums > 0)
-        sums = fitted.sum(axis=1)
-        if close is not None and np.abs(sums - rows).max() <= close:
-            break
-        fitted *= np.divide(rows, sums, out=np.zeros(len(sums)), where=sums > 0)[:, None]
-    return fitted

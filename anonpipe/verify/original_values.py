@@ -26,12 +26,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, pdtrc, xlog1py, xlogy  # `scipy.stats` takes a second to load, in every run
+from scipy.special import pdtrc
 
 from anonpipe.encoding.row_hash import exact_rows
-from anonpipe.moments import PairwiseMoments
 from anonpipe.types import BoolArray, FloatArray, IntArray
-from anonpipe.verify.expectations import ReleaseView
 
 NEIGHBOURS = 5
 ON_GRID = 0.9
@@ -244,104 +242,3 @@ def rows_without_spread(original: FloatArray, order: IntArray, starts: IntArray)
         found = np.where(np.isnan(values), np.inf, values)[order]
         alike &= np.minimum.reduceat(found, starts[:-1]) == np.maximum.reduceat(found, starts[:-1])
     return int(np.diff(starts)[alike].sum())
-
-
-# --- Small cells of two-way tables that a release has exactly as the original, and how many it has by chance ----------
-# A cell of one person, released as one, tells who knows one of the two values the other. Another sample of the
-# population with the same margins has such a count by chance, too: as a binomial draw of the smaller margin.
-
-
-STANDARD_ERRORS = 4.0  # Beyond what is expected by chance; one honest release in 30,000 is further off
-
-
-@dataclass(frozen=True)
-class SmallCellCounts:
-    """The cells of 1 to k - 1 original records in two-way tables of which one column is masked."""
-
-    cells: int
-    exact: int  # Those with the same released count
-    expected: float  # How many these would be by chance
-    variance: float  # Of their number by chance, cells drawn one by one
-
-    @property
-    def excess(self) -> float:
-        """Exact cells beyond chance and `STANDARD_ERRORS`, as a share of the cells."""
-        beyond = self.exact - self.expected - STANDARD_ERRORS * float(np.sqrt(self.variance))
-        return max(0.0, beyond) / max(1, self.cells)
-
-    @classmethod
-    def of(cls, original: PairwiseMoments, released: PairwiseMoments, view: ReleaseView, k: int) -> SmallCellCounts:
-        """Those of a table."""
-        levels = _Levels.of(view)
-        before, after = levels.counts(original), levels.counts(released)
-        compared = np.triu(levels.apart) & (before > 0) & (before < k)
-        counts = before[compared]
-        sizes = np.diag(before)
-        smaller = np.minimum.outer(sizes, sizes)[compared]
-        chance = _binomial(counts, smaller, counts / np.maximum(smaller, 1.0))
-        exact = int(np.count_nonzero(counts == after[compared]))
-        return cls(len(counts), exact, float(chance.sum()), float((chance * (1.0 - chance)).sum()))
-
-
-def _binomial(count: FloatArray, size: FloatArray, share: FloatArray) -> FloatArray:
-    """The binomial probability of each count."""
-    ways = gammaln(size + 1.0) - gammaln(count + 1.0) - gammaln(size - count + 1.0)
-    return np.asarray(np.exp(ways + xlogy(count, share) + xlog1py(size - count, -share)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Levels:
-    """Categories of a view, and nulls of its numbers, each as a sum of indicators, non-null values and records."""
-
-    value: FloatArray  # Shape (n_levels, n_variables), 0, 1 or -1
-    present: FloatArray  # The same
-    constant: FloatArray  # Shape (n_levels,)
-    columns: FloatArray  # Position of each level's column
-    synthesized: BoolArray  # Whether it is masked
-    mean: FloatArray  # Of each variable
-    sd: FloatArray
-
-    @classmethod
-    def of(cls, view: ReleaseView) -> _Levels:
-        """Those of a view; a column of one indicator has a second level, and so have nulls."""
-        size, rows = len(view.variables), []
-        own = [sum(each.position == other.position for other in view.variables) for each in view.variables]
-        for at, variable in enumerate(view.variables):
-            if variable.own_unit or variable.probability:
-                continue
-            unit = np.eye(1, size, at)[0]
-            if variable.category is None:
-                rows += [(0 * unit, unit, 0.0, variable), (0 * unit, -unit, 1.0, variable)]
-            else:
-                rows.append((unit, 0 * unit, 0.0, variable))
-                rows += [(-unit, 0 * unit, 1.0, variable)] * (own[at] == 1)
-        value, present, constant, variables = zip(*rows, strict=True) if rows else ((), (), (), ())
-        return cls(
-            np.reshape(value, (len(rows), size)),
-            np.reshape(present, (len(rows), size)),
-            np.array(constant),
-            np.array([each.position for each in variables], dtype=np.float64),
-            np.array([each.synthesized for each in variables], dtype=bool),
-            np.array([each.mean for each in view.variables]),
-            view.sd,
-        )
-
-    @property
-    def apart(self) -> BoolArray:
-        """Pairs of levels of two columns, of which one is masked."""
-        different = np.not_equal.outer(self.columns, self.columns)
-        return np.asarray(different & np.logical_or.outer(self.synthesized, self.synthesized))
-
-    def counts(self, moments: PairwiseMoments) -> FloatArray:
-        """Records of each two levels; on the diagonal those of each; shape (n_levels, n_levels)."""
-        n, rows = moments.n.astype(np.float64), float(moments.rows)
-        # values of j among the records that have h, and products: of indicators, whose values are never null
-        ones = self.sd[:, None] * moments.sums + self.mean[:, None] * n
-        both = np.outer(self.sd, self.sd) * moments.cross + self.mean[:, None] * self.sd * moments.sums.T
-        both += self.mean * self.sd[:, None] * moments.sums + np.outer(self.mean, self.mean) * n
-        v, p, c = self.value, self.present, self.constant
-        single = v @ np.diag(ones) + p @ np.diag(n)
-        mixed = v @ ones @ p.T
-        counts = v @ both @ v.T + mixed + mixed.T + p @ n @ p.T
-        counts += np.outer(single, c) + np.outer(c, single) + rows * np.outer(c, c)
-        return np.rint(counts)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anonpipe.moments import Moments, PairwiseMoments
 from anonpipe.verify.expectations import ReleaseView, Target, Variable
-from anonpipe.verify.original_values import SmallCellCounts
+from anonpipe.verify.small_cells import SmallCellCounts
 
 K = 5
 
