@@ -224,7 +224,14 @@ def _as_arrow(given: Any) -> pa.Table:
     if isinstance(given, pa.Table):
         return given
     if isinstance(given, pd.DataFrame):
-        return _from_pandas(given)
+        if not all(isinstance(name, str) for name in given.columns) or not given.columns.is_unique:
+            raise InputError("the frame's columns need names that are text and differ; rename them first")
+        try:
+            return pa.Table.from_pandas(given, preserve_index=False)
+        except (pa.ArrowException, ValueError, TypeError):
+            raise InputError(
+                "a column of the frame holds values of several types; convert it to one type first"
+            ) from None
     if not hasattr(given, "__arrow_c_stream__") and not hasattr(given, "__arrow_c_array__"):
         raise InputError(
             "anonymize takes a pandas frame, an Arrow table, or a table with __arrow_c_stream__ such as polars frames, "
@@ -236,15 +243,6 @@ def _as_arrow(given: Any) -> pa.Table:
         raise InputError(
             f"the {type(given).__name__} cannot be read as an Arrow table; convert it to one first"
         ) from None
-
-
-def _from_pandas(frame: pd.DataFrame) -> pa.Table:
-    if not all(isinstance(name, str) for name in frame.columns) or not frame.columns.is_unique:
-        raise InputError("the frame's columns need names that are text and differ; rename them first")
-    try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, ValueError, TypeError):
-        raise InputError("a column of the frame holds values of several types; convert it to one type first") from None
 
 
 def _writable(table: pa.Table) -> pa.Table:
@@ -303,18 +301,14 @@ def _like(released: pa.Table, given: Any) -> Any:
     class or of its library; where there is none, the Arrow table is returned.
     """
     if isinstance(given, pd.DataFrame):
-        return _like_pandas(released, given)
+        frame: pd.DataFrame = released.to_pandas()
+        dtypes = {name: _nullable(given[name].dtype, frame[name]) for name in frame.columns if name in given}
+        return frame.astype({name: dtype for name, dtype in dtypes.items() if frame[name].dtype != dtype})
     library = sys.modules.get(type(given).__module__.partition(".")[0])
     makers = (getattr(place, "from_arrow", None) for place in (type(given), library))
     make = next(filter(callable, makers), None)
     made = released if make is None or isinstance(given, pa.Table) else make(released)
     return made if isinstance(made, type(given)) else released
-
-
-def _like_pandas(released: pa.Table, given: pd.DataFrame) -> pd.DataFrame:
-    frame: pd.DataFrame = released.to_pandas()
-    dtypes = {name: _nullable(given[name].dtype, frame[name]) for name in frame.columns if name in given}
-    return frame.astype({name: dtype for name, dtype in dtypes.items() if frame[name].dtype != dtype})
 
 
 def _nullable(dtype: Any, column: pd.Series[Any]) -> Any:

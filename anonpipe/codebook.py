@@ -352,7 +352,11 @@ def read_codebook(path: str | Path, names: Sequence[str] = ()) -> CodeBook:
     content = _content(Path(path))
     try:
         if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<":
-            return _of_ddi(_tree(content))
+            root = _tree(content)
+            found = tuple(_of_var(each) for each in list(root.iter("var"))[:_MOST_COLUMNS])
+            if not found or root.tag != "codeBook":
+                raise ValueError
+            return CodeBook(found)
         return _of_package(json.loads(content), Path(path), names)
     except (*_MALFORMED, ET.ParseError, expat.ExpatError):
         pass
@@ -483,13 +487,6 @@ def _tree(content: bytes) -> ET.Element:
     for each in root.iter():
         each.tag = each.tag.rpartition("}")[2]
     return root
-
-
-def _of_ddi(root: ET.Element) -> CodeBook:
-    found = tuple(_of_var(each) for each in list(root.iter("var"))[:_MOST_COLUMNS])
-    if not found or root.tag != "codeBook":
-        raise ValueError
-    return CodeBook(found)
 
 
 def _of_var(var: ET.Element) -> Variable:

@@ -224,7 +224,18 @@ def coded_scan(categories: pa.Array, counts: IntArray, nulls: int, outside: int)
 def merge_columns(name: str, a: ColumnScan, b: ColumnScan) -> ColumnScan:
     """The scan of two parts of a column together."""
     if a.counts is not None and b.counts is not None:
-        return _merge_coded(name, a, b, a.counts, b.counts)
+        categories: Any = a.categories
+        if categories.equals(b.categories):
+            counts = a.counts + b.counts
+        else:
+            categories = _ascending(pa.concat_arrays([categories, b.categories]).unique())
+            _limit_categories(name, len(categories))
+            counts = np.zeros(len(categories), dtype=np.int64)
+            counts[code_of(a.categories, categories)] += a.counts
+            counts[code_of(b.categories, categories)] += b.counts
+        unused = [part.unused for part in (a, b) if part.unused is not None]
+        merged = coded_scan(categories, counts, a.nulls + b.nulls, a.outside + b.outside)
+        return replace(merged, unused=absent(pa.concat_arrays(unused), categories) if unused else None)
     return with_moments(
         ColumnScan(
             rows=a.rows + b.rows,
@@ -261,21 +272,6 @@ def _summed(which: IntArray, size: int, values: FloatArray) -> FloatArray:
     total = np.zeros((size, *values.shape[1:]))
     np.add.at(total, which, values)
     return total
-
-
-def _merge_coded(name: str, a: ColumnScan, b: ColumnScan, in_a: IntArray, in_b: IntArray) -> ColumnScan:
-    categories: Any = a.categories
-    if categories.equals(b.categories):
-        counts = in_a + in_b
-    else:
-        categories = _ascending(pa.concat_arrays([categories, b.categories]).unique())
-        _limit_categories(name, len(categories))
-        counts = np.zeros(len(categories), dtype=np.int64)
-        counts[code_of(a.categories, categories)] += in_a
-        counts[code_of(b.categories, categories)] += in_b
-    unused = [part.unused for part in (a, b) if part.unused is not None]
-    merged = coded_scan(categories, counts, a.nulls + b.nulls, a.outside + b.outside)
-    return replace(merged, unused=absent(pa.concat_arrays(unused), categories) if unused else None)
 
 
 def feature_width(column: Column, scanned: ColumnScan) -> int:

@@ -72,10 +72,6 @@ class WeightCounts:
         ends = np.minimum.reduceat(low, at), np.maximum.reduceat(high, at)
         return WeightCounts(table[at], cell[at], bins[at], *added, *ends)
 
-    def merge_cells(self) -> WeightCounts:
-        """Each cell of a table once."""
-        return self._summed()
-
     def only(self, table: int) -> WeightCounts:
         """Those of one table, of which nothing more is merged: bins of one weight have its sum as it is."""
         found = WeightCounts(*(each[self.table == table] for each in self._arrays))
@@ -239,7 +235,7 @@ class SamplingWeight:
         Where records are held out, all weights and their range are expanded by what those held out stood for.
         """
         kept, after = counted.only(0), counted.only(1)
-        before = replace(counted, table=np.where(counted.table == 2, 0, counted.table)).merge_cells().only(0)
+        before = replace(counted, table=np.where(counted.table == 2, 0, counted.table))._summed().only(0)
         more = float(before.sums.sum() / kept.sums.sum())
         cells, which = np.unique(after.cell, return_inverse=True)
         which, pieces = which.reshape(-1), None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -88,8 +88,6 @@ def stream_of(number: int, step: Step) -> str:
 
 # --- The passes that steps make, and their one executor ---------------------------------------------------------------
 
-_Step = TypeVar("_Step", Columns, Reduce)
-
 
 @dataclass(frozen=True)
 class RowsPass:
@@ -97,11 +95,6 @@ class RowsPass:
 
     number: int  # Of the first step among the method's
     steps: tuple[Rows, ...]  # One or more
-
-    @property
-    def name(self) -> str:
-        """Of the first step."""
-        return self.steps[0].name
 
     def channels(self, given: int, params: Any) -> int:
         """How many channels the last step leaves, of so many given ones."""
@@ -111,24 +104,19 @@ class RowsPass:
 
 
 @dataclass(frozen=True)
-class _OneStep(Generic[_Step]):
-    """A pass of one step."""
-
-    number: int  # Of the step among the method's
-    step: _Step
-
-    @property
-    def name(self) -> str:
-        """Of the step."""
-        return self.step.name
-
-
-class ColumnsPass(_OneStep[Columns]):
+class ColumnsPass:
     """A step that replaces columns."""
 
+    number: int  # Of the step among the method's
+    step: Columns
 
-class ReducePass(_OneStep[Reduce]):
+
+@dataclass(frozen=True)
+class ReducePass:
     """A step that learns."""
+
+    number: int  # Of the step among the method's
+    step: Reduce
 
 
 Pass = RowsPass | ColumnsPass | ReducePass

@@ -283,19 +283,15 @@ def first_classes(tables: FloatArray, counts: FloatArray, starts: IntArray, widt
 
 def count_categories(codes: IntArray, labels: IntArray, groups: int, starts: IntArray) -> FloatArray:
     """Records of each group in each category, shape (groups, starts[-1])."""
-    _check_codes(codes, starts)
+    if codes.ndim != 2 or codes.shape[1] != len(starts) - 1:
+        raise InputError(f"categories of {len(starts) - 1} columns are needed, not an array of shape {codes.shape}")
+    if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= np.diff(starts)).any()):
+        raise InputError("some codes are negative or above the last category; code each column from 0, nulls too")
     total = int(starts[-1])
     tables = np.zeros(groups * total)
     for j, low in enumerate(starts[:-1]):
         tables += np.bincount(labels * total + low + codes[:, j], minlength=groups * total)
     return tables.reshape(groups, total)
-
-
-def _check_codes(codes: IntArray, starts: IntArray) -> None:
-    if codes.ndim != 2 or codes.shape[1] != len(starts) - 1:
-        raise InputError(f"categories of {len(starts) - 1} columns are needed, not an array of shape {codes.shape}")
-    if codes.size and (codes.min() < 0 or (codes.max(axis=0) >= np.diff(starts)).any()):
-        raise InputError("some codes are negative or above the last category; code each column from 0, nulls too")
 
 
 @dataclass(frozen=True, eq=False)

@@ -483,7 +483,8 @@ def select(
     variances = sample.var(axis=0)
     wanted, smalls = list(numbers), list(dict.fromkeys(starts))
     few = np.ascontiguousarray(sample[evenly_spaced(len(sample), max(TREE_ROWS, *wanted, 0))])
-    allowed = _allowed(wanted, k, n_rows, few)
+    distinct = len(np.unique(few, axis=0))
+    allowed = sorted({g for g in wanted if 1 <= g <= distinct and (g == 1 or g * k < n_rows)}) or [1]
     trees = agglomerate(few, allowed[-1], smalls)
     runs: list[_Run] = []
     for shape in shapes:
@@ -542,12 +543,6 @@ class _Run:
 def on_sample(bounds: Constraints, rows: int, n_rows: int) -> Constraints:
     """The constraints for `rows` of `n_rows` records: the prior keeps its share, not its number of records."""
     return replace(bounds, prior_rows=bounds.prior_rows * rows / n_rows)
-
-
-def _allowed(numbers: Iterable[int], k: int, n_rows: int, few: FloatArray) -> list[int]:
-    """Those of the numbers of components that the table and the distinct ones of a few records admit, else one."""
-    distinct = len(np.unique(few, axis=0))
-    return sorted({g for g in numbers if 1 <= g <= distinct and (g == 1 or g * k < n_rows)}) or [1]
 
 
 def _likeliest(sample: FloatArray, few: FloatArray, firsts: list[IntArray], bounds: Constraints) -> Fit | None:

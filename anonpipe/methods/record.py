@@ -268,14 +268,9 @@ class Masker(Replacing):
     learns: tuple[type, ...] = ()
 
     @property
-    def same_person(self) -> bool:
-        """Whether record i of the result is made from record i of the table."""
-        return self.link == "person"
-
-    @property
     def row_for_row(self) -> bool:
-        """Whether a released row replaces the original row of its number."""
-        return self.same_person
+        """Whether a released row is made from, and replaces, the original row of its number."""
+        return self.link == "person"
 
     def steps(self, **options: Any) -> tuple[Any, ...]:
         """The steps for these options."""

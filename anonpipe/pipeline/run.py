@@ -183,15 +183,7 @@ def write(run: Run, executor: Executor) -> None:
         run.map_stage(executor, "unfold", run.context.cut.files, "rows of units")
 
 
-MAPPED_STAGES: tuple[Callable[[Run, Executor], None], ...] = (
-    scan,
-    route,
-    encode,
-    transform,
-    decode,
-    assess,
-    write,
-)
+MAPPED_STAGES: tuple[Callable[[Run, Executor], None], ...] = (scan, route, encode, transform, decode, assess, write)
 
 
 def verify(run: Run) -> Verdict:

@@ -55,11 +55,7 @@ if TYPE_CHECKING:
 
 
 def propose_job(
-    source_url: str,
-    output: str,
-    k: int,
-    analyses: Sequence[RecipientAnalysis] = (),
-    codebook: str | Path | None = None,
+    source_url: str, output: str, k: int, analyses: Sequence[RecipientAnalysis] = (), codebook: str | Path | None = None
 ) -> str:
     """Propose a commented job for a table, with what a code book says of it; the steward corrects and completes it."""
     if k < 2:

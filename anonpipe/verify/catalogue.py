@@ -186,13 +186,7 @@ _ENDS = {
 
 
 def _of_measure(
-    part: str,
-    gate: Gate,
-    title: str,
-    remedy: Advice,
-    *,
-    audience: Audience = Audience.ENOUGH,
-    unit: str = "",
+    part: str, gate: Gate, title: str, remedy: Advice, *, audience: Audience = Audience.ENOUGH, unit: str = ""
 ) -> CheckKind:
     """A gate on a measure of `risk` or `utility`, whose audience and unit it has; without unit a share of records."""
     return CheckKind(

@@ -117,8 +117,8 @@ MUTANTS = (
     Mutant(
         "membership: who is near counts as no member",
         "evaluate/risk/_membership.py",
-        "area = auc(-inside, -outside)",
-        "area = auc(inside, outside)",
+        "auc(-inside, -outside)",
+        "auc(inside, outside)",
         ("tests/evaluate/risk/test_membership.py",),
     ),
     Mutant(

@@ -23,6 +23,7 @@ def write_numeric(path: str | Path, rows: int, columns: int = 10, *, seed: int =
     Examples
     --------
     >>> import tempfile
+    >>> import pyarrow.parquet as pq
     >>> path = Path(tempfile.mkdtemp()) / "numbers.parquet"
     >>> write_numeric(path, 1000, columns=4)
     >>> pq.read_table(path).column_names

@@ -10,7 +10,7 @@ import numpy as np
 
 from anonpipe.columns import Kind
 from anonpipe.errors import JobError
-from anonpipe.evaluate.utility._pair_trends import pairwise_correlations
+from anonpipe.evaluate.utility._moments import pairwise_correlations
 from anonpipe.evaluate.utility._survival import (
     EVENTS_OF_K,
     RECORDS_OF_K,

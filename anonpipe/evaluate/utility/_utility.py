@@ -15,8 +15,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.utility._distances import COLUMN_DISTANCES, MISSING, SUBGROUPS
 from anonpipe.evaluate.utility._measure import UtilityMeasure
-from anonpipe.evaluate.utility._moments import BASIC_STATISTICS, MOMENT_CHANGES
-from anonpipe.evaluate.utility._pair_trends import PAIR_TRENDS, RECORD_DISTANCE
+from anonpipe.evaluate.utility._moments import BASIC_STATISTICS, MOMENT_CHANGES, PAIR_TRENDS, RECORD_DISTANCE
 from anonpipe.evaluate.utility._shapes import COLUMN_SHAPES, PAIR_SHAPES
 from anonpipe.evaluate.utility._survival import SURVIVAL, compared_endpoints
 from anonpipe.evaluate.utility._tables import Endpoint, TypedTables, typed_tables

@@ -15,7 +15,6 @@ from anonpipe.kernels.principal import block_order
 from anonpipe.methods.grouping import (
     _condensation,
     _crest,
-    _kd_tree,
     _md,
     _mdav,
     _mu_approx,
@@ -50,7 +49,7 @@ __all__ = [
 
 # All of them by name; the file of a new one is named here
 METHODS: dict[str, Grouping] = by_name(Grouping, (
-    _mdav, _md, _partitional, _spanning_tree, _crest, _kd_tree, _mu_approx, _condensation, _spectral, _two_phase,
+    _mdav, _md, _partitional, _spanning_tree, _crest, _spectral, _mu_approx, _condensation, _two_phase,
     _univariate,
 ))  # fmt: skip
 

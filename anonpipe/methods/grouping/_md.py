@@ -114,12 +114,8 @@ def md(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     join the group whose mean is nearest to theirs, so that only one group is larger than k.
 
     The two groups can want the same records, and the papers do not say which one chooses first. The one further out
-    does here, because its record has fewer near ones: on the Tarragona table (z-scores) that gives 16.98336 % and
-    22.5272 % at k = 3 and 5, the other order 16.98350 % and 22.9355 %. Row numbers would depend on the table's order.
-
-    Published figures named "M-d" (Tarragona 16.63, 19.66, 24.50, 38.58 %) are not of this method: they belong to a
-    spanning-tree partition whose large parts are split by `diameter_fixed`. Figures of "MD-MHM" (16.9829, 22.5269,
-    33.1834 % at k = 3, 5, 10), which refines these groups, lie just below those here (16.9834, 22.5272, 33.1834 %).
+    does here, because its record has fewer near ones. Published figures named "M-d" are not of this method: they belong
+    to a spanning-tree partition whose large parts are split by `diameter_fixed`.
 
     As published, a search of all pairs in every round takes O(n³/k) steps. Here each record keeps an upper bound of its
     distance to the others, and only those whose bound leads are looked at again: the groups are the same.
@@ -145,15 +141,9 @@ def pairwise_systematic(features: FloatArray, k: int, *, rng: np.random.Generato
     takes, one by one, the remaining record that adds least to its sum of squares; ties go to the lower row number.
 
     "The k - 1 nearest" of the algorithm's steps could also mean nearest to the seed; the text says "chosen in such a
-    way that the inclusion of these records causes less SSE", and that reading is nearer to the published figures too:
-    on Tarragona (raw columns) 5.493, 8.335, 10.888 and 16.999 % at k = 3, 4, 5, 10 against the published 5.494, 8.329,
-    10.875 and 17.012; nearest to the seed gives 5.343, 8.158, 10.786 and 14.801. No reading tried gives the published
-    figures exactly. The two seeds of a round are chosen together, so that the first group cannot take the other's seed;
-    if it could, one of the eight figures here would change in the fourth digit.
-
-    The published figures are of the raw columns, where two large ones decide nearly everything, and stand in the paper
-    beside those of other methods on z-scores. On z-scores this method loses 17.265, 19.405, 22.745 and 37.361 %, about
-    what MDAV loses at small k and more at k = 10.
+    way that the inclusion of these records causes less SSE", and that reading is nearer to the published figures, which
+    are of raw columns and which no reading tried gives exactly. The two seeds of a round are chosen together, so that
+    the first group cannot take the other's seed.
     """
     key = np.zeros(len(features))
     for column in features.T:

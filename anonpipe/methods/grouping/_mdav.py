@@ -179,12 +179,9 @@ def mdav_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     """Group records by MDAV-1.
 
     Two groups a round as in `mdav` while 2k or more records remain. Of k to 2k - 1 that remain, the one furthest from
-    their mean and its k - 1 nearest form a group. The others, fewer than k, join the groups whose means are nearest. No
-    group can pass 2k - 1 records.
-
-    The means do not move when records join them, so that the order of the last records decides nothing. On the
-    Tarragona table (z-scores, k = 10) this gives the published 33.192358 %, and so do moving means in row order; the
-    outermost record first with moving means gives 33.192336 % and is not what was published.
+    their mean and its k - 1 nearest form a group. The others, fewer than k, join the groups whose means are nearest; no
+    group can pass 2k - 1 records. Means do not move when records join them, so that the order of the last records
+    decides nothing, and the published figures come out.
     """
     labels = groups_from_outside(features, k, 2 * k, True)
     remaining = np.flatnonzero(labels < 0)

@@ -83,23 +83,18 @@ def kmeans(
     smallest cluster up, each that has fewer than k takes the records nearest to its mean out of clusters that have more
     than k; a cluster that is down to k gives no more. Weights: scale a column by the root of its weight.
     """
-    seed = int(rng.integers(0, 2**31))
-    labels, centres = _lloyd(features, len(features) // k, iterations, seed)
-    fill_small(features, np.arange(len(features)), k, labels, centres)
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-
-
-def _lloyd(features: FloatArray, clusters: int, iterations: int, seed: int) -> tuple[IntArray, FloatArray]:
-    """Cluster of each record and the centres; one thread, so that sums are added in one order."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
+    clusters, seed = len(features) // k, int(rng.integers(0, 2**31))
     model = KMeans(clusters, init="random", n_init=1, max_iter=iterations, algorithm="lloyd", random_state=seed)
-    with one_thread(), warnings.catch_warnings():
+    with one_thread(), warnings.catch_warnings():  # one thread, so that sums are added in one order
         # Fewer distinct records than clusters: some stay empty and are filled up.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(features)
-    return model.labels_.astype(np.int64), np.ascontiguousarray(model.cluster_centers_, dtype=np.float64)
+    labels, centres = model.labels_.astype(np.int64), np.ascontiguousarray(model.cluster_centers_, dtype=np.float64)
+    fill_small(features, np.arange(len(features)), k, labels, centres)
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def k_ward(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:

@@ -124,7 +124,12 @@ def _search(features: FloatArray, labels: IntArray, k: int, effort: Effort, bloc
     least = LEAST * float(np.square(x).sum()) / len(x)
     runs = min(effort.many, max(effort.few, effort.trials // (len(x) * SWEEPS)))
     for key in np.arange(runs, dtype=np.uint64):
-        _run_hot_and_down(groups, effort, key, least, block_rows)
+        # One run: anneal, descend, and keep the better groups of before and after in every region
+        before, parts = groups.home.copy(), group_scatter(groups)
+        near = _near_groups(groups, effort.near, block_rows)
+        anneal(groups, *near, temperatures(groups), np.geomspace(HOT, COLD, SWEEPS), key)
+        _run_down(groups, *near, least)
+        _keep_better(groups, before, parts)
     _keep_better(groups, home, first)
     for _ in range(SETTLING):
         if not _run_down(groups, *_near_groups(groups, effort.near, block_rows), least):
@@ -132,15 +137,6 @@ def _search(features: FloatArray, labels: IntArray, k: int, effort: Effort, bloc
     found = np.empty(len(x), dtype=np.int64)
     found[order] = groups.home
     return by_first_row(found)
-
-
-def _run_hot_and_down(groups: SearchGroups, effort: Effort, key: np.uint64, least: float, block_rows: int) -> None:
-    """One run: anneal, descend, and keep the better groups of before and after in every region."""
-    before, parts = groups.home.copy(), group_scatter(groups)
-    near = _near_groups(groups, effort.near, block_rows)
-    anneal(groups, *near, temperatures(groups), np.geomspace(HOT, COLD, SWEEPS), key)
-    _run_down(groups, *near, least)
-    _keep_better(groups, before, parts)
 
 
 def _keep_better(groups: SearchGroups, before: IntArray, parts: FloatArray) -> None:

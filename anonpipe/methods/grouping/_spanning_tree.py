@@ -226,9 +226,7 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by `mst`, then every group of 2k records or more by `diameter_fixed`.
 
-    The tables of later papers call this method M-d; Kabir and Wang set it beside maximum distance, which it is not. On
-    the Tarragona table (z-scores) it loses 16.685, 19.662, 24.502 and 38.413 % at k = 3, 4, 5 and 10, where 16.63,
-    19.66, 24.50 and 38.58 % are printed; `md` loses 16.983, 19.536, 22.527 and 33.183 %.
+    The tables of later papers call this method M-d; Kabir and Wang set it beside maximum distance, which it is not.
     """
     return group_large_again(features, mst(features, k, rng=rng), k, diameter_fixed, rng)
 

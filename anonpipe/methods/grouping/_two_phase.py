@@ -82,7 +82,12 @@ def _group_by_density(features: FloatArray, k: int) -> IntArray:
         for i in range(n):
             if labels[i] >= 0 or not _has_lost(near[i, :k], labels):
                 continue
-            known[i] = _keep_free(near[i, : known[i]], labels)
+            free = 0  # those without a group move to the front, in their order
+            for row in near[i, : known[i]]:
+                if labels[row] < 0:
+                    near[i, free] = row
+                    free += 1
+            known[i] = free
             if known[i] < k:
                 known[i] = min(most, left)
                 nearest_records(tree, features[i], near[i, : known[i]], distances[: known[i]])
@@ -98,17 +103,6 @@ def _has_lost(neighbours: IntArray, labels: IntArray) -> bool:
     for row in neighbours:
         lost |= labels[row] >= 0
     return bool(lost)
-
-
-@nb.njit(cache=True, nogil=True)
-def _keep_free(neighbours: IntArray, labels: IntArray) -> int:
-    """Move the neighbours without a group to the front, in their order; how many they are."""
-    free = 0
-    for row in neighbours:
-        if labels[row] < 0:
-            neighbours[free] = row
-            free += 1
-    return free
 
 
 def decompose(features: FloatArray, labels: IntArray, sequence: IntArray, *, most: int) -> IntArray:
@@ -276,9 +270,8 @@ def tfrp_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     mean is nearest. Groups are numbered in the order of formation.
 
     Smallest and largest value are those of the whole table, not of each column: so say Kabir and Wang, and so the
-    published information losses come out (Tarragona, z-scores: 17.228, 19.396, 22.110 and 33.186 % at k = 3, 4, 5 and
-    10, to the last digit). Columns should therefore be of one scale. The two points change places by turns down to the
-    last group, and the means that leftovers look at are those before any of them joins.
+    published figures come out. Columns should therefore be of one scale. The two points change places by turns down to
+    the last group, and the means that leftovers look at are those before any of them joins.
     """
     return np.asarray(_group_by_reference_points(features, k))
 
@@ -289,14 +282,10 @@ def tfrp_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
     The groups of TFRP-1 are tried in the order of falling scatter. A record goes to the nearest other group of fewer
     than 4k - 1 records (see `decompose`). Then each group of 2k and more is grouped by TFRP-1 as a table of its own.
 
-    Much of this the text leaves open. Tried were all combinations of the order of the groups (formation, its reverse,
-    rising or falling scatter), the nearest group by distance or by added scatter, means that move with every record or
-    stay until the group is given up, and large groups left whole or split by MDAV, MDAV-generic, MDAV-1, DBA-1 or
-    TFRP-1. All lie within 0.11 % of the published figures on Tarragona, z-scores (16.881, 19.181, 21.847 and 33.088 %
-    at k = 3, 4, 5 and 10); the one chosen is the only one that meets all of them to the last digit. That least
-    homogeneous groups go first agrees with the paper's summary. No group there comes near 4k - 1, so that the figures
-    do not tell what happens at the limit; here the record goes to the next nearest group with room, and a group of
-    which a record finds none is kept.
+    The text leaves open the order of the groups, how near is measured, whether means move with every record, and how
+    large groups are split. All combinations lie within 0.11 % of the published figures on Tarragona; this one alone
+    meets all of them to the last digit. No group there comes near 4k - 1: here a record then goes to the next nearest
+    group with room, and a group of which a record finds none is kept.
     """
     labels = tfrp_1(features, k, rng=rng)
     labels = decompose(features, labels, by_falling_scatter(features, labels), most=4 * k - 1)
@@ -311,13 +300,9 @@ def dba_1(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     neighbourhood of the densest record becomes a group. When fewer than k records are left, each joins the group whose
     mean is nearest. Groups are numbered in the order of formation. Ties go to the lower row.
 
-    Kabir and Wang do not say what the density is. Of sums of distances and of squared distances to the record, to the
-    mean or among all pairs, and the distance of the k-th neighbour, each with densities that are or are not looked up
-    again when neighbours leave, only the one above gives the published information losses, and to all digits
-    (Tarragona, z-scores: 20.69948803, 23.82761456, 26.00129826 and 35.39295837 % at k = 3, 4, 5 and 10).
-
-    The densest groups are cut out of their surroundings, which leaves ragged remains: on most tables MDAV loses less.
-    The second phase, `dba_2`, mends that in part.
+    Kabir and Wang do not say what the density is; of all that were tried, only this one gives the published figures,
+    and to all digits. The densest groups are cut out of their surroundings, which leaves ragged remains: on most tables
+    MDAV loses less. The second phase, `dba_2`, mends that in part.
     """
     return np.asarray(_group_by_density(features, k))
 
@@ -326,11 +311,8 @@ def dba_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray
     """Group records by DBA-1, then give up groups whose records fit better into others.
 
     The groups of DBA-1 are tried in the reverse order of their formation, the least dense first. A record goes to the
-    nearest other group, however large (see `decompose`). Then each group of 2k and more is grouped by MDAV-1.
-
-    What Kabir and Wang leave open is whether means move with every record that joins: the published information losses
-    come out to all digits if they stay until the group is given up (Tarragona, z-scores: 16.15265063, 22.67107728,
-    25.45039236 and 34.80675148 % at k = 3, 4, 5 and 10), and not otherwise.
+    nearest other group, however large (see `decompose`). Then each group of 2k and more is grouped by MDAV-1. Means
+    stay until a group is given up, which Kabir and Wang leave open: so the published figures come out to all digits.
     """
     labels = dba_1(features, k, rng=rng)
     labels = decompose(features, labels, np.arange(labels.max(), -1, -1), most=len(features))
@@ -345,9 +327,7 @@ def mdav_2(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArra
 
     Kabir and Wang describe the second phase for DBA only, where it goes back through the order of formation, the
     densest groups being first. MDAV-1 has no such order. Falling scatter, which is rising density, gives the published
-    information losses to all digits at k = 4, 5 and 10 (Tarragona, z-scores: 19.01314997, 22.07965363 and
-    33.17932950 %); order of formation and its reverse give one of these at most. At k = 3 it gives 16.68261429 where
-    16.38261429 is printed: nine of ten digits agree, one is a misprint.
+    figures to all digits at k = 4, 5 and 10, and 16.68261429 at k = 3, where 16.38261429 is printed.
     """
     labels = mdav_1(features, k, rng=rng)
     labels = decompose(features, labels, by_falling_scatter(features, labels), most=len(features))

@@ -12,7 +12,6 @@ from anonpipe.methods.masking import (
     _generalize,
     _local_synthesis,
     _noise,
-    _rank_swap,
     _sequential_regression,
     _spectral,
 )
@@ -30,7 +29,7 @@ __all__ = [
 
 # All maskers by name; a new one is a line here
 MASKERS: dict[str, Masker] = by_name(
-    Masker, (_noise, _data_shuffle, _rank_swap, _spectral, _sequential_regression, _generalize, _local_synthesis)
+    Masker, (_noise, _data_shuffle, _spectral, _sequential_regression, _generalize, _local_synthesis)
 )
 
 # What steps count and learn: the records that lie on disk between two steps

@@ -15,14 +15,7 @@ from anonpipe.kernels.mixture import map_by_group
 from anonpipe.methods import latent_classes as latent
 from anonpipe.methods import mixture as mixtures
 from anonpipe.methods.executor import Reduce, Rows, Step
-from anonpipe.methods.masking._draws import (
-    Categories,
-    DrawnSample,
-    category_codes,
-    dummies,
-    fit_categories,
-    starts_of,
-)
+from anonpipe.methods.masking._draws import Categories, DrawnSample, category_codes, dummies, fit_categories, starts_of
 from anonpipe.methods.masking._spectral import count_moments
 from anonpipe.methods.options import ScopedMaskOptions
 from anonpipe.methods.record import Features, Masker

@@ -26,31 +26,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _check_table(table: npt.NDArray[Any], takes: str) -> None:
-    """Features are a finite float64 table, codes an int64 one."""
-    kind, article = ("int64", "an") if takes == "codes" else ("float64", "a")
-    if table.ndim != 2 or table.dtype != kind:
-        raise InputError(
-            f"{takes} are {article} {kind} table, not {table.dtype} of {table.ndim} dimensions; convert them"
-        )
-    if bad := int(np.count_nonzero(~np.isfinite(table).all(axis=1))):
-        raise InputError(f"{bad} of {len(table)} records have values that are not finite; fill or drop them first")
-
-
-def _check_groups(n: int, order: IntArray, starts: IntArray) -> None:
-    """Every one of n records is in one group, and no group is empty."""
-    if order.dtype != np.int64 or starts.dtype != np.int64:
-        raise InputError("order and starts are int64; take them from sort_groups")
-    ends = len(starts) > 0 and starts[0] == 0 and starts[-1] == n == len(order)
-    if not ends or (np.diff(starts) < 1).any():
-        raise InputError(f"starts do not cut {n} records into groups of at least one; take them from sort_groups")
-    seen = np.zeros(n, dtype=np.bool_)
-    if n and order.min() >= 0 and order.max() < n:
-        seen[order] = True
-    if not seen.all():
-        raise InputError(f"order does not hold each of {n} records once; take it from sort_groups")
-
-
 Value = TypeVar("Value", np.float64, np.int64)
 
 # All synthesizers by name; a new one is a line here
@@ -76,8 +51,25 @@ def synthesize(
         raise JobError(f"unknown synthesizer {method!r}; known are: {', '.join(METHODS)}")
     entry = METHODS[method]
     entry.check(options)
-    _check_table(features, entry.takes)
-    _check_groups(len(features), order, starts)
+    kind, article = ("int64", "an") if entry.takes == "codes" else ("float64", "a")
+    if features.ndim != 2 or features.dtype != kind:
+        raise InputError(
+            f"{entry.takes} are {article} {kind} table, not {features.dtype} of {features.ndim} dimensions; convert "
+            "them"
+        )
+    if bad := int(np.count_nonzero(~np.isfinite(features).all(axis=1))):
+        raise InputError(f"{bad} of {len(features)} records have values that are not finite; fill or drop them first")
+    n = len(features)
+    if order.dtype != np.int64 or starts.dtype != np.int64:
+        raise InputError("order and starts are int64; take them from sort_groups")
+    ends = len(starts) > 0 and starts[0] == 0 and starts[-1] == n == len(order)
+    if not ends or (np.diff(starts) < 1).any():
+        raise InputError(f"starts do not cut {n} records into groups of at least one; take them from sort_groups")
+    seen = np.zeros(n, dtype=np.bool_)
+    if n and order.min() >= 0 and order.max() < n:
+        seen[order] = True
+    if not seen.all():
+        raise InputError(f"order does not hold each of {n} records once; take it from sort_groups")
     drawn = {"rng": rng} if entry.draws else {}
     new: npt.NDArray[Value] = entry.function(np.ascontiguousarray(features), order, starts, **drawn, **options)
     return new

@@ -6,9 +6,9 @@ import math
 from functools import partial
 from typing import Any
 
-from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.matching import ValueScores
 from anonpipe.encoding.pair_tables import SmallCells, factors_of
+from anonpipe.encoding.probabilities import IntervalDecoder
 from anonpipe.encoding.shares import PartShares
 from anonpipe.errors import GROUPS_LINK, JobError
 from anonpipe.evaluate.risk import columns_for_membership, membership_from_moments, rows_for_membership
@@ -30,7 +30,7 @@ def procedure(job: Job, encoders: Encoders, strata: Strata) -> Procedure:
     _check(job, masker, features, strata, encoders)
     options = masker.own(job.replacing_options) | masker.follows(job.replacing_options, features)
     expected, shares = partial(_expected, masker, options), None
-    if not masker.same_person:
+    if not masker.row_for_row:
         channels = features.width + features.conditioning
         shares = PartShares.fit(
             encoders.cells,
@@ -194,7 +194,7 @@ def needed(job: Job, encoders: Encoders, rows: int) -> tuple[int, str] | None:
     # The most of four numbers: k units, for moments (of fewer records part of one discloses the rest, see
     # `small_groups`), for decoding within the limit on covariances, and for moments within the limit on membership.
     masker, membership = MASKERS[job.replacing.name], job.limits["membership_auc"]
-    if masker.same_person or (masker.link != "none" and not masker.grouped):
+    if masker.row_for_row or (masker.link != "none" and not masker.grouped):
         return None
     features = encoders.describe_features(encoders.least(job.k), rows)
     least = max(features.k, _least(features), math.ceil(COVARIANCE_ERROR / job.gates.of_every_run["covariance"]))

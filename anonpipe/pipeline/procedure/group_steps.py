@@ -285,18 +285,24 @@ def synthesis_steps(layout: Layout, chosen: Synthesis) -> tuple[Step, Step]:
         return params.distances is None and layout.groupings == 1
 
     def make(part: FloatArray, *, params: TableGroups, rng: np.random.Generator, stratum: int) -> FloatArray:
-        return _synthesized(part, layout, chosen, params, stratum, rng)
+        grouped, arguments, name = GroupedPart.of(part, layout), dict(chosen.arguments), chosen.record.name
+        if chosen.record.noise is not None:
+            arguments["factor"] = params.factor(stratum)
+        if "kept" in chosen.record.required:
+            arguments["kept"] = layout.given(part)
+        if grouped.averaged:  # each record has a mean of its own
+            singles = np.arange(len(part)), np.arange(len(part) + 1)
+            released = synthesize(grouped.centres(), *singles, name, rng=rng, **arguments)
+        else:
+            released = synthesize(grouped.features, *grouped.sorted[0], name, rng=rng, **arguments)
+        return np.concatenate([released, part[:, layout.width :]], axis=1)
 
     counting = Reduce("count groups", count, finish, again, with_stratum=True, with_draws=True, redrawn=True)
     return counting, Rows("synthesize", make, with_stratum=True, stream=_SYNTHESIZE)
 
 
 def _counted(
-    part: FloatArray,
-    layout: Layout,
-    chosen: Synthesis,
-    stratum: int,
-    draws: Callable[[str], np.random.Generator],
+    part: FloatArray, layout: Layout, chosen: Synthesis, stratum: int, draws: Callable[[str], np.random.Generator]
 ) -> StrataCounts:
     grouped = GroupedPart.of(part, layout)
     order, starts = grouped.sorted[0]
@@ -333,23 +339,6 @@ def _known(strata: StrataCounts, chosen: Synthesis, width: int) -> TableGroups:
         pairs = zip(together(grouped, scopes), scoped, strict=True)
         factors = np.stack([noise.factor(chosen.chosen, *pair) for pair in pairs])
     return TableGroups(strata.counts, np.array(scopes), factors, strata.sampled)
-
-
-def _synthesized(
-    part: FloatArray, layout: Layout, chosen: Synthesis, groups: TableGroups, stratum: int, rng: np.random.Generator
-) -> FloatArray:
-    """The part with features replaced, group by group."""
-    grouped, arguments, name = GroupedPart.of(part, layout), dict(chosen.arguments), chosen.record.name
-    if chosen.record.noise is not None:
-        arguments["factor"] = groups.factor(stratum)
-    if "kept" in chosen.record.required:
-        arguments["kept"] = layout.given(part)
-    if grouped.averaged:  # each record has a mean of its own
-        singles = np.arange(len(part)), np.arange(len(part) + 1)
-        released = synthesize(grouped.centres(), *singles, name, rng=rng, **arguments)
-    else:
-        released = synthesize(grouped.features, *grouped.sorted[0], name, rng=rng, **arguments)
-    return np.concatenate([released, part[:, layout.width :]], axis=1)
 
 
 # --- Counts of groups

@@ -14,9 +14,8 @@ import numpy as np
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import ClassColumn, Compound, ConditioningEncoder, Decoding, FeatureEncoder, Groups
 from anonpipe.encoding.identifiers import UnitColumn
-from anonpipe.encoding.intervals import IntervalDecoder
 from anonpipe.encoding.matching import decode_matched
-from anonpipe.encoding.probabilities import ProbabilityDecoder
+from anonpipe.encoding.probabilities import IntervalDecoder, ProbabilityDecoder
 from anonpipe.encoding.rounding import RoundedColumns
 from anonpipe.encoding.scan import Scan
 from anonpipe.encoding.shares import PartShares, Shares

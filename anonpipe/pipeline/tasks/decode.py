@@ -276,11 +276,7 @@ def _masked(fitted: Fitted, decoded: Decoded) -> FloatArray:
 
 
 def counted_rows(
-    fitted: Fitted,
-    cells: FloatArray,
-    decoded: Decoded,
-    as_ties: tuple[FloatArray, ...],
-    units: IntArray | None,
+    fitted: Fitted, cells: FloatArray, decoded: Decoded, as_ties: tuple[FloatArray, ...], units: IntArray | None
 ) -> dict[str, Any]:
     """Counts of a partition for the gates."""
     method, columns = fitted.procedure, fitted.synthesized

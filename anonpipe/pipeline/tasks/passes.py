@@ -166,11 +166,11 @@ class StagedTable:
         """Replace the channels of every partition."""
         pairs = zip(self.task.seen, self._scopes, strict=True)
         filled = [pass_.channels(seen, load_params(self.work, self.task.params, scope)) for seen, scope in pairs]
-        self._replace(pass_.number, len(self.cut.partitions), pass_.name, tuple(filled))
+        self._replace(pass_.number, len(self.cut.partitions), pass_.steps[0].name, tuple(filled))
 
     def replace_columns(self, pass_: ColumnsPass) -> None:
         """Replace every channel of every scope."""
-        self._replace(pass_.number, self.task.channels * len(self._scopes), pass_.name, self.task.seen)
+        self._replace(pass_.number, self.task.channels * len(self._scopes), pass_.step.name, self.task.seen)
 
     def _replace(self, number: int, pieces: int, name: str, filled: tuple[int, ...]) -> None:
         target, source = str(number), self.task.source
@@ -189,7 +189,7 @@ class StagedTable:
         task = replace(self.task, turn=turn)
         if not all(work.staging.has(params_file(name, scope)) for scope in self._scopes):
             task.write(work, stage_name(name))
-            self.map_stage(stage_name(name), len(self.cut.partitions), self._title(pass_.name))
+            self.map_stage(stage_name(name), len(self.cut.partitions), self._title(pass_.step.name))
             self._finish_all(pass_, task, name)
         again = pass_.step.again
         more = again is not None and any(again(load_params(work, name, scope)) for scope in self._scopes)
@@ -201,7 +201,7 @@ class StagedTable:
         if pass_.step.costly:
             stage = stage_name(f"{name}-finish")
             replace(task, finishes=name).write(self.work, stage)
-            self.map_stage(stage, len(self._scopes), f"{self._title(pass_.name)}, fit")
+            self.map_stage(stage, len(self._scopes), f"{self._title(pass_.step.name)}, fit")
         else:
             for scope in self._scopes:
                 _finish(self.work, task, pass_, scope, name)
@@ -232,7 +232,12 @@ def stage_name(number: int | str) -> str:
 
 def make_features(work: Work, fitted: Fitted, cut: Cut) -> None:
     """Make the staged array of the features, after checking that partitions are large enough."""
-    _check_lengths(fitted, cut)
+    least = max(getattr(step, "least", 0) for step in fitted.procedure.steps)
+    if min(cut.lengths) < least:
+        raise InputError(
+            f"a partition has {min(cut.lengths)} records, and {fitted.procedure.name} needs {least}; "
+            "set strata.small to merge or drop"
+        )
     channel_array(work, fitted, cut, FEATURES, fitted.width)
 
 
@@ -252,16 +257,6 @@ def run_steps(work: Work, fitted: Fitted, cut: Cut, map_stage: MapStage) -> None
     table = StagedTable(work, fitted, cut, map_stage, first)
     execute(head, table)
     table.task.write(work, LAST if len(work.copies) == 1 else _SHARED)
-
-
-def _check_lengths(fitted: Fitted, cut: Cut) -> None:
-    """Refuse partitions that are too small for a step."""
-    least = max(getattr(step, "least", 0) for step in fitted.procedure.steps)
-    if min(cut.lengths) < least:
-        raise InputError(
-            f"a partition has {min(cut.lengths)} records, and {fitted.procedure.name} needs {least}; "
-            "set strata.small to merge or drop"
-        )
 
 
 def last_channels(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[FloatArray, Any]:

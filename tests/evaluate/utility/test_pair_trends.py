@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from anonpipe.evaluate.utility._pair_trends import (
+from anonpipe.evaluate.utility._moments import (
     contingency_distance,
     correlation_ratio,
     pairwise_correlations,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from anonpipe.evaluate.utility._pair_trends import eigenvalue_change, il1s
+from anonpipe.evaluate.utility._moments import eigenvalue_change, il1s
 from tests.evaluate.utility.tables import pairs
 from tests.naive import utility as naive
 from tests.naive.measure import columns_of

@@ -11,8 +11,7 @@ from anonpipe.errors import AnonpipeError, InputError, JobError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility import MEASURES, utility
 from anonpipe.evaluate.utility._measure import UtilityMeasure
-from anonpipe.evaluate.utility._moments import centred, moment_changes
-from anonpipe.evaluate.utility._pair_trends import il1s
+from anonpipe.evaluate.utility._moments import centred, il1s, moment_changes
 from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.evaluate.utility._utility import _measured, _with_interval
 from anonpipe.verify.output_control import disclosive

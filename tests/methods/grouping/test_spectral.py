@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from anonpipe.kernels.points import turn_rows
 from anonpipe.methods.grouping import cluster, information_loss
-from anonpipe.methods.grouping._spectral import principal_axes, split_at_all_medians, split_widest
+from anonpipe.methods.grouping._spectral import halved, principal_axes, split_at_all_medians
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import histogram as naive
 from tests.naive.two_phase import labels_of
@@ -82,8 +82,7 @@ def test_spectral_sizes(problem):
 def test_splits_as_the_naive_twin_with_ties(problem, tied):
     features, k = problem
     matrix = np.round(features * 2) if tied else features
-    labels = np.empty(len(features), dtype=np.int64)
-    split_widest(matrix.T.copy(), k, labels)
+    labels = halved(matrix, 2 * k, True, np.zeros(len(matrix), dtype=np.int64), np.ones(1), 1.0)
     assert (labels == labels_of(naive.spectral_rhs(matrix.tolist(), k), len(features))).all()
 
 

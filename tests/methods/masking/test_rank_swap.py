@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from anonpipe.errors import JobError
+from anonpipe.methods.masking._data_shuffle import partners
 from anonpipe.methods.masking._draws import averaged_by_rank
-from anonpipe.methods.masking._rank_swap import partners
 from tests.in_memory import mask
 from tests.naive import mask as naive
 
