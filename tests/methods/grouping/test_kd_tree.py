@@ -19,7 +19,7 @@ def test_sizes(problem):
         assert sizes.max() < 2 * k
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(class_problems(), st.sampled_from([0.0, 0.2, 0.5]))
 def test_same_as_the_naive_twin(problem, alpha):
     features, k, classes, shares = problem
@@ -30,7 +30,7 @@ def test_same_as_the_naive_twin(problem, alpha):
 
 def test_spread_alone_is_the_plain_tree_and_fifty_columns_do():
     rng = np.random.default_rng(0)
-    features, classes = rng.normal(size=(300, 50)), rng.integers(0, 2, 300)
+    features, classes = rng.normal(size=(90, 50)), rng.integers(0, 2, 90)
     assert (run("class_kd_tree", features, 4, classes, alpha=1.0) == run("kd_tree", features, 4)).all()
     assert (run("kd_tree", features, 4) == naive.kd_tree(features, 4)).all()
 

@@ -126,8 +126,8 @@ def test_sizes_of_crest(problem, method):
     assert (run(method, features, k, classes, shares) == labels).all()
 
 
-@settings(deadline=None, max_examples=100)
-@given(class_problems(most_rows=22), st.sampled_from([0.0, 0.3, 0.5, 1.0]), st.integers(2, 9), st.booleans())
+@settings(deadline=None, max_examples=50)
+@given(class_problems(most_rows=20), st.sampled_from([0.0, 0.3, 0.5, 1.0]), st.integers(2, 9), st.booleans())
 def test_crest_is_the_same_as_the_naive_twin(problem, alpha, b, tied):
     features, k, classes, shares = problem
     features = np.round(features * 4) if tied else features
@@ -143,7 +143,7 @@ def test_the_tree_is_the_same_as_that_of_the_naive_twin(b, width):
     classes = rng.integers(0, 3, 26)
     shares = np.bincount(classes) / 26
     unit = np.sqrt((np.ptp(features, axis=0) ** 2).sum())
-    for alpha in (0.1, 0.5, 0.9):
+    for alpha in (0.1, 0.9):
         parent, length, joined = class_tree(features, classes, shares, b, alpha, unit)
         assert [(parent[v], v) for v in joined[1:]] == naive.class_tree(features, classes, shares, b, alpha)
         assert length[1:] == pytest.approx(np.linalg.norm(features - features[parent], axis=1)[1:])

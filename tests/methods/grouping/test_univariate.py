@@ -35,8 +35,8 @@ def test_sizes_and_order(problem):
 
 @settings(deadline=None, max_examples=60)
 @given(
-    st.integers(1, 4),
-    st.lists(st.one_of(st.integers(-5, 5), st.floats(-1e3, 1e3)), min_size=1, max_size=9),
+    st.integers(1, 3),
+    st.lists(st.one_of(st.integers(-5, 5), st.floats(-1e3, 1e3)), min_size=1, max_size=7),
 )
 def test_no_grouping_at_all_is_better(k, values):
     features = np.array(values, dtype=float)[:, None]
