@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anonpipe.methods.grouping import METHODS, information_loss
-from tests.methods.grouping.classed import run
+from anonpipe.errors import InfeasibleError
+from anonpipe.methods.grouping import METHODS, cluster, information_loss
+from tests.methods.grouping.classed import REFUSING, class_problems, run
 from tests.methods.grouping.data import grouping_problems, tarragona
 from tests.naive import hierarchical, mdav_family, spanning_tree, two_phase
 
@@ -57,6 +58,14 @@ def all_but_one_have_k(sizes, n, k):
 
 def the_last_is_larger_where_k_remain(sizes, n, k):
     return n % (2 * k) < k or (sizes[:-1] == k).all()
+
+
+def below_twice(sizes, n, k):
+    return sizes.max() < 2 * k
+
+
+def split_where_there_is_room(sizes, n, k):
+    return n <= 2 * k or len(sizes) > 1
 
 
 @dataclass(frozen=True)
@@ -179,6 +188,25 @@ CONTRACTS = {
 }
 """By method; those whose twins need classes or a generator have tests of their own."""
 
+SIZES = {method: (contract.sizes, contract.options) for method, contract in CONTRACTS.items()} | {
+    "class_kd_tree": (below_twice, ({},)),
+    "class_mdav": (all_but_the_last_have_k, ({},)),
+    "condensation": (as_many_as_possible, ({},)),
+    "fuzzy_c_means": (
+        below_twice,
+        [
+            {"fuzziness": fuzziness, "shrink": shrink, "iterations": 5}
+            for fuzziness, shrink in product((1.01, 1.1, 2.0, 50.0), (0.1, 0.5, 0.99))
+        ],
+    ),
+    "kd_tree": (below_twice, ({},)),
+    "kmeans": (as_many_as_possible, ({},)),
+    "mhm": (below_twice, [{"order": order} for order in ("npn", "md", "mdav", "cbfs")]),
+    "optimal_univariate": (below_twice, ({},)),
+    "spectral_rhs": (split_where_there_is_room, ({},)),
+}
+"""What is said of the sizes of groups beside the least and the largest, and the options with which it is tried."""
+
 LINE = [0, 9, 1, 10, 8]
 PAIRS = [0, 1, 1.5, 8.5, 9, 10]
 EXAMPLES = {
@@ -229,17 +257,63 @@ def test_examples(method):
     assert run(method, np.array(values, dtype=float)[:, None], 2).tolist() == groups
 
 
-@every_method
-@settings(deadline=None)
-@given(problem=grouping_problems(), data=st.data())
-def test_sizes(method, problem, data):
-    features, k = problem
-    contract = CONTRACTS[method]
-    sizes = np.bincount(run(method, features, k, **data.draw(st.sampled_from(contract.options))))
-    assert sizes.sum() == len(features)
-    assert sizes.min() >= k
-    assert METHODS[method].largest is None or sizes.max() <= max(k, METHODS[method].largest(k))
-    assert contract.sizes(sizes, len(features), k)
+@pytest.mark.parametrize("method", sorted(METHODS))
+@settings(deadline=None, max_examples=50)
+@given(problem=class_problems(most_rows=120), data=st.data())
+def test_every_method_keeps_its_promise(method, problem, data):
+    """Groups of k or more, in blocks or not; the same for the same seed; the input as it was."""
+    features, k, classes, shares = problem
+    entry, (sizes_are_right, options) = METHODS[method], SIZES.get(method, (any_sizes, ({},)))
+    if method == "optimal_univariate":
+        features = features[:, :1].copy()
+    options, seed, blocks = (data.draw(each) for each in (st.sampled_from(options), st.integers(0, 3), st.booleans()))
+    options = options | ({"block_rows": max(2 * k, len(features) // 3)} if blocks else {})
+    options = options | ({"classes": classes, "class_shares": shares} if entry.classes else {})
+    before = features.copy(), classes.copy(), shares.copy()
+    try:
+        labels = cluster(features, k, method, rng=np.random.default_rng(seed), **options)
+    except InfeasibleError:
+        assert method in REFUSING
+        return
+    sizes = np.bincount(labels)
+    assert labels.dtype == np.int64 and len(labels) == len(features) and sizes.min() >= k
+    assert entry.largest is None or sizes.max() <= max(k, entry.largest(k))
+    assert blocks or sizes_are_right(sizes, len(features), k)
+    assert all((a == b).all() for a, b in zip(before, (features, classes, shares), strict=True))
+    again = np.random.default_rng(seed if entry.draws else seed + 1)
+    assert (cluster(features, k, method, rng=again, **options) == labels).all()
+
+
+@pytest.mark.parametrize("method", [method for method, entry in METHODS.items() if entry.draws])
+def test_another_seed_gives_other_groups(method):
+    features = np.random.default_rng(0).normal(size=(400, 3))
+    first, second = (cluster(features, 5, method, rng=np.random.default_rng(seed)) for seed in (1, 2))
+    assert not same_groups(first, second)
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "text"),
+    [
+        *(("v_mdav", {"gamma": gamma}, "Input should be") for gamma in (-0.1, np.inf, np.nan)),
+        *(("mst_t_close", {"t": t}, "than or equal to [01]") for t in (-0.1, 1.1, np.nan)),
+        *(("class_kd_tree", {"alpha": alpha}, "than or equal to [01]") for alpha in (-1.0, 1.01, np.nan)),
+        *(("crest", {"alpha": alpha}, "") for alpha in (-0.1, 2, np.nan)),
+        ("crest", {"neighbours": 1}, "greater than or equal to 2"),
+        ("kmeans", {"iterations": 0}, "greater than or equal to 1"),
+        ("fuzzy_c_means", {"fuzziness": 1.0}, "greater than or equal to 1.01"),
+        ("fuzzy_c_means", {"fuzziness": np.nan}, ""),
+        ("fuzzy_c_means", {"step": -0.1}, ""),
+        ("fuzzy_c_means", {"shrink": 1.0}, "less than 1"),
+        ("fuzzy_c_means", {"shrink": 0.0}, "greater than 0"),
+        ("fuzzy_c_means", {"iterations": 0}, ""),
+        ("mhm", {"order": "row"}, "Input should be 'npn', 'md', 'mdav' or 'cbfs'"),
+    ],
+)
+def test_wrong_options_are_refused(method, option, text):
+    classes = {"classes": np.zeros(6, dtype=int)} if METHODS[method].classes else {}
+    ((name, value),) = option.items()
+    with pytest.raises(ValueError, match=f"{method} was given {name}={value!r}.*: .*{text}"):
+        run(method, np.zeros((6, 1)), 2, **classes, **option)
 
 
 @pytest.mark.parametrize("method", [method for method, contract in CONTRACTS.items() if contract.most_tied])

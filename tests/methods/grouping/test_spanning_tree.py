@@ -104,26 +104,7 @@ def test_nothing_is_cut_where_the_whole_is_too_far():
     assert run("mst_t_close", features, 2, classes, np.array([0.5, 0.5]), t=0.3).max() > 0
 
 
-@pytest.mark.parametrize("t", [-0.1, 1.1, np.nan])
-def test_wrong_t_is_refused(t):
-    with pytest.raises(
-        ValueError, match=r"mst_t_close was given t=.*: Input should be (greater|less) than or equal to [01]"
-    ):
-        run("mst_t_close", np.zeros((4, 1)), 2, np.zeros(4, dtype=int), t=t)
-
-
 METHODS = ("crest", "crest_partial")
-
-
-@settings(deadline=None)
-@given(class_problems(), st.sampled_from(METHODS))
-def test_sizes_of_crest(problem, method):
-    features, k, classes, shares = problem
-    before = features.copy(), classes.copy(), shares.copy()
-    labels = run(method, features, k, classes, shares)
-    assert np.bincount(labels).min() >= k
-    assert all((a == b).all() for a, b in zip(before, (features, classes, shares), strict=True))
-    assert (run(method, features, k, classes, shares) == labels).all()
 
 
 @settings(deadline=None, max_examples=50)
@@ -207,28 +188,3 @@ def test_one_grouping_an_attribute():
     assert (labels[:, 0] != run("crest", features, 4, compound_classes(classes))).any()
     with pytest.raises(ValueError, match=r"shape \(200,\)"):
         crest_per_class(features, 4, classes[:, 0], rng=rng)
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"alpha": -0.1}, "alpha"),
-        ({"alpha": np.nan}, "alpha"),
-        ({"alpha": 2}, "alpha"),
-        ({"neighbours": 1}, "greater than or equal to 2"),
-    ],
-)
-def test_wrong_options_are_refused(options, text):
-    with pytest.raises(ValueError, match=text):
-        run("crest", np.zeros((4, 1)), 2, np.zeros(4, dtype=int), **options)
-
-
-@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e99])
-@pytest.mark.parametrize("method", ["crest", "crest_partial", "mst_t_close", "class_mdav", "class_kd_tree"])
-def test_extreme_scales(method, scale):
-    rng = np.random.default_rng(0)
-    features, classes = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
-    features *= scale / np.abs(features).max()
-    labels = run(method, features, 3, classes, block_rows=50)
-    assert np.bincount(labels).min() >= 3
-    assert labels.max() >= 6
