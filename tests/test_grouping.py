@@ -12,6 +12,8 @@ from anonpipe.errors import InputError, JobError
 from anonpipe.methods.grouping import METHODS
 from tests import small
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 COLUMNS = {
     "age": {"kind": "integer", "bounds": [0, 120]},
     "income": {"kind": "continuous", "bounds": [0, 1_000_000]},

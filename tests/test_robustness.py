@@ -13,7 +13,6 @@ import yaml
 from anonpipe.environment import ADDRESS_SPACE
 from anonpipe.errors import JobError
 from anonpipe.job.model import load_job
-from anonpipe.pipeline.run import execute
 from tests import runs, small
 
 
@@ -41,15 +40,6 @@ def same_job(undisturbed, tmp_path):
     text = (original / "job.yaml").read_text().replace(str(original), str(tmp_path))
     (tmp_path / "job.yaml").write_text(text)
     return tmp_path, str(tmp_path / "job.yaml"), hashes
-
-
-def test_one_worker_gives_the_same_bytes(same_job, monkeypatch):
-    folder, job, hashes = same_job
-    for name, value in runs.environment(folder).items():
-        monkeypatch.setenv(name, value)
-    assert execute(load_job(job, {"run.workers": 1})).version
-    assert runs.released_hashes(folder / "out") == hashes
-    assert runs.staging_of(folder) is None
 
 
 def test_another_secret_gives_other_values(same_job, monkeypatch):

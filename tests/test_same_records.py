@@ -14,6 +14,8 @@ from anonpipe.job.model import parse_job
 from anonpipe.source import open_source
 from tests import small
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 ROWS = 1500
 COLUMNS = {
     "weight": {"kind": "continuous", "bounds": [None, None]},
