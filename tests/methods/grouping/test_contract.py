@@ -18,7 +18,7 @@ from anonpipe.errors import InfeasibleError
 from anonpipe.methods.grouping import METHODS, cluster, information_loss
 from tests.methods.grouping.classed import REFUSING, class_problems, run
 from tests.methods.grouping.data import grouping_problems, tarragona
-from tests.naive import hierarchical, mdav_family, spanning_tree, two_phase
+from tests.naive import classes, hierarchical, mdav_family, spanning_tree, two_phase
 
 
 def same_labels(labels, twin):
@@ -155,6 +155,7 @@ CONTRACTS = {
         same=same_groups,
         **TWO_PHASE,
     ),
+    "kd_tree": Contract(classes.kd_tree, {}, below_twice),
     "mst": Contract(spanning_tree.mst, {}, **TREE),
     "mst_d": Contract(
         spanning_tree.mst_d,
@@ -188,6 +189,15 @@ CONTRACTS = {
 }
 """By method; those whose twins need classes or a generator have tests of their own."""
 
+CLASS_TWINS = {
+    "class_kd_tree": (classes.kd_tree, 60, {"alpha": (0.0, 0.2, 0.5)}),
+    "class_mdav": (classes.class_mdav, 60, {"alpha": (0.0, 0.2, 0.5, 1.0)}),
+    "crest": (spanning_tree.crest, 20, {"alpha": (0.0, 0.3, 0.5, 1.0), "neighbours": tuple(range(2, 10))}),
+    "crest_partial": (spanning_tree.crest_partial, 30, {}),
+    "mst_t_close": (spanning_tree.mst_t_close, 25, {"t": (0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5, 1.0)}),
+}
+"""Twins of the methods that need classes, the most records that they are given, and options in the twins' order."""
+
 SIZES = {method: (contract.sizes, contract.options) for method, contract in CONTRACTS.items()} | {
     "class_kd_tree": (below_twice, ({},)),
     "class_mdav": (all_but_the_last_have_k, ({},)),
@@ -199,7 +209,6 @@ SIZES = {method: (contract.sizes, contract.options) for method, contract in CONT
             for fuzziness, shrink in product((1.01, 1.1, 2.0, 50.0), (0.1, 0.5, 0.99))
         ],
     ),
-    "kd_tree": (below_twice, ({},)),
     "kmeans": (as_many_as_possible, ({},)),
     "mhm": (below_twice, [{"order": order} for order in ("npn", "md", "mdav", "cbfs")]),
     "optimal_univariate": (below_twice, ({},)),
@@ -262,14 +271,14 @@ def test_examples(method):
 @given(problem=class_problems(most_rows=120), data=st.data())
 def test_every_method_keeps_its_promise(method, problem, data):
     """Groups of k or more, in blocks or not; the same for the same seed; the input as it was."""
-    features, k, classes, shares = problem
+    features, k, codes, shares = problem
     entry, (sizes_are_right, options) = METHODS[method], SIZES.get(method, (any_sizes, ({},)))
     if method == "optimal_univariate":
         features = features[:, :1].copy()
     options, seed, blocks = (data.draw(each) for each in (st.sampled_from(options), st.integers(0, 3), st.booleans()))
     options = options | ({"block_rows": max(2 * k, len(features) // 3)} if blocks else {})
-    options = options | ({"classes": classes, "class_shares": shares} if entry.classes else {})
-    before = features.copy(), classes.copy(), shares.copy()
+    options = options | ({"classes": codes, "class_shares": shares} if entry.classes else {})
+    before = features.copy(), codes.copy(), shares.copy()
     try:
         labels = cluster(features, k, method, rng=np.random.default_rng(seed), **options)
     except InfeasibleError:
@@ -279,7 +288,7 @@ def test_every_method_keeps_its_promise(method, problem, data):
     assert labels.dtype == np.int64 and len(labels) == len(features) and sizes.min() >= k
     assert entry.largest is None or sizes.max() <= max(k, entry.largest(k))
     assert blocks or sizes_are_right(sizes, len(features), k)
-    assert all((a == b).all() for a, b in zip(before, (features, classes, shares), strict=True))
+    assert all((a == b).all() for a, b in zip(before, (features, codes, shares), strict=True))
     again = np.random.default_rng(seed if entry.draws else seed + 1)
     assert (cluster(features, k, method, rng=again, **options) == labels).all()
 
@@ -298,6 +307,7 @@ def test_another_seed_gives_other_groups(method):
         *(("mst_t_close", {"t": t}, "than or equal to [01]") for t in (-0.1, 1.1, np.nan)),
         *(("class_kd_tree", {"alpha": alpha}, "than or equal to [01]") for alpha in (-1.0, 1.01, np.nan)),
         *(("crest", {"alpha": alpha}, "") for alpha in (-0.1, 2, np.nan)),
+        ("class_mdav", {"alpha": 1.5}, "less than or equal to 1"),
         ("crest", {"neighbours": 1}, "greater than or equal to 2"),
         ("kmeans", {"iterations": 0}, "greater than or equal to 1"),
         ("fuzzy_c_means", {"fuzziness": 1.0}, "greater than or equal to 1.01"),
@@ -310,10 +320,10 @@ def test_another_seed_gives_other_groups(method):
     ],
 )
 def test_wrong_options_are_refused(method, option, text):
-    classes = {"classes": np.zeros(6, dtype=int)} if METHODS[method].classes else {}
+    codes = {"classes": np.zeros(6, dtype=int)} if METHODS[method].classes else {}
     ((name, value),) = option.items()
     with pytest.raises(ValueError, match=f"{method} was given {name}={value!r}.*: .*{text}"):
-        run(method, np.zeros((6, 1)), 2, **classes, **option)
+        run(method, np.zeros((6, 1)), 2, **codes, **option)
 
 
 @pytest.mark.parametrize("method", [method for method, contract in CONTRACTS.items() if contract.most_tied])
@@ -323,6 +333,18 @@ def test_same_as_the_naive_twin_with_ties(method, data):
     # Sums and squares of whole numbers are exact in any order, so that ties are ties for both.
     features, k = data.draw(grouping_problems(most_rows=CONTRACTS[method].most_tied))
     assert_same(method, np.round(features * 4), k, data.draw(st.sampled_from(CONTRACTS[method].options)))
+
+
+@pytest.mark.parametrize("method", CLASS_TWINS)
+@settings(deadline=None, max_examples=60)
+@given(data=st.data(), tied=st.booleans())
+def test_same_as_the_naive_twin_of_classes(method, data, tied):
+    twin, most_rows, allowed = CLASS_TWINS[method]
+    features, k, codes, shares = data.draw(class_problems(most_rows=most_rows))
+    features = np.round(features * 4) if tied else features
+    options = {name: data.draw(st.sampled_from(values)) for name, values in allowed.items()}
+    expected = twin(features, k, codes, shares, *options.values())
+    assert (run(method, features, k, codes, shares, **options) == expected).all()
 
 
 @every_method

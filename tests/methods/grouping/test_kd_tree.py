@@ -1,20 +1,9 @@
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from anonpipe.methods.grouping import class_disclosure, information_loss
-from tests.methods.grouping.classed import class_problems, diabetes, run
+from tests.methods.grouping.classed import diabetes, run
 from tests.methods.grouping.data import standardized
 from tests.naive import classes as naive
-
-
-@settings(deadline=None, max_examples=50)
-@given(class_problems(), st.sampled_from([0.0, 0.2, 0.5]))
-def test_same_as_the_naive_twin(problem, alpha):
-    features, k, classes, shares = problem
-    assert (run("kd_tree", features, k) == naive.kd_tree(features, k)).all()
-    expected = naive.kd_tree(features, k, classes, shares, alpha)
-    assert (run("class_kd_tree", features, k, classes, shares, alpha=alpha) == expected).all()
 
 
 def test_spread_alone_is_the_plain_tree_and_fifty_columns_do():

@@ -252,6 +252,15 @@ def test_dissolve_and_create_do_as_their_twins(seed, k, n_groups, limit):
     is_consistent(groups)
 
 
+def test_hosts_that_take_several_records_ask_less_for_each():
+    """Alone each of the four would add 0.8; three that join one host, and one that joins the other, add 2.51."""
+    groups = open_groups(np.repeat([0.0, 0.0, 1.0], 4)[:, None], np.repeat([0, 1, 2], 4), 4)
+    moved, hosts, near = np.empty(8, np.int64), np.empty(8, np.int64), np.array([0, 1], dtype=np.int32)
+    assert dissolve(groups, 2, near, 2.5, moved, hosts) == 0
+    assert dissolve(groups, 2, near, 2.7, moved, hosts) == 4
+    is_consistent(groups)
+
+
 @settings(deadline=None, max_examples=12)  # of thousands of steps each
 @given(st.integers(0, 2**32 - 1), st.integers(3, 4), st.sampled_from([0.1, 1.0]))
 def test_annealing_goes_as_its_twin(seed, k, hot):

@@ -81,15 +81,6 @@ def test_groups_keep_both_limits_or_nothing_was_cut(problem, t):
         assert class_disclosure(labels, classes, shares).largest_total_variation <= t + 1e-9
 
 
-@settings(deadline=None, max_examples=80)
-@given(class_problems(most_rows=25), st.sampled_from([0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5, 1.0]), st.booleans())
-def test_t_close_is_the_same_as_the_naive_twin(problem, t, tied):
-    features, k, classes, shares = problem
-    features = np.round(features * 4) if tied else features
-    expected = naive.mst_t_close(features, k, classes, shares, t)
-    assert (run("mst_t_close", features, k, classes, shares, t=t) == expected).all()
-
-
 @settings(deadline=None, max_examples=40)
 @given(class_problems())
 def test_any_t_is_mst(problem):
@@ -107,15 +98,6 @@ def test_nothing_is_cut_where_the_whole_is_too_far():
 METHODS = ("crest", "crest_partial")
 
 
-@settings(deadline=None, max_examples=50)
-@given(class_problems(most_rows=20), st.sampled_from([0.0, 0.3, 0.5, 1.0]), st.integers(2, 9), st.booleans())
-def test_crest_is_the_same_as_the_naive_twin(problem, alpha, b, tied):
-    features, k, classes, shares = problem
-    features = np.round(features * 4) if tied else features
-    expected = naive.crest(features, k, classes, shares, alpha, b)
-    assert (run("crest", features, k, classes, shares, alpha=alpha, neighbours=b) == expected).all()
-
-
 @pytest.mark.parametrize("b", [2, 3, 4, 6, 12, 60])
 @pytest.mark.parametrize("width", [1, 2, 6])
 def test_the_tree_is_the_same_as_that_of_the_naive_twin(b, width):
@@ -128,15 +110,6 @@ def test_the_tree_is_the_same_as_that_of_the_naive_twin(b, width):
         parent, length, joined = class_tree(features, classes, shares, b, alpha, unit)
         assert [(parent[v], v) for v in joined[1:]] == naive.class_tree(features, classes, shares, b, alpha)
         assert length[1:] == pytest.approx(np.linalg.norm(features - features[parent], axis=1)[1:])
-
-
-@settings(deadline=None, max_examples=80)
-@given(class_problems(most_rows=30), st.booleans())
-def test_crest_partial_is_the_same_as_the_naive_twin(problem, tied):
-    features, k, classes, shares = problem
-    features = np.round(features * 4) if tied else features
-    expected = naive.crest_partial(features, k, classes, shares)
-    assert (run("crest_partial", features, k, classes, shares) == expected).all()
 
 
 def test_distance_alone_is_crest_partial():
