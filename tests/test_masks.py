@@ -86,8 +86,12 @@ def test_every_masker_is_tried():
     assert {mask["method"] for mask in MASKS} == set(MASKERS)
 
 
-@pytest.mark.parametrize("strata", [{}, {"by": ["vital_status"]}], ids=["whole", "strata"])
-@pytest.mark.parametrize("mask", MASKS, ids=lambda mask: "-".join(map(str, mask.values())))
+# Every mask in strata, and of a whole table one of each kind: of rows, of columns, in groups, of equal rows.
+RELEASED = [(mask, {"by": ["vital_status"]}) for mask in MASKS]
+RELEASED += [(BY_NAME[name], {}) for name in ("noise", "data_shuffle", "local_synthesis", "generalize")]
+
+
+@pytest.mark.parametrize(("mask", "strata"), RELEASED, ids=lambda given: "-".join(map(str, given.values())) or "whole")
 def test_every_masker_releases(tmp_path, registry, mask, strata):
     given = registry_job(tmp_path, registry, mask, strata=strata)
     outcome = small.run(given)

@@ -155,7 +155,7 @@ CONTRACTS = {
         same=same_groups,
         **TWO_PHASE,
     ),
-    "kd_tree": Contract(classes.kd_tree, {}, below_twice),
+    "kd_tree": Contract(classes.kd_tree, {}, below_twice, rows=(1, 2, 3, 5, 9, 10, 30), most_tied=40),
     "mst": Contract(spanning_tree.mst, {}, **TREE),
     "mst_d": Contract(
         spanning_tree.mst_d,
@@ -190,7 +190,7 @@ CONTRACTS = {
 """By method; those whose twins need classes or a generator have tests of their own."""
 
 CLASS_TWINS = {
-    "class_kd_tree": (classes.kd_tree, 60, {"alpha": (0.0, 0.2, 0.5)}),
+    "class_kd_tree": (classes.kd_tree, 35, {"alpha": (0.0, 0.2, 0.5)}),
     "class_mdav": (classes.class_mdav, 60, {"alpha": (0.0, 0.2, 0.5, 1.0)}),
     "crest": (spanning_tree.crest, 20, {"alpha": (0.0, 0.3, 0.5, 1.0), "neighbours": tuple(range(2, 10))}),
     "crest_partial": (spanning_tree.crest_partial, 30, {}),
