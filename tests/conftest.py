@@ -92,7 +92,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure() -> None:
-    settings.register_profile("compiled", deadline=None)  # an example's first call may compile a kernel
+    # An example's first call may compile a kernel; other examples are drawn at every run
+    settings.register_profile("compiled", deadline=None, max_examples=60)
     settings.load_profile("compiled")
     gc.disable()
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")

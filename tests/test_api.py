@@ -26,7 +26,7 @@ def _plain(rows, k, **changes):
     """A frame of an ordinal and a number, and a job for it."""
     frame = pd.DataFrame({"grade": np.arange(rows) % 3, "size": np.random.default_rng(0).normal(size=rows)})
     columns = {"grade": {"kind": "ordinal", "levels": [0, 1, 2]}, "size": {"kind": "continuous"}}
-    return frame, {"k": k, "columns": columns, **changes}
+    return frame, {"k": k, "columns": columns, "measure": small.OFF, **changes}
 
 
 def test_blocks_hold_three_groups_at_least_however_large_k_is():
@@ -289,8 +289,16 @@ FAILING = PLAIN | {
 }
 
 
-def test_measures_and_both_reports_are_handed_back(tmp_path):
-    made = anonymize(small.plain_table(300), {"k": 5, "columns": small.COLUMNS})
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Of one table: with all measures, with none, and what a failed gate leaves."""
+    jobs = {"measured": {"k": 5, "columns": small.COLUMNS}, "plain": PLAIN, "failed": FAILING}
+    with small.private_home(tmp_path_factory.mktemp("results"), runs.SECRET):
+        return {name: anonymize(small.plain_table(300), job) for name, job in jobs.items()}
+
+
+def test_measures_and_both_reports_are_handed_back(tmp_path, results):
+    made = results["measured"]
     assert made.passed and made.report.audience == "internal" and made.for_recipients.audience == "external"
     assert made.report.source == "a table in memory" and made.report.warnings == made.warnings
     figures = {each.name: each for each in (*made.report.utility, *made.report.risk)}
@@ -303,8 +311,8 @@ def test_measures_and_both_reports_are_handed_back(tmp_path):
     assert "For the data steward only" in (tmp_path / "report.html").read_text()
 
 
-def test_a_failed_gate_keeps_report_warnings_and_says_what_helps():
-    made = anonymize(small.plain_table(300), FAILING)
+def test_a_failed_gate_keeps_report_warnings_and_says_what_helps(results):
+    made = results["failed"]
     assert made.table is None and made.for_recipients is None and not made.passed
     assert not made.report.passed and made.report.checks and made.warnings
     assert made.remedies and all(":" in remedy for remedy in made.remedies)
@@ -314,8 +322,8 @@ def test_a_failed_gate_keeps_report_warnings_and_says_what_helps():
     assert repr(made).startswith("Anonymized: failed, no table; ") and "<details open>" in made._repr_html_()
 
 
-def test_it_is_drawn_and_summed_up():
-    made = anonymize(small.plain_table(300), {"k": 5, "columns": small.COLUMNS})
+def test_it_is_drawn_and_summed_up(results):
+    made = results["measured"]
     figure = made.plot()
     assert [axis.get_title() for axis in figure.axes] == ["age", "income", "place", "correlations"]
     assert figure._repr_png_().startswith(b"\x89PNG")
@@ -324,7 +332,7 @@ def test_it_is_drawn_and_summed_up():
     frame = made.to_pandas()
     assert isinstance(frame, pd.DataFrame) and frame["age"].tolist() == made.table["age"].to_pylist()
     with pytest.raises(GateError, match="there is no table to convert"):
-        anonymize(small.plain_table(300), FAILING).to_pandas()
+        results["failed"].to_pandas()
 
 
 @pytest.mark.parametrize("job", [None, 5, [1], b"job.yaml", pd.DataFrame()], ids=lambda job: type(job).__name__)
@@ -360,14 +368,14 @@ def test_a_notebook_shows_bars_pictures_and_tables(tmp_path, monkeypatch):
     assert picture.outputs[0].data["image/png"].startswith("iVBOR")
 
 
-def test_it_can_be_unpacked_as_it_was():
-    made = anonymize(small.plain_table(300), PLAIN)
+def test_it_can_be_unpacked_as_it_was(results):
+    made = results["plain"]
     table, verdict, warnings = made
     assert (table, verdict, warnings) == (made.table, made.verdict, made.warnings) == (made[0], made[1], made[2])
 
 
-def test_it_shows_itself():
-    made = anonymize(small.plain_table(300), PLAIN)
+def test_it_shows_itself(results):
+    made = results["plain"]
     first, checks, *rest = repr(made).splitlines()
     assert first.startswith(f"Anonymized: {small.OPEN}, 300 rows x 3 columns; ") and first.endswith("; 0 measures")
     assert checks.startswith("checks   ") and " 0 failed" in checks and "risk: not evaluated" in rest

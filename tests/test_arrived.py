@@ -9,6 +9,8 @@ import pytest
 from anonpipe.storage.staging import StagedArray
 from tests import small
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 LOST = "staged data differ from the input: rows, nulls, categories"
 MOVED = "staged data differ from the input: means and variances"
 COLUMNS = {

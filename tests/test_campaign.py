@@ -7,14 +7,11 @@ import pytest
 from tests.campaign.__main__ import BAD, campaign
 from tests.campaign.faults import KINDS
 
-TWICE = ("killed", "staging-damaged", "staging-damaged-while-running", "input-rewritten-between-scan-and-route")
-
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """Each kind once, and the kinds with most places to strike once more."""
-    kinds = [*KINDS, *TWICE]
-    return campaign(7, 5.0, kinds, len(kinds), tmp_path_factory.mktemp("campaign"))
+    """Each kind once; `python -m tests.campaign` goes on for longer."""
+    return campaign(7, 5.0, list(KINDS), len(KINDS), tmp_path_factory.mktemp("campaign"))
 
 
 def test_no_outcome_is_bad(told):

@@ -16,6 +16,8 @@ from anonpipe.storage import release
 from anonpipe.verify.verdict import Assessment
 from tests import small
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 COLUMNS = {"age": {"kind": "integer"}, "income": {"kind": "continuous"}, "site": {"kind": "categorical"}}
 KEY = {"site": {"kind": "categorical", "role": "key"}}
 SAID_NOTHING = {"input": "in.parquet", "output": "out", "k": 5, "columns": COLUMNS}
@@ -172,6 +174,7 @@ def test_mask_handing_on_records_is_refused_without_job_words(tmp_path):
     assert [check.key for check in outcome.verdict.failed] == ["risk.reidentification_rate", "risk.tail_linkage"]
 
 
+@pytest.mark.secret("9f3c17a2b85de06441c7f29e8ab350d6" * 2)
 def test_members_are_not_told_from_hold_out_of_many_records(tmp_path, monkeypatch):
     monkeypatch.setattr("anonpipe.job.measure.HELD_OUT", {600: 0.2})
     verdict, _ = pipeline.assess_only(silent(tmp_path))

@@ -221,7 +221,7 @@ def test_workers_all_stopped_for_good_are_one_clear_error(tmp_path, monkeypatch)
     others = _workers()
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    with engine.local_cluster(2, "1GiB", tmp_path / "dask", timeouts=engine.Timeouts(silence=2, look=0.2)) as executor:
+    with engine.local_cluster(1, "1GiB", tmp_path / "dask", timeouts=engine.Timeouts(silence=2, look=0.2)) as executor:
         mine, told = _workers() - others, []
 
         def stop(result):
@@ -229,7 +229,7 @@ def test_workers_all_stopped_for_good_are_one_clear_error(tmp_path, monkeypatch)
                 worker.suspend()
             told.append(result)
 
-        with pytest.raises(EngineError, match=r"all 2 workers are silent, for 2 s now; .* --resume"):
+        with pytest.raises(EngineError, match=r"all 1 workers are silent, for 2 s now; .* --resume"):
             executor(engine_tasks.slow, tasks(tmp_path, 12), stop)
     assert 0 < len(told) < 12
     assert os.listdir(tmp_path / "tmp") == []  # all of a cluster is in its own folder
@@ -246,7 +246,7 @@ def forked(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANONPIPE_SECRET", "5e1b07c93ad264f8" * 4)
         patch.setenv("OPENBLAS_NUM_THREADS", "3")
-        with engine.local_cluster(2, "1GiB", tmp_path / "dask", preload=["tests.engine_tasks"]) as executor:
+        with engine.local_cluster(1, "1GiB", tmp_path / "dask", preload=["tests.engine_tasks"]) as executor:
             [server] = runs.fork_servers(os.getpid())
             yield executor, server
 
@@ -366,7 +366,7 @@ def test_no_scheduler_is_one_clear_error():
 
 @pytest.mark.secret("5e1b07c93ad264f8" * 4)
 def test_a_given_scheduler_gives_the_same_bytes(tmp_path):
-    job = load_job(runs.registry_job(tmp_path, rows=2000, files=2))
+    job = load_job(runs.registry_job(tmp_path, rows=1000, files=2))
     plain = dask.config.set({"distributed.comm.require-encryption": None})
     with plain, LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as given:
         trusted = {"scheduler": given.scheduler_address, "trust_network": True}

@@ -297,11 +297,11 @@ def test_a_refused_setting_is_looked_at_with_open_gates(tmp_path):
     from tests.benchmarks.frontier.releases import prepare, release
     from tests.benchmarks.frontier.settings import Setting
 
-    table = prepare(tmp_path, costs(800), seed=1)
+    table = prepare(tmp_path, costs(500), seed=1)
     for changes, refused in (((), False), (("gates.local_suppression_rate=0",), True)):
         setting = Setting(f"tried, refused: {refused}", 5, changes)
         about = release(tmp_path, table, setting, 0)
         assert about["refused"] is refused
-        assert len(pd.read_parquet(tmp_path / about["released"])) == 560
+        assert len(pd.read_parquet(tmp_path / about["released"])) == 350
         assert 0 < about["linked"] < 0.5
         assert release(tmp_path, table, setting, 0) == about

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import yaml
 
@@ -169,7 +166,7 @@ LAUGHS = "a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]\n" + "".join(
     [
         (LAUGHS, "aliases stand for more than 5,000,000 characters; write out"),
         ("a: &a [*a]", "aliases stand for more than"),
-        ("a: " + "[" * 2_000, "nested too deeply|not valid"),
+        ("a: " + "[" * 1_200, "nested too deeply|not valid"),
         ("a: " + "x" * 5_000_001, "characters, and 5,000,000 are allowed"),
     ],
     ids=["laughs", "itself", "deep", "large"],
@@ -310,24 +307,6 @@ def test_a_mask_stands_alone_in_job_digest_and_schema(tmp_path):
     for mask in ({"method": "synthesis", "amount": 1}, {"amount": 1}):
         with pytest.raises(ValidationError):
             validate(changed(mask=mask), schema)
-
-
-def test_a_job_is_read_without_what_only_its_run_needs():
-    """Together they take two seconds, also of a user who only mistyped a key."""
-    heavy = [
-        "scipy.stats",
-        "scipy.spatial",
-        "pandas",
-        "sklearn",
-        "statsmodels",
-        "matplotlib",
-        "pyarrow",
-        "zarr",
-        "dask",
-    ]
-    script = f"import sys, anonpipe.job.model; print([name for name in {heavy} if name in sys.modules])"
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert told.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(("key", "text"), [("bounds", "[no, yes]"), ("step", "yes"), ("weight", "true")])

@@ -14,6 +14,8 @@ from anonpipe.encoding.values import nullable_types, with_nullable_types
 from anonpipe.storage import release
 from tests import small
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 ROWS = 2437
 LOOSE = {name: 1e9 for name in ("mean", "covariance")} | {"category_share": 1.0, "null_share": 1.0}
 COLUMNS = {

@@ -327,8 +327,7 @@ def test_rare_categories_are_suppressed(tmp_path):
 # --- what a method promises of single groups ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cluster", CLUSTERS, ids=["mdav", "kmeans"])
-@pytest.mark.parametrize("k", [3, 5, 12])
+@pytest.mark.parametrize(("cluster", "k"), [(CLUSTERS[0], 3), (CLUSTERS[1], 5), (CLUSTERS[0], 12)])
 def test_centroid_rows_occur_at_least_k_times(tmp_path, registry, cluster, k):
     gates = {**LOOSE, "mean": 5, "covariance": 5, "covariance_with_keys": 5, "category_share": 1, "null_share": 1}
     given = registry_job(tmp_path, registry, k=k, cluster=cluster, synthesize={"method": "centroid"}, gates=gates)

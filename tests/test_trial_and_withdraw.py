@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from anonpipe.job.model import load_job
+from anonpipe.pipeline.run import try_out
 from anonpipe.pipeline.start import is_resumable
 from anonpipe.storage import release, release_log, versions
 from tests import runs, small
@@ -83,11 +84,7 @@ def test_a_trial_spares_the_staging_of_a_crashed_run(job_file, tmp_path):
     environment = os.environ | {"ANONPIPE_SECRET": runs.SECRET}
     assert subprocess.run([sys.executable, "-c", script, str(job_file)], env=environment, check=False).returncode == 9
     left = small.stagings()
-    script = (
-        "import sys; from anonpipe.pipeline.run import try_out; from anonpipe.job.model import load_job;"
-        "try_out(load_job(sys.argv[1]), cluster=False)"
-    )
-    subprocess.run([sys.executable, "-c", script, str(job_file)], env=environment, check=True)
+    try_out(load_job(job_file), cluster=False)
     assert left and set(left) <= set(small.stagings())
 
 

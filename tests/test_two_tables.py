@@ -20,6 +20,8 @@ from anonpipe.two_tables import evaluate_release
 from tests import small
 from tests.small import CANARY
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 COLUMNS = {
     "age": {"kind": "integer"},
     "income": {"kind": "continuous"},

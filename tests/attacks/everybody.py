@@ -8,16 +8,15 @@ than one assignment of all.
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from anonpipe.job.model import Job, parse_job
 from anonpipe.job.plain_yaml import load_yaml
-from anonpipe.pipeline.evaluation.measures import gated, load_assessment
-from anonpipe.pipeline.run import Run, unpublished
+from anonpipe.pipeline.evaluation.measures import gated
 from anonpipe.propose.demo import demo_job, write_registry
 from tests import small
+from tests.attacks.runs import assessed, show
 
 ROWS, K = 4_000, 5
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -62,28 +61,18 @@ def setting(folder: Path, rows: int = ROWS, unchanged: tuple[str, ...] = (), **c
 
 def attack(job: Job) -> Found:
     """Run the job, whatever its verdict, and link."""
-
-    def found(run: Run) -> Found:
-        measured = load_assessment(run.context.work).measured
-        risks = {one.name: one.value for one in measured}
-        held = gated("reidentification_rate", measured)
-        assert held is not None
-        return Found(
-            risks.get("reidentification_rate", 0.0),
-            risks.get("mahalanobis_linkage.first", 0.0),
-            risks["linkage.assigned"],
-            held.value,
-        )
-
-    return unpublished(job, False, lambda _: None, "ignore", found)
+    measured = assessed(job).measured
+    risks = {one.name: one.value for one in measured}
+    held = gated("reidentification_rate", measured)
+    assert held is not None
+    nearest, whitened = (risks.get(name, 0.0) for name in ("reidentification_rate", "mahalanobis_linkage.first"))
+    return Found(nearest, whitened, risks["linkage.assigned"], held.value)
 
 
 def main() -> None:
     """Print a line a setting."""
     print(f"{ROWS} persons, k={K}")
-    for name, changes in SETTINGS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            print(f"{name:46}", attack(setting(Path(folder), **changes)), flush=True)
+    show(SETTINGS, lambda folder, **changes: attack(setting(folder, **changes)))
 
 
 if __name__ == "__main__":

@@ -23,9 +23,10 @@ import pyarrow as pa
 from anonpipe.job.model import Job
 from anonpipe.pipeline.arrays import released_rows
 from anonpipe.pipeline.evaluation.measures import load_assessment
-from anonpipe.pipeline.run import Run, unpublished
+from anonpipe.pipeline.run import Run
 from anonpipe.types import FloatArray
 from tests import small
+from tests.attacks.runs import looked_into
 
 ROWS, K, KNOWN = 4_000, 5, 98_765_432.0
 ALIKE = (KNOWN, 87_654_321.0, 76_543_210.0)
@@ -90,7 +91,7 @@ def attack(job: Job) -> Found:
             return Found(np.nan, np.nan, np.nan, off)
         return Found(outer.baseline, outer.value, far.value, off)
 
-    return unpublished(job, False, lambda _: None, "ignore", found)
+    return looked_into(job, found)
 
 
 def together(job: Job, known: tuple[float, ...] = ALIKE) -> float:
@@ -107,7 +108,7 @@ def together(job: Job, known: tuple[float, ...] = ALIKE) -> float:
             worked_out = len(known) * border * float(np.prod(np.divide(largest, border)) ** (1.0 / len(known)))
         return float(abs(worked_out / sum(known) - 1.0))
 
-    return unpublished(job, False, lambda _: None, "ignore", found)
+    return looked_into(job, found)
 
 
 def _released_incomes(run: Run) -> FloatArray:

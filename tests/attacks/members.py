@@ -7,7 +7,6 @@ Half of the persons live close together and half far from each other, so that no
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from anonpipe.job.model import Job
-from anonpipe.pipeline.evaluation.measures import gated, load_assessment
-from anonpipe.pipeline.run import Run, unpublished
+from anonpipe.pipeline.evaluation.measures import gated
 from tests import small
+from tests.attacks.runs import assessed, show
 
 ROWS, K = 6_000, 5
 COLUMNS: dict[str, Any] = {
@@ -67,24 +66,18 @@ def setting(folder: Path, table: pa.Table, transform: str | None = None, **chang
 
 def attack(job: Job) -> Found:
     """Run the job, whatever its verdict, and tell members from others."""
-
-    def found(run: Run) -> Found:
-        measured = load_assessment(run.context.work).measured
-        risks = {one.name: one.value for one in measured}
-        held = gated("membership_auc", measured)
-        assert held is not None and held.high is not None
-        return Found(risks["membership.auc"], risks["membership.trained_auc"], held.high)
-
-    return unpublished(job, False, lambda _: None, "ignore", found)
+    measured = assessed(job).measured
+    risks = {one.name: one.value for one in measured}
+    held = gated("membership_auc", measured)
+    assert held is not None and held.high is not None
+    return Found(risks["membership.auc"], risks["membership.trained_auc"], held.high)
 
 
 def main() -> None:
     """Print a line a setting."""
     table = persons()
     print(f"{ROWS} persons, a third of them held out; k={K}")
-    for name, changes in SETTINGS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            print(f"{name:40}", attack(setting(Path(folder), table, **changes)), flush=True)
+    show(SETTINGS, lambda folder, **changes: attack(setting(folder, table, **changes)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ what the intruder of all columns finds (`linkage`), which says nothing of who kn
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +15,9 @@ import pyarrow.parquet as pq
 
 from anonpipe.job.model import Job, parse_job
 from anonpipe.job.plain_yaml import load_yaml
-from anonpipe.pipeline.evaluation.measures import load_assessment
-from anonpipe.pipeline.run import Run, unpublished
 from anonpipe.propose.demo import demo_job, write_registry
 from tests import small
+from tests.attacks.runs import assessed, show
 
 ROWS, K = 4_000, 5
 KNOWN = ("age", "sex", "region")
@@ -67,22 +65,16 @@ def setting(folder: Path, rows: int = ROWS, unchanged: tuple[str, ...] = (), **c
 
 def attack(job: Job) -> Found:
     """Run the job, whatever its verdict, and look the persons up."""
-
-    def found(run: Run) -> Found:
-        risks = {one.name: one.value for one in load_assessment(run.context.work).risk}
-        names = ("original_uniques", "original_below_k", "marketer", "linked", "linked_uniques")
-        figures = [risks[f"scenarios.neighbour.{name}"] for name in names]
-        return Found(*figures, risks["reidentification_rate"])
-
-    return unpublished(job, False, lambda _: None, "ignore", found)
+    risks = {one.name: one.value for one in assessed(job).risk}
+    names = ("original_uniques", "original_below_k", "marketer", "linked", "linked_uniques")
+    figures = [risks[f"scenarios.neighbour.{name}"] for name in names]
+    return Found(*figures, risks["reidentification_rate"])
 
 
 def main() -> None:
     """Print a line a setting."""
     print(f"{ROWS} persons, of whom age, sex and region are known; k={K} where not said")
-    for name, changes in SETTINGS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            print(f"{name:42}", attack(setting(Path(folder), **changes)), flush=True)
+    show(SETTINGS, lambda folder, **changes: attack(setting(folder, **changes)))
 
 
 if __name__ == "__main__":

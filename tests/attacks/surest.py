@@ -8,7 +8,6 @@ the many hide the few.
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from anonpipe.job.model import Job
-from anonpipe.pipeline.evaluation.measures import load_assessment
-from anonpipe.pipeline.run import Run, unpublished
 from tests import small
+from tests.attacks.runs import assessed, show
 
 ROWS, K = 12_000, 5
 COLUMNS: dict[str, Any] = {
@@ -76,24 +74,18 @@ def setting(folder: Path, table: pa.Table, transform: str | None = None, **chang
 
 def attack(job: Job) -> Found:
     """Run the job, whatever its verdict, and guess."""
-
-    def found(run: Run) -> Found:
-        risks = {one.name: one for one in load_assessment(run.context.work).risk}
-        risk = risks["attribute_inference"]
-        sure, links = risks["attribute_inference.surest_10"], risks["linkage.surest_10"]
-        assert links.baseline is not None
-        return Found(max(value for _, value in risk.parts), sure.value, risk.value, links.baseline, links.value)
-
-    return unpublished(job, False, lambda _: None, "ignore", found)
+    risks = {one.name: one for one in assessed(job).risk}
+    risk = risks["attribute_inference"]
+    sure, links = risks["attribute_inference.surest_10"], risks["linkage.surest_10"]
+    assert links.baseline is not None
+    return Found(max(value for _, value in risk.parts), sure.value, risk.value, links.baseline, links.value)
 
 
 def main() -> None:
     """Print a line a setting."""
     table = registry()
     print(f"{ROWS} records, a third of them held out; k={K} where not said")
-    for name, changes in SETTINGS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            print(f"{name:28}", attack(setting(Path(folder), table, **changes)), flush=True)
+    show(SETTINGS, lambda folder, **changes: attack(setting(folder, table, **changes)))
 
 
 if __name__ == "__main__":

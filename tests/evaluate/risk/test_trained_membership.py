@@ -54,29 +54,29 @@ def test_signs_are_those_of_loops():
 
 @pytest.mark.parametrize("moved", [0.3, 3.0])
 def test_the_forest_is_that_of_the_twin_on_average(moved):
-    """Both draw: of twelve and of four seeds the mean areas are within three of their standard errors."""
+    """Both draw: of six seeds each the mean areas are within three of their standard errors."""
     rng = np.random.default_rng(2)
-    members, controls = rng.normal(size=(90, 3)), rng.normal(size=(60, 3))
+    members, controls = rng.normal(size=(50, 3)), rng.normal(size=(35, 3))
     released = members + moved * rng.normal(size=members.shape)
-    found, inside = guesses(released, members, controls), [1] * 90 + [0] * 60
+    found, inside = guesses(released, members, controls), [1] * 50 + [0] * 35
     features = signs(released, np.concatenate([members, controls]), found, ()).tolist()
-    areas = [trained_membership(released, members, controls, found, seed=seed).value for seed in range(12)]
-    twin = [naive.area(naive.judged(features, inside, 5, 40, 5, seed), inside) for seed in range(4)]
-    error = math.sqrt(np.var(areas, ddof=1) / 12 + np.var(twin, ddof=1) / 4)
+    areas = [trained_membership(released, members, controls, found, seed=seed).value for seed in range(6)]
+    twin = [naive.area(naive.judged(features, inside, 5, 40, 5, seed), inside) for seed in range(6)]
+    error = math.sqrt((np.var(areas, ddof=1) + np.var(twin, ddof=1)) / 6)
     assert abs(np.mean(areas) - np.mean(twin)) < 3 * error + 0.003
     assert moved > 1 or np.mean(twin) > 0.6  # what is compared is no guess
 
 
 def test_a_release_of_others_tells_nothing():
-    """Eight releases of other persons: three or more above 0.5 for sure have a chance of 8e-4 (2.5 % each)."""
+    """Five releases of other persons: two or more above 0.5 for sure have a chance of 6e-3 (2.5 % each)."""
     missed = 0
-    for seed in range(8):
+    for seed in range(5):
         rng = np.random.default_rng(seed)
         members, controls, released = (crowd(rng, n) for n in (300, 200, 300))
         one = trained_membership(released, members, controls, guesses(released, members, controls, [3]), [3])
         missed += one.low > 0.5
         assert one.low < one.value < one.high and 0.35 < one.value < 0.65
-    assert missed <= 2
+    assert missed <= 1
 
 
 def test_a_copy_gives_everybody_away():

@@ -269,6 +269,18 @@ def only_listed(tree):
             assert isinstance(node, ALLOWED_NODES), ast.dump(node)
 
 
+def touched_by(analysis):
+    """What is opened or started while it is fitted, but for sources of modules."""
+    WATCH.on, WATCH.seen = True, []
+    try:
+        fit_models(SMALL, [analysis])
+    except JobError:
+        pass
+    finally:
+        WATCH.on = False
+    return [event for event in WATCH.seen if not str(event[1][0]).endswith((".py", ".pyc"))]
+
+
 @settings(max_examples=60, deadline=None)
 @given(mutated(FORMULAS))
 def test_an_accepted_formula_touches_columns_only(text):
@@ -280,14 +292,7 @@ def test_an_accepted_formula_touches_columns_only(text):
     for code in codes:
         only_listed(read_factor(code))
     fit_models(SMALL, [Analysis("warm", "linear", "y ~ center(x)")])  # what is imported once is no doing of a formula
-    WATCH.on, WATCH.seen = True, []
-    try:
-        fit_models(SMALL, [analysis])
-    except JobError:
-        pass
-    finally:
-        WATCH.on = False
-    assert [event for event in WATCH.seen if not str(event[1][0]).endswith((".py", ".pyc"))] == []
+    assert touched_by(analysis) == []
 
 
 @settings(max_examples=80, deadline=None)
@@ -298,14 +303,7 @@ def test_an_accepted_condition_touches_columns_only(text):
     except RefusedError:
         return
     only_listed(tree)
-    WATCH.on, WATCH.seen = True, []
-    try:
-        fit_models(SMALL, [Analysis("a", "linear", "y ~ x", subset=text)])
-    except JobError:
-        pass
-    finally:
-        WATCH.on = False
-    assert [event for event in WATCH.seen if not str(event[1][0]).endswith((".py", ".pyc"))] == []
+    assert touched_by(Analysis("a", "linear", "y ~ x", subset=text)) == []
 
 
 @settings(max_examples=60, deadline=None)

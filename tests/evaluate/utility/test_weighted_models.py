@@ -53,13 +53,13 @@ def test_weights_undo_the_selection_and_intervals_hold() -> None:
     """The slope of the population is in about 95 % of the intervals; without weights the intercept is far off."""
     weighted, plain = Analysis("w", "linear", "y ~ x", weights="w"), Analysis("p", "linear", "y ~ x")
     inside, off = 0, []
-    for seed in range(40):
+    for seed in range(20):
         one, other = fit_models(drawn(seed), [weighted, plain])
         slope, intercept = one.fit.estimates["x"], other.fit.estimates["Intercept"]
         assert slope is not None and intercept is not None
         inside += slope.low <= 0.5 <= slope.high
         off.append(intercept.value - 1.0)
-    assert inside >= 33 and np.mean(off) > 0.3
+    assert inside >= 16 and np.mean(off) > 0.3
 
 
 def test_jobs_take_weights_by_default_where_they_can() -> None:

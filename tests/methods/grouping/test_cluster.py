@@ -3,47 +3,15 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from anonpipe.errors import AnonpipeError, InfeasibleError
+from anonpipe.errors import AnonpipeError
 from anonpipe.methods.grouping import METHODS, cluster
 from anonpipe.methods.record import Grouping
-from tests.methods.grouping.data import grouping_problems
-
-REFUSING = ("rhs", "optimal_univariate")
-"""Methods that cannot group all records: the one makes small groups, the other takes one column."""
+from tests.methods.grouping.classed import REFUSING
 
 
 def rng():
     return np.random.default_rng(0)
-
-
-@pytest.mark.parametrize("method", sorted(METHODS))
-@settings(deadline=None, max_examples=40)
-@given(problem=grouping_problems(), blocks=st.booleans())
-def test_every_method_keeps_the_promise(method, problem, blocks):
-    features, k = problem
-    entry = METHODS[method]
-    if method == "optimal_univariate":
-        features = features[:, :1].copy()
-    before = features.copy()
-    options = {"block_rows": max(2 * k, len(features) // 3)} if blocks else {}
-    if entry.classes:
-        options["classes"] = np.random.default_rng(len(features)).integers(0, 3, len(features))
-    try:
-        labels = cluster(features, k, method, rng=rng(), **options)
-    except InfeasibleError:
-        assert method in REFUSING
-        return
-    assert labels.dtype == np.int64
-    sizes = np.bincount(labels)
-    assert sizes.min() >= k
-    assert entry.largest is None or sizes.max() <= max(k, entry.largest(k))
-    assert len(labels) == len(features)
-    assert (features == before).all()
-    other = rng() if entry.draws else np.random.default_rng(1)
-    assert (cluster(features, k, method, rng=other, **options) == labels).all()
 
 
 def record(function, **told):
@@ -126,7 +94,7 @@ def test_extreme_scales(scale):
     for method in [name for name in METHODS if name not in REFUSING]:
         options = {"classes": np.arange(300) % 2} if METHODS[method].classes else {}
         labels = cluster(features, 3, method, rng=rng(), block_rows=50, **options)
-        assert np.bincount(labels).min() >= 3
+        assert np.bincount(labels).min() >= 3 and labels.max() >= 6
 
 
 def test_classes_go_to_the_methods_that_need_them(monkeypatch):

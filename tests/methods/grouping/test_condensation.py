@@ -14,21 +14,6 @@ def run(features, k, seed=0, **options):
 
 
 @settings(deadline=None, max_examples=80)
-@given(grouping_problems(), st.integers(0, 3))
-def test_sizes(problem, seed):
-    features, k = problem
-    before = features.copy()
-    labels = run(features, k, seed)
-    sizes = np.bincount(labels)
-    assert len(labels) == len(features)
-    assert len(sizes) == len(features) // k
-    assert sizes.min() >= k
-    assert sizes.max() < 2 * k
-    assert (features == before).all()
-    assert (run(features, k, seed) == labels).all()
-
-
-@settings(deadline=None, max_examples=80)
 @given(grouping_problems(most_rows=60), st.integers(0, 2**32 - 1))
 def test_same_as_the_naive_twin(problem, seed):
     features, k = problem
@@ -66,11 +51,6 @@ def test_leftovers_join_the_nearest_centroid():
 def test_any_record_can_be_the_first_seed():
     first = {int(np.flatnonzero(run(np.arange(5.0)[:, None], 1, seed) == 0)[0]) for seed in range(60)}
     assert first == {0, 1, 2, 3, 4}
-
-
-def test_blocks_do_not_mix():
-    features = np.random.default_rng(0).normal(size=(1000, 3))
-    assert len(np.bincount(run(features, 5, block_rows=100))) == 200
 
 
 @pytest.mark.parametrize(("k", "low", "high"), [(3, 17.0, 26.0), (5, 23.0, 34.0), (10, 34.0, 53.0)])

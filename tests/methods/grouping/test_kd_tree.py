@@ -1,36 +1,14 @@
 import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from anonpipe.methods.grouping import class_disclosure, information_loss
-from tests.methods.grouping.classed import class_problems, diabetes, run
+from tests.methods.grouping.classed import diabetes, run
 from tests.methods.grouping.data import standardized
 from tests.naive import classes as naive
 
 
-@settings(deadline=None)
-@given(class_problems(most_rows=120))
-def test_sizes(problem):
-    features, k, classes, shares = problem
-    for labels in (run("kd_tree", features, k), run("class_kd_tree", features, k, classes, shares)):
-        sizes = np.bincount(labels)
-        assert k <= sizes.min()
-        assert sizes.max() < 2 * k
-
-
-@settings(deadline=None, max_examples=80)
-@given(class_problems(), st.sampled_from([0.0, 0.2, 0.5]))
-def test_same_as_the_naive_twin(problem, alpha):
-    features, k, classes, shares = problem
-    assert (run("kd_tree", features, k) == naive.kd_tree(features, k)).all()
-    expected = naive.kd_tree(features, k, classes, shares, alpha)
-    assert (run("class_kd_tree", features, k, classes, shares, alpha=alpha) == expected).all()
-
-
 def test_spread_alone_is_the_plain_tree_and_fifty_columns_do():
     rng = np.random.default_rng(0)
-    features, classes = rng.normal(size=(300, 50)), rng.integers(0, 2, 300)
+    features, classes = rng.normal(size=(90, 50)), rng.integers(0, 2, 90)
     assert (run("class_kd_tree", features, 4, classes, alpha=1.0) == run("kd_tree", features, 4)).all()
     assert (run("kd_tree", features, 4) == naive.kd_tree(features, 4)).all()
 
@@ -47,11 +25,3 @@ def test_diabetes_classes_mix_at_a_price():
     mixed = run("class_kd_tree", features, 5, classes, alpha=0.1)
     assert class_disclosure(mixed, classes).chi_square < class_disclosure(plain, classes).chi_square
     assert information_loss(features, plain) < information_loss(features, mixed)
-
-
-@pytest.mark.parametrize("alpha", [-1.0, 1.01, np.nan])
-def test_wrong_alpha_is_refused(alpha):
-    with pytest.raises(
-        ValueError, match=r"class_kd_tree was given alpha=.*: Input should be (greater|less) than or equal to [01]"
-    ):
-        run("class_kd_tree", np.zeros((4, 1)), 2, np.zeros(4, dtype=int), alpha=alpha)

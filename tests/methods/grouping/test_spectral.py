@@ -62,21 +62,6 @@ def test_rhs_keeps_highest_value_median_from_stopping_it():
     assert np.bincount(run(features, 3, "rhs")).tolist() == [3, 9]
 
 
-@settings(deadline=None, max_examples=80)
-@given(grouping_problems())
-def test_spectral_sizes(problem):
-    features, k = problem
-    before = features.copy()
-    labels = run(features, k)
-    sizes = np.bincount(labels)
-    assert len(labels) == len(features)
-    assert sizes.min() >= k
-    assert sizes.max() <= max(k, 2 * k)
-    assert len(features) <= 2 * k or len(sizes) > 1
-    assert (features == before).all()
-    assert (run(features, k) == labels).all()
-
-
 @settings(deadline=None, max_examples=60)
 @given(grouping_problems(), st.booleans())
 def test_splits_as_the_naive_twin_with_ties(problem, tied):

@@ -138,7 +138,7 @@ def test_exact_form_collinear_constant_and_too_many_columns():
 def test_exact_noise_is_a_uniform_frame():
     """One coordinate of each record's noise, whitened, is one of a uniform point of the sphere in N - G dimensions.
 
-    6,000 releases of groups of 3, 4 and 2: the length of the zero-sum contrast is 1.
+    3,000 releases of groups of 3, 4 and 2: the length of the zero-sum contrast is 1.
     """
     rng = np.random.default_rng(8)
     order, starts = shuffled_groups([3, 4, 2], rng)
@@ -149,8 +149,8 @@ def test_exact_noise_is_a_uniform_frame():
     for members in naive.groups_of(order, starts):
         contrast[members] -= contrast[members].mean()
     contrast /= np.linalg.norm(contrast)
-    cosine = np.array([contrast @ exact([(features, order, starts)], [seed])[1][0] @ root[1] for seed in range(6_000)])
-    assert stats.kstest(cosine, stats.beta(2.5, 2.5, loc=-1, scale=2).cdf).pvalue > 1e-8
+    cosine = np.array([contrast @ exact([(features, order, starts)], [seed])[1][0] @ root[1] for seed in range(3_000)])
+    assert stats.kstest(cosine, stats.beta(2.5, 2.5, loc=-1, scale=2).cdf).pvalue > 1e-4
 
 
 def test_noise_scatter_is_that_of_the_draws_to_come_and_merges():

@@ -25,6 +25,8 @@ from anonpipe.rng import keyed, steward_secret
 from anonpipe.verify import words
 from tests import small
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 RISK = {"utility": False, "risk": True}
 LOOSE = {"mean": 5.0, "covariance": 5.0, "covariance_with_keys": 5.0, "unchanged_record_rate": 1.0}
 LOOSE |= dict.fromkeys(

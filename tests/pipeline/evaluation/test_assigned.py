@@ -15,6 +15,8 @@ from tests import small
 from tests.pipeline.evaluation.test_assess import LOOSE, RISK, looked
 from tests.pipeline.evaluation.test_strata import COLUMNS, table
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 NOISE = {"mask": {"method": "noise", "amount": 0.3}}
 GROUPS = {"cluster": {"method": "mdav"}, "synthesize": {"method": "micro_perturbation"}}
 

@@ -17,6 +17,8 @@ from anonpipe.pipeline.run import unpublished, verify
 from anonpipe.verify.catalogue import Outcome
 from tests import small
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 GATES = {
     "group_linkage": "linkage.group",
     "prediction_excess": "lasko.distance",

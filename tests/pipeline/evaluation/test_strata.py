@@ -23,6 +23,8 @@ from anonpipe.verify.verdict import Assessment, NotChecked
 from tests import small
 from tests.pipeline.evaluation.test_assess import LOOSE, RISK, looked
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 COLUMNS = {
     "x": {"kind": "continuous", "transform": "none"},  # the literal attack is in units of the values
     "y": {"kind": "continuous", "transform": "none"},

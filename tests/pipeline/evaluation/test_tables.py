@@ -15,6 +15,8 @@ from anonpipe.pipeline.evaluation.measures import load_assessment
 from tests import small
 from tests.analyses import compare_models
 
+pytestmark = pytest.mark.secret("5e" * 32)
+
 COLUMNS = {
     "months": {"kind": "continuous", "bounds": [0, None], "role": "survival_time"},
     "age": {"kind": "integer"},

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from anonpipe.evaluate.measurement import Reason
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from tests import small
 from tests.pipeline.evaluation.test_assess import LOOSE, RISK, looked
+
+pytestmark = pytest.mark.secret("5e" * 32)
 
 COLUMNS = {"income": {"kind": "continuous", "transform": "none"}, "age": {"kind": "integer", "transform": "none"}}
 
