@@ -1,9 +1,10 @@
 """Two-way tables of masked categories, whose small cells are drawn before records get categories of such tables.
 
 Covariances of indicators are the cells of two-way tables: where masked records have the original's, a cell of one
-person comes out as one. So cells of fewer than k records are drawn as another sample would have them (Poisson), or
-rounded at random where a register grows (`anonpipe.encoding.rounding`), and the table is fitted to its margins again.
-Cells that are empty stay empty.
+person comes out as one. So cells of fewer than k records are drawn as another sample would have them (Poisson, of the
+means that `likely_means` estimates), or rounded at random where a register grows (`anonpipe.encoding.rounding`), and
+the table is fitted to its margins again. Empty cells are drawn, too, where cells like them have single records: if all
+stayed empty, each released pair of rare categories would tell that somebody has it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import ConditioningEncoder, FeatureEncoder
 from anonpipe.encoding.rounding import Rounding
 from anonpipe.moments import Moments
-from anonpipe.types import BoolArray, FloatArray, IntArray
+from anonpipe.types import FloatArray, IntArray
 
 _ROUNDS = 2_000  # Most rounds of iterative proportional fitting
 _FITTED = 1e-6  # Records that a margin may be off at its end
+_FEW = 5.0  # So many cells are half enough to estimate means of
+_LEAST = 2.0**-20  # Records that margins lead to expect of a cell, at least
 _HELD = 1e-3  # Mass of a cell that is drawn empty: where all cells of a row are, these hold its records
 
 
@@ -93,12 +96,9 @@ class SmallCells:
         channels = len(moments.mean)
         changes = np.zeros((channels, channels))
         for one, other, table in self._tables(moments):
-            small = (table > 0) & (table < self.k)
-            if small.any():
-                change = (
-                    fit_margins(self._drawn(one, other, table, small, rng), table.sum(axis=1), table.sum(axis=0))
-                    - table
-                )
+            if ((table > 0) & (table < self.k)).any():
+                drawn = self._drawn(one, other, table, rng)
+                change = fit_margins(drawn, table.sum(axis=1), table.sum(axis=0)) - table
                 change = change[: len(one.levels), : len(other.levels)]
                 changes[one.start : one.stop, other.start : other.stop] = change
                 changes[other.start : other.stop, one.start : one.stop] = change.T
@@ -112,14 +112,14 @@ class SmallCells:
                 means = np.outer(left @ moments.mean + own, right @ moments.mean + its)
                 yield one, other, np.rint(left @ moments.scatter @ right.T + moments.n * means).astype(np.int64)
 
-    def _drawn(
-        self, one: Factor, other: Factor, table: IntArray, small: BoolArray, rng: np.random.Generator
-    ) -> FloatArray:
+    def _drawn(self, one: Factor, other: Factor, table: IntArray, rng: np.random.Generator) -> FloatArray:
         """The table with its small cells drawn, margins not heeded."""
-        drawn, rows, columns = table.astype(np.float64), *np.nonzero(small)
+        drawn, few = table.astype(np.float64), table < self.k
+        small = few & (table > 0)
         if self.rounding is None:
-            drawn[small] = rng.poisson(table[small])
+            drawn[few] = rng.poisson(likely_means(table, self.k)[few])
         else:
+            rows, columns = np.nonzero(small)
             of_rows, of_columns = (*one.levels, "others"), (*other.levels, "others")
             drawn[small] = [
                 self.rounding.count(int(table[i, j]), one.name, of_rows[i], other.name, of_columns[j])
@@ -127,6 +127,37 @@ class SmallCells:
             ]
         drawn[small] = np.maximum(drawn[small], _HELD)
         return drawn
+
+
+def likely_means(table: IntArray, k: int) -> FloatArray:
+    """Estimated means of the cells of fewer than k records over samples like this one, others as they are.
+
+    Of cells of c records the means sum to (c + 1) times the number of cells of c + 1, on average (Robbins 1956). So
+    much is shared by empty cells in proportion to what the margins lead to expect, among cells where this is alike:
+    pairs that cannot occur stay empty where much is expected. Means of other small cells are a weighted sum of count
+    and expectation, whose weights the same identity gives. Of few cells the count itself counts more.
+
+    Examples
+    --------
+    >>> likely_means(np.array([[40, 0], [1, 60]]), 5).round(2)
+    array([[40.  ,  0.17],
+           [ 0.83, 60.  ]])
+    """
+    means = table.astype(np.float64)
+    expected = np.outer(means.sum(axis=1), means.sum(axis=0)) / max(1.0, means.sum())
+    empty, one = (table == 0) & (expected > 0), table == 1
+    alike = np.floor(np.log2(np.maximum(expected, _LEAST))).astype(np.int64) - int(np.log2(_LEAST))
+    singles = np.bincount(alike[one], minlength=alike.max() + 1)
+    missed = np.bincount(alike[empty], weights=expected[empty], minlength=len(singles))
+    shares = singles / np.maximum(missed, _LEAST) * singles / (singles + _FEW)
+    means[empty] = np.minimum(shares[alike] * expected, np.maximum(expected, 1.0))[empty]
+    small, later = (table > 0) & (table < k), (table > 1) & (table <= k)
+    seen, next_seen = (np.stack([expected[each], table[each] - moved]) for each, moved in ((small, 0), (later, 1)))
+    products = seen @ seen.T
+    weights = np.linalg.lstsq(products, next_seen @ table[later], rcond=None)[0]
+    sure = small.sum() / (small.sum() + _FEW)
+    means[small] = (1.0 - sure) * table[small] + sure * (np.clip(weights, 0.0, 1.0) @ seen)
+    return means
 
 
 def fit_margins(

@@ -276,12 +276,12 @@ _GATED = (
         remedy=lambda on: ("take coarser steps, at which k persons are alike, drop a column, or raise "
         "gates.unchanged_record_rate, which releases more records that equal a person's" if "local_synthesis" in on
         else f"{_MASK}, a larger k, or coarser steps, where k persons are alike")),
-    CheckKind("cells.exact", "small cells of two-way tables released exactly, beyond chance", _FILES, Audience.OPEN,
-        unit="of small cells",
+    CheckKind("cells.exact", "small cells of two-way tables exact, or of pairs that occur, beyond chance", _FILES,
+        Audience.OPEN, unit="of small cells",
         gate=Gate("exact_small_cells", 0.1, "small cells of two-way tables",
             "share of the cells of 1 to k - 1 records, in tables of two columns of which one is masked, that may be "
-            "released with the original's count beyond what another sample of the same margins would have", least=0,
-            most=1),
+            "released with the original's count beyond what another sample of the same margins would have; likewise "
+            "of released cells of 1 to k - 1 records, those that the original has records of", least=0, most=1),
         remedy=lambda on: ("" if "local_synthesis" in on else "mask: {method: local_synthesis}, which draws small "
         "cells (31 % stay exact, of groups 50 %, of another sample 22 %); otherwise ") + "join rare categories, drop "
         "a column of many categories, or raise gates.exact_small_cells, which releases more true counts of under k"),
