@@ -171,7 +171,11 @@ def of_two_tables(
 
 
 def _lines(checks: Iterable[Check]) -> tuple[CheckLine, ...]:
-    return tuple(CheckLine(**line(check).to_dict()) for check in checks)
+    return tuple(CheckLine(**line(check).to_dict(), doubt=_doubt(check)) for check in checks)
+
+
+def _doubt(check: Check) -> str:
+    return f"uncertain: {check.doubt} (estimate {check.point:.3g})" if check.doubt and check.point else ""
 
 
 _OVERLAPS = (

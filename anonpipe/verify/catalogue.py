@@ -563,6 +563,10 @@ class Withheld(StrEnum):
     FIGURE = "the figure"
 
 
+# Why a risk that passed is uncertain: the estimate is above the limit, or only the upper end of its interval
+ABOVE, WIDE = "estimate above the limit, too few records to tell", "wide interval"
+
+
 @dataclass(frozen=True)
 class Check:
     """One check of a verdict."""
@@ -602,6 +606,12 @@ class Check:
         if self.high is None or self.limit is None or self.outcome is not Outcome.PASSED:
             return False
         return self.high > self.limit and not (self.kind is not None and self.kind.at_least)
+
+    @property
+    def doubt(self) -> str:
+        """Why it is uncertain, as verdicts say it: its estimate, or only the upper end of its interval; else empty."""
+        above = self.point is not None and self.limit is not None and self.point > self.limit
+        return (ABOVE if above else WIDE) if self.uncertain else ""
 
     @property
     def blocks(self) -> bool:
