@@ -175,6 +175,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         source = check_input(job, source)
         job = job.of_rows(source.rows)
         scanned = _scan(job, source, folder)
+        scanned.totals.check(job.source.last_row)
         runs = runs_in(folder, job.identifiers)
         unit, of_units = unit_of(job, repeats_in(runs, scanned.counted, job.k - 1))
         pairs = runs_in(folder, (*job.identifiers, "in strata"))[-1]
@@ -225,7 +226,6 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
             dict.fromkeys(
                 (
                     *job.warnings(),
-                    *scanned.totals.warnings(),
                     *of_units,
                     *resolved.warnings.all(),
                     *of_run,

@@ -73,8 +73,11 @@ def _beyond(found: int, expected: float, variance: float, of: int) -> float:
 def _means(counts: FloatArray, levels: _Levels, k: int) -> FloatArray:
     """Likely means of all cells, of two columns at a time; shape (n_levels, n_levels), filled above the diagonal."""
     means, columns = np.zeros_like(counts), [np.flatnonzero(levels.columns == at) for at in np.unique(levels.columns)]
-    for pair in combinations(columns, 2):
-        means[np.ix_(*pair)] = likely_means(counts[np.ix_(*pair)].astype(np.int64), k)
+    pairs = [np.ix_(*pair) for pair in combinations(columns, 2)]
+    for pair, found in zip(
+        pairs, likely_means([counts[at].astype(np.int64) for at in pairs], k) if pairs else (), strict=True
+    ):
+        means[pair] = found
     return means
 
 

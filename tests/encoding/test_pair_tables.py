@@ -144,7 +144,7 @@ def sampled(dependent, seed, rows=20_000):
 @pytest.mark.parametrize("dependent", [0.0, 0.8])
 def test_means_of_cells_are_those_of_other_samples(dependent):
     table = sampled(dependent, 0)
-    means, others = likely_means(table, 5), np.mean([sampled(dependent, seed) for seed in range(1, 31)], axis=0)
+    [means], others = likely_means([table], 5), np.mean([sampled(dependent, seed) for seed in range(1, 31)], axis=0)
     for count in range(5):
         cells = table == count
         assert means[cells].mean() == pytest.approx(others[cells].mean(), rel=0.15)
@@ -156,8 +156,21 @@ def test_means_of_cells_are_those_of_other_samples(dependent):
 
 def test_pairs_that_cannot_occur_stay_empty():
     nested = np.zeros((6, 24), dtype=int)
-    nested[np.arange(24) // 4, np.arange(24)] = np.arange(1, 25)
-    assert not likely_means(nested, 5)[nested == 0].any()
+    nested[np.arange(24) // 4, np.arange(24)] = 10 * np.arange(1, 25)
+    assert not likely_means([nested], 5)[0][nested == 0].any()
+    [means, _] = likely_means([nested, sampled(0.0, 0)], 5)
+    assert means[nested == 0].sum() < 0.01 * nested.sum()  # beside a table with many single records
+
+
+def test_tables_of_few_small_cells_are_estimated_together():
+    rng = np.random.default_rng(3)
+    shares = rng.dirichlet([2.0, 4.0, 6.0, 4.0, 1.0], (400, 2))
+    true = 400.0 * shares[:, 0, :, None] * shares[:, 1, None, :]
+    tables = rng.poisson(true)
+    means = np.stack(likely_means(list(tables), 5))
+    for count in range(5):
+        cells = tables == count
+        assert means[cells].mean() == pytest.approx(true[cells].mean(), rel=0.4)
 
 
 def test_a_register_that_grows_has_one_answer_a_cell():
