@@ -62,6 +62,7 @@ class Variable:
     label: str = ""
     unit: str = ""
     treatment: str = ""
+    weight: bool = False  # Whether it is the survey weight
     bounds: tuple[Bound, Bound] = (None, None)  # Numbers, ISO dates, or None for none
     step: float | None = None
     levels: tuple[Scalar, ...] = ()  # Categories, in their order where they have one
@@ -121,6 +122,7 @@ def describe(
                 label=info.get("label", ""),
                 unit=info.get("unit_of_measure", ""),
                 treatment=info.get("treatment", ""),
+                weight="survey_weight" in info,
                 bounds=(column.bounds or (None, None)) if column is not None and numeric else (None, None),
                 step=column.step if column is not None and numeric else None,
                 levels=levels,

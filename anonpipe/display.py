@@ -304,7 +304,8 @@ def _show_tables(found: Compared, chance: dict[str, MeasureLine]) -> None:
             table.add_row(escape(f"{pair.first} ~ {pair.second}"), *(f"{value:+.3f}" for value in figures))
         out.print(table)
     if chance:
-        table = _figures_table("furthest from the original; 1: what chance allows", "of all", "release", "half to half")
+        title = "largest difference from the original, as a multiple of what chance allows (up to 1: no sign of any)"
+        table = _figures_table(title, "among all", "release", "two halves of the original")
         for name, one in chance.items():
             table.add_row(name, _four(one.value), _four(one.baseline))
         out.print(table)

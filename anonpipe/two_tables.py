@@ -102,12 +102,16 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
         + _risk(tables, job, both, paired, least)
         + _analyses(tables, job)
     )
-    limits = dict.fromkeys(MEASURED) if job is None else evaluation.limits_of(job, assessment)
+    given = dict.fromkeys(MEASURED) if job is None else evaluation.limits_of(job, assessment)
+    known = [name for name in given if evaluation.gated(name, assessment.measured) is not None]
+    limits = {name: limit if name in known else None for name, limit in given.items()}
+    left = [f"gates.{name}" for name, limit in given.items() if limit is not None and name not in known]
     at_default = () if job is None else job.gates.at_default
     checks = (*_of_columns(tables, job, least), *evaluation.checks(assessment, limits, at_default))
     notes = (*evaluation.notes(assessment, limits), _NOT_MEASURED)
     verdict = Verdict(checks, notes)
     warnings = (*_warnings(tables, job), *evaluation.warnings(assessment, limits))
+    warnings += (f"not evaluated: {', '.join(left)}; {_TO_EVALUATE}",) if left else ()
     pictured = utility.typed_tables(*frames)
     bins = bins_for_steward(least)
     report = of_two_tables(
@@ -128,6 +132,9 @@ def _evaluated(tables: Tables, job: Job | None, paired: bool, k: int | None) -> 
     return Evaluated(rows, tuple(tables.columns), tables.left_out, verdict, assessment, report, warnings)
 
 
+_TO_EVALUATE = (
+    "--hold-out shows what distinguishes members from others, --paired what links rows, the rest only a run of anonpipe"
+)
 _NOT_MEASURED = (
     "two tables do not tell, and so not checked: sizes of groups, suppression, moments before decoding, and the limits "
     "gates." + ", gates.".join(name for name in GATES if name not in MEASURED and name != "rows_under_k")

@@ -207,6 +207,13 @@ def test_ddi_has_the_order_of_the_standard_and_released_counts(published, call, 
     assert int(shown["smoker"].findtext(f"{space}sumStat[@type='invd']")) == released["smoker"].null_count > 0
 
 
+def test_ddi_says_which_column_is_the_survey_weight(published):
+    manifest = json.loads(json.dumps(release.read_manifest(release.resolve(published.output))))
+    manifest["columns"]["age"]["survey_weight"] = {"by": [], "calibrated": []}
+    root = ET.fromstring(codebook.ddi(codebook.describe(manifest), {}))
+    assert [var.get("name") for var in root.iter("{ddi:codebook:2_5}var") if var.get("wgt") == "wgt"] == ["age"]
+
+
 def test_dcat_and_csv(published, call, tmp_path):
     dataset = json.loads(book_of(call, published, tmp_path, "dcat").read_text())
     files = release.read_manifest(release.resolve(published.output))["files"]

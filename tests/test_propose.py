@@ -711,7 +711,7 @@ def test_init_ends_with_what_it_did_not_find(tmp_path: Path, capsys, monkeypatch
     assert code == 0 and err.splitlines()[-1] == "No survival time, unit, survey weight or scenario found. Is that so?"
     more = {"time": np.rint(rng.exponential(9, 400)), "dead": rng.integers(0, 2, 400), "sex": table["b"]}
     pq.write_table(pa.table(table | more), tmp_path / "in.parquet")
-    assert call("init", tmp_path / "in.parquet")[2].splitlines()[-1] == "No unit or survey weight found. Is that so?"
+    assert call("init", tmp_path / "in.parquet")[2].splitlines()[-1] == "No unit found. Is that so?"
 
 
 def test_shares_of_nulls_do_not_hide_a_derived_column() -> None:

@@ -371,6 +371,17 @@ def duplicated(columns: Sequence[IntArray]) -> BoolArray:
     return pd.DataFrame(dict(enumerate(columns))).duplicated().to_numpy()
 
 
+def copied_rows(columns: Sequence[IntArray]) -> int:
+    """How many rows equal an earlier one in all columns, where these are far more than chance has it; else 0."""
+    # By chance: of the rows that are equal but for the column that tells most, as many as agree in it
+    bits, copies = [bits_of(column) for column in columns], int(duplicated(columns).sum()) if columns else 0
+    if copies < FEWEST or len(columns) < 2:
+        return 0
+    most = int(np.argmax(bits))
+    others = int(duplicated([column for at, column in enumerate(columns) if at != most]).sum())
+    return copies if copies >= 10 * others * 2.0 ** -bits[most] else 0
+
+
 def agree(values: IntArray, first: IntArray, second: IntArray) -> bool:
     """Whether a column is equal in all pairs but few, and not by chance."""
     shares = np.bincount(values + 1) / len(values)
@@ -457,6 +468,13 @@ def bits_of(column: IntArray) -> float:
     return float(np.log2(pairs / agreeing)) if pairs > agreeing else 0.0
 
 
+COPIED = (
+    "{copies:,} of {rows:,} sampled rows equal another row in all columns: copies by error, or several rows of one "
+    "person. Each counts as a person. Delete copies in the input (SELECT DISTINCT); where persons have several rows, "
+    "add their number with role: unit"
+)
+
+
 def warn_of_repeats(sample: Sequence[pa.RecordBatch], rows: int, key: bytes) -> list[str]:
     """A warning where rows of a sample repeat in most columns."""
     table = pa.Table.from_batches(sample)
@@ -468,7 +486,8 @@ def warn_of_repeats(sample: Sequence[pa.RecordBatch], rows: int, key: bytes) -> 
     repeated = repeated_rows(codes, rng)
     limit = max(FEWEST, REPEATED * min(1.0, len(codes) / max(1, rows)) * len(codes))
     if repeated < limit:
-        return []
+        copies = copied_rows(list(codes.T))
+        return [COPIED.format(copies=copies, rows=len(codes))] if copies else []
     return [
         f"{repeated:,} of {len(codes):,} sampled rows agree with another one in more than half of the columns, far "
         "beyond chance, and no column has role unit or identifier: where one person has several rows, k counts rows "

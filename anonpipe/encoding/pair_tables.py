@@ -1,14 +1,15 @@
 """Two-way tables of masked categories, whose small cells are drawn before records get categories of such tables.
 
 Covariances of indicators are the cells of two-way tables: where masked records have the original's, a cell of one
-person comes out as one. So cells of fewer than k records are drawn as another sample would have them (Poisson), or
-rounded at random where a register grows (`anonpipe.encoding.rounding`), and the table is fitted to its margins again.
-Cells that are empty stay empty.
+person comes out as one. So cells of fewer than k records are drawn as another sample would have them (Poisson, of the
+means that `likely_means` estimates), or rounded at random where a register grows (`anonpipe.encoding.rounding`), and
+the table is fitted to its margins again. Empty cells are drawn, too, where cells like them have single records: if all
+stayed empty, each released pair of rare categories would tell that somebody has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -23,6 +24,8 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 _ROUNDS = 2_000  # Most rounds of iterative proportional fitting
 _FITTED = 1e-6  # Records that a margin may be off at its end
+_FEW = 3.0  # So many cells, or records, are half enough to estimate means of
+_LEAST = 2.0**-20  # Records that margins lead to expect of a cell, at least
 _HELD = 1e-3  # Mass of a cell that is drawn empty: where all cells of a row are, these hold its records
 
 
@@ -92,13 +95,12 @@ class SmallCells:
         """How many records more each two dummies have together, shape (channels, channels)."""
         channels = len(moments.mean)
         changes = np.zeros((channels, channels))
-        for one, other, table in self._tables(moments):
-            small = (table > 0) & (table < self.k)
-            if small.any():
-                change = (
-                    fit_margins(self._drawn(one, other, table, small, rng), table.sum(axis=1), table.sum(axis=0))
-                    - table
-                )
+        found = list(self._tables(moments))
+        all_means = likely_means([table for *_, table in found], self.k) if found else []
+        for (one, other, table), means in zip(found, all_means, strict=True):
+            if (means != table).any() or ((table > 0) & (table < self.k)).any():
+                drawn = self._drawn(one, other, table, means, rng)
+                change = fit_margins(drawn, table.sum(axis=1), table.sum(axis=0)) - table
                 change = change[: len(one.levels), : len(other.levels)]
                 changes[one.start : one.stop, other.start : other.stop] = change
                 changes[other.start : other.stop, one.start : one.stop] = change.T
@@ -113,13 +115,15 @@ class SmallCells:
                 yield one, other, np.rint(left @ moments.scatter @ right.T + moments.n * means).astype(np.int64)
 
     def _drawn(
-        self, one: Factor, other: Factor, table: IntArray, small: BoolArray, rng: np.random.Generator
+        self, one: Factor, other: Factor, table: IntArray, means: FloatArray, rng: np.random.Generator
     ) -> FloatArray:
         """The table with its small cells drawn, margins not heeded."""
-        drawn, rows, columns = table.astype(np.float64), *np.nonzero(small)
+        drawn, few = table.astype(np.float64), table < self.k
+        small = few & (table > 0)
         if self.rounding is None:
-            drawn[small] = rng.poisson(table[small])
+            drawn[few] = rng.poisson(means[few])
         else:
+            rows, columns = np.nonzero(small)
             of_rows, of_columns = (*one.levels, "others"), (*other.levels, "others")
             drawn[small] = [
                 self.rounding.count(int(table[i, j]), one.name, of_rows[i], other.name, of_columns[j])
@@ -127,6 +131,53 @@ class SmallCells:
             ]
         drawn[small] = np.maximum(drawn[small], _HELD)
         return drawn
+
+
+def likely_means(tables: Sequence[IntArray], k: int) -> list[FloatArray]:
+    """Estimated means of cells of fewer than k records over samples like this one, others as they are; table by table.
+
+    Of cells of c records the means sum to (c + 1) times the number of cells of c + 1, on average (Robbins 1956). So
+    much is shared by empty cells in proportion to what the margins lead to expect, among cells where this is alike:
+    pairs that cannot occur stay empty where much is expected. Means of other small cells are a weighted sum of count
+    and expectation, whose weights the same identity gives. Where a table has few such cells all tables count.
+
+    Examples
+    --------
+    >>> likely_means([np.array([[40, 0], [1, 60]])], 5)[0].round(2)
+    array([[40.  ,  0.47],
+           [ 0.56, 60.  ]])
+    """
+    counts = np.concatenate([table.ravel() for table in tables]).astype(np.float64)
+    margins = ((table.sum(axis=1), table.sum(axis=0), max(1, int(table.sum()))) for table in tables)
+    expected = np.concatenate([np.outer(rows, columns).ravel() / total for rows, columns, total in margins])
+    owner, means = np.repeat(np.arange(len(tables)), [table.size for table in tables]), counts.copy()
+
+    def sums(chosen: BoolArray, values: FloatArray, by: IntArray, size: int) -> FloatArray:
+        found = np.bincount(by[chosen], weights=values[chosen], minlength=len(tables) * size)
+        return found.astype(np.float64).reshape(-1, size)
+
+    alike = np.floor(np.log2(np.maximum(expected, _LEAST))).astype(np.int64) - int(np.log2(_LEAST))
+    size = int(alike.max(initial=0)) + 1
+    place, empty = owner * size + alike, (counts == 0) & (expected > 0)
+    singles, missed = sums(counts == 1, counts, place, size), sums(empty, expected, place, size)
+    known = singles.sum(axis=0)
+    usual = known / np.maximum(missed.sum(axis=0), _LEAST) * known / (known + _FEW)
+    seen = singles + missed * usual  # Single records, and those that there would be as in all tables together
+    shares = usual + seen / (seen + _FEW) * (singles / np.maximum(missed, _LEAST) - usual)
+    means[empty] = np.minimum(shares.ravel()[place] * expected, np.maximum(expected, 1.0))[empty]
+
+    small, later = (counts > 0) & (counts < k), (counts > 1) & (counts <= k)
+    both = [sums(small, one, owner, 1) for one in (expected**2, expected * counts, counts**2)]
+    products = np.concatenate([both[0], both[1], both[1], both[2]], axis=1).reshape(-1, 2, 2)
+    targets = np.concatenate([sums(later, one * counts, owner, 1) for one in (expected, counts - 1.0)], axis=1)
+    cells, together = max(1, int(small.sum())), products.sum(axis=0)
+    sure = cells / (cells + _FEW)
+    weights = sure * np.clip(np.linalg.pinv(together) @ targets.sum(axis=0), 0.0, 1.0) + [0.0, 1.0 - sure]
+    products, targets = products + _FEW / cells * together, targets + _FEW / cells * together @ weights
+    own = np.clip((np.linalg.pinv(products) @ targets[:, :, None])[:, :, 0], 0.0, 1.0)[owner]
+    means[small] = (own[:, 0] * expected + own[:, 1] * counts)[small]
+    ends = np.cumsum([table.size for table in tables])[:-1]
+    return [part.reshape(table.shape) for part, table in zip(np.split(means, ends), tables, strict=True)]
 
 
 def fit_margins(

@@ -151,7 +151,7 @@ class PartShares:
         wanted = demand.original if promise is None else demand.masked
         found = demand.masked if demand.of_values is None else demand.of_values
         residual = None if wanted is found else np.asarray(wanted.covariance - found.covariance)
-        if self.small_cells is None or (promise is not None and promise.covariance_error.any()):
+        if self.small_cells is None:
             # of a covariance that is promised on average small cells come out at random
             return Shares(counts, residual, values=values)
         drawn = self.small_cells.changes(demand.original, rng)

@@ -11,6 +11,8 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anonpipe.errors import InputError
+
 FEWEST = 20  # Rows below which nothing is said
 
 _WORD = re.compile(
@@ -67,5 +69,11 @@ class TotalLine:
         what = f"a word for them in column {self.key!r}" if self.word else f"the sums of {', '.join(map(repr, sums))}"
         return [
             f"row {self.rows:,}, the last one, looks like a line of totals ({what}). It counts as a person, and its "
-            "values are masked with those of the others: delete the line in the file, or leave it out by a query"
+            "values are masked with those of the others: delete the line in the file, leave it out by a query, or "
+            "write input.last_row: record if it is a record"
         ]
+
+    def check(self, last_row: str | None) -> None:
+        """Refuse a line of totals, unless the job says that the last row is a record."""
+        for text in self.warnings() if last_row is None else ():
+            raise InputError(text)

@@ -167,7 +167,10 @@ class Measure(Options):
     @model_validator(mode="after")
     def _held_for_something(self) -> Measure:
         if self.scenarios and not self.risk:
-            raise ValueError("measure.scenarios are measures of risk, and risk is off; remove them or switch it on")
+            raise ValueError(
+                "measure.scenarios are measures of risk, and risk is off; remove them "
+                "(--set 'measure.scenarios=[]') or switch it on"
+            )
         if self.sampling_fraction is not None and not self.scenarios:
             raise ValueError(
                 "measure.sampling_fraction is for the journalist's risk of measure.scenarios, and there are none; "

@@ -29,10 +29,12 @@ def checked_path(given: str) -> str:
 class Input(CsvFormat):
     """The input, and how it is written where it is a CSV.
 
-    `path` is a file, folder, glob or URL, or an SQL file; alone it can be given as a plain text.
+    `path` is a file, folder, glob or URL, or an SQL file; alone it can be given as a plain text. `last_row: record`
+    says that the last row is a record, where it looks like a line of totals.
     """
 
     path: Annotated[str, AfterValidator(checked_path)]
+    last_row: Literal["record"] | None = None
 
 
 class StrataSettings(Options):

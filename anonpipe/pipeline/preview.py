@@ -179,6 +179,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
             job, source, whole = fold(job, source, folder / "units")
             job, source = job.of_rows(source.rows), check_input(job, source)
         scanned = _scan(job, source, folder)
+        scanned.totals.check(job.source.last_row)
         runs = runs_in(folder, job.identifiers)
         unit, of_units = unit_of(job, repeats_in(runs, scanned.counted, job.k - 1))
         pairs = runs_in(folder, (*job.identifiers, "in strata"))[-1]
@@ -231,7 +232,6 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
             dict.fromkeys(
                 (
                     *job.warnings(),
-                    *scanned.totals.warnings(),
                     *of_units,
                     *(() if whole is None else (whole.meaning, *whole.warnings)),
                     *resolved.warnings.all(),

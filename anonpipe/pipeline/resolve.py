@@ -167,7 +167,8 @@ def fit(work: Work) -> None:
     batches, drawn = sampled_rows(work)
     repeats += [] if job.identifiers else warn_of_repeats(batches, work.source.rows, work.start_key)
     totals = (staging.read_record(TOTALS.format(at), TotalLine) for at in range(len(work.source.units)))
-    warnings = Warnings(TotalLine.joined(totals).warnings() + repeats) + resolved.warnings
+    TotalLine.joined(totals).check(job.source.last_row)
+    warnings = Warnings(repeats) + resolved.warnings
     if work.folded is not None:
         warnings += Warnings(work.folded.warnings)
     staging.write_json(WARNINGS, asdict(warnings))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from anonpipe.columns import Kind, Role, Scalar
-from anonpipe.encoding.identifiers import AGREES, agree, bits_of, duplicated, pairs_of
+from anonpipe.encoding.identifiers import AGREES, COPIED, agree, copied_rows, duplicated, pairs_of
 from anonpipe.encoding.values import is_index, is_supported
 from anonpipe.job.analyses import Needs, Survival
 from anonpipe.propose.dependencies import ENOUGH_ROWS, derived
@@ -222,17 +222,10 @@ def _by_copies(looks: list[Look], guesses: dict[str, Guess]) -> dict[str, Guess]
 
 def copies_asked(looks: list[Look], guesses: Mapping[str, Guess]) -> list[str]:
     """A question on copied rows of a table without an identifier, where they are more than chance has it."""
-    copies, rows = int(_copied(looks).sum()), len(looks[0].codes) if looks else 0
+    copies = copied_rows([look.codes for look in looks])
     if not copies or any(guessed.role.names_persons for guessed in guesses.values()):
         return []
-    by_chance = 0.5 * rows**2 * 2.0 ** -sum(bits_of(look.codes) for look in looks)
-    if copies < FEWEST or copies < 10 * by_chance:
-        return []
-    return [
-        f"CHECK: {copies:,} of {rows:,} sampled rows equal another row in all columns: copies by error, or several "
-        "rows of one person. Each counts as a person. Delete copies in the input (SELECT DISTINCT); where persons have "
-        "several rows, add their number with role: unit."
-    ]
+    return [f"CHECK: {COPIED.format(copies=copies, rows=len(looks[0].codes))}."]
 
 
 def _units(looks: list[Look]) -> dict[str, Guess]:

@@ -114,7 +114,7 @@ def not_found(text: str, job: Mapping[str, Any]) -> list[str]:
     found = {
         "survival time": Role.SURVIVAL_TIME in roles or TIME_OF_FEW in text,
         "unit": Role.UNIT in roles or Role.IDENTIFIER in roles,
-        "survey weight": Role.SAMPLING_WEIGHT in roles,
+        "survey weight": Role.SAMPLING_WEIGHT in roles or Role.SURVIVAL_TIME in roles,  # a register, no sample
         "scenario": "scenarios" in (job.get("measure") or {}),
     }
     return [what for what, there in found.items() if not there]

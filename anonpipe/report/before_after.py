@@ -15,6 +15,7 @@ from anonpipe.report.content import PairLine, Panel, Picture, Report, ShareLine,
 from anonpipe.report.figures import closed
 
 _GREY, _BLUE = "0.75", "tab:blue"
+_LETTERS = 24  # Of a category below an axis
 
 
 def draw_comparison(report: Report, path: Path) -> None:
@@ -111,7 +112,11 @@ def _draw_categories(axis: Any, shares: list[ShareLine]) -> None:
     place = range(len(shares))
     axis.bar([at - 0.2 for at in place], [one.original for one in shares], width=0.4, color=_GREY)
     axis.bar([at + 0.2 for at in place], [one.released for one in shares], width=0.4, color=_BLUE)
-    axis.set_xticks(list(place), [one.category for one in shares], rotation=30, ha="right", fontsize=7)
+    axis.set_xticks(list(place), [_short(one.category) for one in shares], rotation=30, ha="right", fontsize=7)
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= _LETTERS else f"{label[: _LETTERS - 1]}…"
 
 
 def _curves(part: SurvivalPart) -> Iterator[tuple[str, list[Panel]]]:

@@ -97,6 +97,8 @@ def board_file(source: str, internal: str | None = None, key: Any = None) -> dic
         raise InputError(
             f"the release at {source} is not what the steward signed, and gets no file for a board:{lines}"
         )
+    if release_log.known_as_withdrawn(version := found.manifest["version"]):
+        raise InputError(f"{version} was withdrawn, and {source} is a copy of it; there is no file for the board of it")
     where = release.place(output_of(found.where)[0], internal)
     report = report_of_release(source, internal)
     if [each.sha256 for each in report.files] != [each["sha256"] for each in found.manifest["files"]]:
@@ -153,7 +155,7 @@ def _method(one: MethodLine) -> tuple[str, ...]:
 def _held(report: Report, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Checks of some keys: what was measured and its limit; figures that are zero but for rounding as such."""
     found = [each for each in report.checks if each.key.startswith(keys) and each.outcome != "not checked"]
-    rows = [(each.name, each.measured, each.limit, each.outcome) for each in found]
+    rows = [(each.name, each.measured, each.limit, each.doubt or each.outcome) for each in found]
     return [tuple(re.sub(r"-?\d(\.\d+)?e-\d+", "less than 0.0001", cell) for cell in row) for row in rows]
 
 

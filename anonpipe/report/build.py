@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from anonpipe.columns import Role
 from anonpipe.errors import plural
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.utility import Estimate, ModelFit
@@ -174,7 +175,11 @@ def of_two_tables(
 
 
 def _lines(checks: Iterable[Check]) -> tuple[CheckLine, ...]:
-    return tuple(CheckLine(**line(check).to_dict()) for check in checks)
+    return tuple(CheckLine(**line(check).to_dict(), doubt=_doubt(check)) for check in checks)
+
+
+def _doubt(check: Check) -> str:
+    return f"uncertain: {check.doubt} (estimate {check.point:.3g})" if check.doubt and check.point else ""
 
 
 _OVERLAPS = (
@@ -259,7 +264,12 @@ def _pictures(facts: Facts, audience: Audience) -> Iterator[Picture]:
     for one in facts.distributions.get(audience, ()):
         column = facts.job.columns.get(one.name)
         treatment: Treatment = "unchanged" if column is not None and column.role.unchanged else "synthetic"
-        yield _picture(of_all.get(one.name, one), treatment, one.name in of_all)
+        picture = _picture(of_all.get(one.name, one), treatment, one.name in of_all)
+        expanded = column is not None and column.role is Role.SAMPLING_WEIGHT and facts.job.measure.held_out > 0
+        yield picture.model_copy(update={"note": picture.note or _EXPANDED}) if expanded else picture
+
+
+_EXPANDED = "released weights are larger, as records stand for those that were held out, too"
 
 
 def _picture(one: Distribution, treatment: Treatment, of_all_rows: bool = False) -> Picture:

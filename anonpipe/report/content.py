@@ -52,6 +52,7 @@ class CheckLine(Part):
     limit: str
     on: str
     mandatory: bool
+    doubt: str = ""  # Why a figure that passed is uncertain, with its estimate
 
 
 class Dial(Part):
@@ -74,6 +75,7 @@ class ColumnLine(Part):
     kind: str  # Empty for those that the input does not have
     treatment: Treatment
     limits: str
+    identifies: bool = False  # Whether it names persons
     transform: str = ""  # Empty where there is none to speak of, and in reports of earlier versions
 
 

@@ -173,7 +173,7 @@ def _categories(name: str, picture: Picture) -> Markup:
     for at, (label, before, after) in enumerate(zip(picture.labels, picture.original, picture.released, strict=True)):
         y = 4.0 + 24.0 * at
         parts += [
-            _text(104, y + 12, _fitted(label, 104), "end"),
+            _text(104, y + 12, _fitted(label, 88), "end"),
             tag("rect", x=110, y=y, width=width(before), height=8, class_="original"),
             tag("rect", x=110, y=y + 9, width=width(after), height=8, class_="bar"),
             _text(116 + max(width(before), width(after)), y + 12, f"{percent(before)} → {percent(after)}"),

@@ -630,6 +630,11 @@ def withdrawals(where: OutputPlace) -> list[dict[str, str]]:
     return found
 
 
+def known_as_withdrawn(name: str) -> bool:
+    """Whether the log in the steward's home says that a version was withdrawn, wherever a copy of it lies."""
+    return name in _read_home().withdrawn
+
+
 def _anywhere(digest: str) -> str:
     """A digest of the records that does not depend on the secret, keyed by the steward's home."""
     return _hex(home_key(), "population", digest)

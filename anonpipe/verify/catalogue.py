@@ -270,12 +270,12 @@ _GATED = (
         remedy=lambda on: ("take coarser steps, at which k persons are alike, drop a column, or raise "
         "gates.unchanged_record_rate, which releases more records that equal a person's" if "local_synthesis" in on
         else f"{_MASK}, a larger k, or coarser steps, where k persons are alike")),
-    CheckKind("cells.exact", "small cells of two-way tables released exactly, beyond chance", _FILES, Audience.OPEN,
-        unit="of small cells",
+    CheckKind("cells.exact", "small cells of two-way tables exact, or of pairs that occur, beyond chance", _FILES,
+        Audience.OPEN, unit="of small cells",
         gate=Gate("exact_small_cells", 0.1, "small cells of two-way tables",
             "share of the cells of 1 to k - 1 records, in tables of two columns of which one is masked, that may be "
-            "released with the original's count beyond what another sample of the same margins would have", least=0,
-            most=1),
+            "released with the original's count beyond what another sample of the same margins would have; likewise "
+            "of released cells of 1 to k - 1 records, those that the original has records of", least=0, most=1),
         remedy=lambda on: ("" if "local_synthesis" in on else "mask: {method: local_synthesis}, which draws small "
         "cells (31 % stay exact, of groups 50 %, of another sample 22 %); otherwise ") + "join rare categories, drop "
         "a column of many categories, or raise gates.exact_small_cells, which releases more true counts of under k"),
@@ -557,6 +557,10 @@ class Withheld(StrEnum):
     FIGURE = "the figure"
 
 
+# Why a risk that passed is uncertain: the estimate is above the limit, or only the upper end of its interval
+ABOVE, WIDE = "estimate above the limit, too few records to tell", "wide interval"
+
+
 @dataclass(frozen=True)
 class Check:
     """One check of a verdict."""
@@ -596,6 +600,12 @@ class Check:
         if self.high is None or self.limit is None or self.outcome is not Outcome.PASSED:
             return False
         return self.high > self.limit and not (self.kind is not None and self.kind.at_least)
+
+    @property
+    def doubt(self) -> str:
+        """Why it is uncertain, as verdicts say it: its estimate, or only the upper end of its interval; else empty."""
+        above = self.point is not None and self.limit is not None and self.point > self.limit
+        return (ABOVE if above else WIDE) if self.uncertain else ""
 
     @property
     def blocks(self) -> bool:

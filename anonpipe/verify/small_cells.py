@@ -1,16 +1,19 @@
 """Two-way tables of categories: how many small cells a release has exactly as the original, and how many by chance.
 
 A cell of one person, released as one, tells who knows one of the two values the other. Another sample of the population
-with the same margins has such a count by chance, too: as a binomial draw of the smaller margin.
+with the same margins has such a count by chance, too: as a binomial draw of the smaller margin. And a released pair of
+rare categories tells that somebody in the original has it, as far as it does so more surely than another sample's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from scipy.special import gammaln, xlog1py, xlogy  # `scipy.stats` takes a second to load, in every run
 
+from anonpipe.encoding.pair_tables import likely_means
 from anonpipe.moments import PairwiseMoments
 from anonpipe.types import BoolArray, FloatArray
 from anonpipe.verify.expectations import ReleaseView
@@ -26,12 +29,17 @@ class SmallCellCounts:
     exact: int  # Those with the same released count
     expected: float  # How many these would be by chance
     variance: float  # Of their number by chance, cells drawn one by one
+    # The same of the cells of 1 to k - 1 released records: how many, of how many the original has records, by chance
+    released: int = 0
+    occurring: int = 0
+    expected_to_occur: float = 0.0
+    variance_of_occurring: float = 0.0
 
     @property
     def excess(self) -> float:
-        """Exact cells beyond chance and `STANDARD_ERRORS`, as a share of the cells."""
-        beyond = self.exact - self.expected - STANDARD_ERRORS * float(np.sqrt(self.variance))
-        return max(0.0, beyond) / max(1, self.cells)
+        """Exact, or occurring, cells beyond chance and `STANDARD_ERRORS`, as a share of the cells; the larger share."""
+        exact = _beyond(self.exact, self.expected, self.variance, self.cells)
+        return max(exact, _beyond(self.occurring, self.expected_to_occur, self.variance_of_occurring, self.released))
 
     @classmethod
     def of(cls, original: PairwiseMoments, released: PairwiseMoments, view: ReleaseView, k: int) -> SmallCellCounts:
@@ -44,7 +52,33 @@ class SmallCellCounts:
         smaller = np.minimum.outer(sizes, sizes)[compared]
         chance = _binomial(counts, smaller, counts / np.maximum(smaller, 1.0))
         exact = int(np.count_nonzero(counts == after[compared]))
-        return cls(len(counts), exact, float(chance.sum()), float((chance * (1.0 - chance)).sum()))
+        shown = np.triu(levels.apart) & (after > 0) & (after < k)
+        occurs = np.where(before < k, -np.expm1(-_means(before, levels, k)), 1.0)[shown]
+        return cls(
+            len(counts),
+            exact,
+            float(chance.sum()),
+            float((chance * (1.0 - chance)).sum()),
+            len(occurs),
+            int(np.count_nonzero(before[shown])),
+            float(occurs.sum()),
+            float((occurs * (1.0 - occurs)).sum()),
+        )
+
+
+def _beyond(found: int, expected: float, variance: float, of: int) -> float:
+    return max(0.0, found - expected - STANDARD_ERRORS * float(np.sqrt(variance))) / max(1, of)
+
+
+def _means(counts: FloatArray, levels: _Levels, k: int) -> FloatArray:
+    """Likely means of all cells, of two columns at a time; shape (n_levels, n_levels), filled above the diagonal."""
+    means, columns = np.zeros_like(counts), [np.flatnonzero(levels.columns == at) for at in np.unique(levels.columns)]
+    pairs = [np.ix_(*pair) for pair in combinations(columns, 2)]
+    for pair, found in zip(
+        pairs, likely_means([counts[at].astype(np.int64) for at in pairs], k) if pairs else (), strict=True
+    ):
+        means[pair] = found
+    return means
 
 
 def _binomial(count: FloatArray, size: FloatArray, share: FloatArray) -> FloatArray:

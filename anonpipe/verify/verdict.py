@@ -23,7 +23,19 @@ from anonpipe.evaluate.utility import (
     ModelComparison,
     ModelFit,
 )
-from anonpipe.verify.catalogue import GATES, MEASURED, UNMEASURED, About, Check, Outcome, kind_of, unmeasured, worst_of
+from anonpipe.verify.catalogue import (
+    ABOVE,
+    GATES,
+    MEASURED,
+    UNMEASURED,
+    WIDE,
+    About,
+    Check,
+    Outcome,
+    kind_of,
+    unmeasured,
+    worst_of,
+)
 from anonpipe.verify.words import Line, content, line
 
 
@@ -71,11 +83,10 @@ class Verdict:
     @property
     def uncertain(self) -> tuple[str, ...]:
         """In words, risks that passed though estimate or upper end is beyond the limit, as the interval is too wide."""
-        found: dict[str, dict[str, None]] = {_ABOVE: {}, _WIDE: {}}
+        found: dict[str, dict[str, None]] = {ABOVE: {}, WIDE: {}}
         for check in self.checks:
-            if check.uncertain and check.kind is not None and check.kind.gate is not None:
-                above = _number(check.point) > _number(check.limit)
-                found[_ABOVE if above else _WIDE][UNMEASURED[check.kind.gate.unmeasured]] = None
+            if check.doubt and check.kind is not None and check.kind.gate is not None:
+                found[check.doubt][UNMEASURED[check.kind.gate.unmeasured]] = None
         return tuple(f"{_listed(list(names))} uncertain: {what}" for what, names in found.items() if names)
 
     @property
@@ -134,9 +145,6 @@ _LINKED = GATES["reidentification_rate"].default or 0.0  # The share above which
 _CANNOT_APPLY = (Reason.NO_LINK, Reason.ONE_COLUMN, Reason.ONLY_PROBABILITIES)
 
 _ALL = "disclosure risk"
-
-# Why a risk that passed is uncertain: the estimate is above the limit, or only the upper end of its interval
-_ABOVE, _WIDE = "estimate above the limit, too few records to tell", "wide interval"
 
 
 def reservations(

@@ -1,6 +1,8 @@
 """The attack on two-way tables: who counts two columns of the release reads a cell of one person as one.
 
-Another sample of the population with the same margins has some small cells by chance; that is the control.
+Another sample of the population with the same margins has some small cells by chance; that is the control. And who
+knows two values of a person reads from a released pair of rare ones that somebody in the data has it: members are told
+from others by how far each pair is above what the release's own margins lead to expect.
 
 `python -m tests.attacks.pair_tables`
 """
@@ -14,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from sklearn.metrics import roc_auc_score
 
 from anonpipe.job.model import Job
 from tests import small
@@ -82,14 +85,14 @@ def registry(rows: int = ROWS, seed: int = 1) -> pa.Table:
     )
 
 
-def setting(folder: Path, table: pa.Table, **changes: Any) -> Job:
+def setting(folder: Path, table: pa.Table, columns: dict[str, Any] = COLUMNS, **changes: Any) -> Job:
     """A job with these methods, and no gate in the attack's way."""
     gates = {
         "unchanged_record_rate": 1.0, "exact_small_cells": 1.0, "mean": 9, "covariance": 9, "mean_in_unit": 9,
         "variance_in_unit": 9, "covariance_with_keys": 9, "reidentification_rate": None,
     }  # fmt: skip
     return small.job(
-        folder, table, COLUMNS, **small.as_usual(**{"k": K, "measure": small.OFF, "gates": gates, **changes})
+        folder, table, columns, **small.as_usual(**{"k": K, "measure": small.OFF, "gates": gates, **changes})
     )
 
 
@@ -142,8 +145,66 @@ def correlation_change(original: pa.Table, released: pa.Table) -> float:
     return float(np.nanmean(np.abs(correlations[0] - correlations[1])[names[:, None] != names]))
 
 
+class Told(NamedTuple):
+    """What pairs tell of persons."""
+
+    members: float  # Area under the curve, of members against persons of another sample
+    rare_members: float  # Of those whose pair has an expectation below one person
+    true_pairs: float  # Share of the released rare pairs that somebody in the original has
+    by_chance: float  # The same of another sample's pairs
+
+    def __str__(self) -> str:
+        return (
+            f"members {self.members:.3f}, of rare pairs {self.rare_members:.3f}; {self.true_pairs:.1%} of released "
+            f"rare pairs occur, by chance {self.by_chance:.1%}"
+        )
+
+
+def two_columns(rows: int, levels: tuple[int, int] = (90, 60), seed: int = 1) -> pa.Table:
+    """Persons with two skewed categories that have nothing to do with each other."""
+    rng = np.random.default_rng(seed)
+    shares = [(weights := np.arange(1, size + 1) ** -0.8) / weights.sum() for size in levels]
+    diagnosis, region = (rng.choice(size, rows, p=each) for size, each in zip(levels, shares, strict=True))
+    return pa.table(
+        {
+            "age": np.clip(rng.normal(50, 15, rows), 0, 99).astype(int),
+            "cost": np.exp(rng.normal(7, 1, rows)).round(2),
+            "diagnosis": np.char.add("d", diagnosis.astype(str)),
+            "region": np.char.add("r", region.astype(str)),
+        }
+    )
+
+
+def told_by_pairs(original: pa.Table, other: pa.Table, released: pa.Table) -> Told:
+    """Attack the persons of the original and of another sample by diagnosis and region."""
+    names = ("diagnosis", "region")
+    tables = [[table[name].to_numpy(zero_copy_only=False) for name in names] for table in (original, other, released)]
+    known = [np.unique(np.concatenate([table[at] for table in tables])) for at in (0, 1)]
+    codes = [[np.searchsorted(known[at], table[at]) for at in (0, 1)] for table in tables]
+    counts = [np.zeros((len(known[0]), len(known[1]))) for _ in tables]
+    for count, pair in zip(counts, codes, strict=True):
+        np.add.at(count, tuple(pair), 1)
+    before, control, shown = counts
+    expected = np.outer(shown.sum(axis=1), shown.sum(axis=0)) / shown.sum()
+    rare, score = expected < 1.0, shown / np.maximum(expected, 1e-9)
+    scores = [(score[tuple(pair)], rare[tuple(pair)]) for pair in codes[:2]]
+    areas = [
+        roc_auc_score(np.repeat([1, 0], [len(inside), len(outside)]), np.concatenate([inside, outside]))
+        for inside, outside in ([s for s, _ in scores], [s[few] for s, few in scores])
+    ]
+    precision = [float((before[(table > 0) & rare] > 0).mean()) for table in (shown, control)]
+    return Told(*map(float, areas), *precision)
+
+
 def main() -> None:
     """Print the attack on each method, and the price, beside another sample."""
+    pairs, other = two_columns(20_000), two_columns(20_000, seed=2)
+    columns = {name: COLUMNS[name] for name in ("age", "cost", "diagnosis")} | {"region": COLUMNS["diagnosis"]}
+    print(f"{'another sample':24} {told_by_pairs(pairs, other, two_columns(20_000, seed=3))}", flush=True)
+    for name in ("local_synthesis", "data_shuffle", "spectral_swap"):
+        with tempfile.TemporaryDirectory() as folder:
+            released = run(setting(Path(folder), pairs, columns, mask={"method": name}))
+            print(f"{name:24} {told_by_pairs(pairs, other, released)}", flush=True)
     table = registry()
 
     def show(name: str, released: pa.Table) -> None:

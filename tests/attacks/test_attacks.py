@@ -76,3 +76,15 @@ def test_surest_guesses_are_reported_where_they_reveal_more(tmp_path):
     assert usual.surest_links > usual.links  # of centroids, who are all as near, the surest link no more than others
     drawn = surest.attack(surest.setting(tmp_path / "b", surest.registry(3_000), mask={"method": "local_synthesis"}))
     assert drawn.reported <= drawn.every < 0.15
+
+
+@pytest.mark.parametrize("method", ["local_synthesis", "spectral_swap"])
+def test_rare_pairs_of_a_release_tell_of_nobody(tmp_path, method):
+    original, other = (pair_tables.two_columns(4_000, (40, 27), seed) for seed in (1, 2))
+    columns = {name: pair_tables.COLUMNS[name] for name in ("age", "cost", "diagnosis")}
+    columns["region"] = {"kind": "categorical"}
+    job = pair_tables.setting(tmp_path, original, columns, mask={"method": method})
+    told = pair_tables.told_by_pairs(original, other, pair_tables.run(job))
+    assert told.members < 0.57 and told.rare_members < 0.55 and told.true_pairs < told.by_chance + 0.1
+    copy = pair_tables.told_by_pairs(original, other, original)
+    assert copy.members > 0.6 and copy.rare_members > 0.7 and copy.true_pairs == 1.0

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anonpipe.encoding.identifiers import repeated_rows, warn_of_repeats
+from anonpipe.encoding.identifiers import copied_rows, repeated_rows, warn_of_repeats
 
 ROWS = 4_000
 
@@ -47,3 +47,13 @@ def test_the_warning_counts_and_shows_no_value():
     [warning] = warn_of_repeats([pa.record_batch(columns)], ROWS, b"k" * 16)
     assert "4,000 sampled rows" in warning and "role unit" in warning
     assert warn_of_repeats([pa.record_batch({"a": [1] * 100, "b": [2] * 100})], 100, b"k" * 16) == []
+
+
+def test_copies_are_counted_where_chance_has_none():
+    rng = np.random.default_rng(4)
+    columns = [rng.integers(0, 70, 1_500), rng.permutation(1_500), rng.integers(0, 2, 1_500), rng.integers(0, 8, 1_500)]
+    assert copied_rows(columns) == 0
+    assert copied_rows([np.append(column, column) for column in columns]) == 1_500  # a table pasted twice
+    assert copied_rows([np.append(column, column[:150]) for column in columns]) == 150
+    alike = [np.clip(columns[0] // 9 + rng.integers(0, 2, 1_500), 0, 6) for _ in range(5)]
+    assert copied_rows(alike) == 0  # many rows are equal as answers go together

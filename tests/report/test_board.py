@@ -7,13 +7,16 @@ import re
 import shutil
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 from anonpipe.job.model import parse_job
 from anonpipe.report import board
+from anonpipe.report.build import _lines
 from anonpipe.storage import release, release_log
+from anonpipe.verify.catalogue import held
 from tests import runs, small
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -80,6 +83,15 @@ def test_the_file_has_all_sections_in_order(published, tmp_path, call):
     )
 
 
+def test_a_figure_that_may_be_beyond_its_limit_is_uncertain():
+    given = {"point": 0.62, "high": 0.75}
+    [open_one, sure] = _lines([held("risk.membership_auc", 0.49, 0.6, **given), held("risk.linkability", 0.01, 0.1)])
+    assert open_one.outcome == sure.outcome == "passed" and sure.doubt == ""
+    assert open_one.doubt == "uncertain: estimate above the limit, too few records to tell (estimate 0.62)"
+    report = SimpleNamespace(checks=[open_one, sure])
+    assert [row[-1] for row in board._held(report, ("risk.",))] == [open_one.doubt, "passed"]
+
+
 def test_nothing_becomes_markup(published):
     files = board.board_file(published.output)
     page, markdown = files["board.html"].decode(), files["board.md"].decode()
@@ -139,6 +151,7 @@ def test_damaged_files_are_refused(copied, call, tmp_path):
 
 def test_a_withdrawn_version_is_refused(copied, call, tmp_path, monkeypatch):
     version = (copied / "release").resolve()
+    elsewhere = shutil.copytree(version, tmp_path / "recipients" / version.name)
     release_log.withdraw(str(version), "a <b>wrong</b> column")
     answer = call("board", version, "--out", tmp_path / "file")
     assert (
@@ -147,6 +160,10 @@ def test_a_withdrawn_version_is_refused(copied, call, tmp_path, monkeypatch):
         and "no file for the board" in " ".join(answer.err.split())
     )
     assert call("board", copied, "--out", tmp_path / "file").code == call("codebook", version).code == 2
+    answer = call("board", elsewhere, "--out", tmp_path / "file")
+    assert answer.code == 2 and "is a copy of it" in " ".join(answer.err.split())
+    answer = call("verify", elsewhere)
+    assert answer.code == 0 and "is a copy of a version that was withdrawn" in " ".join(answer.err.split())
 
 
 @pytest.mark.secret("5e" * 32)

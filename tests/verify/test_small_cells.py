@@ -42,8 +42,8 @@ def measured(original, released):
 
 
 def literal(original, released):
-    """Small cells, and exact ones, by loops over records."""
-    found = np.zeros(2, dtype=int)
+    """Small cells, and exact ones; small released cells, and those that occur; by loops over records."""
+    found = np.zeros(4, dtype=int)
     for one, other in itertools.combinations(range(4), 2):
         counts = []
         for table in (original, released):
@@ -53,7 +53,10 @@ def literal(original, released):
             counts.append(list(zip(*levels, strict=True)))
         for pair in set(counts[0]):
             ours, theirs = (pairs.count(pair) for pairs in counts)
-            found += [ours < K, ours < K and ours == theirs]
+            found[:2] += [ours < K, ours < K and ours == theirs]
+        for pair in set(counts[1]):
+            ours, theirs = (pairs.count(pair) for pairs in counts)
+            found[2:] += [theirs < K, theirs < K and ours > 0]
     return found.tolist()
 
 
@@ -61,7 +64,8 @@ def literal(original, released):
 def test_cells_are_counted_as_by_loops(rows, seed):
     original, released = registry(rows, seed), registry(rows, seed + 1)
     found = measured(original, released)
-    assert [found.cells, found.exact] == literal(original, released)
+    counted = [found.cells, found.exact, found.released, found.occurring]
+    assert counted == literal(original, released)
 
 
 def test_a_copy_is_found():
@@ -71,11 +75,25 @@ def test_a_copy_is_found():
 
 
 def test_other_samples_pass():
-    rng = np.random.default_rng(3)
     original = registry(1_500, 4)
-    for _ in range(200):
-        sample = original[rng.integers(0, len(original), len(original))]
-        assert measured(original, sample).excess == 0.0
+    for seed in range(200):
+        assert measured(original, registry(1_500, 5 + seed)).excess == 0.0
+
+
+def test_pairs_that_always_occur_are_found():
+    """A release of which each pair occurs, with other counts: records of the original, drawn with replacement."""
+    rng = np.random.default_rng(3)
+    wide = rng.integers(0, 40, (2_000, 4)).astype(float)
+    view = view_of(np.column_stack([wide[:, 0], wide[:, 1] % 4, wide[:, 2] % 2, wide[:, 3] % 3]))
+    variables = [v for v in view.variables if v.position == 0]
+    variables += [Variable(f"c{at}", at, code, 1 / 40, 0.156, True) for at in (1, 2) for code in range(40)]
+    view = ReleaseView(tuple(variables))
+    before, same, other = (
+        PairwiseMoments.of(view.measure(each))
+        for each in (wide, wide[rng.integers(0, 2_000, 2_000)], rng.integers(0, 40, (2_000, 4)).astype(float))
+    )
+    assert SmallCellCounts.of(before, same, view, K).excess > 0.1
+    assert SmallCellCounts.of(before, other, view, K).excess == 0.0
 
 
 @pytest.mark.parametrize("columns", [[], [Variable("score", 0, None, 0.0, 1.0, True)]])
