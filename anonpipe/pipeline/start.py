@@ -19,7 +19,7 @@ from anonpipe.files import write_atomic
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_values
 from anonpipe.pipeline.arrays import FILES, FOLDER, VALUES
-from anonpipe.pipeline.context import Context, Work
+from anonpipe.pipeline.context import Context, Work, context
 from anonpipe.pipeline.tasks.worker import work
 from anonpipe.progress import OnProgress, Progress, logged
 from anonpipe.rng import keyed, require_secret, steward_secret
@@ -57,8 +57,8 @@ class Run:
 
     @cached_property
     def context(self) -> Context:
-        """The records of this run that tasks take."""
-        return Context(Work(self.staging))
+        """The records of this run that tasks take, the same ones where tasks run in this process."""
+        return context(str(self.staging.root), self.token)
 
     def map_stage(self, executor: Executor, stage: str, count: int, title: str | None = None) -> None:
         """Run the unfinished pieces of a stage; progress shows `title`, or the name of the stage."""
