@@ -346,7 +346,8 @@ def test_a_hold_out_takes_whole_units(tmp_path, role):
                 matches_in(context.work, context.cut, "original", name),
                 each.units(Ordered.of(cells), units),
             )
-            assert found.counts.tolist() == (matched >= 0).sum(axis=1).tolist()
+            may = matches_in(context.work, context.cut, "release", name).counts < 2  # of two released rows none is told
+            assert found.counts[may].tolist() == (matched >= 0).sum(axis=1)[may].tolist()
             rows = each.matches(Ordered.of(cells)).counts
             seen.append(((found.counts == 1).sum(), ((found.counts == 1) & (rows > 1)).sum()))
         return context.cut.rows, run.staging.results("scan").read(0)["held_out"], seen

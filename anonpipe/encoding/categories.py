@@ -11,7 +11,8 @@ import numpy as np
 from numba import njit
 from scipy.special import expit, log_expit
 
-from anonpipe.kernels.points import ascending, largest_group
+from anonpipe.kernels.points import largest_group
+from anonpipe.kernels.principal import split_rows
 from anonpipe.types import FloatArray, IntArray
 
 _ROUNDS = 1_000
@@ -149,14 +150,4 @@ def _bring_forward(free: IntArray, scores: FloatArray, category: int, wanted: in
     values = np.empty(count, dtype=np.float64)
     for i in range(count):
         values[i] = -scores[free[i], category]
-    taken = np.zeros(count, dtype=np.bool_)
-    for i in ascending(values)[:wanted]:
-        taken[i] = True
-    front, back, old = 0, wanted, free.copy()
-    for i in range(count):
-        if taken[i]:
-            free[front] = old[i]
-            front += 1
-        else:
-            free[back] = old[i]
-            back += 1
+    split_rows(free, values, wanted)

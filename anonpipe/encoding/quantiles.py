@@ -557,9 +557,12 @@ def _blocks(counts: IntArray, widths: FloatArray, penalty: float) -> IntArray:
             here = tried[at]
             held = records[end] - records[here]
             value[at] = best[here]
-            cost = penalty + most
             if held > 0:
                 value[at] += held * math.log(held / max(length[end] - length[here], 1e-300))
+            if value[at] - penalty + 1e-6 < best[end]:  # no block costs less than the penalty; most are not looked at
+                continue
+            cost = penalty + most
+            if held > 0:
                 cost -= math.log(held)
             if value[at] - cost > best[end]:
                 best[end], begin[end] = value[at] - cost, here

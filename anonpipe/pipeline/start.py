@@ -20,7 +20,7 @@ from anonpipe.job.model import Job
 from anonpipe.job.rules import check_values
 from anonpipe.pipeline import units
 from anonpipe.pipeline.arrays import FILES, FOLDER, UNFOLDED, VALUES
-from anonpipe.pipeline.context import Context, Work
+from anonpipe.pipeline.context import Context, Work, context
 from anonpipe.pipeline.tasks.worker import work
 from anonpipe.progress import OnProgress, Progress, logged
 from anonpipe.rng import keyed, require_secret, steward_secret
@@ -58,8 +58,8 @@ class Run:
 
     @cached_property
     def context(self) -> Context:
-        """The records of this run that tasks take."""
-        return Context(Work(self.staging))
+        """The records of this run that tasks take, the same ones where tasks run in this process."""
+        return context(str(self.staging.root), self.token, self.staging.copy)
 
     @cached_property
     def copies(self) -> tuple[Run, ...]:

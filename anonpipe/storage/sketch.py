@@ -45,8 +45,9 @@ class Sketch:
     def add(self, numbers: HashArray, counts: IntArray | None = None, level: int = 0) -> Sketch:
         """The sketch with further records, or with another sketch's contents."""
         level = max(level, self.level)
-        added = np.ones(len(numbers), dtype=np.int64) if counts is None else counts
-        numbers, weights = np.concatenate([self.numbers, numbers]), np.concatenate([self.counts, added])
+        if counts is None:
+            numbers, counts = np.unique(numbers[numbers <= border_of(level)], return_counts=True)
+        numbers, weights = np.concatenate([self.numbers, numbers]), np.concatenate([self.counts, counts])
         inside = numbers <= border_of(level)
         distinct, which = np.unique(numbers[inside], return_inverse=True)
         sums = np.zeros(len(distinct), dtype=np.int64)

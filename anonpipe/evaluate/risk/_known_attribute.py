@@ -164,13 +164,12 @@ def known_attribute(
     guesser = {"closest": _by_closest, "moments": _by_moments, "mean": _by_mean}[guess](given)
     other = others(n_groups, rng)[given.group]
     own, elsewhere, mean = (given.tally() for _ in range(3))
-    of_mean = np.abs(given.released.mean(axis=0) - given.original)
+    mean.add(np.abs(given.released.mean(axis=0) - given.original))
     by_known = []
     for known in range(width):
         rest = np.arange(width) != known
         by_known.append((given.names[known], own.add(guesser(known, given.group)[:, rest])))
         elsewhere.add(guesser(known, other)[:, rest])
-        mean.add(of_mean[:, rest])
     return given.recovered(_RECOVERED[guess], own, mean, by_known, elsewhere if n_groups > 1 else None)
 
 
@@ -478,9 +477,7 @@ class _RecoveryTally:
         near = (errors <= self._tolerance).sum(axis=1)
         self.hits += np.bincount(self._group, near, minlength=len(self.hits))
         self.trials += np.bincount(self._group, minlength=len(self.trials)) * errors.shape[1]
-        # Errors up to a step, not below it: the left side of equal ones.
-        first = np.searchsorted(np.array(STEPS), errors.ravel(), side="left")
-        self.within += np.cumsum(np.bincount(first, minlength=len(STEPS) + 1)[: len(STEPS)])
+        self.within += [np.count_nonzero(errors <= step) for step in STEPS]
         return float(near.sum() / errors.size)
 
     @property

@@ -138,8 +138,14 @@ def _on_several_columns(
         above = values > _medians(released)[columns]
     low, high = (np.where(coded | side, values, end) for side, end in ((above, -_LARGEST), (~above, _LARGEST)))
     once = np.flatnonzero(~pd.DataFrame(np.hstack([columns, low, high])).duplicated().to_numpy())
-    tried = Predicates(columns[once], low[once], high[once])
-    return tried[np.flatnonzero(tried.matches(Ordered.of(released), 1).counts == 1)[:wanted]]
+    tried, records = Predicates(columns[once], low[once], high[once]), Ordered.of(released)
+    alone = np.empty(0, dtype=np.int64)
+    for begin in range(0, len(tried), wanted):  # until there are enough
+        counts = tried[begin : begin + wanted].matches(records, 1).counts
+        alone = np.append(alone, begin + np.flatnonzero(counts == 1))[:wanted]
+        if len(alone) == wanted:
+            break
+    return tried[alone]
 
 
 def _medians(cells: FloatArray) -> FloatArray:

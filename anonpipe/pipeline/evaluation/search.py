@@ -85,13 +85,15 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
     arrays |= _by_keys(work, fitted, queries, cells, released, alike, offset)
     predicates = samples.read_predicates(work)
-    arrays |= _meeting(predicates, "release", cells[:, : len(fitted.cells.names)], offset)
+    arrays |= _met_by_released(predicates, cells[:, : len(fitted.cells.names)], offset)
     del cells, released
     if work.place:  # the original has been searched with the first copy
         _save(work, index, found, row_labels, offset, arrays)
         return {"rows": len(groups)}
     cells, units = partition_rows(work, fitted, cut, index)
-    arrays |= _meeting(predicates, "original", cells, begin, units) | _within(fitted, queries, cells)
+    # Of several copies the mean tells whether there is an attack, and one copy does not
+    met = arrays if len(work.copies) == 1 else None
+    arrays |= _met_by_originals(predicates, met, cells, begin, units) | _within(fitted, queries, cells)
     found |= _in_original(known_features(fitted, cells), queries, unstratified if control is None else None, begin)
     if "strata_original" in found:
         row_labels["strata_original"] = stratum_numbers(fitted, cells)
@@ -121,17 +123,38 @@ def _in_original(
     return found
 
 
-def _meeting(
-    predicates: Mapping[str, Predicates], where: str, cells: FloatArray, begin: int, units: IntArray | None = None
-) -> dict[str, IntArray]:
-    """Which of a partition's records, or units, meet predicates that may single out, where there are any."""
+def _met_by_released(predicates: Mapping[str, Predicates], cells: FloatArray, begin: int) -> dict[str, IntArray]:
+    """Whether none of a partition's released records meets each predicate that may single out, one, or more."""
     if not predicates:
         return {}
     records = risk.Ordered.of(cells)
-    if units is not None:
-        return {f"{where}.{name}.units": each.units(records, units) for name, each in predicates.items()}
-    found = {name: each.matches(records, offset=begin) for name, each in predicates.items()}
-    return {f"{where}.{name}.{what}": array for name, one in found.items() for what, array in vars(one).items()}
+    found = {name: each.matches(records, 1, begin) for name, each in predicates.items()}
+    return {f"release.{name}.{what}": array for name, one in found.items() for what, array in vars(one).items()}
+
+
+def _met_by_originals(
+    predicates: Mapping[str, Predicates],
+    released: Mapping[str, npt.NDArray[Any]] | None,
+    cells: FloatArray,
+    begin: int,
+    units: IntArray | None,
+) -> dict[str, IntArray]:
+    """Which originals, or units, meet predicates; none is looked for where two released records do, as no attack is."""
+    arrays: dict[str, IntArray] = {}
+    if not predicates:
+        return arrays
+    records = risk.Ordered.of(cells)
+    for name, each in predicates.items():
+        may = np.arange(len(each)) if released is None else np.flatnonzero(released[f"release.{name}.counts"] < 2)
+        found = (
+            vars(each[may].matches(records, offset=begin))
+            if units is None
+            else {"units": each[may].units(records, units)}
+        )
+        for what, array in found.items():
+            arrays[f"original.{name}.{what}"] = np.full((len(each), *array.shape[1:]), 0 if units is None else -1)
+            arrays[f"original.{name}.{what}"][may] = array
+    return arrays
 
 
 def matches_in(work: Work, cut: Cut, where: str, name: str) -> risk.Matches:
