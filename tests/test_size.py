@@ -13,7 +13,7 @@ PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 LINES = 58_152
 FILES = 228
 LONGEST_FILE = 1_400
-PAGES = 16_302  # Words of docs/*.md
+PAGES = 16_348  # Words of docs/*.md
 TEST_NAME = 60  # Characters
 
 
