@@ -39,7 +39,7 @@ def _secret(monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
 
 
-def table(rows=2_100, seed=3):
+def table(rows=1_300, seed=3):
     """Two numbers and two categories, some pairs of which few records have."""
     rng = np.random.default_rng(seed)
     x, place = rng.normal(size=rows), rng.choice(list("abcdef"), rows, p=[0.4, 0.3, 0.15, 0.05, 0.05, 0.05])
