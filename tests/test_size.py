@@ -10,7 +10,7 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 57_500
+LINES = 57_484
 FILES = 225
 LONGEST_FILE = 1_400
 PAGES = 16_000  # Words of docs/*.md
