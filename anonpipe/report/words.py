@@ -138,10 +138,8 @@ def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) 
         if not external and name not in written:
             known = column.role.released and name not in job.differences
             treatment: Treatment = "as probabilities" if known else "not released"
-            limits, identifies = _limits(column), column.role.names_persons
-            lines.append(
-                ColumnLine(name=name, kind=column.kind.value, treatment=treatment, limits=limits, identifies=identifies)
-            )
+            kind, limits, identifies = column.kind.value, _limits(column), column.role.names_persons
+            lines.append(ColumnLine(name=name, kind=kind, treatment=treatment, limits=limits, identifies=identifies))
     return tuple(lines)
 
 

@@ -23,19 +23,7 @@ from anonpipe.evaluate.utility import (
     ModelComparison,
     ModelFit,
 )
-from anonpipe.verify.catalogue import (
-    ABOVE,
-    GATES,
-    MEASURED,
-    UNMEASURED,
-    WIDE,
-    About,
-    Check,
-    Outcome,
-    kind_of,
-    unmeasured,
-    worst_of,
-)
+from anonpipe.verify.catalogue import GATES, MEASURED, UNMEASURED, About, Check, Outcome, kind_of, unmeasured, worst_of
 from anonpipe.verify.words import Line, content, line
 
 
@@ -83,11 +71,11 @@ class Verdict:
     @property
     def uncertain(self) -> tuple[str, ...]:
         """In words, risks that passed though estimate or upper end is beyond the limit, as the interval is too wide."""
-        found: dict[str, dict[str, None]] = {ABOVE: {}, WIDE: {}}
+        found: dict[str, dict[str, None]] = {}
         for check in self.checks:
             if check.doubt and check.kind is not None and check.kind.gate is not None:
-                found[check.doubt][UNMEASURED[check.kind.gate.unmeasured]] = None
-        return tuple(f"{_listed(list(names))} uncertain: {what}" for what, names in found.items() if names)
+                found.setdefault(check.doubt, {})[UNMEASURED[check.kind.gate.unmeasured]] = None
+        return tuple(f"{_listed(list(names))} uncertain: {what}" for what, names in sorted(found.items()))
 
     @property
     def linked(self) -> float:
