@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -354,3 +356,9 @@ def test_init_asks_whether_units_come_out_whole(tmp_path):
         text = text.replace(f"\n# {line}", f"\n{line.replace('column', 'year')}")
     job = parse_job(yaml.safe_load(text))
     assert job.whole_release and [name for name, column in job.columns.items() if column.level] == ["born", "sex"]
+
+
+def test_the_page_runs():
+    page = (Path(__file__).resolve().parent.parent / "docs" / "units.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(code, {})  # asserts what it says
