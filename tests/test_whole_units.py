@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -106,6 +108,14 @@ def test_fold_is_what_loops_give(tmp_path, monkeypatch, cells):
         made.sort_index(), wanted[made.columns].sort_index().rename_axis("person"), check_dtype=False
     )
     assert not list((tmp_path / "side").glob("bucket*"))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "numbers"),
+    [([0, 50, 50, 50], (1, 2, 3)), ([0, 5, 50, 0, 12, 12], (2, 4)), ([0, 0, 3_000, 90, 9], (2,)), ([0, 60], (1,))],
+)
+def test_numbers_of_rows_that_few_units_have_are_joined(tmp_path, sizes, numbers):
+    assert units._numbers(whole(tmp_path, panel(20)), np.array(sizes)) == numbers
 
 
 def test_order_of_rows_in_the_input_does_not_matter(tmp_path):
@@ -274,7 +284,7 @@ UNFIT = {
         lambda t: pd.concat([t, pd.concat([t.iloc[:1]] * 60).assign(person="z")]), {}
     ),
     "at most half as many as there are units": (lambda t: t[t["person"].isin(sorted(t["person"].unique())[:25])], {}),
-    "numbers of rows that 50 units have": (lambda t: t, {"k": 25}),
+    "needs 120 units to release a number of rows, and there are 100": (lambda t: t, {"k": 60}),
     "missing: error": (lambda t: t, {"columns": COLUMNS | {"pension": {"kind": "continuous", "missing": "error"}}}),
 }  # fmt: skip
 
@@ -346,3 +356,9 @@ def test_init_asks_whether_units_come_out_whole(tmp_path):
         text = text.replace(f"\n# {line}", f"\n{line.replace('column', 'year')}")
     job = parse_job(yaml.safe_load(text))
     assert job.whole_release and [name for name, column in job.columns.items() if column.level] == ["born", "sex"]
+
+
+def test_the_page_runs():
+    page = (Path(__file__).resolve().parent.parent / "docs" / "units.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(code, {})  # asserts what it says

@@ -35,6 +35,7 @@ _BUCKET_CELLS = 8_000_000  # Of units that are laid side by side at once
 SUMS = 12  # Of each column of `row_sums`
 _GROUP_ROWS = 65_536  # Records of a row group
 _LEAST = 20  # Units of a number of rows, or twice k: of numbers that fewer have rows are left out
+_LEAST_LONGEST = 100  # Units of the largest number of rows, or a 20th of all: moments of its last row rest on these
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,15 +148,20 @@ def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> Non
 
 
 def _numbers(job: Job, sizes: IntArray) -> tuple[int, ...]:
-    """The numbers of rows that are released: those that enough units have."""
-    least = max(2 * job.k, _LEAST)
-    enough = np.flatnonzero(sizes[1:] >= least) + 1
-    if not len(enough):
+    """The numbers of rows that are released: enough units have each, or a larger one that is not."""
+    least, units = max(2 * job.k, _LEAST), int(sizes.sum())
+    found: list[int] = []
+    waiting = 0
+    for number in range(len(sizes) - 1, 0, -1):
+        waiting += int(sizes[number])
+        if waiting >= (least if found else max(least, min(_LEAST_LONGEST, units // 20))):
+            found, waiting = [number, *found], 0
+    if not found:
         raise InputError(
-            f"release.unit: pseudonym releases numbers of rows that {least} units have, and none of the "
-            f"{len(sizes) - 1} has as many; give units about as many rows each, or release rows without it"
+            f"release.unit: pseudonym needs {least} units to release a number of rows, and there are {units:,}; add "
+            "units, or release rows without it"
         )
-    return tuple(enough.tolist())
+    return tuple(found)
 
 
 def _released_number(sizes: IntArray, known: Sequence[int] | IntArray) -> IntArray:

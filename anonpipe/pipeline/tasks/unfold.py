@@ -60,11 +60,9 @@ def long_schema(fitted: Fitted, folded: Folded) -> pa.Schema:
     """The columns of the published rows: the number of the unit, and those of the input in its order."""
     layout, fields = folded.layout, []
     for name in folded.names:
-        if name == layout.unit:
-            fields.append(pa.field(name, pa.int64(), nullable=False))
-        else:
-            own = fitted.schema.field(layout.sides(name)[0])
-            fields.append(pa.field(name, own.type, own.nullable))
+        whole = name == layout.unit
+        own = pa.field(name, pa.int64(), nullable=False) if whole else fitted.schema.field(layout.sides(name)[0])
+        fields.append(own.with_name(name).remove_metadata())
     types = {name: kind for name in folded.names if (kind := fitted.pandas_types.get(layout.sides(name)[0]))}
     return with_nullable_types(pa.schema(fields), types)
 
@@ -159,8 +157,7 @@ def disordered_rows(work: Work, cut: Cut) -> int:
 
 def manifest_of_rows(work: Work, fitted: Fitted, cut: Cut, manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest of the published rows, from that of the records that were measured."""
-    folded = work.folded
-    if folded is None:
+    if (folded := work.folded) is None:
         return manifest
     layout, results = folded.layout, work.staging.results("unfold").read_all(cut.files)
     columns = {
@@ -200,11 +197,9 @@ def _rules_of_rows(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rules of the job, with the counts of all rows together; without those by which units have their rows."""
     found: dict[str, dict[str, Any]] = {}
     for each in rules:
-        text = rule_of_rows(each["rule"])
-        if text is None:
-            continue
-        one = found.setdefault(text, {"rule": text, "repaired": 0, "broken": 0})
-        one |= {key: one[key] + each[key] for key in ("repaired", "broken")}
+        if text := rule_of_rows(each["rule"]):
+            one = found.setdefault(text, {"rule": text, "repaired": 0, "broken": 0})
+            one |= {key: one[key] + each[key] for key in ("repaired", "broken")}
     return list(found.values())
 
 
@@ -223,8 +218,7 @@ def declared_of_rows(work: Work, columns: Mapping[str, Column]) -> Mapping[str, 
 
 def units_part(work: Work, cut: Cut) -> UnitsPart | None:
     """Rows of units before and after, for the reports; None where units are not released whole."""
-    folded = work.folded
-    if folded is None:
+    if (folded := work.folded) is None:
         return None
     results = work.staging.results("unfold").read_all(cut.files)
     released, original = dict(_sizes(results)), dict(enumerate(folded.sizes.tolist()))
