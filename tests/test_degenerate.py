@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from anonpipe import anonymize
+from anonpipe.storage import release
 from tests import small
 
 pytestmark = pytest.mark.secret("91" * 32)
@@ -94,3 +95,14 @@ def test_one_dimension_stratum_revealing_values_is_withheld(how):
     if how["mask"].get("basis") != "columns":  # without the small stratum there is room to turn
         rest = awkward().query("stratum == 'p'")
         assert anonymize(rest, job(how) | {"columns": small.unscored(COLUMNS)})[1].passed
+
+
+def test_columns_of_any_name_are_counted(tmp_path):
+    """A key variable may be called as the counts of its own combinations are."""
+    table = small.plain_table(200).rename_columns(["rows", "copy", "count"])
+    columns = {
+        "rows": {"kind": "integer", "role": "key"}, "copy": {"kind": "continuous"}, "count": {"kind": "categorical"},
+    }  # fmt: skip
+    job = small.job(tmp_path, table, columns, gates={"rows_under_k": 1_000})
+    assert small.run(job).verdict.passed and small.released(job).column_names == table.column_names
+    assert release.read_manifest(release.resolve(job.output))["columns"]["copy"]["treatment"] == "synthetic"

@@ -302,7 +302,7 @@ class Fitted:
             owners |= {name: str(info["column"]) for name, info in self.probabilities.described().items()}
         ends = {} if intervals is None else intervals.owners
         owners |= ends
-        place = {name: at for at, name in enumerate(self.input.names)} | {COPY: len(self.input)}
+        place = {COPY: len(self.input)} | {name: at for at, name in enumerate(self.input.names)}
         written = [field for field in self.worked_schema if field.name not in self.job.differences]
         ordered = sorted(written, key=lambda field: (field.name in ends, place[owners[field.name]]))
         types = {name: kind for name, kind in self.pandas_types.items() if name in self.cells.names}

@@ -23,7 +23,7 @@ from anonpipe.pipeline.resolve import Warnings, columns_without_sums
 from anonpipe.pipeline.tasks.decode import FACTORS, counted_groups, key_units, split_units
 from anonpipe.pipeline.tasks.passes import LAST, PassTask, learnt_groups, stage_name
 from anonpipe.pipeline.tasks.unfold import disordered_rows
-from anonpipe.pipeline.tasks.write import compared_names, count_combinations, handed_on, read_combinations
+from anonpipe.pipeline.tasks.write import COUNT, compared_names, count_combinations, handed_on, read_combinations
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.expectations import KeptGroups, StagingCheck, Target
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence, Rounded
@@ -317,7 +317,7 @@ def _rows_under_k(work: Work, fitted: Fitted, cut: Cut) -> int:
     if not (names := fitted.unchanged_names):
         return 0
     counted = count_combinations([read_combinations(work, at) for at in range(cut.files)], names)
-    rows = counted["rows"].to_numpy()
+    rows = counted[COUNT].to_numpy()
     held = rows if fitted.unit is None else _units_of(work, fitted, cut, counted[names].to_numpy())
     return int(rows[held < fitted.job.k].sum())
 

@@ -180,8 +180,13 @@ def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
     info |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}
     if fitted.probabilities is not None:
         info |= fitted.probabilities.described()
-    info[COPY] = {"kind": "integer", "treatment": "number of the copy", "label": "Synthetic copy that the row is of"}
+    info.setdefault(COPY, _NUMBER_OF_COPY)
     return {name: info[name] for name in fitted.schema.names}
+
+
+_NUMBER_OF_COPY = {
+    "kind": "integer", "treatment": "number of the copy", "label": "Synthetic copy that the row is of"
+}  # fmt: skip
 
 
 def _labels(fitted: Fitted, name: str) -> dict[str, Any]:

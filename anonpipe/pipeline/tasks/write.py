@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 # Files in the staging, by partition or input split
 _COMBINATIONS = "combinations/{}.parquet"
+COUNT = "rows of the combination"  # Next to columns of the table, which may be called `rows`
 
 
 def write_file(work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]], index: int) -> dict[str, Any]:
@@ -195,17 +196,17 @@ def _combinations(fitted: Fitted, cells: FloatArray) -> pd.DataFrame:
 
     names = fitted.unchanged_names
     frame = pd.DataFrame({name: cells[:, fitted.cells.names.index(name)] for name in names})
-    return count_combinations([frame.assign(rows=1)], names)
+    return count_combinations([frame.assign(**{COUNT: 1})], names)
 
 
 def count_combinations(frames: list[pd.DataFrame], names: list[str]) -> pd.DataFrame:
-    """Rows of each combination of the named columns (column `rows`)."""
+    """Rows of each combination of the named columns (column `COUNT`)."""
     import pandas as pd
 
     together = pd.concat(frames, ignore_index=True)
     if not names:
-        return pd.DataFrame({"rows": [int(together["rows"].sum())]})
-    return together.groupby(names, dropna=False, sort=True)["rows"].sum().reset_index()
+        return pd.DataFrame({COUNT: [int(together[COUNT].sum())]})
+    return together.groupby(names, dropna=False, sort=True)[COUNT].sum().reset_index()
 
 
 def _write_combinations(work: Work, fitted: Fitted, index: int, frames: list[pd.DataFrame]) -> None:
@@ -216,7 +217,7 @@ def _write_combinations(work: Work, fitted: Fitted, index: int, frames: list[pd.
 
 
 def read_combinations(work: Work, index: int) -> pd.DataFrame:
-    """Rows of each combination of unchanged columns in one output file (column `rows`)."""
+    """Rows of each combination of unchanged columns in one output file (column `COUNT`)."""
     import pandas as pd
 
     return pd.read_parquet(io.BytesIO(work.staging.read(_COMBINATIONS.format(index))))
