@@ -318,6 +318,15 @@ def test_rules_hold_for_every_row():
     assert rule_of_rows("begin (row 2) <= end (row 2)") == "begin <= end"
 
 
+def test_names_that_columns_side_by_side_need_are_refused():
+    columns = COLUMNS | {"wage (row 2)": {"kind": "continuous"}}
+    job = parse_job({"input": "a", "output": "b", "k": 5, "release": WHOLE, "columns": columns})
+    of_row = ("year", "wage (row 2)", "wage", "pension", "job")
+    wide_job(job, Layout("person", "year", ("born", "sex", "wage (row 2)"), ("year", "pension", "job"), (1, 3), of_row))
+    with pytest.raises(JobError, match=r"needs the name 'wage \(row 2\)', which a column has"):
+        wide_job(job, Layout("person", "year", ("born", "sex", "wage (row 2)"), of_row[2:], (1, 3), of_row))
+
+
 def test_lag_and_share_between_units_are_those_of_loops():
     rng = np.random.default_rng(3)
     values = rng.normal(size=(40, 1)) + rng.normal(size=(40, 3))

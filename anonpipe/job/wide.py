@@ -56,6 +56,8 @@ def wide_job(job: Job, layout: Layout) -> Job:
     columns: dict[str, Any] = {layout.unit: {"role": Role.IDENTIFIER}}
     columns[ROWS] = {"kind": "categorical", "label": f"Rows of a unit ({layout.unit})"}
     for name in (*layout.of_unit, *layout.of_row):
+        if twice := columns.keys() & set(layout.sides(name)):
+            raise JobError(f"release.unit: pseudonym needs the name {min(twice)!r}, which a column has; rename that")
         declared = content["columns"][name] | {"level": None, "missing": "carry"}
         if job.columns[name].role is Role.DERIVED:
             declared["role"] = Role.MASKED
