@@ -34,7 +34,9 @@ class Input(CsvFormat):
     """
 
     path: Annotated[str, AfterValidator(checked_path)]
-    last_row: Literal["record"] | None = None
+    last_row: Literal["record"] | None = Field(
+        default=None, description="What the last row is, where it looks like a line of totals."
+    )
 
 
 class StrataSettings(Options):

@@ -98,7 +98,8 @@ def propose_job(
     rules = propose_rules(looks, guesses)
     asked = [f"CHECK: {each}." for each in totals.warnings()] + copies_asked(looks, guesses) + _asked_codes(guesses)
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}
-    usual = default_regression(looks, guesses) if needs is None else None
+    # of rows of persons it would not hold where these come out whole
+    usual = default_regression(looks, guesses) if needs is None and unit is None else None
     return _write(source_url, output, k, guesses, needs, chosen, rows, written, rules, asked, taken, usual)
 
 

@@ -25,9 +25,7 @@ from anonpipe.storage.release import describe_schema, sha256
 from anonpipe.types import IntArray
 
 _NUMBER = {"treatment": "number of the unit"}
-_DIFFERS = (
-    "the rows of units differ from the records that were measured; nothing is released; --resume writes them again"
-)
+_DIFFERS = "the rows of units differ from the records that were measured; nothing is released: go on with --resume"
 
 
 def unfold_file(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:

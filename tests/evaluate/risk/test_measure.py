@@ -67,7 +67,9 @@ def test_what_is_missing_is_told_as_a_reason():
 
 
 def test_measures_need_no_run():
-    known = SimpleNamespace(rows=60, released=found(1), original=found(2), held=found(3), guessed=Reason.FEW_HELD)
+    known = SimpleNamespace(
+        rows=60, released=found(1), original=found(2), held=found(3), guessed=Reason.FEW_HELD, mean_distances=None
+    )
     assert [one.name for one in BY_KEY["closest_record"].of(known)] == list(BY_KEY["closest_record"].figures)
     trained = {"membership.trained_auc", "membership.traced_auc", "membership.counted_auc"}  # need guesses besides
     assert {one.name for one in BY_KEY["membership"].of(known)} | trained == set(BY_KEY["membership"].figures)

@@ -89,7 +89,7 @@ def test_the_rotation_is_uniform(n, width):
 
 def test_uniformity_test_sees_rotation_that_is_not_uniform():
     """Power: reflectors from draws that favour a direction (mean 0.1 in each coordinate) are caught."""
-    n, times = 5, 10_000
+    n, times = 5, 20_000
     rng = np.random.default_rng(5)
     features = rng.normal(size=(n, 2))
     many = tiled(features, np.arange(n), np.array([0, n]), times)
