@@ -136,7 +136,7 @@ def test_order_of_rows_in_the_input_does_not_matter(tmp_path):
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    with small.private_home(folder, "ab" * 32):
+    with small.private_home(folder, "9f3c17a2b85de06441c7f29e8ab350d6" * 2):
         job = whole(folder, panel(), rules=[RULE, "year <= until"], release=WHOLE | {"file_rows": 1_000})
         yield job, small.run(job)
 
