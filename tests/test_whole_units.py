@@ -360,9 +360,9 @@ def test_init_asks_whether_units_come_out_whole(tmp_path):
     data = small.write_table(tmp_path, pa.Table.from_pandas(panel(200), preserve_index=False))
     text = propose_job(data, str(tmp_path / "out"), 5)
     assert "QUESTION: are units to come out whole" in text and text.count("    level: unit  # CHECK") == 2
-    for line in ("release:", "  unit: pseudonym", "  order: column"):
+    for line in ("release:", "  unit: pseudonym", '  order: "year"'):
         assert f"\n# {line}" in text
-        text = text.replace(f"\n# {line}", f"\n{line.replace('column', 'year')}")
+        text = text.replace(f"\n# {line}", f"\n{line}")
     job = parse_job(yaml.safe_load(text))
     assert job.whole_release and [name for name, column in job.columns.items() if column.level] == ["born", "sex"]
 

@@ -9,7 +9,7 @@ from itertools import compress
 
 import numpy as np
 
-from anonpipe.columns import Role
+from anonpipe.columns import Kind, Role
 from anonpipe.encoding.identifiers import Repeats, UnitColumn
 from anonpipe.evaluate.risk import (
     EffectiveDimension,
@@ -57,6 +57,7 @@ class MethodChoice:
     records_needed: int = 0
     unit: str | None = None  # The column that names units of several rows
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit
+    order: str | None = None  # The column that orders the rows of a unit
 
 
 def choose_method(looks: Sequence[Look], guesses: Mapping[str, Guess], rows: int, k: int = 5) -> MethodChoice:
@@ -147,6 +148,22 @@ def unit_of_several_rows(looks: Sequence[Look], guesses: Mapping[str, Guess]) ->
         if role is Role.UNIT or (role is Role.IDENTIFIER and look.distinct < look.filled):
             return look
     return None
+
+
+def order_of_rows(looks: Sequence[Look], guesses: Mapping[str, Guess], unit: Look) -> str | None:
+    """The date or whole number that no unit has twice, of several that with the fewest values: it orders rows."""
+    rows = int((unit.codes >= 0).sum())
+    if unit.distinct == rows:
+        return None
+
+    def once(look: Look) -> bool:
+        pairs = np.stack([unit.codes, look.codes], axis=1)[(unit.codes >= 0) & (look.codes >= 0)]
+        return len(pairs) == rows and len(np.unique(pairs, axis=0)) == rows
+
+    whole = (Kind.INTEGER, Kind.CATEGORICAL, Kind.DATE)
+    able = [look for look in looks if look.numbers is not None and guesses[look.name].kind in whole]
+    able = [look for look in able if guesses[look.name].role.synthesized and once(look)]
+    return min(able, key=lambda look: (not look.date, look.distinct)).name if able else None
 
 
 def _unit(several: Look | None, k: int) -> UnitColumn:

@@ -81,6 +81,10 @@ def propose_job(
     if codebook is not None:
         guesses, taken = with_codebook(guesses, looks, sample, read_codebook(codebook, sample.column_names))
     guesses = method_choice.without_rare_status(looks, guesses, rows, k)
+    unit = method_choice.unit_of_several_rows(looks, guesses)
+    order = None if unit is None else method_choice.order_of_rows(looks, guesses, unit)
+    if order is not None and guesses[order].kind is Kind.CATEGORICAL:
+        guesses[order] = replace(guesses[order], kind=Kind.INTEGER, reason="orders the rows of a unit")
     chosen = choose_method(looks, guesses, rows, k)
     if chosen.records_needed:
         guesses = {look.name: _as_amount(look, guesses[look.name]) for look in looks}
@@ -89,12 +93,11 @@ def propose_job(
         guesses = {name: _by_categories(guessed) for name, guessed in guesses.items()}
     if chosen.mask is not None:  # weights are those of distances
         guesses = {name: replace(guessed, weight=None) for name, guessed in guesses.items()}
-    unit = method_choice.unit_of_several_rows(looks, guesses)
     measurable = method_choice.strata_measurable(looks, guesses, rows)
     masked = [look for look in looks if guesses[look.name].role.synthesized]
     constant = [look.name for look in masked if unit is not None and agree(look.codes, *pairs_of(unit.codes))]
     name = None if unit is None else unit.name
-    chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant))
+    chosen = replace(chosen, strata_measurable=measurable, unit=name, constant=tuple(constant), order=order)
     rules = propose_rules(looks, guesses)
     asked = [f"CHECK: {each}." for each in totals.warnings()] + copies_asked(looks, guesses) + _asked_codes(guesses)
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}
