@@ -120,9 +120,7 @@ def _to_database(target: str, place: str, rows: Rows, documents: Mapping[str, by
     if url.startswith("postgres"):
         _ingest(target, "postgresql", {"uri": url}, table, rows, documents, count)
         return
-    kind, path = url.partition("://")[0], Path(place.partition("#")[0].removeprefix("/"))
-    if not path.parent.is_dir():
-        raise InputError(f"{path.parent} does not exist; create it first")
+    kind, path = url.partition("://")[0], _local_path(place.partition("#")[0])
     is_new = not path.exists()
     try:
         _ingest(target, kind, {"path" if kind == "duckdb" else "uri": str(path)}, table, rows, documents, count)
@@ -130,6 +128,15 @@ def _to_database(target: str, place: str, rows: Rows, documents: Mapping[str, by
         for left in path.parent.glob(f"{glob.escape(path.name)}*") if is_new else ():
             left.unlink()
         raise
+
+
+def _local_path(place: str) -> Path:
+    """The path of a file or folder to write; an error where its folder does not exist."""
+    path = Path(place.removeprefix("/"))
+    if not path.parent.is_dir():
+        where = "" if path.is_absolute() else f" in {os.getcwd()} (an absolute path begins after :/// with a fourth /)"
+        raise InputError(f"{path.parent} does not exist{where}; create it first")
+    return path
 
 
 def _ingest(
@@ -169,7 +176,7 @@ def _written(problem: str, function: Callable[..., Any], *arguments: Any) -> Non
 
 def _to_delta(target: str, place: str, rows: Rows, documents: Mapping[str, bytes], count: int) -> None:
     """A new folder; the documents lie in it, with names that readers of Delta Lake pass over."""
-    delta, path = import_module("deltalake"), Path(place.removeprefix("/"))
+    delta, path = import_module("deltalake"), _local_path(place)
     check_target(path)
     broke = f"{target} did not take the rows: the disk is full or may not be written; nothing was written"
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")

@@ -211,6 +211,8 @@ def _of_columns(tables: Tables, job: Job | None, least: int) -> tuple[Check, ...
         return ()
     own, files = tables.release.source.schema.names, {"files": len(tables.release.source.paths)}
     forbidden = [name for name in own if name in job.columns and not job.columns[name].role.released]
+    if job.whole_release:
+        forbidden = [name for name in forbidden if name != job.unit_column]  # holds new numbers
     checks = [held("columns.forbidden", len(forbidden), 0, about=files)]
     keys = [at for at, name in enumerate(tables.encoder.names) if job.columns[name].role.unchanged]
     if keys:

@@ -168,5 +168,5 @@ def test_bad_files_of_analyses_are_told(tmp_path, text, words):
 
 
 def test_an_analysis_of_no_column_is_refused(table):
-    with pytest.raises(JobError, match="names height, which the table does not have"):
+    with pytest.raises(JobError, match="names height, which is no column here"):
         proposed(table, LINEAR | {"formula": "income ~ height"})

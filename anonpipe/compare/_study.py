@@ -95,9 +95,15 @@ def _kept(job: Job, source: Source, refresh: bool) -> Path:
     return folder
 
 
+def _needed(job: Job) -> list[str]:
+    """Columns that a trial needs: those that are released and, of whole units, those that name and order them."""
+    of_units = {job.unit_column, job.release.order} if job.whole_release else set()
+    return [name for name in job.columns if name in job.released or name in of_units]
+
+
 def _trials(job: Job, settings: Sequence[Setting], draws: int, staging: Staging) -> tuple[list[Trial], dict[int, str]]:
     """The trials of all settings, and for settings that the job does not allow, the reason."""
-    base = job.model_copy(update={"columns": job.released})
+    base = job.model_copy(update={"columns": {name: job.columns[name] for name in _needed(job)}})
     trials: list[Trial] = []
     problems: dict[int, str] = {}
     for at, setting in enumerate(settings):
@@ -140,7 +146,7 @@ def _measured(
         results[result["key"]] = result
         on_progress(Progress("compare", len(results), total, 0))
 
-    _copy(source, list(job.released), staging.file("copy.parquet"))
+    _copy(source, _needed(job), staging.file("copy.parquet"))
     for draw in {trial.draw for trial in todo}:
         write_atomic(staging.file(f"draw-{draw}.key"), keyed(steward_secret(), "compare", "draw", str(draw)))
     folder = make_private(staging.file("trials"))

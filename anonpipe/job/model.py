@@ -474,7 +474,7 @@ class Job(Options):
 def _drop_absent(content: dict[str, Any]) -> None:
     """Leave out what a job does not say of weights, units, copies and analyses: digests of jobs without any stay."""
     sections = [*content["columns"].values(), *content.get("analyses", ())]
-    sections += [content.get(name, {}) for name in ("gates", "release")]
+    sections += [each for name in ("gates", "release", "input") if isinstance(each := content.get(name), dict)]
     for section in sections:
         for key, absent in _ABSENT:
             if key in section and section[key] == absent:
@@ -483,7 +483,7 @@ def _drop_absent(content: dict[str, Any]) -> None:
 
 _ABSENT: tuple[tuple[str, Any], ...] = (
     ("by", []), ("calibrate", []), ("weighted_estimates", "default"), ("unit", "none"), ("copies", 1),
-    *((name, None) for name in ("weights", "level", "order", "exposure", "groups", "strata", "entry")),
+    *((name, None) for name in ("weights", "level", "order", "last_row", "exposure", "groups", "strata", "entry")),
 )  # fmt: skip
 
 

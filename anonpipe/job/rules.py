@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -106,10 +105,11 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
     from anonpipe.job.wide import rule_of_rows  # which reads jobs
 
     problems = []
-    same = [rule_of_rows(rule.text) or rule.text for rule in rules]  # a rule for all rows of a unit is one
-    met = Counter[str]()
+    # A rule for all rows of a unit is one: so many units meet it at least, as one may do so in several rows
+    same = [rule_of_rows(rule.text) or rule.text for rule in rules]
+    met: dict[str, int] = {}
     for text, count in zip(same, counts.met.tolist(), strict=True):
-        met[text] += count
+        met[text] = max(met.get(text, 0), count)
     for at, rule in enumerate(rules):
         if broken := counts.broken_by(at, rule):
             problems.append(

@@ -14,6 +14,7 @@ from anonpipe.job.model import Job, parse_job
 ROWS = "rows of a unit"
 MOST_COLUMNS = 150
 _QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`([^`\n]+)`|[^\W\d]\w*""")
+_KEYWORDS = {"if", "then", "and", "or", "not", "in", "is", "null"}
 _CONDITION = re.compile(r"\s*if\s+(.*\S)\s+then\s+(.*\S)\s*")
 
 
@@ -63,6 +64,8 @@ def wide_job(job: Job, layout: Layout) -> Job:
             declared["role"] = Role.MASKED
         columns |= dict.fromkeys(layout.sides(name), declared)
     content |= {"columns": columns, "rows_per_unit": "one", "rules": [*_of_rows(job, layout), *_structure(job, layout)]}
+    given = content["input"] if isinstance(content["input"], dict) else {"path": content["input"]}
+    content["input"] = given | {"last_row": "record"}  # the last unit is none that the input has last
     content["release"]["file_rows"] = max(1_000, job.release.file_rows // layout.most)
     for scenario in content["measure"]["scenarios"]:  # an intruder knows the first row
         scenario["knows"] = [layout.sides(name)[0] for name in scenario["knows"]]
@@ -103,6 +106,8 @@ def _renamed(text: str, layout: Layout, at: int) -> str:
 
     def other(found: re.Match[str]) -> str:
         name = found[1] or found[0]
+        if found[1] is None and name in _KEYWORDS:
+            return name
         return f"`{row_name(name, at)}`" if name in layout.of_row else found[0]
 
     return _QUOTED.sub(other, text)

@@ -219,11 +219,12 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         width=width,
         rows=min(rows, max(strata.rows)),
         partitions=partitions,
-        files=max(1, round(n_rows / job.release.file_rows)),
+        files=max(1, round(n_rows / job.release.file_rows)) * job.release.copies,
         workers=workers if needs_workers(job, source.rows) else 0,
         staging_bytes=8
         * n_rows
         * (len(encoder.names) + cells + (3 if method.keeps_features else 2) * fitted.width + ranked)
+        * job.release.copies
         + source.bytes,
         peak_bytes=predicted_peak_bytes(
             min(rows, max(strata.rows)), width, cells, workers, job, n_rows if method.by_column else 0

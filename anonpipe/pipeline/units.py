@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anonpipe.columns import Role
 from anonpipe.encoding.identifiers import keyed_values
 from anonpipe.encoding.row_hash import identifier_lanes, keyed_rows, row_lanes, value_words
+from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers
 from anonpipe.errors import InputError, plural
@@ -45,7 +45,7 @@ class Folded:
     layout: Layout
     names: tuple[str, ...]  # The unit and the released columns, in the order of the input
     released: tuple[str, ...]  # The released columns, in the order of the job
-    dropped: tuple[str, ...]  # Columns with role dropped
+    unreleased: tuple[tuple[str, bool], ...]  # Other columns that are not released, and whether they name persons
     digest: str  # Of the job as it was given
     rows: int  # Of the input
     sizes: IntArray  # Units of the input with each number of rows, from 0 on
@@ -112,7 +112,11 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
         layout,
         names=tuple(name for name in names if name == unit or name in {*of_unit, *of_row}),
         released=tuple(job.released),
-        dropped=tuple(name for name, column in job.columns.items() if column.role is Role.DROPPED),
+        unreleased=tuple(
+            (name, column.role.names_persons)
+            for name, column in job.columns.items()
+            if not column.role.released and name != unit
+        ),
         digest=job.digest(),
         rows=source.rows,
         sizes=sizes,
@@ -182,10 +186,12 @@ def _distribute(
     unit, paths = str(job.unit_column), [folder / f"bucket-{at}.arrows" for at in range(buckets)]
     tracer = Tracer.of(source.schema, job.columns, keyed(steward_secret(), "records"))
     writers: dict[int, pa.RecordBatchStreamWriter] = {}
+    totals = TotalLine(next(iter(job.columns)))
     with contextlib.ExitStack() as opened:
         for split in source.units:
             for first_row, batch in read_batches(source, split, sorted({*tracer.names, *names})):
                 tracer.add(batch, first_row)
+                totals.add(batch)
                 high, _, there = keyed_values(unit, batch.column(unit), key, ("high",))
                 if not there.all():
                     raise InputError(
@@ -197,6 +203,7 @@ def _distribute(
                     if at not in writers:
                         writers[at] = opened.enter_context(pa.ipc.new_stream(paths[at], rows.schema))
                     writers[at].write_batch(rows.filter(pa.array(which == at)))
+    totals.check(job.source.last_row)
     return [paths[at] for at in sorted(writers)], tracer.sketches
 
 

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from anonpipe.propose.names import BIRTH_NAMES, SEEN_NAMES, TIME_NAMES, has_word, quoted, rank_of
+from anonpipe.propose.names import BIRTH_NAMES, SEEN_NAMES, STATUS_NAMES, TIME_NAMES, has_word, quoted, rank_of
 from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Look
 from anonpipe.types import FloatArray, IntArray
 
@@ -147,10 +147,11 @@ def _classes(looks: list[Look]) -> Iterator[tuple[str, str]]:
 def _is_class(coarse: Look, fine: Look) -> bool:
     """Whether each category lies in an interval of its own; nulls of the number count as its lowest value.
 
-    A column such as sex that says where births are null is more than that.
+    A column such as sex that says where births are null is more than that; so is who died, next to dates of death.
     """
     codes, values = _pairs(coarse, fine)
-    if has_word(coarse.name, SEEN_NAMES) and len(np.unique(codes[np.isfinite(values)])) < 2:
+    of_its_own = has_word(coarse.name, SEEN_NAMES) or coarse.life or rank_of(coarse.name, STATUS_NAMES) is not None
+    if of_its_own and len(np.unique(codes[np.isfinite(values)])) < 2:
         return False
     return all(_disjoint(*_pairs(*looks)) for looks in ((_thin(coarse), _thin(fine)), (coarse, fine)))
 

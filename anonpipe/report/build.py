@@ -92,7 +92,7 @@ def internal(facts: Facts, version: str | None) -> Report:
         output=facts.job.output,
         version=version,
         job=facts.digest or facts.job.digest(),
-        columns=words.columns(facts.job, facts.columns, external=False),
+        columns=words.columns(facts.job, facts.columns, external=False, units=facts.units),
         correlations=_correlations(facts.correlations, with_original=True),
         compared=facts.compared,
         files=_files(facts) if version is not None else (),
@@ -130,7 +130,7 @@ def external(facts: Facts) -> Report:
     open_ones = (output_control.released_check(each.check, k, facts.rows, least) for each in assessed.not_checked)
     return Report(
         audience="external",
-        columns=words.columns(facts.job, facts.columns, external=True),
+        columns=words.columns(facts.job, facts.columns, external=True, units=facts.units),
         correlations=_correlations(facts.correlations, with_original=False),
         utility=tuple(map(figure, output_control.released_measures(assessed.utility, k, least))),
         risk=tuple(map(figure, output_control.released_measures(assessed.risk, k, least))),
@@ -211,7 +211,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "headline": words.headline(replace(facts.verdict, checks=checks), rows, lines),
         "summary": words.summary(lines),
         "k": job.k,
-        "k_of_units": facts.least is not None,
+        "k_of_units": facts.least is not None or units is not None,
         "rows": rows,
         "units": units.without_original() if units is not None and audience == "external" else units,
         "strata": job.strata.by,

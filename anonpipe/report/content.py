@@ -94,6 +94,8 @@ class UnitsPart(Part):
     sizes: tuple[tuple[int, int | None, int], ...]  # A number of rows; units that have so many originally, and released
     # By column: correlation of a row with the next one, originally and released; share of the variance between units
     columns: tuple[tuple[str, float | None, float | None, float | None, float | None], ...]
+    # For the steward the columns that are not released, and whether each names persons
+    unreleased: tuple[tuple[str, bool], ...] = ()
 
     @property
     def line(self) -> str:
@@ -106,7 +108,7 @@ class UnitsPart(Part):
         """What recipients may know, who can compute it."""
         sizes = tuple((rows, None, released) for rows, _, released in self.sizes if released)
         columns = tuple((name, None, lag, None, share) for name, _, lag, _, share in self.columns)
-        return self.model_copy(update={"sizes": sizes, "columns": columns})
+        return self.model_copy(update={"sizes": sizes, "columns": columns, "unreleased": ()})
 
 
 class MethodLine(Part):

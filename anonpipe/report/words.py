@@ -18,7 +18,7 @@ from anonpipe.job.model import Job
 from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
-from anonpipe.report.content import CheckLine, ColumnLine, Dial, MethodLine, Treatment
+from anonpipe.report.content import CheckLine, ColumnLine, Dial, MethodLine, Treatment, UnitsPart
 from anonpipe.report.figures import percent
 from anonpipe.verify.catalogue import GATES, Check, kind_of
 from anonpipe.verify.verdict import Verdict, reservations
@@ -122,7 +122,9 @@ def transforms(columns: Sequence[ColumnLine]) -> tuple[str, ...]:
     return tuple(f"{', '.join(names)}: {TRANSFORMS[key]}." for key, names in named.items() if names)
 
 
-def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) -> tuple[ColumnLine, ...]:
+def columns(
+    job: Job, written: Mapping[str, Mapping[str, Any]], external: bool, units: UnitsPart | None = None
+) -> tuple[ColumnLine, ...]:
     """The columns of the files, without declared limits for recipients; for the steward those of the input, too."""
     lines = [
         ColumnLine(
@@ -134,6 +136,15 @@ def columns(job: Job, written: Mapping[str, Mapping[str, Any]], external: bool) 
         )
         for name, facts in written.items()
     ]
+    if units is not None:  # the job is that of records that are units
+        gone = () if external else units.unreleased
+        return (
+            *lines,
+            *(
+                ColumnLine(name=name, kind="", treatment="not released", limits="", identifies=own)
+                for name, own in gone
+            ),
+        )
     for name, column in job.columns.items():
         if not external and name not in written:
             known = column.role.released and name not in job.differences

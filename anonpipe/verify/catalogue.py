@@ -583,6 +583,7 @@ class Check:
     high: float | None = None  # Upper end of that interval
     reason: Reason | None = None  # Why it was not measured; None where it was, or nobody knows
     withheld: Withheld | None = None  # In place of the figure, for recipients
+    doubted: str = ""  # `doubt` where estimate and interval, from which it follows, are withheld
 
     @property
     def kind(self) -> CheckKind | None:
@@ -597,15 +598,15 @@ class Check:
     @property
     def uncertain(self) -> bool:
         """Whether it passed though its interval reaches beyond the limit, as that is too wide to tell."""
-        if self.high is None or self.limit is None or self.outcome is not Outcome.PASSED:
-            return False
+        if self.doubted or self.high is None or self.limit is None or self.outcome is not Outcome.PASSED:
+            return bool(self.doubted)
         return self.high > self.limit and not (self.kind is not None and self.kind.at_least)
 
     @property
     def doubt(self) -> str:
         """Why it is uncertain, as verdicts say it: its estimate, or only the upper end of its interval; else empty."""
         above = self.point is not None and self.limit is not None and self.point > self.limit
-        return (ABOVE if above else WIDE) if self.uncertain else ""
+        return self.doubted or ((ABOVE if above else WIDE) if self.uncertain else "")
 
     @property
     def blocks(self) -> bool:

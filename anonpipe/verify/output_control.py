@@ -60,7 +60,8 @@ def released_check(check: Check, k: int, rows: int, least: int | None = None) ->
     reason = Reason.WITHHELD if check.reason is Reason.REFUSED else check.reason
     about = {name: value for name, value in check.about.items() if name != REFUSAL}
     whom = {} if least is None else {"whom": "units"}
-    released = replace(check, columns=(), point=None, high=None, about={**about, "k": k, **whom}, reason=reason)
+    about |= {"k": k, **whom}
+    released = replace(check, columns=(), point=None, high=None, about=about, reason=reason, doubted=check.doubt)
     withheld = _withheld(check, least or k, rows)
     return released if withheld is None else replace(released, measured=None, withheld=withheld)
 

@@ -248,7 +248,10 @@ def worst_assessment(parts: Sequence[Assessment]) -> Assessment:
     if not others:
         return first
     figures = [{figure.name: figure for figure in part.measured} for part in parts]
-    worst = tuple(max((of[one.name] for of in figures if one.name in of), key=_harm) for one in first.utility)
+    utility, risk = (
+        tuple(max((of[one.name] for of in figures if one.name in of), key=_harm) for one in of_first)
+        for of_first in (first.utility, first.risk)
+    )
     analyses = [
         replace(
             min(same, key=lambda each: np.nan_to_num(each.comparison.shares.overlap)),
@@ -256,7 +259,7 @@ def worst_assessment(parts: Sequence[Assessment]) -> Assessment:
         )
         for same in zip(*(part.analyses for part in parts), strict=True)
     ]
-    return replace(first, utility=worst, analyses=tuple(analyses))
+    return replace(first, utility=utility, risk=risk, analyses=tuple(analyses))
 
 
 def _harm(figure: Measurement) -> float:

@@ -604,8 +604,8 @@ def columns_used(analysis: Analysis, columns: Sequence[str], conditions: bool = 
     named |= set(analysis.others.values()) if conditions else set()
     if unknown := sorted(name for name in named if name not in columns):
         raise JobError(
-            f"analysis {analysis.name!r} names {', '.join(unknown)}, which the table does not have; "
-            f"its columns are: {', '.join(columns)}"
+            f"analysis {analysis.name!r} names {', '.join(unknown)}, which is no column here; check its spelling, "
+            f"and that of columns: {', '.join(columns)}"
         )
     if many := sorted(name for name in named if columns.count(name) > 1):
         raise JobError(f"analysis {analysis.name!r} names {many[0]}, as several columns are called; rename them")

@@ -65,12 +65,17 @@ def sampled_tables(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None
     return SampledTables(before, after, kinds, cut.rows)
 
 
+_TOGETHER = -1  # In place of the number of a copy: all of them
+
+
 def pieces(job: Job) -> tuple[tuple[str, int, int], ...]:
     """The pieces in a fixed order: `utility`, `risk`, `analysis` and which, and of which copy of the release."""
     named = [(name, 0) for name in ("utility", "risk") if getattr(job.measure, name)]
     every = (*named, *(("analysis", at) for at in range(len(job.analyses))))
-    # an attacker has all copies
-    return tuple((what, at, copy) for what, at in every for copy in range(1 if what == "risk" else job.release.copies))
+    alone = range(job.release.copies)
+    # an attacker has all copies together, and one of them alone: with all, neighbours are rows of several copies
+    attacked = (0,) if len(alone) == 1 else (_TOGETHER, 0)
+    return tuple((what, at, copy) for what, at in every for copy in (attacked if what == "risk" else alone))
 
 
 def measure_piece(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
@@ -79,7 +84,7 @@ def measure_piece(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str,
     if what == "utility":
         rows, found = _utility(work.copies[copy], fitted, cut)
     elif what == "risk":
-        rows, found = _risk(work, fitted, cut)
+        rows, found = _risk(work if copy == _TOGETHER else work.copies[copy], fitted, cut)
     else:
         rows, found = _analysis(work.copies[copy], fitted, cut, at)
     work.staging.write_record(_file(index), found)

@@ -92,7 +92,7 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
         return {"rows": len(groups)}
     cells, units = partition_rows(work, fitted, cut, index)
     # Of several copies the mean tells whether there is an attack, and one copy does not
-    met = arrays if len(work.copies) == 1 else None
+    met = arrays if fitted.job.release.copies == 1 else None
     arrays |= _met_by_originals(predicates, met, cells, begin, units) | _within(fitted, queries, cells)
     found |= _in_original(known_features(fitted, cells), queries, unstratified if control is None else None, begin)
     if "strata_original" in found:

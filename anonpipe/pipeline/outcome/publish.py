@@ -135,7 +135,7 @@ def _dropped(run: Run) -> tuple[str, ...]:
     """Names of the columns with role dropped."""
     folded = run.context.work.folded
     if folded is not None:
-        return folded.dropped
+        return tuple(name for name, identifies in folded.unreleased if not identifies)
     return tuple(name for name, column in run.job.columns.items() if column.role is Role.DROPPED)
 
 

@@ -229,4 +229,5 @@ def units_part(work: Work, cut: Cut) -> UnitsPart | None:
         column=folded.layout.unit,
         sizes=tuple(each for each in sizes if any(each[1:])),
         columns=tuple((name, *each) for name, each in zip(folded.compared, figures, strict=True)),
+        unreleased=folded.unreleased,
     )

@@ -245,7 +245,7 @@ def test_averaged_groupings_have_no_groups_to_find(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"analyses": [analysis(formula="y ~ weight")]}, "names weight, which the table does not have"),
+        ({"analyses": [analysis(formula="y ~ weight")]}, "names weight, which is no column here"),
         ({"analyses": [analysis(), analysis()]}, "several analyses are called slope"),
         ({"analyses": [analysis(model="cox")]}, "event goes with model cox"),
         ({"analyses": [analysis(limits={"overlap": 2})]}, "analyses.0.limits.overlap"),
