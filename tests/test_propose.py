@@ -1071,6 +1071,30 @@ def test_one_person_twice_makes_no_unit_of_his_number(name: str) -> None:
     assert choose_method(looks, guesses, 401).mask == "local_synthesis"
 
 
+def test_one_person_with_many_rows_makes_a_unit_of_the_number() -> None:
+    """As rows they would count as k persons: a category that this person alone has would be released."""
+    number = np.append(np.arange(400) + 1, [7] * 6)
+    age = np.random.default_rng(1).integers(18, 99, 406)
+    guesses = guess(looks := look_at(pa.table({"patient_nr": number, "age": age})))
+    assert guesses["patient_nr"].role is Role.UNIT
+    assert choose_method(looks, guesses, 406).mask == "local_synthesis"
+
+
+def test_who_died_is_released_where_dates_of_death_tell_it() -> None:
+    rng, died = np.random.default_rng(1), np.arange(600) % 3 == 0
+    begin, months = rng.integers(14_000, 18_000, 600), rng.uniform(1, 90, 600).round(1)
+    table = pa.table(
+        {
+            "diagnosis": pa.array(begin, pa.int32()).cast(pa.date32()),
+            "death": pa.array(np.rint(begin + months * 30.4375).astype(np.int32), mask=~died).cast(pa.date32()),
+            "months": months,
+            "vital_status": np.where(died, "dead", "alive"),
+        }
+    )
+    roles = {name: each.role for name, each in guess(look_at(table)).items()}
+    assert (roles["vital_status"], roles["months"]) == (Role.SURVIVAL_STATUS, Role.SURVIVAL_TIME)
+
+
 @pytest.mark.parametrize("name", ["zip_code", "PLZ", "postcode"])
 def test_postal_codes_as_numbers_are_left_out(name: str) -> None:
     numbers = np.random.default_rng(1).integers(1_000, 99_000, 700)

@@ -13,15 +13,18 @@ import pytest
 from scipy import stats
 
 from anonpipe import combine, engine
+from anonpipe.audience import Audience
 from anonpipe.engine import Task, in_process
 from anonpipe.errors import AnonpipeError, InputError
+from anonpipe.evaluate.measurement import Figure
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.evaluation import search
+from anonpipe.pipeline.evaluation.measures import pieces
 from anonpipe.pipeline.outcome import evidence
 from anonpipe.storage import release
 from anonpipe.storage.release_log import history
 from anonpipe.verify.catalogue import held
-from anonpipe.verify.verdict import Verdict, worst_verdict
+from anonpipe.verify.verdict import Assessment, Verdict, worst_assessment, worst_verdict
 from tests import runs, small
 
 pytestmark = pytest.mark.secret(runs.SECRET)
@@ -131,6 +134,16 @@ def test_the_worst_of_each_check_counts():
     worst = worst_verdict([good, bad])
     assert [check.measured for check in worst.checks] == [0.019, 0.04, 1]
     assert worst.notes == ("note",)
+
+
+def test_risks_are_those_of_all_copies_or_of_one_alone(tmp_path):
+    """With all copies the nearest rows are of several copies, by which some attacks find less."""
+    found = pieces(job(tmp_path, 3, measure={"utility": False, "queries": 200}))
+    assert found == (("risk", 0, -1), ("risk", 0, 0))
+    figure = Figure("risk", "Risk", "share", "here", Audience.OPEN)
+    for values in ((0.1, 0.3), (0.3, 0.1), (0.3, float("nan")), (float("nan"), 0.3)):
+        parts = [Assessment(risk=(figure.measured(value, 100),)) for value in values]
+        assert worst_assessment(parts).risk[0].value == 0.3
 
 
 def test_attackers_have_all_copies_small_cells_are_drawn_once(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from anonpipe import anonymize
+from anonpipe.compare import _study
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.job.wide import ROWS, Layout, rule_of_rows, wide_job
@@ -24,6 +25,7 @@ from anonpipe.pipeline.units import fold, lag_and_icc, row_sums
 from anonpipe.propose.propose import propose_job
 from anonpipe.source import open_source
 from anonpipe.storage import release
+from anonpipe.two_tables import evaluate_release
 from tests import small
 
 pytestmark = pytest.mark.secret("9f3c17a2b85de06441c7f29e8ab350d6" * 2)
@@ -316,6 +318,33 @@ def test_rules_hold_for_every_row():
     back = dict.fromkeys(text for rule in made.parsed_rules if (text := rule_of_rows(rule.text)))
     assert list(back) == ["pension = 2 * wage", RULE, 'if sex == "job" then wage > 0']
     assert rule_of_rows("begin (row 2) <= end (row 2)") == "begin <= end"
+
+
+def test_a_rule_of_one_unit_and_a_line_of_totals_are_refused(tmp_path):
+    table = panel(200)
+    table.loc[table["person"] == table["person"].iloc[0], "wage"] = 99_999.0
+    with pytest.raises(InputError, match="fewer than k=5 rows"):
+        small.run(whole(tmp_path / "rule", table, rules=["if wage > 99000 then year >= 0"] * 2))
+    sums = panel(200).drop(columns=["job", "note"])
+    sums.loc[len(sums)] = sums.sum(numeric_only=True).to_dict() | {"person": "Total", "sex": "f"}
+    columns = {name: COLUMNS[name] for name in ("person", *COLUMNS) if name in sums}
+    with pytest.raises(InputError, match="looks like a line of totals"):
+        small.run(whole(tmp_path / "sums", sums, columns=columns))
+
+
+def test_words_of_rules_are_no_columns():
+    columns = {name: COLUMNS[name] for name in ("person", "year", "born", "sex")} | {"null": {"kind": "integer"}}
+    rules = ["if sex == 'f' then born is not null"]
+    job = parse_job({"input": "a", "output": "b", "k": 5, "release": WHOLE, "columns": columns, "rules": rules})
+    layout = Layout("person", "year", ("born", "sex"), ("year", "null"), (2,), ("year", "null"))
+    assert rules[0] in wide_job(job, layout).rules
+
+
+def test_whole_units_are_compared_and_evaluated(outcome):
+    job, _ = outcome
+    assert {"person", "year"} <= set(_study._needed(job))
+    found = evaluate_release(str(job.input), job.output, job)
+    assert [check.measured for check in found.verdict.checks if check.key == "columns.forbidden"] == [0]
 
 
 def test_names_that_columns_side_by_side_need_are_refused():

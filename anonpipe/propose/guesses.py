@@ -376,8 +376,10 @@ def _alone(look: Look) -> Guess:
     if reason := _identifying(look):
         if reason is not REASONS["repeating"]:
             return Guess(kind, Role.IDENTIFIER, reason)
-        once = int((np.bincount(look.codes[look.codes >= 0]) == 1).sum())
-        if once < MOSTLY_ONCE * look.distinct:
+        rows = np.bincount(look.codes[look.codes >= 0])
+        once = int((rows == 1).sum())
+        # a number with as many rows is no error; of one person they would count as those of k
+        if once < MOSTLY_ONCE * look.distinct or (look.numbers is not None and rows.max() >= MANY_ROWS):
             return Guess(kind, Role.UNIT, reason)
         # `_by_repeats` makes it the unit where rows of a value agree in other columns
         return Guess(kind, Role.DROPPED, REASONS["namesakes"].format(once=once, values=look.distinct))
@@ -433,6 +435,7 @@ def _identifying(look: Look) -> str:
     return ""
 
 
+MANY_ROWS = 4  # Rows of a person's number from which on they are taken for one person's
 MOSTLY_ONCE = 0.5  # Share of values that occur once, from which on repeats are taken for errors or namesakes
 
 

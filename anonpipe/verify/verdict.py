@@ -249,8 +249,8 @@ def worst_assessment(parts: Sequence[Assessment]) -> Assessment:
         return first
     figures = [{figure.name: figure for figure in part.measured} for part in parts]
     utility, risk = (
-        tuple(max((of[one.name] for of in figures if one.name in of), key=_harm) for one in of_first)
-        for of_first in (first.utility, first.risk)
+        tuple(max((of[one.name] for of in figures if one.name in of), key=harm) for one in of_first)
+        for of_first, harm in ((first.utility, _harm), (first.risk, _harm_known))
     )
     analyses = [
         replace(
@@ -269,6 +269,11 @@ def _harm(figure: Measurement) -> float:
     if figure.better == "near baseline":
         return abs(figure.value - (figure.baseline or 0.0))
     return -figure.value if figure.better == "higher" else figure.value
+
+
+def _harm_known(figure: Measurement) -> float:
+    """The same of a risk that may be defined for one attacker alone."""
+    return -inf if figure.value != figure.value else _harm(figure)
 
 
 # What a staged assessment is made of
