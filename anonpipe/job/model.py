@@ -532,6 +532,8 @@ def _explain(item: Any) -> str:
         return f"{where}: unknown method; {_known(in_jobs(methods[where]), given)}"
     if item["type"] in ("enum", "literal_error"):
         return f"{where}: unknown value; {_known(re.findall(_QUOTED, item['msg']), item['input'])}"
+    if item["type"].startswith(("greater_than", "less_than")):
+        return f"{where} is {item['input']}, and {item['msg'].replace('Input should', 'must')}"
     return f"{where}: {item['msg'].removeprefix('Value error, ')}"
 
 
