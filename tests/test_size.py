@@ -10,10 +10,10 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 59_513
+LINES = 59_515
 FILES = 219
 LONGEST_FILE = 1_400
-PAGES = 16_168  # Words of docs/*.md
+PAGES = 16_175  # Words of docs/*.md
 TEST_NAME = 60  # Characters
 
 

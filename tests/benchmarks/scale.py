@@ -26,7 +26,10 @@ import psutil
 
 from anonpipe.propose.demo import demo_job, write_registry
 
-OPEN = [f"gates.{name}=null" for name in ("reidentification_rate", "membership_auc", "stratum_inference")]
+OPEN = [
+    f"gates.{name}=null"
+    for name in ("reidentification_rate", "membership_auc", "stratum_inference", "attribute_inference")
+]
 """What is linked is shown (`--show`), and ends no run."""
 
 
