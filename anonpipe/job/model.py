@@ -533,7 +533,8 @@ def _explain(item: Any) -> str:
     if item["type"] in ("enum", "literal_error"):
         return f"{where}: unknown value; {_known(re.findall(_QUOTED, item['msg']), item['input'])}"
     if item["type"].startswith(("greater_than", "less_than")):
-        return f"{where} is {item['input']}, and {item['msg'].replace('Input should', 'must')}"
+        given = str(item["input"])
+        return f"{where}: {item['msg'].replace('Input should', given + ' must')}"
     return f"{where}: {item['msg'].removeprefix('Value error, ')}"
 
 
