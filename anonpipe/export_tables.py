@@ -9,7 +9,6 @@ with it. Tables that exist are never replaced.
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 import re
@@ -30,12 +29,13 @@ from anonpipe.encoding.values import plain, plain_type
 from anonpipe.errors import InputError, OutputError
 from anonpipe.export import Exported, batches, check_target, schema_of
 from anonpipe.files import sync_path, why
-from anonpipe.source import connect, refuse_password, telling
+from anonpipe.source import call_driver, connect, refuse_password
 from anonpipe.storage.versions import MANIFEST, SIGNATURE, OutputPlace
 
 _TARGET = re.compile(r"(postgres(?:ql)?|duckdb|sqlite|delta|iceberg)://(.*)")
 _SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
 _ICEBERG = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}  # Iceberg has no shorter integers
+_OF_A_DATABASE = ("", "-journal", "-wal", "-shm", ".wal")  # A file of SQLite or DuckDB, and those next to it
 _PACKAGES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",)}  # Of the extra [lake]
 
 
@@ -125,8 +125,8 @@ def _to_database(target: str, place: str, rows: Rows, documents: Mapping[str, by
     try:
         _ingest(target, kind, {"path" if kind == "duckdb" else "uri": str(path)}, table, rows, documents, count)
     except BaseException:
-        for left in path.parent.glob(f"{glob.escape(path.name)}*") if is_new else ():
-            left.unlink()
+        for suffix in _OF_A_DATABASE if is_new else ():
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
         raise
 
 
@@ -148,11 +148,11 @@ def _ingest(
     contents = {name: (rows, count), f"{name}_manifest": (described.to_reader, len(documents))}
     closed = f"{target} cannot be opened: check host, name, rights and password, and that no other program has it open"
     broke = f"{target} did not take the rows: no room, or a value that its types do not have; nothing was written"
-    with closing(telling(closed, connect, kind, given)) as connection, closing(connection.cursor()) as cursor:
+    with closing(call_driver(closed, connect, kind, given)) as connection, closing(connection.cursor()) as cursor:
         for into, (content, expected) in contents.items():
             there = f"{target} takes no new table {into!r}: there is one already, or this account may create none"
             ingest = partial(cursor.adbc_ingest, into, db_schema_name=schema or None)
-            telling(there, partial(ingest, content().schema.empty_table(), mode="create"))
+            call_driver(there, partial(ingest, content().schema.empty_table(), mode="create"))
             _written(broke, partial(ingest, content(), mode="append"))
             quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, into) if part)
             _written(broke, cursor.execute, f"SELECT count(*) FROM {quoted}")
@@ -164,7 +164,7 @@ def _ingest(
 def _written(problem: str, function: Callable[..., Any], *arguments: Any) -> None:
     """Call a driver or library that writes; its own errors may quote values."""
     try:
-        telling(problem, function, *arguments)
+        call_driver(problem, function, *arguments)
     except InputError as error:
         raise OutputError(str(error)) from None
     except OSError as error:
@@ -203,8 +203,8 @@ def _to_iceberg(target: str, place: str, rows: Rows, documents: Mapping[str, byt
     if "." not in table:
         raise InputError(f"{target} names no table; write iceberg://CATALOG/NAMESPACE.TABLE")
     unknown = f"catalog {name!r} cannot be opened; describe it in ~/.pyiceberg.yaml, in YAML without braces"
-    catalog = telling(unknown, lambda: import_module("pyiceberg.catalog").load_catalog(name))
-    if telling(unknown, catalog.table_exists, table):
+    catalog = call_driver(unknown, lambda: import_module("pyiceberg.catalog").load_catalog(name))
+    if call_driver(unknown, catalog.table_exists, table):
         raise InputError(f"{target} exists already; choose another name or drop it")
     properties = {
         f"anonpipe.{key}": text.hex() if key == SIGNATURE else text.decode() for key, text in documents.items()

@@ -158,6 +158,8 @@ def test_rows_that_break_off_leave_nothing(published, target, monkeypatch, call,
 
     monkeypatch.setattr(export_tables, "_rows", broken)
     monkeypatch.setattr(export, "_ROWS", 500)
+    for name in ("people.db.old", "people.dbx", "lake.old"):  # names that begin alike are of somebody else
+        (tmp_path / name).touch()
     there = sorted(tmp_path.iterdir())
     answer = call("export", published.output, target.url)
     assert answer.code == 4 and "nothing was written" in answer.err and small.CANARY not in answer.err

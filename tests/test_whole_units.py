@@ -41,6 +41,7 @@ COLUMNS = {
     "until": {"kind": "integer"},
     "note": {"role": "dropped"},
 }
+UNNAMED = {"person": {"role": "dropped"}}
 WHOLE = {"unit": "pseudonym", "order": "year"}
 RULE = "if job == 'none' then wage == 0"
 
@@ -227,7 +228,7 @@ def test_logs_know_the_rows_of_whole_units(tmp_path):
 
 @pytest.mark.parametrize("damage", ["swapped", "number", "constant"])
 def test_rows_that_differ_from_the_records_are_not_released(tmp_path, monkeypatch, damage):
-    true = unfold.below_each_other
+    true = unfold.to_long
 
     def damaged(records, layout, schema, before):
         rows = true(records, layout, schema, before).to_pandas()
@@ -239,7 +240,7 @@ def test_rows_that_differ_from_the_records_are_not_released(tmp_path, monkeypatc
             rows.loc[1, "born"] += 1
         return pa.RecordBatch.from_pandas(rows, schema=schema, preserve_index=False)
 
-    monkeypatch.setattr(unfold, "below_each_other", damaged)
+    monkeypatch.setattr(unfold, "to_long", damaged)
     with pytest.raises(EngineError, match="rows of units differ from the records"):
         small.run(whole(tmp_path, panel(100, numbers=(2, 3))))
     assert not (tmp_path / "out" / "versions").exists()
@@ -250,7 +251,7 @@ def test_rows_out_of_order_break_a_gate(outcome, monkeypatch):
     layout = Layout("u", "t", (), ("t",), (2,), ("t",))
     schema = pa.schema([(ROWS, pa.int64()), ("t (row 1)", pa.int64()), ("t (row 2)", pa.int64())])
     records = pa.RecordBatch.from_pylist([{ROWS: 2, "t (row 1)": 5, "t (row 2)": 4}], schema=schema)
-    rows = unfold.below_each_other(records, layout, pa.schema([("u", pa.int64()), ("t", pa.int64())]), 7)
+    rows = unfold.to_long(records, layout, pa.schema([("u", pa.int64()), ("t", pa.int64())]), 7)
     assert rows.to_pydict() == {"u": [8, 8], "t": [5, 4]}
 
 
@@ -354,6 +355,12 @@ def test_names_that_columns_side_by_side_need_are_refused():
     wide_job(job, Layout("person", "year", ("born", "sex", "wage (row 2)"), ("year", "pension", "job"), (1, 3), of_row))
     with pytest.raises(JobError, match=r"needs the name 'wage \(row 2\)', which a column has"):
         wide_job(job, Layout("person", "year", ("born", "sex", "wage (row 2)"), of_row[2:], (1, 3), of_row))
+    for name, words in ((ROWS, "needs the name 'rows of a unit'"), ("a`b", "no column with a ` in its name")):
+        named = parse_job(
+            {"input": "a", "output": "b", "k": 5, "columns": {name: {"role": "unit"}} | columns | UNNAMED}
+        )
+        with pytest.raises(JobError, match=words):
+            wide_job(named, Layout(name, None, ("born",), ("wage",), (1, 2), ()))
 
 
 def test_lag_and_share_between_units_are_those_of_loops():
@@ -361,7 +368,7 @@ def test_lag_and_share_between_units_are_those_of_loops():
     values = rng.normal(size=(40, 1)) + rng.normal(size=(40, 3))
     values[rng.random((40, 3)) < 0.2] = np.nan
     layout = Layout("u", None, (), ("x",), (3,), ("x",))
-    frame = pd.DataFrame(values, columns=layout.sides("x"))
+    frame = pd.DataFrame(values, columns=layout.wide_names("x"))
     parts = [row_sums(["x"], layout, pa.RecordBatch.from_pandas(part)) for part in (frame[:11], frame[11:])]
     lag, share = lag_and_icc(parts[0] + parts[1])[0]
     pairs = [(row[at], row[at + 1]) for row in values for at in (0, 1) if not np.isnan(row[at : at + 2]).any()]

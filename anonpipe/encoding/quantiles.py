@@ -15,7 +15,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from anonpipe.kernels.points import dot
+from anonpipe.kernels.points import dot, places
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Keys = npt.NDArray[np.uint64]
@@ -332,8 +332,7 @@ class Quantiles:
     def _points(self) -> tuple[IntArray, FloatArray, IntArray]:
         """Pieces and shares of their length of evenly spaced points, and how many each piece has: 1 for an atom."""
         points = np.where(self.halves > 0.0, np.clip(np.diff(self.edges), 1, _POINTS), 1)
-        piece = np.repeat(np.arange(len(points)), points)
-        number = np.arange(len(piece)) - np.repeat(np.cumsum(points) - points, points)
+        piece, number = places(points)
         return piece, (number + 0.5) / points[piece], points
 
     def at(self, positions: FloatArray) -> FloatArray:

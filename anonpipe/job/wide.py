@@ -34,7 +34,7 @@ class Layout:
         """Rows of the largest unit."""
         return self.numbers[-1]
 
-    def sides(self, name: str) -> list[str]:
+    def wide_names(self, name: str) -> list[str]:
         """The columns side by side of a column that differs within a unit; else the column."""
         return [row_name(name, at) for at in range(1, self.most + 1)] if name in self.of_row else [name]
 
@@ -55,21 +55,25 @@ def wide_job(job: Job, layout: Layout) -> Job:
     """The job for records that are units; every column as it was declared, and each rule for every row."""
     content = job.model_dump(mode="json", exclude={"release": {"unit", "order"}})
     columns: dict[str, Any] = {layout.unit: {"role": Role.IDENTIFIER}}
-    columns[ROWS] = {"kind": "categorical", "label": f"Rows of a unit ({layout.unit})"}
+    added = [([ROWS], {"kind": "categorical", "label": f"Rows of a unit ({layout.unit})"})]
     for name in (*layout.of_unit, *layout.of_row):
-        if twice := columns.keys() & set(layout.sides(name)):
-            raise JobError(f"release.unit: pseudonym needs the name {min(twice)!r}, which a column has; rename that")
         declared = content["columns"][name] | {"level": None, "missing": "carry"}
         if job.columns[name].role is Role.DERIVED:
             declared["role"] = Role.MASKED
-        columns |= dict.fromkeys(layout.sides(name), declared)
+        added.append((layout.wide_names(name), declared))
+    for names, declared in added:
+        if twice := columns.keys() & set(names):
+            raise JobError(f"release.unit: pseudonym needs the name {min(twice)!r}, which a column has; rename that")
+        columns |= dict.fromkeys(names, declared)
+    if quoted := [name for name in columns if "`" in name]:  # by which rules quote names
+        raise JobError(f"release.unit: pseudonym takes no column with a ` in its name; rename {quoted[0]!r}")
     content |= {"columns": columns, "rows_per_unit": "one", "rules": [*_of_rows(job, layout), *_structure(job, layout)]}
     given = content["input"] if isinstance(content["input"], dict) else {"path": content["input"]}
     content["input"] = given | {"last_row": "record"}  # the last unit is none that the input has last
     content["release"]["file_rows"] = max(1_000, job.release.file_rows // layout.most)
     for scenario in content["measure"]["scenarios"]:  # an intruder knows the first row
-        scenario["knows"] = [layout.sides(name)[0] for name in scenario["knows"]]
-        scenario["tolerance"] = {layout.sides(name)[0]: far for name, far in scenario["tolerance"].items()}
+        scenario["knows"] = [layout.wide_names(name)[0] for name in scenario["knows"]]
+        scenario["tolerance"] = {layout.wide_names(name)[0]: far for name, far in scenario["tolerance"].items()}
     return parse_job(content)
 
 
@@ -133,7 +137,7 @@ def _structure(job: Job, layout: Layout) -> list[str]:
     columns: Mapping[str, Column] = job.columns
     computed = {rule.target for rule in job.parsed_rules if rule.derives and not rule.gap}  # there with its operands
     if layout.order in layout.of_row and layout.most > 1:
-        texts.append(" <= ".join(f"`{name}`" for name in layout.sides(str(layout.order))))
+        texts.append(" <= ".join(f"`{name}`" for name in layout.wide_names(str(layout.order))))
     masked = [name for name in layout.of_row if columns[name].role.synthesized and name not in computed]
     for at in range(layout.numbers[0] + 1, layout.most + 1):
         there = [f"`{row_name(name, at)}` is not null" for name in masked if name in layout.complete]

@@ -220,3 +220,9 @@ def sort_groups(labels: IntArray) -> tuple[IntArray, IntArray]:
         order[cursor[g]] = i
         cursor[g] += 1
     return order, starts
+
+
+def places(sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Of runs of these sizes, one after the other, each member's run and its place in that, both (sizes.sum(),)."""
+    run = np.repeat(np.arange(len(sizes)), sizes)
+    return run, np.arange(len(run)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

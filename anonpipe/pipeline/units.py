@@ -106,8 +106,9 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     check_width(job, most, units)
     layout = Layout(unit, order, of_unit, of_row, _numbers(job, sizes), tuple(n for n in of_row if not by_name[n][1]))
     compared = tuple(name for name in of_row if not job.columns[name].kind.coded)
+    wide = wide_job(job, layout)  # before the rows are written: it may refuse names and rules
     sums = _write(job, layout, compared, paths, key, folder / "rows.parquet")
-    sides = {side: name for name in (*of_unit, *of_row) for side in layout.sides(name)}
+    sides = {side: name for name in (*of_unit, *of_row) for side in layout.wide_names(name)}
     folded = Folded(
         layout,
         names=tuple(name for name in names if name == unit or name in {*of_unit, *of_row}),
@@ -128,7 +129,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     types = {side: source.pandas_types[name] for side, name in sides.items() if name in source.pandas_types}
     labels = {side: source.labels[name] for side, name in sides.items() if name in source.labels}
     made = replace(open_source(str(folder / "rows.parquet")), pandas_types=types, labels=labels)
-    return wide_job(job, layout), made, folded
+    return wide, made, folded
 
 
 def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> None:
@@ -240,7 +241,7 @@ class _Bucket:
         units = np.count_nonzero(np.add.reduceat(other.astype(np.int64), self.starts))
         return int(units), int(np.count_nonzero(~there))
 
-    def side_by_side(self, layout: Layout, schema: pa.Schema) -> pa.RecordBatch:
+    def to_wide(self, layout: Layout, schema: pa.Schema) -> pa.RecordBatch:
         """One record for each unit, those of too few rows left out."""
         number = _released_number(self.sizes, layout.numbers)
         starts, number = self.starts[number > 0], number[number > 0]
@@ -257,10 +258,7 @@ def _schema(rows: pa.Schema, layout: Layout) -> pa.Schema:
     """The columns of records that are units."""
     fields = [rows.field(layout.unit), pa.field(ROWS, pa.int64(), nullable=False)]
     fields += [rows.field(name) for name in layout.of_unit]
-    fields += [pa.field(side, rows.field(name).type) for name in layout.of_row for side in layout.sides(name)]
-    names = [field.name for field in fields]
-    if twice := sorted({name for name in names if names.count(name) > 1} | {n for n in names if "`" in n}):
-        raise InputError(f"release.unit: pseudonym needs the column name {twice[0]!r} for itself; rename that column")
+    fields += [pa.field(side, rows.field(name).type) for name in layout.of_row for side in layout.wide_names(name)]
     return pa.schema(fields)
 
 
@@ -276,7 +274,7 @@ def _write(
                 schema = _schema(bucket.rows.schema, layout)
                 made = pq.ParquetWriter(file, schema, compression="lz4", write_page_checksum=True)
                 writer = opened.enter_context(made)
-            records = bucket.side_by_side(layout, schema)
+            records = bucket.to_wide(layout, schema)
             writer.write_batch(records, row_group_size=_GROUP_ROWS)
             found += row_sums(compared, layout, records)
             path.unlink()
@@ -294,7 +292,7 @@ def row_sums(names: Sequence[str], layout: Layout, records: pa.RecordBatch) -> F
     """
     found = np.zeros((len(names), SUMS))
     for at, name in enumerate(names):
-        values = np.stack([numbers(records.column(side)) for side in layout.sides(name)], axis=1)
+        values = np.stack([numbers(records.column(side)) for side in layout.wide_names(name)], axis=1)
         there = ~np.isnan(values)
         pairs = there[:, :-1] & there[:, 1:]
         x, y = values[:, :-1][pairs], values[:, 1:][pairs]

@@ -62,10 +62,9 @@ def _usable(look: Look, guessed: Guess) -> bool:
     """Whether a column is masked, known of nearly all rows, and can stand in a formula."""
     known = guessed.role is Role.MASKED and guessed.kind is not Kind.DATE and look.filled >= _FILLED * len(look.codes)
     few = look.distinct <= _LEVELS if guessed.kind.coded else look.numbers is not None
-    written = (
-        look.name.isprintable() and look.name not in ("C", "Q") and not re.search(r"[\"'\\`{}\n\r]", look.name)
-    )  # functions of formulas
-    return known and few and look.distinct > 1 and written
+    is_function = look.name in ("C", "Q")  # of formulas
+    writable = look.name.isprintable() and not is_function and not re.search(r"[\"'\\`{}\n\r]", look.name)
+    return known and few and look.distinct > 1 and writable
 
 
 def _columns(look: Look, guessed: Guess) -> FloatArray:

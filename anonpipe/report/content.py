@@ -22,16 +22,9 @@ def _audience(given: Any) -> Any:
 
 
 Treatment = Literal[
-    "synthetic",
-    "unchanged",
-    "number of the unit",
-    "number of the copy",
-    "end of an interval",
-    "probability of a category",
-    "as probabilities",
-    "not released",
-    "",
-]
+    "synthetic", "unchanged", "number of the unit", "number of the copy", "end of an interval",
+    "probability of a category", "as probabilities", "not released", "",
+]  # fmt: skip
 
 Outcome = Literal["passed", "failed", "not checked", "no limit set"]
 

@@ -23,15 +23,15 @@ from anonpipe.source._format import fields as csv_fields
 from anonpipe.source._format import quoted, refuse_other
 from anonpipe.source._lake import LakeTable, find_lake_table
 from anonpipe.source._parquet import open_parquet, read_parquet
-from anonpipe.source._query import Query, connect, find_query, refuse_password, telling
+from anonpipe.source._query import Query, call_driver, connect, find_query, refuse_password
 from anonpipe.source._statistics import open_statistics, read_statistics
 from anonpipe.source._workbook import open_workbook, read_workbook
 from anonpipe.storage.staging import scratch
 
 __all__ = [
-    "NO_CSV", "FoundFormat", "Labels", "LakeTable", "Query", "Source", "Unit", "check_rows", "check_types",
-    "connect", "csv_fields", "find_copied", "found_format", "open_source", "opened", "quoted", "read_batches",
-    "refuse_password", "telling",
+    "NO_CSV", "FoundFormat", "Labels", "LakeTable", "Query", "Source", "Unit", "call_driver", "check_rows",
+    "check_types", "connect", "csv_fields", "find_copied", "found_format", "open_source", "opened", "quoted",
+    "read_batches", "refuse_password",
 ]  # fmt: skip
 
 NO_CSV = FoundFormat(DEFAULT_FORMAT)

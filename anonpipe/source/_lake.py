@@ -21,11 +21,10 @@ from anonpipe.files import disk_errors
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.source._files import Source, local_path
 from anonpipe.source._format import refuse_other
-from anonpipe.source._query import copied_source, telling
+from anonpipe.source._query import ROWS, call_driver, copied_source
 from anonpipe.storage.staging import make_private
 
 _ICEBERG = "iceberg://"
-_ROWS = 131_072  # Rows of a row group
 _BATCHES = 2  # Batches and files that are read ahead
 
 
@@ -75,9 +74,9 @@ def _copied(table: LakeTable, path: Path) -> int:
     schema, batches = _opened_iceberg(table) if package == "pyiceberg" else _opened_delta(table)
     size = 0
     with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer:
-        while (batch := telling(broken, next, batches, None)) is not None:
+        while (batch := call_driver(broken, next, batches, None)) is not None:
             size += batch.nbytes
-            writer.write_batch(batch.cast(schema), _ROWS)
+            writer.write_batch(batch.cast(schema), ROWS)
     return size
 
 
@@ -88,8 +87,8 @@ def _opened_delta(table: LakeTable) -> tuple[pa.Schema, Iterator[pa.RecordBatch]
         f"{table.name}: {asked} cannot be read: it is not there, or has deletion vectors or renamed columns, "
         "which the library does not read; rewrite it by DeltaTable.optimize.compact or with Spark"
     )
-    dataset = telling(problem, lambda: delta.DeltaTable(table.name, version=table.version).to_pyarrow_dataset())
-    scanner = dataset.scanner(batch_size=_ROWS, batch_readahead=_BATCHES, fragment_readahead=_BATCHES)
+    dataset = call_driver(problem, lambda: delta.DeltaTable(table.name, version=table.version).to_pyarrow_dataset())
+    scanner = dataset.scanner(batch_size=ROWS, batch_readahead=_BATCHES, fragment_readahead=_BATCHES)
     return dataset.schema.remove_metadata(), scanner.to_batches()
 
 
@@ -99,8 +98,8 @@ def _opened_iceberg(table: LakeTable) -> tuple[pa.Schema, Iterator[pa.RecordBatc
         f"{table.url} cannot be opened: write iceberg://CATALOG/NAMESPACE.TABLE, and describe the catalog in "
         "~/.pyiceberg.yaml, in YAML without braces; of snapshots, those that were not expired can be read"
     )
-    catalogs = telling(problem, import_module, "pyiceberg.catalog")  # reads its settings
-    scan = telling(problem, lambda: catalogs.load_catalog(catalog).load_table(name).scan(snapshot_id=table.version))
-    reader = telling(problem, scan.to_arrow_batch_reader)
+    catalogs = call_driver(problem, import_module, "pyiceberg.catalog")  # reads its settings
+    scan = call_driver(problem, lambda: catalogs.load_catalog(catalog).load_table(name).scan(snapshot_id=table.version))
+    reader = call_driver(problem, scan.to_arrow_batch_reader)
     short = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}  # which the library has instead
     return pa.schema([(field.name, short.get(field.type, field.type)) for field in reader.schema]), iter(reader)

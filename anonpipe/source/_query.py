@@ -38,7 +38,7 @@ _LONGEST = 2**20
 _FIRST = re.compile(r"--\s*database:\s*(\S.*?)\s*")
 _POSTGRES = ("postgresql://", "postgres://")
 _OWN_FILE = re.compile(r"(duckdb|sqlite):///")
-_ROWS = 131_072  # Rows of a row group
+ROWS = 131_072  # Rows of a row group
 _DUCKDB_MEMORY = "1GiB"
 # How DuckDB says that what it sorts or joins finds no room on the disk
 _NO_ROOM = re.compile("failed to offload|no space left", re.IGNORECASE)
@@ -144,7 +144,7 @@ def _connect_to_read(driver: str, given: dict[str, str]) -> Any:
     return connection
 
 
-def telling(problem: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_driver(problem: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a driver, whose own errors quote queries and values; of Postgres the number of the error is reported."""
     try:
         return function(*arguments)
@@ -176,13 +176,13 @@ def _copied(query: Query, path: Path) -> int:
         raise InputError(f"{query.url} is asked by packages that are not installed: pip install 'anonpipe[sql]'")
     size = 0
     with (
-        closing(telling(closed, _connect_to_read, driver, given)) as connection,
+        closing(call_driver(closed, _connect_to_read, driver, given)) as connection,
         closing(connection.cursor()) as cursor,
     ):
         if driver == "sqlite":  # which takes for a column's type that of its first batch
-            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_ROWS)})
-        telling(refused, cursor.execute, f"SELECT * FROM ({query.text}\n) AS asked")  # no statement but SELECT can
-        reader = telling(refused, cursor.fetch_record_batch)
+            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(ROWS)})
+        call_driver(refused, cursor.execute, f"SELECT * FROM ({query.text}\n) AS asked")  # no statement but SELECT can
+        reader = call_driver(refused, cursor.fetch_record_batch)
         for field in reader.schema:
             if pa.types.is_interval(field.type) or pa.types.is_union(field.type) or pa.types.is_null(field.type):
                 what = f"column {field.name!r} of {query.url}"
@@ -193,16 +193,16 @@ def _copied(query: Query, path: Path) -> int:
             for rows in _gathered(broken, reader):
                 size += rows.nbytes
                 columns = [_values(column) for column in rows.columns]
-                writer.write_table(pa.table(columns, schema=writer.schema), _ROWS)
+                writer.write_table(pa.table(columns, schema=writer.schema), ROWS)
     return size
 
 
 def _gathered(broken: str, reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
     """The rows in tables of some size: drivers hand on batches of a few thousand."""
     batches: list[pa.RecordBatch] = []
-    while (batch := telling(broken, next, reader, None)) is not None:
+    while (batch := call_driver(broken, next, reader, None)) is not None:
         batches.append(batch)
-        if sum(each.num_rows for each in batches) >= _ROWS:
+        if sum(each.num_rows for each in batches) >= ROWS:
             yield pa.Table.from_batches(batches)
             batches = []
     if batches:

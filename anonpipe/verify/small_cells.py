@@ -74,9 +74,8 @@ def _means(counts: FloatArray, levels: _Levels, k: int) -> FloatArray:
     """Likely means of all cells, of two columns at a time; shape (n_levels, n_levels), filled above the diagonal."""
     means, columns = np.zeros_like(counts), [np.flatnonzero(levels.columns == at) for at in np.unique(levels.columns)]
     pairs = [np.ix_(*pair) for pair in combinations(columns, 2)]
-    for pair, found in zip(
-        pairs, likely_means([counts[at].astype(np.int64) for at in pairs], k) if pairs else (), strict=True
-    ):
+    tables = [counts[pair].astype(np.int64) for pair in pairs]
+    for pair, found in zip(pairs, likely_means(tables, k) if tables else (), strict=True):
         means[pair] = found
     return means
 

@@ -55,7 +55,7 @@ def read(url):
 
 
 def test_the_newest_version_or_the_one_that_is_asked_for(lake, tmp_path, monkeypatch):
-    monkeypatch.setattr(_lake, "_ROWS", 100)
+    monkeypatch.setattr(_lake, "ROWS", 100)
     old, new = small.plain_table(450, 1), small.plain_table(350, 2)
     url, versions = lake(old, new)
     for asked, table in ((url, new), (f"{url}#{versions[0]}", old), (f"{url}#{versions[1]}", new)):

@@ -93,7 +93,7 @@ def refused(url: str) -> str:
 
 
 def test_rows_and_types_come_as_the_database_has_them(database, tmp_path, monkeypatch):
-    monkeypatch.setattr(_query, "_ROWS", 100)
+    monkeypatch.setattr(_query, "ROWS", 100)
     table = small.plain_table(1_000)
     assert read(asking(tmp_path, database(table))).sort_by("income").equals(table.sort_by("income"))
     assert not list((tmp_path / "staging").iterdir()), "what was asked for is deleted at the end"
@@ -206,7 +206,7 @@ def test_a_parenthesis_opens_no_way_to_write(database, tmp_path):
 
 
 def test_values_of_several_types_are_no_column(tmp_path, monkeypatch):
-    monkeypatch.setattr(_query, "_ROWS", 20)
+    monkeypatch.setattr(_query, "ROWS", 20)
     mixed = pa.table({"age": [str(at) for at in range(50)]})
     where = of_sqlite(tmp_path, mixed)
     with sqlite3.connect(where) as connection:
@@ -285,7 +285,7 @@ def test_what_a_database_sorts_finds_no_room(words, error, told, tmp_path, monke
     def cramped(*_):
         raise OSError(f"Out of Memory Error: {words}")
 
-    monkeypatch.setattr(_query, "_gathered", lambda broken, reader: _query.telling(broken, cramped))
+    monkeypatch.setattr(_query, "_gathered", lambda broken, reader: _query.call_driver(broken, cramped))
     query = find_copied(asking(tmp_path, of_duckdb(tmp_path, pa.table({"age": [1]}))))
     with pytest.raises(error, match=told):
         query.read(tmp_path / "staging")

@@ -16,6 +16,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._design import INTERCEPT, Design, FormulaCoding, apply, learn
 from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError, library
 from anonpipe.evaluate.utility._regressions import REGRESSIONS, fitted
+from anonpipe.kernels.points import places
 from anonpipe.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -344,8 +345,7 @@ class _Risks:
         last, before = (np.searchsorted(distinct, each[order], side="right") - 1 for each in (end, begin))
         at_risk = last > before
         order, last, before = order[at_risk], last[at_risk], before[at_risk]
-        tie = np.repeat(np.arange(len(distinct)), counts)
-        within = np.arange(len(tie)) - np.repeat(np.cumsum(counts) - counts, counts)
+        tie, within = places(counts)
         ends = np.searchsorted(distinct, (distinct // width + 1) * width)
         made = np.ascontiguousarray(columns[order]), last, before, events[order], tie, within / counts[tie], ends
         return cls(*made, truncated=entry is not None)
@@ -432,14 +432,8 @@ def _finished(risks: _Risks, values: FloatArray, step: FloatArray, taken: int) -
     else:
         values = values + step
     covariance = _inverse(risks.derivatives(values)[1])
-    return CoxFit(
-        values,
-        covariance,
-        risks.likelihood(values),
-        taken,
-        monotone,
-        monotone is None and not (moving and risks.truncated),
-    )
+    settled = monotone is None and not (moving and risks.truncated)
+    return CoxFit(values, covariance, risks.likelihood(values), taken, monotone, settled)
 
 
 def _inverse(information: FloatArray) -> FloatArray:

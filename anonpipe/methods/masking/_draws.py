@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from anonpipe.errors import InputError
+from anonpipe.kernels.points import places
 from anonpipe.methods import latent_classes as latent
 from anonpipe.methods import mixture as mixtures
 from anonpipe.types import FloatArray, IntArray
@@ -84,8 +85,7 @@ def averaged_by_rank(column: FloatArray, k: int) -> FloatArray:
 
 def _blocks(starts: IntArray, parts: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
     """Runs cut into parts whose sizes differ by one at most: where each begins, and its size."""
-    whole = np.repeat(np.arange(len(starts)), parts)
-    place = np.arange(len(whole)) - np.repeat(np.cumsum(parts) - parts, parts)
+    whole, place = places(parts)
     begins = starts[whole] + place * sizes[whole] // parts[whole]
     return begins, np.diff(np.append(begins, starts[-1] + sizes[-1]))
 

@@ -14,6 +14,7 @@ from anonpipe.columns import Column
 from anonpipe.encoding.values import numbers, plain, with_nullable_types
 from anonpipe.errors import DamagedError, EngineError
 from anonpipe.job.wide import ROWS, Layout, rule_of_rows
+from anonpipe.kernels.points import places
 from anonpipe.pipeline.arrays import FILES, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
@@ -45,7 +46,7 @@ def unfold_file(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, A
         pq.ParquetWriter(out, schema, compression="zstd", store_schema=True) as writer,
     ):
         for first, batch in _batches(records):
-            rows = below_each_other(batch, folded.layout, schema, before + first)
+            rows = to_long(batch, folded.layout, schema, before + first)
             writer.write_batch(rows, row_group_size=max(1, rows.num_rows))
     path = work.staging.file(name)
     found = _verified(folded, path, records, before)
@@ -59,9 +60,9 @@ def long_schema(fitted: Fitted, folded: Folded) -> pa.Schema:
     layout, fields = folded.layout, []
     for name in folded.names:
         whole = name == layout.unit
-        own = pa.field(name, pa.int64(), nullable=False) if whole else fitted.schema.field(layout.sides(name)[0])
+        own = pa.field(name, pa.int64(), nullable=False) if whole else fitted.schema.field(layout.wide_names(name)[0])
         fields.append(own.with_name(name).remove_metadata())
-    types = {name: kind for name in folded.names if (kind := fitted.pandas_types.get(layout.sides(name)[0]))}
+    types = {name: kind for name in folded.names if (kind := fitted.pandas_types.get(layout.wide_names(name)[0]))}
     return with_nullable_types(pa.schema(fields), types)
 
 
@@ -74,16 +75,15 @@ def _batches(path: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
         first += table.num_rows
 
 
-def below_each_other(records: pa.RecordBatch, layout: Layout, schema: pa.Schema, before: int) -> pa.RecordBatch:
+def to_long(records: pa.RecordBatch, layout: Layout, schema: pa.Schema, before: int) -> pa.RecordBatch:
     """The rows of records; units are numbered on from `before`, in an order that was drawn at random."""
     number = records.column(ROWS).to_numpy()
-    record, columns = np.repeat(np.arange(len(number)), number), []
-    place = np.arange(len(record)) - np.repeat(np.cumsum(number) - number, number)
+    (record, place), columns = places(number), []
     for field in schema:
         if field.name == layout.unit:
             columns.append(pa.array(before + record + 1))
             continue
-        sides = [records.column(side) for side in layout.sides(field.name)]
+        sides = [records.column(side) for side in layout.wide_names(field.name)]
         whole = pa.chunked_array(sides).unify_dictionaries().combine_chunks()
         columns.append(whole.take(pa.array(record + (place * len(records) if len(sides) > 1 else 0))))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -116,12 +116,12 @@ def _agree(layout: Layout, table: pa.Table, records: pa.RecordBatch, number: Int
         return False
     order = np.argsort(of, kind="stable")
     place = np.empty(len(of), dtype=np.int64)
-    place[order] = np.arange(len(of)) - np.repeat(np.cumsum(number) - number, number)
+    place[order] = places(number)[1]
     once = (_same(table.column(name), records.column(name).take(pa.array(of))) for name in layout.of_unit)
     of_rows = (
         _same(table.column(name).filter(pa.array(place == at)), records.column(side).filter(pa.array(number > at)))
         for name in layout.of_row
-        for at, side in enumerate(layout.sides(name))
+        for at, side in enumerate(layout.wide_names(name))
     )
     return all(once) and all(of_rows)
 
@@ -159,7 +159,8 @@ def manifest_of_rows(work: Work, fitted: Fitted, cut: Cut, manifest: dict[str, A
         return manifest
     layout, results = folded.layout, work.staging.results("unfold").read_all(cut.files)
     columns = {
-        name: _NUMBER if name == layout.unit else manifest["columns"][layout.sides(name)[0]] for name in folded.names
+        name: _NUMBER if name == layout.unit else manifest["columns"][layout.wide_names(name)[0]]
+        for name in folded.names
     }
     kept = {"rules": _rules_of_rows(manifest["rules"])} if "rules" in manifest else {}
     return manifest | {
@@ -207,7 +208,7 @@ def declared_of_rows(work: Work, columns: Mapping[str, Column]) -> Mapping[str, 
         return columns
     found = {}
     for name in (*work.folded.layout.of_unit, *work.folded.layout.of_row):
-        sides = [columns[side] for side in work.folded.layout.sides(name)]
+        sides = [columns[side] for side in work.folded.layout.wide_names(name)]
         ends = zip(*(side.bounds or (None, None) for side in sides), strict=True)
         bounds = tuple(None if None in each else each[0] for each in ends)
         found[name] = sides[0].model_copy(update={"bounds": None if bounds == (None, None) else bounds})
