@@ -123,6 +123,9 @@ class Column(BaseModel):
     """The unit of its numbers, such as mm or EUR, for the manifest and the code book; values are not changed by it."""
     event: tuple[Scalar, ...] | None = None
     """For role `survival_status`: the values that mean that the event happened; all others are censored."""
+    competing: tuple[Scalar, ...] = ()
+    """For role `survival_status`: the values that mean another event, after which this one cannot happen, such as
+    death of another cause. Compared are then cumulative incidences (Aalen & Johansen 1978), of either event."""
     by: tuple[str, ...] = ()
     """For role `sampling_weight`: categorical columns that the weight depends on, such as region and size. A released
     weight is then one of those of its released categories: theirs where they have only one, else at random one of the
@@ -187,6 +190,10 @@ class Column(BaseModel):
             raise ValueError("event goes with role survival_status: list there the values that mean the event happened")
         if self.event is not None and not self.event:
             raise ValueError("event is empty: list the values that mean the event happened")
+        if self.competing and self.event is None:
+            raise ValueError("competing goes with role survival_status: list there the values of competing events")
+        if shared := set(self.competing) & set(self.event or ()):
+            raise ValueError(f"event and competing share {len(shared)} value{'s'[: len(shared) > 1]}; list each in one")
         if (self.by or self.calibrate) and self.role is not Role.SAMPLING_WEIGHT:
             raise ValueError("by and calibrate go with role sampling_weight; give the weight this role")
         of_numbers = self.role in (Role.SURVIVAL_TIME, Role.SAMPLING_WEIGHT)

@@ -67,14 +67,14 @@ class ColumnEncoder:
         """Number of codes of a column carried as codes, one for nulls included if it holds any."""
         return len(self.categories[name]) + self.has_nulls[self.names.index(name)]
 
-    def event_codes(self, position: int) -> BoolArray:
-        """Which codes of a survival status mean that the event happened, shape (n_codes,)."""
+    def event_codes(self, position: int) -> IntArray:
+        """Of each code of a survival status: 0 censored, 1 the event, 2 a competing one; shape (n_codes,)."""
         name, column = self.names[position], self.columns[position]
-        events = level_array(name, column.event or (), self.categories[name].type)
-        happened = np.zeros(self.code_count(name), dtype=bool)
-        codes = code_of(events, self.categories[name])
-        happened[codes[codes < len(self.categories[name])]] = True
-        if not happened.any():
+        categories, happened = self.categories[name], np.zeros(self.code_count(name), dtype=np.int64)
+        for outcome, values in ((1, column.event or ()), (2, column.competing)):
+            codes = code_of(level_array(name, values, categories.type), categories)
+            happened[codes[codes < len(categories)]] = outcome
+        if not (happened == 1).any():
             raise InputError(
                 f"none of the values that the job's event lists for column {name!r} occurs in the input; "
                 "correct the list (spelling, upper and lower case, text in quotes)"

@@ -311,12 +311,13 @@ def _fitted(
         known = (at for at, (each, column) in roles if column.role is Role.SURVIVAL_STATUS and each in codes)
         status = next(known, None)
     if status is not None:
-        happened = cells.event_codes(status).astype(np.int64)
+        happened = cells.event_codes(status)
     code = np.zeros(len(index), dtype=np.int64) if status is None else codes[cells.names[status]]
-    fine = np.arange(len(strata.rows))[:, None] * 2 + happened  # of each stratum and code
+    outcomes = max(2, int(happened.max()) + 1)
+    fine = np.arange(len(strata.rows))[:, None] * outcomes + happened  # of each stratum and code
     place = np.where(stratum < 0, -1, fine[np.maximum(stratum, 0), np.minimum(code, len(happened) - 1)])
     found = scan.scored[name].moved(place)
-    joined = _joined(np.bincount(found.places, found.counts, 2 * len(strata.rows)), k)
+    joined = _joined(np.bincount(found.places, found.counts, outcomes * len(strata.rows)), k, outcomes)
     if joined is None:
         raise InputError(f"column {name!r} has fewer than {minimum} values; give it role dropped, or {LOWER_K}")
     found, grid = found.moved(joined), cells.grid(position)
@@ -358,12 +359,14 @@ def _outliers(found: Sequence[Radix], released: Sequence[Quantiles], grid: Grid)
     return outside
 
 
-def _joined(rows: FloatArray | IntArray, k: int) -> IntArray | None:
-    """The class of each stratum and status; few values join the other status, or the largest. None for few in all."""
-    own = np.arange(len(rows))
-    pairs = rows.reshape(-1, 2)
-    few = (pairs < k).any(axis=1)
-    own[1::2] -= few
+def _joined(rows: FloatArray | IntArray, k: int, outcomes: int) -> IntArray | None:
+    """The class of each stratum and outcome; few values join its most frequent outcome, or the largest class.
+
+    None where all together are few.
+    """
+    of_stratum, places = rows.reshape(-1, outcomes), np.arange(len(rows)).reshape(-1, outcomes)
+    most = places[:, :1] + of_stratum.argmax(axis=1, keepdims=True)
+    own = np.where(of_stratum < k, most, places).ravel()
     sums = np.bincount(own, rows, len(rows))
     if sums.sum() < k:
         return None

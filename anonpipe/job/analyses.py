@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,17 +102,24 @@ def endpoints_of(job: Job) -> tuple[Endpoint, ...]:
     """The survival analyses that a job declares: by the roles of its columns, and by its Cox models.
 
     A Cox model counts whose response is one column, and whose condition lists values of one column; the same
-    time, status and event once.
+    time, status and event once. Competing events are an endpoint of their own.
     """
-    found: dict[tuple[str, str, tuple[Scalar, ...]], str] = {}
+    found: list[Endpoint] = []
     if job.time_column is not None and job.event_column is not None:
-        found[job.time_column, job.event_column, tuple(job.columns[job.event_column].event or ())] = ""
+        status = job.columns[job.event_column]
+        ends = Endpoint("", job.time_column, job.event_column, status.event or (), status.competing)
+        found.append(ends)
+        if ends.competing:
+            found.append(replace(ends, name="competing events", event=ends.competing, competing=ends.event))
     for each in job.analyses:
         if each.model == "cox":
             one = _survival(each, list(job.released))
             if one.time is not None and one.status is not None and one.event:
-                found.setdefault((one.time, one.status, one.event), each.name)
-    return tuple(Endpoint(name, *of) for of, name in found.items())
+                found.append(Endpoint(each.name, one.time, one.status, one.event))
+    different: dict[tuple[str, str, tuple[Scalar, ...]], Endpoint] = {}
+    for end in found:
+        different.setdefault((end.time, end.status, end.event), end)
+    return tuple(different.values())
 
 
 def _survival(cox: RecipientAnalysis, known: Sequence[str]) -> Survival:

@@ -482,7 +482,7 @@ def _drop_absent(content: dict[str, Any]) -> None:
 
 
 _ABSENT: tuple[tuple[str, Any], ...] = (
-    ("by", []), ("calibrate", []), ("weighted_estimates", "default"), ("unit", "none"), ("copies", 1),
+    ("by", []), ("calibrate", []), ("competing", []), ("weighted_estimates", "default"), ("unit", "none"), ("copies", 1),
     *((name, None) for name in ("weights", "level", "order", "last_row", "exposure", "groups", "strata", "entry")),
 )  # fmt: skip
 

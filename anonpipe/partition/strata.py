@@ -125,7 +125,7 @@ def build_strata(
     sizes: Sequence[int],
     k: int,
     small: Literal["error", "merge", "drop"],
-    event: tuple[int, npt.NDArray[np.bool_]] | None,
+    event: tuple[int, IntArray] | None,
     by_event: bool,
     names: Sequence[str],
     needed: tuple[int, str] | None = None,
@@ -137,14 +137,15 @@ def build_strata(
     if units is not None:
         minimum = f"k={k} units"
     combinations = np.arange(len(counts))
-    happened = np.zeros(len(counts), dtype=bool)
+    happened = np.zeros(len(counts), dtype=np.int64)
     base: IntArray = combinations.copy()
     if event is not None:
         codes = np.array(np.unravel_index(combinations, tuple(sizes)))
         happened = event[1][codes[event[0]]]
         if by_event:
             canonical = codes.copy()
-            canonical[event[0]] = np.where(happened, np.argmax(event[1]), np.argmin(event[1]))
+            outcomes, first = np.unique(event[1], return_index=True)
+            canonical[event[0]] = first[np.searchsorted(outcomes, happened)]
             base = np.asarray(np.ravel_multi_index(tuple(canonical), tuple(sizes)))
     rows = np.bincount(base, weights=counts, minlength=len(counts)).astype(np.int64)
     is_small = (rows > 0) & (rows < least)
@@ -183,7 +184,7 @@ def _host(
     tiny: int,
     rows: IntArray,
     is_small: npt.NDArray[np.bool_],
-    happened: npt.NDArray[np.bool_],
+    happened: IntArray,
     names: Sequence[str],
     minimum: str,
     lower_k: str,

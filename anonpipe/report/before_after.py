@@ -121,7 +121,8 @@ def _short(label: str) -> str:
 
 def _curves(part: SurvivalPart) -> Iterator[tuple[str, list[Panel]]]:
     """All records; the groups of the column whose curves lie furthest apart, where there is one with several."""
-    whose = f"survival ({part.name})" if part.name else "survival"
+    whose = "cumulative incidence" if part.competing else "survival"
+    whose += f" ({part.name})" if part.name else ""
     grouped = {panel.column: [one for one in part.panels if one.column == panel.column] for panel in part.panels}
     if "" in grouped:
         yield f"{whose}: all", grouped.pop("")

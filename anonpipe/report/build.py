@@ -295,8 +295,9 @@ def _survival(one: SurvivalPicture) -> SurvivalPart:
         original, released = (tuple(round(share, 4) for share in side) for side in (each.original, each.released))
         curves = {"times": times, "original": original, "released": released}
         panels.append(Panel(column=each.column, group=each.group, records=each.records, **curves))
-    end = one.endpoint
-    return SurvivalPart(name=end.name, time=end.time, status=end.status, panels=tuple(panels), left_out=one.left_out)
+    end, drawn = one.endpoint, tuple(panels)
+    columns = {"name": end.name, "time": end.time, "status": end.status}
+    return SurvivalPart(**columns, panels=drawn, left_out=one.left_out, competing=bool(end.competing))
 
 
 def _shares(counts: Sequence[int], of: int | None = None) -> tuple[float, ...]:

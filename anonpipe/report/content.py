@@ -154,13 +154,17 @@ class Panel(Part):
 
 
 class SurvivalPart(Part):
-    """Survival curves before and after, of one time and status; `name` is empty for those of the columns' roles."""
+    """Survival curves before and after, of one time and status; `name` is empty for those of the columns' roles.
+
+    With competing events these are cumulative incidences.
+    """
 
     name: str
     time: str
     status: str
     panels: tuple[Panel, ...]
     left_out: int = 0
+    competing: bool = False
 
 
 class Correlations(Part):

@@ -284,8 +284,8 @@ def curve(line: CurveLine) -> Markup:
     return _drawing(f"{line.title}: {line.y_title} by {line.x_title}", 150, parts)
 
 
-def survival(panel: Panel) -> Markup:
-    """The share that survives, before as a filled shape, after as a line, by points that k events lie between."""
+def survival(panel: Panel, curve: str) -> Markup:
+    """A survival curve, before as a filled shape, after as a line, by points that k events lie between."""
     x, y = _scale(0.0, panel.times[-1], 40.0, WIDTH - 12.0), _scale(0.0, 1.0, 130.0, 8.0)
     before, after = (
         "L".join(f"{x(time):.1f} {y(share):.1f}" for time, share in zip(panel.times, shares, strict=True))
@@ -307,7 +307,7 @@ def survival(panel: Panel) -> Markup:
         _text(WIDTH - 12, 145, number(panel.times[-1]), "end"),
     ]
     whose = f"{panel.column} {panel.group}" if panel.column else "all records"
-    return _drawing(f"survival of {whose}: original and release", 150, parts)
+    return _drawing(f"{curve} of {whose}: original and release", 150, parts)
 
 
 def gauge(figure: MeasureLine) -> Markup:

@@ -426,7 +426,7 @@ def _column_problems(name: str, column: Column, kind: pa.DataType) -> list[str]:
         return [f"column {name!r} holds {plain_type(kind)}, and its kind {column.kind.value} {remedy}"]
     checks: list[tuple[Callable[..., object], Any]] = [(check_order, column)]
     checks += [] if column.staged_as_codes else [(check_grid, column)]
-    checks += [(level_array, declared) for declared in (column.levels, column.event) if declared]
+    checks += [(level_array, declared) for declared in (column.levels, column.event, column.competing) if declared]
     found = []
     for check, given in checks:
         try:

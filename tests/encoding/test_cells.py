@@ -193,7 +193,9 @@ def test_to_bytes_and_back():
 def test_event_codes():
     batch = pa.record_batch({"s": ["alive", "dead", None, "lost"]})
     columns = {"s": Column(kind="categorical", role="survival_status", event=("dead", "gone"))}
-    assert fitted(batch, columns).event_codes(0).tolist() == [False, True, False, False]
+    assert fitted(batch, columns).event_codes(0).tolist() == [0, 1, 0, 0]
+    competing = columns["s"].model_copy(update={"competing": ("lost", "moved")})
+    assert fitted(batch, {"s": competing}).event_codes(0).tolist() == [0, 1, 2, 0]
     with pytest.raises(InputError, match="event"):
         fitted(batch, {"s": columns["s"].model_copy(update={"event": ("Dead",)})}).event_codes(0)
 

@@ -122,6 +122,17 @@ def test_each_class_gets_its_own_distribution_back():
             assert apart.max() <= 8 / len(before)
 
 
+@pytest.mark.parametrize(("others", "classes"), [(9, [[0, 1, 2], [3, 4, 5]]), (2, [[0, 1, 1], [2, 3, 4]])])
+def test_times_of_competing_events_are_ranked_apart(others, classes):
+    """Fewer than k of them join the most frequent outcome of their stratum."""
+    status = [*"a" * 6, *"d" * 7, *"o" * others, *"a" * 8, *"d" * 8, *"o" * 8]
+    place = ["n"] * (13 + others) + ["s"] * 24
+    batch = pa.record_batch({"months": np.arange(len(status)) + 0.5, "place": place, "status": status})
+    competing = COLUMNS["status"].model_copy(update={"competing": ("o",)})
+    *_, scores = fitted(batch, COLUMNS | {"status": competing}, ("place",), k=5)
+    assert scores.columns[0].classes.tolist() == classes
+
+
 def test_small_class_joins_other_status_or_largest_stratum():
     months = [*range(20), 5.5, 6.5, *[None] * 10, 7.5]
     place = ["n"] * 22 + ["s"] * 11

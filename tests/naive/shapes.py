@@ -13,25 +13,38 @@ GUMBEL = math.sqrt(6) / math.pi * (-math.log(-math.log(1 - 1e-4)) - 0.5772156649
 
 def kaplan_meier(times, events):
     """Share alive after each time, a fraction of those at risk dying at each."""
-    alive, found = 1.0, []
+    return [(time, 1 - share) for time, share in cumulative_incidence(times, events)]
+
+
+def cumulative_incidence(times, outcomes):
+    """Share that had outcome 1 at each of its times: those free of any outcome before, times the fraction that has it.
+
+    Written down as the mass of each record is handed on: who leaves without an outcome gives it to those at risk after.
+    """
+    mass = [1 / len(times)] * len(times)
+    risen, found = 0.0, []
     for time in sorted(set(times)):
-        at_risk = sum(other >= time for other in times)
-        deaths = sum(other == time and event for other, event in zip(times, events, strict=True))
-        alive *= 1 - deaths / at_risk
-        if deaths:
-            found.append((time, alive))
+        here = [at for at, other in enumerate(times) if other == time]
+        later = [at for at, other in enumerate(times) if other > time]
+        events = [at for at in here if outcomes[at] == 1]
+        risen += sum(mass[at] for at in events)
+        if events:
+            found.append((time, risen))
+        censored = sum(mass[at] for at in here if not outcomes[at])
+        for at in later:
+            mass[at] += censored / len(later)
     return found
 
 
-def alive_at(curve, time):
-    return next((share for at, share in reversed(curve) if at <= time), 1.0)
+def risen_at(curve, time):
+    return next((share for at, share in reversed(curve) if at <= time), 0.0)
 
 
 def curves_apart(old, new, last):
-    """Largest difference of two curves, each a pair of times and events, at any time of either up to the last."""
-    curves = [kaplan_meier(*side) for side in (old, new)]
+    """Largest difference of two curves, each a pair of times and outcomes, at any time of either up to the last."""
+    curves = [cumulative_incidence(*side) for side in (old, new)]
     every = [time for side in (old, new) for time in side[0] if time <= last]
-    return max((abs(alive_at(curves[0], time) - alive_at(curves[1], time)) for time in every), default=0.0)
+    return max((abs(risen_at(curves[0], time) - risen_at(curves[1], time)) for time in every), default=0.0)
 
 
 def last_time(times, least):

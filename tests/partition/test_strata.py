@@ -30,7 +30,7 @@ def test_dropping_keeps_exactly_the_large_strata(counts, k):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 40), min_size=4, max_size=4), st.integers(2, 10))
 def test_merging_loses_nobody_and_respects_the_event(counts, k):
-    happened = np.array([True, True, False, False])
+    happened = np.array([1, 1, 2, 0])
     try:
         strata = build_strata(np.array(counts), [0], [4], k, "merge", (0, happened), False, ["status"])
     except InputError:
@@ -61,9 +61,11 @@ def test_small_stratum_message_names_column_rows_and_remedies():
 
 def test_event_split_and_recoding_of_cells():
     counts = np.array([50, 3, 60, 40])
-    happened = np.array([False, False, True, True])
+    happened = np.array([0, 0, 1, 1])
     strata = build_strata(counts, [1], [4], 5, "merge", (0, happened), True, ["status"])
     assert strata.rows == (53, 100)
+    competing = build_strata(counts, [1], [4], 5, "merge", (0, np.array([0, 0, 1, 2])), True, ["status"])
+    assert competing.rows == (53, 60, 40)
     cells = np.array([[9.0, 0], [9, 1], [9, 2], [9, 3]])
     assert strata.assign(cells).tolist() == [0, 0, 1, 1]
     plain = build_strata(counts, [1], [4], 5, "merge", (0, happened), False, ["status"])

@@ -52,7 +52,7 @@ def test_survival_curves_fall_from_the_top_in_time():
     panel = Panel(
         column="stage", group="II", times=(0, 10, 20), original=(1, 0.5, 0.25), released=(1, 0.75, 0), records=50
     )
-    drawn = figures.survival(panel)
+    drawn = figures.survival(panel, "survival")
     line = re.search(r'd="M([^"]*)" class="released"', drawn)[1]
     points = [tuple(map(float, point.split())) for point in line.split("L")]
     assert points == [(40.0, 8.0), (184.0, 38.5), (328.0, 130.0)]  # 0 to 100 % from the bottom to the top

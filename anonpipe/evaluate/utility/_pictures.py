@@ -16,9 +16,9 @@ from anonpipe.evaluate.utility._survival import (
     RECORDS_OF_K,
     Followed,
     compared_endpoints,
+    cumulative_incidence,
     followed,
     grouped,
-    kaplan_meier,
 )
 from anonpipe.evaluate.utility._tables import BothColumns, Endpoint, TypedTables
 from anonpipe.types import BoolArray, FloatArray, IntArray
@@ -245,7 +245,7 @@ class SurvivalPanel:
     group: str
     # At which both curves are shown, the first being 0: multiples of a round step, between which k events lie
     times: tuple[float, ...]
-    # original, released: share that survives each
+    # original, released: share that survives each; with competing events, share that had the event before
     original: tuple[float, ...]
     released: tuple[float, ...]
     records: int  # Original ones, as they may be shown
@@ -263,7 +263,9 @@ class SurvivalPicture:
 def survival_pictures(
     tables: TypedTables, endpoints: Sequence[Endpoint], binning: Binning
 ) -> tuple[SurvivalPicture, ...]:
-    """Kaplan-Meier curves of both tables at common round times, between any two of which k events or more lie.
+    """Survival curves of both tables at common round times, between any two of which k events or more lie.
+
+    Kaplan-Meier curves, or with competing events cumulative incidences.
 
     A group is drawn where it has 10 k original records and k events. Those of a column that are not drawn (nulls are
     one) have as many together, or one more is left out: all records less those that are drawn would tell of them.
@@ -280,7 +282,8 @@ def _picture(tables: TypedTables, endpoint: Endpoint, binning: Binning) -> Survi
         drawn = range(len(labels)) if not column else _not_by_difference(old, groups, len(labels), tables.least)
         for at in drawn:
             sides = _part(old, groups == at), _part(new, others == at)
-            panels.append(_panel(column, labels[at] if column else "", *sides, binning, whole))
+            label = labels[at] if column else ""
+            panels.append(_panel(column, label, *sides, binning, whole, falls=not endpoint.competing))
     kept = [panel for panel in panels if panel is not None]
     return SurvivalPicture(endpoint, tuple(kept[: _MOST_PANELS + 1]), max(0, len(kept) - _MOST_PANELS - 1))
 
@@ -300,11 +303,11 @@ def _not_by_difference(old: Followed, groups: IntArray, count: int, least: int) 
 def _part(side: Followed, which: BoolArray) -> Followed:
     """The records with a time of a group."""
     rows = which & side.known
-    return Followed(side.times[rows], side.events[rows])
+    return Followed(side.times[rows], side.outcomes[rows])
 
 
 def _panel(
-    column: str, group: str, old: Followed, new: Followed, binning: Binning, whole: bool
+    column: str, group: str, old: Followed, new: Followed, binning: Binning, whole: bool, *, falls: bool
 ) -> SurvivalPanel | None:
     """Both curves at common times; None where these would be none."""
     happened = old.times[old.events], new.times[new.events]
@@ -316,14 +319,15 @@ def _panel(
     times = np.concatenate([[0.0], inner[inner > 0]])
     if len(times) < 2:
         return None
-    shares = _alive_before(old, times)
+    shares = _share_before(old, times, falls)
     grain = binning.rounded / len(old.times)
     shown = np.clip(np.rint(shares / grain) * grain, 0.0, 1.0) if binning.rounded > 1 else shares
-    at, before, after = (tuple(points.tolist()) for points in (times, shown, _alive_before(new, times)))
+    at, before, after = (tuple(points.tolist()) for points in (times, shown, _share_before(new, times, falls)))
     return SurvivalPanel(column, group, at, before, after, binning.shown_count(len(old.times)))
 
 
-def _alive_before(side: Followed, times: FloatArray) -> FloatArray:
-    """Share that survives up to each time, what happens at it left out."""
-    at, alive = kaplan_meier(side.times, side.events)
-    return np.append(1.0, alive)[np.searchsorted(at, times, side="left")]
+def _share_before(side: Followed, times: FloatArray, falls: bool) -> FloatArray:
+    """Share with the event before each time, what happens at it left out; if it falls, the share without it."""
+    at, risen = cumulative_incidence(side.times, side.outcomes)
+    shares = np.append(0.0, risen)[np.searchsorted(at, times, side="left")]
+    return 1.0 - shares if falls else shares

@@ -1,4 +1,4 @@
-"""The largest difference of two Kaplan-Meier curves of every group, in one pass over both tables."""
+"""The largest difference of two cumulative incidences of every group, in one pass over both tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.audience import Audience
-from anonpipe.columns import Kind
+from anonpipe.columns import Kind, Scalar
 from anonpipe.errors import InputError
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import MOST_PARTS, UtilityMeasure
@@ -22,9 +22,9 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 @nb.njit(cache=True, nogil=True)
 def curves_apart(
-    times: FloatArray, events: BoolArray, sides: IntArray, groups: IntArray, last: FloatArray
+    times: FloatArray, outcomes: IntArray, sides: IntArray, groups: IntArray, last: FloatArray
 ) -> FloatArray:
-    """Largest difference of both curves up to each group's last time."""
+    """Largest difference of both cumulative incidences of outcome 1 up to each group's last time."""
     count, rows = len(last), len(times)
     risk = np.zeros((2, count))
     for row in range(rows):
@@ -33,27 +33,30 @@ def curves_apart(
     for group in range(count):
         if risk[0, group] == 0 or risk[1, group] == 0:
             largest[group] = np.nan
-    alive, deaths, gone = np.empty((2, count)), np.zeros((2, count)), np.zeros((2, count))
-    alive[:] = 1.0
+    risen, free, gone = np.zeros((2, count)), np.ones((2, count)), np.zeros((2, count))
+    events, any_event = np.zeros((2, count)), np.zeros((2, count))
     begin = 0
     while begin < rows:
         end = begin
         while end < rows and times[end] == times[begin]:
             gone[sides[end], groups[end]] += 1
-            deaths[sides[end], groups[end]] += events[end]
+            events[sides[end], groups[end]] += outcomes[end] == 1
+            any_event[sides[end], groups[end]] += outcomes[end] > 0
             end += 1
-        # All of one time leave together: the curve falls by the deaths among those at risk just before.
+        # All of one time leave together: the curve rises by the events among those at risk just before.
         for row in range(begin, end):
             group, side = groups[row], sides[row]
             if gone[side, group] > 0:
-                alive[side, group] *= 1.0 - deaths[side, group] / risk[side, group]
+                share = free[side, group] / risk[side, group]
+                risen[side, group] += share * events[side, group]
+                free[side, group] -= share * any_event[side, group]
                 risk[side, group] -= gone[side, group]
-                deaths[side, group] = gone[side, group] = 0.0
-        # Compared only after both sides have fallen.
+                events[side, group] = any_event[side, group] = gone[side, group] = 0.0
+        # Compared only after both sides have risen.
         for row in range(begin, end):
             group = groups[row]
             if times[begin] <= last[group]:
-                largest[group] = max(largest[group], abs(alive[0, group] - alive[1, group]))
+                largest[group] = max(largest[group], abs(risen[0, group] - risen[1, group]))
         begin = end
     return largest
 
@@ -72,7 +75,8 @@ _NO_SURVIVAL = (
 
 _DIFFERENCE = Figure(
     "survival.difference", "Largest difference of a survival curve, overall or of a group (Kaplan-Meier)", "share",
-    "Kaplan & Meier (1958), J. Am. Stat. Assoc. 53:457-481", Audience.STEWARD,
+    "Kaplan & Meier (1958), J. Am. Stat. Assoc. 53:457-481; with competing events the cumulative incidence of Aalen & "
+    "Johansen (1978), Scand. J. Stat. 5:141-150", Audience.STEWARD,
     baseline_is="the same curve of another sample of the population, from halves of the original",
 )  # fmt: skip
 _WORST_CURVE = ratio_figure("survival_curves", "Survival curve furthest from the original, overall or of a group")
@@ -80,10 +84,15 @@ _WORST_CURVE = ratio_figure("survival_curves", "Survival curve furthest from the
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """Times and events of one table; NaN and False where one of both is null, and such records count nowhere."""
+    """Times and outcomes of one table; NaN and 0 where one of both is null, and such records count nowhere."""
 
     times: FloatArray
-    events: BoolArray
+    outcomes: IntArray  # 0 censored, 1 the event, 2 a competing one
+
+    @property
+    def events(self) -> BoolArray:
+        """Whether a record has the event."""
+        return np.asarray(self.outcomes == 1)
 
     @property
     def known(self) -> BoolArray:
@@ -91,23 +100,25 @@ class Followed:
         return ~np.isnan(self.times)
 
 
-def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Times of events, ascending, and the share that survives each: the product-limit of Kaplan & Meier (1958).
+def cumulative_incidence(times: npt.ArrayLike, outcomes: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Times of events (outcome 1), ascending, and the share that had one by then, of Aalen & Johansen (1978).
 
-    S(t) is the product over t_i <= t of 1 - d_i / n_i: d_i events among n_i at risk, who are there up to their times.
+    The sum over t_i <= t of S(t_i-) d_i / n_i: d_i events among n_i at risk, and S the product-limit of Kaplan & Meier
+    (1958) of any event, outcome 2 (a competing one) included. Without competing events it is 1 - S.
     """
-    t, happened = np.asarray(times, dtype=np.float64), np.asarray(events, dtype=np.bool_)
+    t, happened = np.asarray(times, dtype=np.float64), np.asarray(outcomes, dtype=np.int64)
     if t.ndim != 1 or t.shape != happened.shape or not len(t) or not np.isfinite(t).all():
-        raise InputError("give a finite time and whether the event happened for each of one record or more")
+        raise InputError("give a finite time and an outcome for each of one record or more")
     at, places = np.unique(t, return_inverse=True)
-    deaths, leaving = np.bincount(places, weights=happened), np.bincount(places)
+    events, leaving = np.bincount(places, weights=happened == 1), np.bincount(places)
     at_risk = leaving[::-1].cumsum()[::-1]
-    alive = np.cumprod(1.0 - deaths / at_risk)
-    return at[deaths > 0], alive[deaths > 0]
+    free = np.cumprod(1.0 - np.bincount(places, weights=happened > 0) / at_risk)
+    risen = np.cumsum(np.append(1.0, free[:-1]) * events / at_risk)
+    return at[events > 0], risen[events > 0]
 
 
 def _survival_curves(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
-    """Largest difference of a Kaplan-Meier curve, overall and of every group, and the furthest relative to chance.
+    """Largest difference of a cumulative incidence, overall and of every group, and the furthest relative to chance.
 
     For each endpoint: all records, and each value of each category that 10 k original records and k events have; up to
     the time at which a tenth of the group (and k records) is at risk.
@@ -147,16 +158,21 @@ def _survival_curves(tables: TypedTables, rng: np.random.Generator) -> list[Meas
 
 
 def followed(tables: TypedTables, endpoint: Endpoint) -> tuple[Followed, Followed]:
-    """Times and events of both tables."""
+    """Times and outcomes of both tables."""
     columns = {column.name: column for column in tables.columns}
     time, status = columns[endpoint.time], columns[endpoint.status]
-    happened = [float(value) for value in endpoint.event if isinstance(value, (int, float))]
-    if status.kind.coded:
-        happened = [float(at) for at, level in enumerate(status.levels) if level in endpoint.event]
+
+    def codes_of(values: Sequence[Scalar]) -> list[float]:
+        if status.kind.coded:
+            return [float(at) for at, level in enumerate(status.levels) if level in values]
+        return [float(value) for value in values if isinstance(value, (int, float))]
+
+    happened, competed = codes_of(endpoint.event), codes_of(endpoint.competing)
 
     def side(times: FloatArray, codes: FloatArray) -> Followed:
         complete = ~(np.isnan(times) | np.isnan(codes))
-        return Followed(np.where(complete, times, np.nan), np.isin(codes, happened) & complete)
+        outcomes = np.where(np.isin(codes, happened), 1, np.where(np.isin(codes, competed), 2, 0))
+        return Followed(np.where(complete, times, np.nan), np.where(complete, outcomes, 0))
 
     return side(time.old, status.old), side(time.new, status.new)
 
@@ -205,13 +221,13 @@ def _apart(
     times, every = np.concatenate([old.times, new.times]), np.concatenate([groups, others])
     order = _in_order(times, every)
     sides = (order >= len(old.times)).astype(np.int64)
-    events = np.concatenate([old.events, new.events])[order]
-    differences = curves_apart(times[order], events, sides, every[order], last)
+    outcomes = np.concatenate([old.outcomes, new.outcomes])[order]
+    differences = curves_apart(times[order], outcomes, sides, every[order], last)
     # A group that the release has lost is as far off as can be.
     lost = np.bincount(others[new.known & (others >= 0)], minlength=count) == 0
     differences = np.where(lost, 1.0, differences)
     rows = _in_order(old.times, groups)
-    records = old.times[rows], old.events[rows]
+    records = old.times[rows], old.outcomes[rows]
     halves = [curves_apart(*records, half[rows].astype(np.int64), groups[rows], last) for half in splits.first]
     return differences, np.array(halves).reshape(len(halves), count)
 

@@ -28,6 +28,7 @@ class Endpoint:
     time: str
     status: str
     event: tuple[Scalar, ...]  # Values of the status that mean that the event happened; others are censored
+    competing: tuple[Scalar, ...] = ()  # Values that mean another event, after which this one cannot happen
 
 
 # --- What every measure may take for granted of the two tables that it compares ---------------------------------------

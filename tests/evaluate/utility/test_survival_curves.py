@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from anonpipe.columns import Kind
 from anonpipe.errors import InputError
 from anonpipe.evaluate.utility import Endpoint, utility
-from anonpipe.evaluate.utility._survival import SURVIVAL, compared_endpoints, curves_apart, kaplan_meier
+from anonpipe.evaluate.utility._survival import SURVIVAL, compared_endpoints, cumulative_incidence, curves_apart
 from anonpipe.evaluate.utility._tables import typed_tables
 from tests.naive import shapes as naive
 
@@ -45,24 +45,24 @@ def measured(old, new, endpoints=(END,), least=5, seed=0, kinds=KINDS):
 def test_the_remission_times_of_freireich():
     """6-mercaptopurine, 21 patients (Freireich et al. 1963, Blood 21:699-716), as textbooks tabulate the estimate."""
     events, censored = [6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
-    at, alive = kaplan_meier(events + censored, [True] * len(events) + [False] * len(censored))
+    at, risen = cumulative_incidence(events + censored, [True] * len(events) + [False] * len(censored))
     assert at.tolist() == [6, 7, 10, 13, 16, 22, 23]
-    assert alive.tolist() == pytest.approx([0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448], abs=5e-4)
+    assert (1 - risen).tolist() == pytest.approx([0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448], abs=5e-4)
 
 
-lists = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=14)
+lists = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2)), min_size=1, max_size=14)
 
 
 @settings(deadline=None, max_examples=60)
 @given(lists, lists, st.integers(0, 6))
 def test_as_the_twins(old, new, last):
     sides = [[list(part) for part in zip(*side, strict=True)] for side in (old, new)]
-    for times, events in sides:
-        at, alive = kaplan_meier(times, events)
-        expected = naive.kaplan_meier(times, events)
+    for times, outcomes in sides:
+        at, risen = cumulative_incidence(times, outcomes)
+        expected = naive.cumulative_incidence(times, outcomes)
         assert at.tolist() == [time for time, _ in expected]
-        assert alive.tolist() == pytest.approx([share for _, share in expected])
-        assert ((alive >= 0) & (alive <= 1)).all() and (np.diff(alive) <= 0).all()
+        assert risen.tolist() == pytest.approx([share for _, share in expected])
+        assert ((risen >= 0) & (risen <= 1 + 1e-9)).all() and (np.diff(risen) > 0).all()
     times = np.array(sides[0][0] + sides[1][0], dtype=float)
     order = np.argsort(times, kind="stable")
     side = (np.arange(len(times)) >= len(old)).astype(np.int64)[order]
@@ -92,9 +92,44 @@ def test_as_statsmodels():
     from statsmodels.duration.survfunc import SurvfuncRight
 
     frame = patients(400, 1)
-    at, alive = kaplan_meier(frame["months"], frame["vital"] == "Dead")
+    at, risen = cumulative_incidence(frame["months"], frame["vital"] == "Dead")
     other = SurvfuncRight(frame["months"], (frame["vital"] == "Dead").astype(int))
-    assert at.tolist() == other.surv_times.tolist() and alive.tolist() == pytest.approx(other.surv_prob.tolist())
+    assert at.tolist() == other.surv_times.tolist() and (1 - risen).tolist() == pytest.approx(other.surv_prob.tolist())
+
+
+def causes(rows, seed, other=0.02):
+    """Patients of whom some die of another cause, and not of the first any more."""
+    rng = np.random.default_rng(seed + 1_000)
+    frame, also = patients(rows, seed), rng.exponential(1 / other, rows).round()
+    first = also < frame["months"]
+    return frame.assign(months=frame["months"].where(~first, also), vital=frame["vital"].mask(first, "Other"))
+
+
+COMPETING = Endpoint("", "months", "vital", ("Dead",), ("Other",))
+
+
+def test_incidence_of_competing_events():
+    from statsmodels.duration.survfunc import CumIncidenceRight
+
+    kinds = KINDS | {"vital": Kind.CATEGORICAL}
+    old, new = causes(4_000, 1), causes(4_000, 2)
+    outcomes = old["vital"].map({"Alive": 0, "Dead": 1, "Other": 2}).to_numpy()
+    other = CumIncidenceRight(old["months"], outcomes)
+    for event in (1, 2):
+        coded = np.where(outcomes == event, 1, np.where(outcomes > 0, 2, 0))
+        at, risen = cumulative_incidence(old["months"], coded)
+        places = np.searchsorted(other.times, at)
+        assert risen.tolist() == pytest.approx(other.cinc[event - 1][places].tolist())
+    both = risen[-1] + cumulative_incidence(old["months"], outcomes)[1][-1]
+    assert both == pytest.approx(cumulative_incidence(old["months"], outcomes > 0)[1][-1])
+    ends = (COMPETING, Endpoint("other", "months", "vital", ("Other",), ("Dead",)))
+    found = measured(old, new, ends, kinds=kinds)
+    assert found["survival_curves"].high < 1
+    # more of the other cause leaves the hazard of the first as it was, and the share that dies of it smaller
+    more = causes(4_000, 3, other=0.06)
+    assert measured(old, more, [COMPETING], kinds=kinds)["survival_curves"].low > 1
+    censored = Endpoint("", "months", "vital", ("Dead",))
+    assert measured(old, more, [censored], kinds=kinds)["survival_curves"].high < 1
 
 
 def test_every_group_with_enough_records_and_events():
@@ -114,7 +149,7 @@ def test_every_group_with_enough_records_and_events():
         if len(sides[0][0]) >= 50 and sum(sides[0][1]) >= 5:
             expected[title] = naive.curves_apart(*sides, naive.last_time(sides[0][0], 5))
     assert 4 <= len(expected) < 6  # stage III is too small
-    assert dict(found.parts) == pytest.approx(expected) and found.value == max(expected.values())
+    assert dict(found.parts) == pytest.approx(expected) and found.value == pytest.approx(max(expected.values()))
 
 
 def test_another_sample_passes_and_another_curve_does_not():
@@ -183,4 +218,4 @@ def test_what_nobody_can_measure():
     for one in measured(without, old).values():
         assert math.isnan(one.value)
     with pytest.raises(InputError, match="one record or more"):
-        kaplan_meier([], [])
+        cumulative_incidence([], [])
