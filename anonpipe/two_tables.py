@@ -23,7 +23,7 @@ from anonpipe.encoding.values import is_date, is_number, is_supported, plain, pl
 from anonpipe.errors import InputError, JobError
 from anonpipe.evaluate import risk, utility
 from anonpipe.evaluate.measurement import Reason
-from anonpipe.job.analyses import endpoints_of
+from anonpipe.job.analyses import endpoints_of, population_of
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.measure import Measure
 from anonpipe.job.model import Job
@@ -159,6 +159,7 @@ def _utility(
         paired=paired,
         endpoints=endpoints,
         weight=None if job is None else job.weight_column,
+        population=None if job is None else population_of(job),
     )
     return Assessment(utility=found)
 

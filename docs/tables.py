@@ -52,7 +52,11 @@ def measured() -> dict[str, dict[str, str]]:
     persons = persons.assign(weight=np.where(persons["sex"] == "female", 8.0, 12.0))[list(JOB["columns"])]
     figures: dict[str, dict[str, str]] = {}
     for form in FORMS:
-        report = anonymize(persons, JOB | form).report
+        with tempfile.TemporaryDirectory() as folder:
+            life = Path(folder) / "life.csv"
+            life.write_text("age,qx\n60,0.01\n", encoding="utf-8")
+            relative = {"relative_survival": {"life_table": str(life), "age": "age"}}
+            report = anonymize(persons, JOB | form | {"measure": JOB["measure"] | relative}).report
         for part, measure in [*(("utility", m) for m in report.utility), *(("risk", m) for m in report.risk)]:
             general = re.sub(r"^(sensitive|scenarios)\.\w+\.", r"\1.*.", measure.name)
             about = {key: str(getattr(measure, key)) for key in ("title", "unit", "source")}

@@ -10,10 +10,10 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 59_553
-FILES = 219
+LINES = 59_838
+FILES = 220
 LONGEST_FILE = 1_400
-PAGES = 16_175  # Words of docs/*.md
+PAGES = 16_253  # Words of docs/*.md
 TEST_NAME = 60  # Characters
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ import yaml
 from pydantic import ValidationError
 
 from anonpipe.columns import Scalar
-from anonpipe.errors import JobError
-from anonpipe.evaluate.utility import Endpoint, columns_used
+from anonpipe.errors import InputError, JobError
+from anonpipe.evaluate.utility import Endpoint, LifeTable, Population, columns_used
 from anonpipe.job.measure import RecipientAnalysis
 from anonpipe.job.model import Job
 from anonpipe.job.plain_yaml import load_yaml
@@ -120,6 +121,31 @@ def endpoints_of(job: Job) -> tuple[Endpoint, ...]:
     for end in found:
         different.setdefault((end.time, end.status, end.event), end)
     return tuple(different.values())
+
+
+_TIMES_A_YEAR = {"days": 365.25, "months": 12.0, "years": 1.0}
+
+
+def population_of(job: Job) -> Population | None:
+    """The population that relative survival is measured against, its life table read; None where a job names none."""
+    given = job.measure.relative_survival
+    if given is None:
+        return None
+    import pandas as pd  # imported here as it is slow to load
+
+    frame = None
+    with suppress(OSError, ValueError):
+        frame = pd.read_csv(given.life_table)
+    if frame is None:
+        raise InputError(f"the life table {given.life_table} cannot be read; give a CSV with a header")
+    table = LifeTable.of(frame)
+    for what, known in (("sex", bool(table.sexes)), ("year", table.deaths.shape[1] > 1)):
+        if known != (what in given.columns):
+            raise InputError(
+                f"the life table {'has' if known else 'has no'} column {what!r}, and measure.relative_survival "
+                f"{'names none' if known else 'names one'}; give both or neither"
+            )
+    return Population(table, given.age, given.sex, given.year, _TIMES_A_YEAR[given.time_unit])
 
 
 def _survival(cox: RecipientAnalysis, known: Sequence[str]) -> Survival:

@@ -25,7 +25,7 @@ def check_sections(job: Job) -> None:
     """Check the sections of a job against each other: of several problems the first in this order is reported."""
     for check in (
         _strata, _units, _pseudonyms, _growth, _reports, _cluster, _mask, _weights, _sampling_weight, _sensitive,
-        _analyses, _scenarios, _gates, _copies,
+        _analyses, _scenarios, _relative_survival, _gates, _copies,
     ):  # fmt: skip
         check(job)
 
@@ -308,6 +308,24 @@ def _analyses(job: Job) -> None:
             raise ValueError(str(error)) from None
 
 
+def _relative_survival(job: Job) -> None:
+    """It has its columns, and they are what it needs."""
+    given = job.measure.relative_survival
+    if given is None:
+        return
+    if job.time_column is None or job.event_column is None or not job.measure.utility:
+        raise ValueError(
+            "measure.relative_survival needs columns with roles survival_time and survival_status, and measure.utility"
+        )
+    for what, name in given.columns.items():
+        if name not in job.released:
+            raise ValueError(f"measure.relative_survival.{what} names {name!r}, which is no released column of the job")
+        kind = job.columns[name].kind
+        if kind.coded != (what == "sex") or (kind is Kind.DATE and what != "year"):
+            needed = {"age": "a number", "year": "a number or a date", "sex": "categorical or binary"}[what]
+            raise ValueError(f"measure.relative_survival.{what} names {name!r} of kind {kind.value}; it is {needed}")
+
+
 def _scenarios(job: Job) -> None:
     """Scenarios have names of their own, and columns that are released."""
     _check_names("scenarios", [each.name for each in job.measure.scenarios])
@@ -369,6 +387,8 @@ def _gates(job: Job) -> None:
                 f"gates.{name} limits differences of survival curves, and the job declares none; give columns the "
                 "roles survival_time and survival_status, or list a Cox model under analyses"
             )
+        if "population" in needs and job.measure.relative_survival is None:
+            raise ValueError(f"gates.{name} needs a life table; give measure.relative_survival")
         if "weights" in needs and job.weight_column is None:
             raise ValueError(
                 f"gates.{name} limits weighted estimates, and no column has role sampling_weight; give it to the weight"

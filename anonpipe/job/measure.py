@@ -137,6 +137,27 @@ class Scenario(Options):
         return tuple(name + limits.get(name, "") for name in self.knows)
 
 
+class RelativeSurvival(Options):
+    """Relative survival, that of the records over that of a population: a measure of utility.
+
+    `life_table`: a CSV with columns age (whole years) and qx (probability of death within a year), and year and sex
+    where it has these. `age`, `sex`, `year`: released columns that tell these of a record at the begin of follow-up;
+    `year` is a number or a date. `time_unit`: of the column with role survival_time.
+    """
+
+    life_table: str
+    age: str
+    sex: str | None = None
+    year: str | None = None
+    time_unit: Literal["days", "months", "years"] = "months"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns named, by what they tell."""
+        given = {"age": self.age, "sex": self.sex, "year": self.year}
+        return {what: name for what, name in given.items() if name is not None}
+
+
 class Measure(Options):
     """What is measured of the release, besides the gates that every run has.
 
@@ -148,7 +169,7 @@ class Measure(Options):
     more, 0.1 of 2,000 or more, and none of fewer, nor with `repeat.growing`. Of each of the `scenarios` the columns
     that an intruder knows are key variables: who is single in them, and who is
     linked by them. `sampling_fraction` is the share of the population that is in
-    the table, for the journalist's risk.
+    the table, for the journalist's risk. `relative_survival` compares it, by a population's life table.
     """
 
     utility: bool = True
@@ -158,6 +179,7 @@ class Measure(Options):
     hold_out: Annotated[float, Field(ge=0, le=0.5)] | Literal["default"] = DEFAULT
     scenarios: tuple[Scenario, ...] = Field(default=(), max_length=20)
     sampling_fraction: float | None = Field(default=None, gt=0, le=1)
+    relative_survival: RelativeSurvival | None = None
 
     @property
     def held_out(self) -> float:

@@ -178,6 +178,7 @@ class Job(Options):
         measure = self.measure
         there = {"risk": measure.risk, "scenarios": bool(measure.scenarios), "strata": bool(self.strata.by)}
         there |= {"utility": measure.utility, "weights": self.weight_column is not None}
+        there["population"] = measure.relative_survival is not None
         there["hold_out"] = measure.hold_out != 0
         expected = there | {"hold_out": True}
         found = {
@@ -474,7 +475,9 @@ class Job(Options):
 def _drop_absent(content: dict[str, Any]) -> None:
     """Leave out what a job does not say of weights, units, copies and analyses: digests of jobs without any stay."""
     sections = [*content["columns"].values(), *content.get("analyses", ())]
-    sections += [each for name in ("gates", "release", "input") if isinstance(each := content.get(name), dict)]
+    sections += [
+        each for name in ("gates", "release", "input", "measure") if isinstance(each := content.get(name), dict)
+    ]
     for section in sections:
         for key, absent in _ABSENT:
             if key in section and section[key] == absent:
@@ -482,7 +485,8 @@ def _drop_absent(content: dict[str, Any]) -> None:
 
 
 _ABSENT: tuple[tuple[str, Any], ...] = (
-    ("by", []), ("calibrate", []), ("competing", []), ("weighted_estimates", "default"), ("unit", "none"), ("copies", 1),
+    ("by", []), ("calibrate", []), ("competing", []), ("weighted_estimates", "default"), ("unit", "none"),
+    ("copies", 1), ("relative_survival", None),
     *((name, None) for name in ("weights", "level", "order", "last_row", "exposure", "groups", "strata", "entry")),
 )  # fmt: skip
 

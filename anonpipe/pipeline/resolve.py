@@ -31,6 +31,7 @@ from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import comparable_sketches
 from anonpipe.encoding.values import time_zones
 from anonpipe.errors import KEEP_EXTREMES, InputError, JobError, advice_on_k
+from anonpipe.job.analyses import population_of
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_counts
 from anonpipe.partition.strata import MOST_COMBINATIONS, Strata, build_strata
@@ -80,6 +81,8 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
+    if (population := population_of(job)) is not None and population.sex is not None:
+        population.check_sexes(population.sex, map(str, encoder.categories[population.sex].to_pylist()))
     strata = _strata_of(job, encoder, scan, _needed(job, schema, scan, encoder, unit))
     _check_growing(job, strata, unit)
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)

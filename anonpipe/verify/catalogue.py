@@ -68,7 +68,7 @@ class Gate:
     other_attackers: tuple[str, ...] = ()
     unmeasured: str = ""  # Of such a gate the key of the check where nothing was measured
     # What else the job must have: of `measure` the part, `risk` or `utility`, that is to be on; `groups`; `hold_out`;
-    # `scenarios`; `sensitive`; `strata`; `survival`; `weights`
+    # `scenarios`; `sensitive`; `strata`; `survival`; `population`; `weights`
     needs: tuple[str, ...] = ()
     example: float = 0.05  # A limit to be named as an example
     # Whether the figure is a line of the verdict where it has no limit; it is in the report in any case
@@ -434,6 +434,13 @@ _GATED = (
         lambda on: _keeps_more(on, first=_unless(on, normal_scores="transform: normal_scores on the survival time") +
         ", a larger weight of the column whose curve is furthest (columns.NAME.weight)" * ("groups" in on),
         strata="strata.by with the status"), audience=Audience.SEVERAL, unit=_CHANCE),
+    _of_measure("utility",
+        Gate("relative_survival", None, "relative survival",
+            "the largest difference of relative survival at a whole year, of all records or of a group; needs "
+            "measure.relative_survival", above=0, most=1, figures=("relative_survival",),
+            unmeasured="unmeasured.utility", needs=("population",), example=0.03, always_shown=False),
+        "relative survival, largest difference",
+        lambda on: _keeps_more(on, strata="strata.by with the status"), audience=Audience.STEWARD, unit="share"),
     _of_measure("utility",
         Gate("weighted_estimates", 1, "weighted means, shares and totals",
             "how far a weighted mean, share or total by category is off, as a multiple of what another sample of the "

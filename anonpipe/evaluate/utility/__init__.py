@@ -21,14 +21,15 @@ from anonpipe.evaluate.utility._pictures import (
     distributions,
     survival_pictures,
 )
+from anonpipe.evaluate.utility._relative import LifeTable, Population
 from anonpipe.evaluate.utility._tables import Endpoint, typed_tables
 from anonpipe.evaluate.utility._two_sample import Auc, auc
 from anonpipe.evaluate.utility._utility import MEASURES, utility
 
 __all__ = [
     "MEASURES", "Analysis", "Auc", "Binning", "CoefficientChange", "CoefficientShares", "CorrelationMatrices",
-    "Distribution", "Endpoint", "Estimate", "ModelComparison", "ModelFit", "RefusedError", "SurvivalPanel",
-    "SurvivalPicture",
+    "Distribution", "Endpoint", "Estimate", "LifeTable", "ModelComparison", "ModelFit", "Population", "RefusedError",
+    "SurvivalPanel", "SurvivalPicture",
     "auc", "category_distribution", "check_analysis", "columns_used", "correlation_changes", "distributions",
     "fit_models", "read_condition", "shares_changed", "survival_pictures", "typed_tables", "utility",
 ]  # fmt: skip

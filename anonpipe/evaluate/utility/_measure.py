@@ -27,6 +27,7 @@ class UtilityMeasure:
     draws: bool = False
     # Figures of which parts say nothing of the whole: in standard errors, or per cent of what may be near zero
     without_interval: tuple[Figure, ...] = ()
+    where: Callable[[TypedTables], bool] = lambda tables: True  # What it asks of the tables; it is left out elsewhere
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -213,11 +213,7 @@ def _apart(
     old: Followed, new: Followed, groups: IntArray, others: IntArray, count: int, least: int, splits: Splits
 ) -> tuple[FloatArray, FloatArray]:
     """Differences of the curves of some groups, shape (n_groups,), and between halves, (n_splits, n_groups)."""
-    last = np.empty(count)  # Of each group the last time at which a tenth of its records, and k, are at risk
-    for group in range(count):
-        own = np.sort(old.times[groups == group])
-        still = min(len(own), max(least, math.ceil(_STILL_AT_RISK * len(own))))
-        last[group] = own[len(own) - still]
+    last = np.array([last_time(old.times[groups == group], least) for group in range(count)])
     times, every = np.concatenate([old.times, new.times]), np.concatenate([groups, others])
     order = _in_order(times, every)
     sides = (order >= len(old.times)).astype(np.int64)
@@ -230,6 +226,12 @@ def _apart(
     records = old.times[rows], old.outcomes[rows]
     halves = [curves_apart(*records, half[rows].astype(np.int64), groups[rows], last) for half in splits.first]
     return differences, np.array(halves).reshape(len(halves), count)
+
+
+def last_time(times: FloatArray, least: int) -> float:
+    """The last time at which a tenth of some records, and k, are at risk."""
+    own = np.sort(times)
+    return float(own[len(own) - min(len(own), max(least, math.ceil(_STILL_AT_RISK * len(own))))])
 
 
 def _in_order(times: FloatArray, groups: IntArray) -> IntArray:

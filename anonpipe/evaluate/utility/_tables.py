@@ -18,6 +18,8 @@ from anonpipe.types import FloatArray, IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
+    from anonpipe.evaluate.utility._relative import Population
+
 
 @dataclass(frozen=True)
 class Endpoint:
@@ -96,6 +98,7 @@ class TypedTables:
     least: int = 1  # k: what fewer records have in common is not looked at
     endpoints: tuple[Endpoint, ...] = ()  # Whose survival curves are compared
     weight: str = ""  # The column of survey weights; empty for none
+    population: Population | None = None  # What relative survival is relative to
 
     @property
     def numbers(self) -> tuple[BothColumns, ...]:

@@ -16,6 +16,7 @@ from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.utility._distances import COLUMN_DISTANCES, MISSING, SUBGROUPS
 from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._moments import BASIC_STATISTICS, MOMENT_CHANGES, PAIR_TRENDS, RECORD_DISTANCE
+from anonpipe.evaluate.utility._relative import RELATIVE, Population
 from anonpipe.evaluate.utility._shapes import COLUMN_SHAPES, PAIR_SHAPES
 from anonpipe.evaluate.utility._survival import SURVIVAL, compared_endpoints
 from anonpipe.evaluate.utility._tables import Endpoint, TypedTables, typed_tables
@@ -42,6 +43,7 @@ MEASURES: tuple[UtilityMeasure, ...] = (
     PAIR_SHAPES,
     SURVIVAL,
     WEIGHTED,
+    RELATIVE,
 )
 
 _WITHOUT_INTERVAL = frozenset(figure.key for measure in MEASURES for figure in measure.without_interval)
@@ -58,15 +60,16 @@ def utility(
     paired: bool = False,
     endpoints: Sequence[Endpoint] = (),
     weight: str | None = None,
+    population: Population | None = None,
 ) -> tuple[Measurement, ...]:
     """What a release keeps of its original, by every measure that needs no question of the recipient's.
 
     Always the same measurements in the same order, those of weighted estimates with a column of survey weights
-    (`weight`) alone; NaN with the reason in `note` where a table has no columns for one. Other measures leave the
-    weight out, as one factor moves all its values. `columns` are names and kinds of those to compare, `least` is k
-    (smaller subgroups and tails are passed over), `of` the records of the whole table, of which `original` may be a
-    sample, and `paired` whether row i of `released` replaces row i of `original`. Endpoints whose columns are not among
-    `columns` are left out.
+    (`weight`) alone, and relative survival with a `population` and an endpoint; NaN with the reason in `note` where a
+    table has no columns for one. Other measures leave the weight out, as one factor moves all its values. `columns` are
+    names and kinds of those to compare, `least` is k (smaller subgroups and tails are passed over), `of` the records of
+    the whole table, of which `original` may be a sample, and `paired` whether row i of `released` replaces row i of
+    `original`. Endpoints whose columns are not among `columns` are left out.
 
     *Baseline* is the same figure between two random halves of the original: what chance does to tables of half the
     size. Classifiers have their own, and so have ratios to chance (`_shapes`).
@@ -78,7 +81,8 @@ def utility(
     """
     tables = typed_tables(original, released, columns, paired=paired, least=max(least, 1))
     known = weight if weight in columns else ""
-    tables = replace(tables, endpoints=compared_endpoints(tables, endpoints), weight=known or "")
+    ends = compared_endpoints(tables, endpoints)
+    tables = replace(tables, endpoints=ends, weight=known or "", population=population if ends else None)
     if least < 1:
         raise JobError(f"least={least} was given as the smallest group; give 1 or more")
     if of < tables.rows:
@@ -101,9 +105,8 @@ def utility(
 def _measured(tables: TypedTables, rng: np.random.Generator | None = None) -> list[Measurement]:
     """The measures that draw nothing; with a generator those that sample and train."""
     others = tables.without_weight()
-    chosen = (measure for measure in MEASURES if measure.draws == (rng is not None))
-    given = ((measure, tables if measure is WEIGHTED else others) for measure in chosen)
-    return [one for measure, of in given if measure is not WEIGHTED or of.weight for one in measure.of(of, rng)]
+    chosen = [measure for measure in MEASURES if measure.draws == (rng is not None) and measure.where(tables)]
+    return [one for each in chosen for one in each.of(tables if each is WEIGHTED else others, rng)]
 
 
 def _with_interval(measurements: list[Measurement], parts: list[list[Measurement]], share: float) -> list[Measurement]:

@@ -134,6 +134,5 @@ def _furthest(figure: Figure, terms: list[Term], records: int, note: str) -> Mea
     return figure.measured(ordered[0][1], records, note=note, parts=tuple(ordered[:MOST_PARTS]))
 
 
-WEIGHTED = UtilityMeasure(
-    (_MEANS, _UNWEIGHTED, _TOTALS, _WORST), _weighted, without_interval=(_MEANS, _UNWEIGHTED, _TOTALS, _WORST)
-)
+_FIGURES = (_MEANS, _UNWEIGHTED, _TOTALS, _WORST)
+WEIGHTED = UtilityMeasure(_FIGURES, _weighted, without_interval=_FIGURES, where=lambda tables: bool(tables.weight))

@@ -15,7 +15,7 @@ from anonpipe.encoding.row_hash import looked_up
 from anonpipe.errors import EngineError, InputError, JobError
 from anonpipe.evaluate import risk
 from anonpipe.evaluate.measurement import Measurement, Reason
-from anonpipe.job.analyses import endpoints_of
+from anonpipe.job.analyses import endpoints_of, population_of
 from anonpipe.job.model import Job
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
@@ -108,6 +108,7 @@ def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
         paired=fitted.procedure.row_for_row,
         endpoints=endpoints_of(fitted.job),
         weight=fitted.job.weight_column,
+        population=population_of(fitted.job),
     )
     return len(tables.original), Assessment(utility=found)
 
