@@ -13,7 +13,7 @@ PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 LINES = 59_838
 FILES = 220
 LONGEST_FILE = 1_400
-PAGES = 16_253  # Words of docs/*.md
+PAGES = 16_256  # Words of docs/*.md
 TEST_NAME = 60  # Characters
 
 

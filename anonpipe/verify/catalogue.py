@@ -436,9 +436,9 @@ _GATED = (
         strata="strata.by with the status"), audience=Audience.SEVERAL, unit=_CHANCE),
     _of_measure("utility",
         Gate("relative_survival", None, "relative survival",
-            "the largest difference of relative survival at a whole year, of all records or of a group; needs "
+            "the largest difference of relative survival after 1, 5 or 10 years, of all records or of a group; needs "
             "measure.relative_survival", above=0, most=1, figures=("relative_survival",),
-            unmeasured="unmeasured.utility", needs=("population",), example=0.03, always_shown=False),
+            unmeasured="unmeasured.utility", needs=("population",), example=0.1, always_shown=False),
         "relative survival, largest difference",
         lambda on: _keeps_more(on, strata="strata.by with the status"), audience=Audience.STEWARD, unit="share"),
     _of_measure("utility",

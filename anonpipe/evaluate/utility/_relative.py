@@ -21,11 +21,12 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
+_COMPARED = (1, 5, 10)  # Years that registries report; of more years chance alone makes the largest larger
 _EPOCH, _DAYS = 1970.0, 365.25  # Dates are days since the first, of years of so many
 
 _DIFFERENCE = Figure(
-    "relative_survival", "Largest difference of relative survival at whole years, overall or of a group", "share",
-    "Ederer & Heise (1959), method II; Dickman & Coviello (2015), Stata Journal 15:186-215", Audience.STEWARD,
+    "relative_survival", "Largest difference of relative survival after 1, 5 and 10 years, overall or of a group",
+    "share", "Ederer & Heise (1959), method II; Dickman & Coviello (2015), Stata Journal 15:186-215", Audience.STEWARD,
     undefined="no record with a time, status, age, sex and year is followed for a year",
 )  # fmt: skip
 
@@ -155,7 +156,7 @@ def relative_survival(
 
 
 def _relative(tables: TypedTables) -> list[Measurement]:
-    """The largest difference at a whole year, of all records and of groups, while a tenth is at risk."""
+    """The largest difference after some years, of all records and of groups, while a tenth is at risk."""
     population, columns = tables.population, {column.name: column for column in tables.columns}
     assert population is not None  # as the measure is left out without
     endpoint, terms, sides = tables.endpoints[0], list[Term](), []
@@ -175,18 +176,15 @@ def _relative(tables: TypedTables) -> list[Measurement]:
             ]
             terms += _differences(f"{column} {label}" if column else label, *found)
     terms.sort(key=lambda term: -term[1])
-    note = (
-        "Up to the last year at whose begin a tenth is at risk." if terms else f"Not defined: {_DIFFERENCE.undefined}."
-    )
+    note = "While a tenth of the records is at risk." if terms else f"Not defined: {_DIFFERENCE.undefined}."
     value = terms[0][1] if terms else math.nan
     return [_DIFFERENCE.measured(value, tables.rows, note=note, parts=tuple(terms[:MOST_PARTS]))]
 
 
 def _differences(title: str, old: FloatArray, new: FloatArray) -> list[Term]:
     """By year; a year that the release does not reach is as far off as can be."""
-    reached = np.concatenate([new, np.full(max(0, len(old) - len(new)), np.nan)])[: len(old)]
-    apart = np.where(np.isnan(reached), 1.0, np.abs(old - reached))
-    return [(f"{title}, after {at} years", float(each)) for at, each in enumerate(apart, 1)]
+    years = [at for at in _COMPARED if at <= len(old)]
+    return [(f"{title}, year {at}", float(abs(old[at - 1] - new[at - 1])) if at <= len(new) else 1.0) for at in years]
 
 
 RELATIVE = UtilityMeasure((_DIFFERENCE,), _relative, where=lambda tables: tables.population is not None)
