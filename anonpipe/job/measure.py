@@ -141,7 +141,7 @@ class RelativeSurvival(Options):
     """Relative survival, that of the records over that of a population: a measure of utility.
 
     `life_table`: a CSV with columns age (whole years) and qx (probability of death within a year), and year and sex
-    where it has these. `age`, `sex`, `year`: released columns that tell these of a record at the begin of follow-up;
+    where it has these. `age`, `sex`, `year`: released columns that tell these of a record at the start of follow-up;
     `year` is a number or a date. `time_unit`: of the column with role survival_time.
     """
 

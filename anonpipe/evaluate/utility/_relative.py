@@ -92,7 +92,7 @@ class Population:
     """The population that records are held against, and the columns that tell a record's place in it."""
 
     table: LifeTable
-    age: str  # In years, at the begin of follow-up
+    age: str  # In years, at the start of follow-up
     sex: str | None  # Values as in the life table
     year: str | None  # Of the begin of follow-up: a number, or a date
     times_a_year: float  # Units of the survival time in a year
@@ -127,7 +127,7 @@ def relative_survival(
     """Survival after 1, 2, … years over that expected of the population (Ederer II), shape (at most `most`,).
 
     - `years`: time of follow-up; `died`: whether it ends by a death of any cause.
-    - `table`, `sex`, `year`, `age`: see `LifeTable.survival`; at the begin of follow-up.
+    - `table`, `sex`, `year`, `age`: see `LifeTable.survival`; at the start of follow-up.
     - `most`: years that are asked for; fewer where nobody is at risk.
 
     In each year d of n at risk die and w are censored. The survival d / (n - w/2) short of 1 (actuarial estimate) is
