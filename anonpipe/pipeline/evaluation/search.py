@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -37,52 +38,74 @@ class SearchTargets:
 
 
 def search_release(
-    released: FloatArray, targets: SearchTargets, offset: int, unstratified: BoolArray | None = None
+    released: FloatArray,
+    targets: SearchTargets,
+    offset: int,
+    unstratified: BoolArray | None = None,
+    within: Mapping[str, FloatArray] = MappingProxyType({}),
 ) -> dict[str, Nearest]:
     """The nearest released records, of some that begin with row `offset`; also by `unstratified` numbers alone."""
+    searched = _searched(released, targets, offset, unstratified, within)
+    found = {name: searched[name] for name in ("ranks", "whitened") if name in searched}
+    members = slice(0, len(targets.features))
+    groups = [(members, "release", NEIGHBOURS, "strata_release", "half")]
+    if targets.control is not None:
+        groups += [(slice(len(targets.features), None), "held_release", 2, "strata_held", "held_half")]
+    for part, name, count, of_strata, half in groups:
+        found[name] = searched["release"].part(part, count, values=name == "release")
+        if "strata" in searched:
+            found[of_strata] = searched["strata"].part(part, 1)
+        for at in (0, 1):
+            if f"half_{at}" in searched:
+                found[f"{half}_{at}"] = searched[f"half_{at}"].part(part, NEIGHBOURS)
+    return found
+
+
+def _searched(
+    released: FloatArray,
+    targets: SearchTargets,
+    offset: int,
+    unstratified: BoolArray | None,
+    within: Mapping[str, FloatArray],
+) -> dict[str, Nearest]:
+    """What each search finds, of members and of held-out records together where both are looked for."""
     features, control, (before, after) = targets.features, targets.control, targets.ranks
     order, every = near_order(released), features if control is None else np.concatenate([features, control])
-    ours, theirs = slice(0, len(features)), slice(len(features), None)
-    near = nearest(released, every, NEIGHBOURS, offset=offset, values=True, order=order)
-    found = {"release": near.part(ours, NEIGHBOURS, values=True)}
-    found["ranks"] = nearest(after.apply(released), before.apply(features), 2, offset=offset, order=order)
+    searches = {
+        "release": (released, every, NEIGHBOURS, order),
+        "ranks": (after.apply(released), before.apply(features), 2, order),
+    }
     if targets.axes is not None:
-        found["whitened"] = nearest(
-            targets.axes.apply(released), targets.axes.apply(features), 2, offset=offset, order=order
-        )
+        searches["whitened"] = targets.axes.apply(released), targets.axes.apply(features), 2, order
     if unstratified is not None:
-        near_without = nearest(released[:, unstratified], every[:, unstratified], 1, offset=offset, order=order)
-        found["strata_release"] = near_without.part(ours, 1)
-    if control is None:
-        return found
-    found["held_release"] = near.part(theirs, 2)
-    if unstratified is not None:
-        found["strata_held"] = near_without.part(theirs, 1)
-    for at, half in enumerate(() if targets.first_half is None else (targets.first_half, ~targets.first_half)):
-        by_half = nearest(released[:, half], every[:, half], NEIGHBOURS, offset=offset)
-        found[f"half_{at}"], found[f"held_half_{at}"] = (by_half.part(part, NEIGHBOURS) for part in (ours, theirs))
-    return found
+        searches["strata"] = released[:, unstratified], every[:, unstratified], 1, order
+    if control is not None and targets.first_half is not None:
+        for at, half in enumerate((targets.first_half, ~targets.first_half)):
+            searches[f"half_{at}"] = released[:, half], every[:, half], NEIGHBOURS, None
+    return {
+        name: nearest(*three, offset=offset, values=name == "release", order=in_order, within=within.get(name))
+        for name, (*three, in_order) in searches.items()
+    }
 
 
 def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Keep, for all that is looked for, the nearest records of one partition."""
-    begin, queries, control = cut.rows_before(index), samples.read_queries(work), _control(work, fitted)
+    begin, queries, within = cut.rows_before(index), samples.read_queries(work), work.staging.read_record(_WITHIN)
+    targets, unstratified = _targets(work, fitted, queries)
     offset = work.place * cut.rows + begin  # rows of copies are numbered through
-    unstratified = known.without_strata(fitted) if fitted.job.strata.by else None
     cells, labels = released_rows(work, fitted, cut, index), released_labels(work, fitted, cut, index)
     groups = np.full(len(cells), -1) if labels is None else labels
     alike = groups if labels is None else samples.alike_numbers(fitted, cells, groups)
     released, of_groups = known_features(fitted, cells), {"groups": groups, "alike": alike}
-    before, after = queries.ranked_original, queries.ranked_released
-    axes = Whitened.of(before, after) if links_own(fitted) else None
-    ranks = RankLinkage.of(before), RankLinkage.of(after)
-    targets = SearchTargets(queries.features, control, known.first_half(fitted), ranks, axes)
-    found = search_release(released, targets, offset, unstratified)
+    found = search_release(released, targets, offset, unstratified, within)
     row_labels: RowLabels = {"release": of_groups, "ranks": of_groups}
     if unstratified is not None:
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
         row_labels |= {name: of_strata for name in ("strata_release", "strata_held") if name in found}
-    arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
+    arrays = {
+        "own_alike": looked_up(*counted(alike), queries.own_alike),
+        **_guesses(work, fitted, cells, within.get("guesses")),
+    }
     arrays |= _by_keys(work, fitted, queries, cells, released, alike, offset)
     predicates = samples.read_predicates(work)
     arrays |= _met_by_released(predicates, cells[:, : len(fitted.cells.names)], offset)
@@ -94,11 +117,49 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     # Of several copies the mean tells whether there is an attack, and one copy does not
     met = arrays if fitted.job.release.copies == 1 else None
     arrays |= _met_by_originals(predicates, met, cells, begin, units) | _within(fitted, queries, cells)
-    found |= _in_original(known_features(fitted, cells), queries, unstratified if control is None else None, begin)
+    unstratified = unstratified if targets.control is None else None
+    found |= _in_original(known_features(fitted, cells), queries, unstratified, begin, within.get("original"))
     if "strata_original" in found:
         row_labels["strata_original"] = stratum_numbers(fitted, cells)
     _save(work, index, found, row_labels, begin, arrays)
     return {"rows": len(cells)}
+
+
+def _targets(work: Work, fitted: Fitted, queries: Queries) -> tuple[SearchTargets, BoolArray | None]:
+    """What is searched for in every partition, and which numbers do not tell the stratum, where there are strata."""
+    before, after = queries.ranked_original, queries.ranked_released
+    axes = Whitened.of(before, after) if links_own(fitted) else None
+    ranks = RankLinkage.of(before), RankLinkage.of(after)
+    targets = SearchTargets(queries.features, _control(work, fitted), known.first_half(fitted), ranks, axes)
+    return targets, known.without_strata(fitted) if fitted.job.strata.by else None
+
+
+_WITHIN = f"{samples.FOLDER}/within.record"
+
+_ROWS = 50  # Rows of the release for each one of the sample that tells where to look no further
+
+_SLACK = 1 + 1e-9  # Rounding may differ with the number of rows that are whitened together
+
+
+def gather_bounds(work: Work, fitted: Fitted, cut: Cut) -> None:
+    """Keep how far some sampled records are from all that is looked for: further away no partition need look.
+
+    A partition of another stratum has nothing near, and would look through all of its rows.
+    """
+    within: dict[str, FloatArray] = {}
+    if len(cut.partitions) > 1 and fitted.job.release.copies == 1:  # measures look at copies one by one, too
+        queries, given = samples.read_queries(work), samples.read_guessed(work)
+        some = slice(None, None, -(-len(queries.ranked_released) * _ROWS // cut.rows))
+        targets, unstratified = _targets(work, fitted, queries)
+        found = _searched(queries.ranked_released[some], targets, 0, unstratified, within)
+        # A query itself may be among them
+        found["original"] = nearest(queries.ranked_original[some], queries.features, NEIGHBOURS + 1)
+        within = {name: one.squared[:, -1] * _SLACK for name, one in found.items()}
+        if given is not None:
+            within |= {
+                "guesses": _guesses(work, fitted, given.released[some], None)["guesses.squared"][..., -1] * _SLACK
+            }
+    work.staging.write_record(_WITHIN, within)
 
 
 RowLabels = dict[str, Mapping[str, IntArray]]  # Of what was found under a name, labels of each of the partition's rows
@@ -111,15 +172,20 @@ def _control(work: Work, fitted: Fitted) -> FloatArray | None:
 
 
 def _in_original(
-    original: FloatArray, queries: Queries, unstratified: BoolArray | None, begin: int
+    original: FloatArray,
+    queries: Queries,
+    unstratified: BoolArray | None,
+    begin: int,
+    within: FloatArray | None,
 ) -> dict[str, Nearest]:
     """The nearest other originals of what is looked for; where they stand in for a control, also by some columns."""
     features, own = queries.features, queries.own_original
     order = near_order(original)
-    found = {"original": nearest(original, features, NEIGHBOURS, offset=begin, without=own, values=True, order=order)}
+    others: dict[str, Any] = {"offset": begin, "without": own, "order": order}
+    found = {"original": nearest(original, features, NEIGHBOURS, values=True, within=within, **others)}
     if unstratified is not None:
         some = original[:, unstratified], features[:, unstratified]
-        found["strata_original"] = nearest(*some, 1, offset=begin, without=own, order=order)
+        found["strata_original"] = nearest(*some, 1, **others)
     return found
 
 
@@ -177,13 +243,13 @@ def matches_in(work: Work, cut: Cut, where: str, name: str) -> risk.Matches:
     return risk.Matches(np.rint(counts).astype(np.int64), found(first).rows)
 
 
-def _guesses(work: Work, fitted: Fitted, released: FloatArray) -> dict[str, FloatArray]:
+def _guesses(work: Work, fitted: Fitted, released: FloatArray, within: FloatArray | None) -> dict[str, FloatArray]:
     """What the closest released records of a partition say of each column of those that are guessed."""
     if (given := samples.read_guessed(work)) is None:
         return {}
     table = released[:, : len(fitted.cells.names)]  # with the most probable category where probabilities are released
     coding = risk.Coding.of(given.released, given.asked, known.coded_positions(fitted))  # the scale of closeness
-    found = risk.guess_nearest(table, given.asked, coding)
+    found = risk.guess_nearest(table, given.asked, coding, within)
     return {"guesses.values": found.values, "guesses.squared": found.squared}
 
 
