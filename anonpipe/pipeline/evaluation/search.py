@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonpipe.encoding.row_hash import counted, looked_up
+from anonpipe.environment import one_thread
 from anonpipe.evaluate import risk
 from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, near_order, nearest
 from anonpipe.pipeline.arrays import partition_rows, released_labels, released_rows
@@ -151,14 +152,14 @@ def gather_bounds(work: Work, fitted: Fitted, cut: Cut) -> None:
         queries, given = samples.read_queries(work), samples.read_guessed(work)
         some = slice(None, None, -(-len(queries.ranked_released) * _ROWS // cut.rows))
         targets, unstratified = _targets(work, fitted, queries)
-        found = _searched(queries.ranked_released[some], targets, 0, unstratified, within)
-        # A query itself may be among them
-        found["original"] = nearest(queries.ranked_original[some], queries.features, NEIGHBOURS + 1)
+        with one_thread():  # on cores that are in use several wait for one another
+            found = _searched(queries.ranked_released[some], targets, 0, unstratified, within)
+            # A query itself may be among them
+            found["original"] = nearest(queries.ranked_original[some], queries.features, NEIGHBOURS + 1)
         within = {name: one.squared[:, -1] * _SLACK for name, one in found.items()}
         if given is not None:
-            within |= {
-                "guesses": _guesses(work, fitted, given.released[some], None)["guesses.squared"][..., -1] * _SLACK
-            }
+            guesses = _guesses(work, fitted, given.released[some], None)
+            within["guesses"] = guesses["guesses.squared"][..., -1] * _SLACK
     work.staging.write_record(_WITHIN, within)
 
 
