@@ -33,7 +33,7 @@ def draw(report: Report, dpi: int = 110) -> bytes:
 
     drawn, made = io.BytesIO(), figure(report)
     made.set_dpi(dpi)
-    FigureCanvasAgg(made).print_png(drawn)  # `savefig` draws twice, first for the layout
+    FigureCanvasAgg(made).print_png(drawn)  # type: ignore[no-untyped-call]  # `savefig` draws twice
     return drawn.getvalue()
 
 

@@ -344,7 +344,9 @@ class RunReader:
             if self.no_control:
                 others = self._stratum_of("strata_original", name) == own
             else:
-                others = self._stratum_of("strata_held", name) == stratum_numbers(self.fitted, self.held_cells)[name]
+                others = (
+                    self._stratum_of("held_strata_release", name) == stratum_numbers(self.fitted, self.held_cells)[name]
+                )
             commonest = float(np.unique(own, return_counts=True)[1].max() / len(own))
             guesses[name] = risk.StratumGuesses(members, others, linked, commonest, not self.no_control)
         return guesses

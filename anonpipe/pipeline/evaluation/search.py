@@ -36,73 +36,53 @@ class SearchTargets:
     first_half: BoolArray | None  # Which features are of one half of the columns, shape (width,); None for one column
     ranks: tuple[RankLinkage, RankLinkage]  # Of original and release: where a method shifts or stretches columns
     axes: Whitened | None  # Of both tables' pooled covariance; None where records are released in groups
+    unstratified: BoolArray | None = None  # Which features do not tell the stratum; None for none
 
 
 def search_release(
-    released: FloatArray,
-    targets: SearchTargets,
-    offset: int,
-    unstratified: BoolArray | None = None,
-    within: Mapping[str, FloatArray] = MappingProxyType({}),
+    released: FloatArray, targets: SearchTargets, offset: int, within: Mapping[str, FloatArray] = MappingProxyType({})
 ) -> dict[str, Nearest]:
-    """The nearest released records, of some that begin with row `offset`; also by `unstratified` numbers alone."""
-    searched = _searched(released, targets, offset, unstratified, within)
-    found = {name: searched[name] for name in ("ranks", "whitened") if name in searched}
-    members = slice(0, len(targets.features))
-    groups = [(members, "release", NEIGHBOURS, "strata_release", "half")]
-    if targets.control is not None:
-        groups += [(slice(len(targets.features), None), "held_release", 2, "strata_held", "held_half")]
-    for part, name, count, of_strata, half in groups:
-        found[name] = searched["release"].part(part, count, values=name == "release")
-        if "strata" in searched:
-            found[of_strata] = searched["strata"].part(part, 1)
-        for at in (0, 1):
-            if f"half_{at}" in searched:
-                found[f"{half}_{at}"] = searched[f"half_{at}"].part(part, NEIGHBOURS)
-    return found
+    """The nearest released records, of some that begin with row `offset`: of held-out records as `held_` and the name.
 
-
-def _searched(
-    released: FloatArray,
-    targets: SearchTargets,
-    offset: int,
-    unstratified: BoolArray | None,
-    within: Mapping[str, FloatArray],
-) -> dict[str, Nearest]:
-    """What each search finds, of members and of held-out records together where both are looked for."""
+    Nothing is found beyond the squared distances `within`, by the same names, those of held-out records last.
+    """
     features, control, (before, after) = targets.features, targets.control, targets.ranks
     order, every = near_order(released), features if control is None else np.concatenate([features, control])
-    searches = {
+    searches: dict[str, tuple[FloatArray, FloatArray, int, IntArray | None]] = {
         "release": (released, every, NEIGHBOURS, order),
         "ranks": (after.apply(released), before.apply(features), 2, order),
     }
     if targets.axes is not None:
         searches["whitened"] = targets.axes.apply(released), targets.axes.apply(features), 2, order
-    if unstratified is not None:
-        searches["strata"] = released[:, unstratified], every[:, unstratified], 1, order
+    if (some := targets.unstratified) is not None:
+        searches["strata_release"] = released[:, some], every[:, some], 1, order
     if control is not None and targets.first_half is not None:
         for at, half in enumerate((targets.first_half, ~targets.first_half)):
             searches[f"half_{at}"] = released[:, half], every[:, half], NEIGHBOURS, None
-    return {
-        name: nearest(*three, offset=offset, values=name == "release", order=in_order, within=within.get(name))
-        for name, (*three, in_order) in searches.items()
-    }
+    found = {}
+    for name, (rows, asked, count, in_order) in searches.items():
+        options: dict[str, Any] = {"offset": offset, "order": in_order, "within": within.get(name)}
+        near = nearest(rows, asked, count, values=name == "release", **options)
+        found[name] = near.part(slice(len(features)), count, values=True)
+        if len(asked) > len(features):
+            found[f"held_{name}"] = near.part(slice(len(features), None), count)
+    return found
 
 
 def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Keep, for all that is looked for, the nearest records of one partition."""
     begin, queries, within = cut.rows_before(index), samples.read_queries(work), work.staging.read_record(_WITHIN)
-    targets, unstratified = _targets(work, fitted, queries)
+    targets = _targets(work, fitted, queries)
     offset = work.place * cut.rows + begin  # rows of copies are numbered through
     cells, labels = released_rows(work, fitted, cut, index), released_labels(work, fitted, cut, index)
     groups = np.full(len(cells), -1) if labels is None else labels
     alike = groups if labels is None else samples.alike_numbers(fitted, cells, groups)
     released, of_groups = known_features(fitted, cells), {"groups": groups, "alike": alike}
-    found = search_release(released, targets, offset, unstratified, within)
+    found = search_release(released, targets, offset, within)
     row_labels: RowLabels = {"release": of_groups, "ranks": of_groups}
-    if unstratified is not None:
+    if targets.unstratified is not None:
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
-        row_labels |= {name: of_strata for name in ("strata_release", "strata_held") if name in found}
+        row_labels |= {name: of_strata for name in ("strata_release", "held_strata_release")}
     arrays = {
         "own_alike": looked_up(*counted(alike), queries.own_alike),
         **_guesses(work, fitted, cells, within.get("guesses")),
@@ -118,7 +98,7 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     # Of several copies the mean tells whether there is an attack, and one copy does not
     met = arrays if fitted.job.release.copies == 1 else None
     arrays |= _met_by_originals(predicates, met, cells, begin, units) | _within(fitted, queries, cells)
-    unstratified = unstratified if targets.control is None else None
+    unstratified = targets.unstratified if targets.control is None else None
     found |= _in_original(known_features(fitted, cells), queries, unstratified, begin, within.get("original"))
     if "strata_original" in found:
         row_labels["strata_original"] = stratum_numbers(fitted, cells)
@@ -126,13 +106,13 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     return {"rows": len(cells)}
 
 
-def _targets(work: Work, fitted: Fitted, queries: Queries) -> tuple[SearchTargets, BoolArray | None]:
-    """What is searched for in every partition, and which numbers do not tell the stratum, where there are strata."""
+def _targets(work: Work, fitted: Fitted, queries: Queries) -> SearchTargets:
+    """What is searched for in every partition."""
     before, after = queries.ranked_original, queries.ranked_released
     axes = Whitened.of(before, after) if links_own(fitted) else None
     ranks = RankLinkage.of(before), RankLinkage.of(after)
-    targets = SearchTargets(queries.features, _control(work, fitted), known.first_half(fitted), ranks, axes)
-    return targets, known.without_strata(fitted) if fitted.job.strata.by else None
+    unstratified = known.without_strata(fitted) if fitted.job.strata.by else None
+    return SearchTargets(queries.features, _control(work, fitted), known.first_half(fitted), ranks, axes, unstratified)
 
 
 _WITHIN = f"{samples.FOLDER}/within.record"
@@ -151,12 +131,13 @@ def gather_bounds(work: Work, fitted: Fitted, cut: Cut) -> None:
     if len(cut.partitions) > 1 and fitted.job.release.copies == 1:  # measures look at copies one by one, too
         queries, given = samples.read_queries(work), samples.read_guessed(work)
         some = slice(None, None, -(-len(queries.ranked_released) * _ROWS // cut.rows))
-        targets, unstratified = _targets(work, fitted, queries)
         with one_thread():  # on cores that are in use several wait for one another
-            found = _searched(queries.ranked_released[some], targets, 0, unstratified, within)
+            found = search_release(queries.ranked_released[some], _targets(work, fitted, queries), 0)
             # A query itself may be among them
             found["original"] = nearest(queries.ranked_original[some], queries.features, NEIGHBOURS + 1)
-        within = {name: one.squared[:, -1] * _SLACK for name, one in found.items()}
+        for name, one in found.items():
+            both = name.removeprefix("held_")
+            within[both] = np.append(within.get(both, []), one.squared[:, -1] * _SLACK)
         if given is not None:
             guesses = _guesses(work, fitted, given.released[some], None)
             within["guesses"] = guesses["guesses.squared"][..., -1] * _SLACK
