@@ -165,8 +165,8 @@ def nearest(
     return Nearest(squared, np.where(rows >= 0, rows + offset, -1), kept)
 
 
-def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest:
-    """The nearest records of the whole, `count` or as many as the longest part has, from those of its parts.
+def merge_nearest(parts: Sequence[Nearest]) -> Nearest:
+    """The nearest records of the whole, as many as the longest part has, from those of its parts.
 
     The parts, in any order, are of the same queries, found with offsets so that no row number is in two of them.
     """
@@ -178,7 +178,7 @@ def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest
         np.concatenate(arrays, axis=1) for arrays in zip(*((p.squared, p.rows) for p in parts), strict=True)
     )
     order = np.lexsort((np.where(rows < 0, np.iinfo(np.int64).max, rows), squared), axis=1)
-    order = order[:, : max(part.rows.shape[1] for part in parts) if count is None else count]
+    order = order[:, : max(part.rows.shape[1] for part in parts)]
     kept = [part.values for part in parts if part.values is not None]
     labels = [part.labels for part in parts if part.labels is not None]
     return Nearest(

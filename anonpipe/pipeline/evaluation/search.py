@@ -71,7 +71,7 @@ def search_release(
 
 def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Keep, for all that is looked for, the nearest records of one partition."""
-    begin, queries, within = cut.rows_before(index), samples.read_queries(work), work.staging.read_record(_WITHIN)
+    begin, queries, within = cut.rows_before(index), samples.read_queries(work), work.staging.read_record(_BORDERS)
     targets = _targets(work, fitted, queries)
     offset = work.place * cut.rows + begin  # rows of copies are numbered through
     cells, labels = released_rows(work, fitted, cut, index), released_labels(work, fitted, cut, index)
@@ -115,14 +115,23 @@ def _targets(work: Work, fitted: Fitted, queries: Queries) -> SearchTargets:
     return SearchTargets(queries.features, _control(work, fitted), known.first_half(fitted), ranks, axes, unstratified)
 
 
-_WITHIN = f"{samples.FOLDER}/within.record"
+_BORDERS = f"{samples.FOLDER}/borders.record"
 
 _ROWS = 50  # Rows of the release for each one of the sample that tells where to look no further
 
 _SLACK = 1 + 1e-9  # Rounding may differ with the number of rows that are whitened together
 
 
-def gather_bounds(work: Work, fitted: Fitted, cut: Cut) -> None:
+def borders(found: Mapping[str, Nearest]) -> dict[str, FloatArray]:
+    """How far the last of what was found is, by the names of searches: further away others need not look."""
+    within: dict[str, FloatArray] = {}
+    for name, one in found.items():
+        search = name.removeprefix("held_")
+        within[search] = np.append(within.get(search, []), one.squared[:, -1] * _SLACK)
+    return within
+
+
+def gather_borders(work: Work, fitted: Fitted, cut: Cut) -> None:
     """Keep how far some sampled records are from all that is looked for: further away no partition need look.
 
     A partition of another stratum has nothing near, and would look through all of its rows.
@@ -135,13 +144,11 @@ def gather_bounds(work: Work, fitted: Fitted, cut: Cut) -> None:
             found = search_release(queries.ranked_released[some], _targets(work, fitted, queries), 0)
             # A query itself may be among them
             found["original"] = nearest(queries.ranked_original[some], queries.features, NEIGHBOURS + 1)
-        for name, one in found.items():
-            both = name.removeprefix("held_")
-            within[both] = np.append(within.get(both, []), one.squared[:, -1] * _SLACK)
+        within = borders(found)
         if given is not None:
             guesses = _guesses(work, fitted, given.released[some], None)
             within["guesses"] = guesses["guesses.squared"][..., -1] * _SLACK
-    work.staging.write_record(_WITHIN, within)
+    work.staging.write_record(_BORDERS, within)
 
 
 RowLabels = dict[str, Mapping[str, IntArray]]  # Of what was found under a name, labels of each of the partition's rows
@@ -335,7 +342,7 @@ def found_in(work: Work, cut: Cut, name: str, label: str | None = None) -> risk.
         for file in _files(work, cut)
         if f"{name}.rows" in file
     )
-    whole = reduce(lambda merged, part: risk.merge_nearest([merged, part], part.rows.shape[1]), parts)
+    whole = reduce(lambda merged, part: risk.merge_nearest([merged, part]), parts)
     return risk.NearestMatches(whole, whole.labels)
 
 
