@@ -85,7 +85,7 @@ def utility(
         raise JobError(f"least={least} was given as the smallest group; give 1 or more")
     if of < tables.rows:
         raise JobError(f"of={of} was given for {tables.rows} records; give the records of the whole table")
-    # Drawn in any case, so that a measure that draws does so whether or not others are asked for
+    # Made in any case: what a measure draws is the same whether or not the others are asked for
     halves = tables.halves(rng) if tables.rows >= 4 else None
     is_sample = of > tables.rows and min(tables.rows, tables.released) >= _BLOCKS * _LEAST_BLOCK
     parts = tables.blocks(_BLOCKS, rng) if is_sample else []
