@@ -31,7 +31,7 @@ from anonpipe.pipeline.evaluation import measures as evaluation
 from anonpipe.pipeline.evaluation.known import coded_numbers, typed, with_numbers
 from anonpipe.pipeline.evaluation.measures import UNORDERED, measure_risk
 from anonpipe.pipeline.evaluation.samples import MODEL_ROWS
-from anonpipe.pipeline.evaluation.search import NEIGHBOURS, SearchTargets, search_release
+from anonpipe.pipeline.evaluation.search import NEIGHBOURS, SearchTargets, borders, search_release
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD
 from anonpipe.propose.propose import guess_columns
 from anonpipe.report import Report
@@ -293,18 +293,16 @@ def search(tables: Tables, queries: int, original: FloatArray, release: FloatArr
     nearest: dict[str, risk.Nearest] = {}
     guesses: list[risk.Guesses] = []
     for first, batch in tables.cells(tables.release):
-        for name, part in search_release(encode(batch), targets, first).items():
-            nearest[name] = _merged(nearest[name], part) if name in nearest else part
-        guesses = [reduce(risk.Guesses.merge, [*guesses, risk.guess_nearest(batch, everyone, to_guess)])]
+        for name, part in search_release(encode(batch), targets, first, borders(nearest)).items():
+            nearest[name] = risk.merge_nearest([nearest[name], part]) if name in nearest else part
+        within = guesses[0].squared[..., -1] if guesses else None
+        guesses = [reduce(risk.Guesses.merge, [*guesses, risk.guess_nearest(batch, everyone, to_guess, within)])]
     originals = (
         risk.nearest(encode(batch), targets.features, NEIGHBOURS, offset=first, without=rows, values=True)
         for first, batch in tables.cells(tables.original)
     )
-    return SearchResults(rows, cells, held, release, nearest | {"original": reduce(_merged, originals)}, *guesses)
-
-
-def _merged(first: risk.Nearest, second: risk.Nearest) -> risk.Nearest:
-    return risk.merge_nearest([first, second], first.rows.shape[1])
+    nearest["original"] = reduce(lambda merged, part: risk.merge_nearest([merged, part]), originals)
+    return SearchResults(rows, cells, held, release, nearest, *guesses)
 
 
 def attack_data(

@@ -10,7 +10,7 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 59_838
+LINES = 59_939
 FILES = 220
 LONGEST_FILE = 1_400
 PAGES = 16_256  # Words of docs/*.md

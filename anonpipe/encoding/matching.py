@@ -360,6 +360,7 @@ class ValueScores:
         masked scores (Newton's method where all is normal). A step that gains little (`_GAIN`) is halved.
         """
         scores, classes = sample.scores, self._classes(sample.codes[:, 0])
+        by_rank = self._means_by_rank(classes)
         mean, spread = scores.mean(axis=0), scores.std(axis=0)
         unit = np.where(spread > 0.0, spread, 1.0)
         standard = (scores - mean) / unit
@@ -369,7 +370,7 @@ class ValueScores:
             tried = _correlations(latent + step * added, wanted) if added.any() else wanted
             matrix = transport(wanted, tried) if added.any() else best
             made = standard @ matrix.T
-            of_values = self._mean_scores(mean + unit * made, classes) / unit
+            of_values = _mean_scores(mean + unit * made, by_rank) / unit
             centred = of_values - of_values.mean(axis=0)
             residual = wanted - centred.T @ centred / len(centred)
             np.fill_diagonal(residual, 0.0)
@@ -411,16 +412,25 @@ class ValueScores:
         classes = (column.classes[strata] for column in self.columns)
         return np.stack([np.where((each == each[:, :1]).all(axis=1), each[:, 0], -1) for each in classes], axis=1)
 
-    def _mean_scores(self, scores: FloatArray, classes: IntArray) -> FloatArray:
-        """Mean scores of the values by rank, for scores of all records; scores of no one class stay."""
-        made = scores.copy()
+    def _means_by_rank(self, classes: IntArray) -> list[tuple[int, BoolArray, FloatArray]]:
+        """Of each column and class: which records it has, and the mean scores of the values at their ranks."""
+        found = []
         for at, column in enumerate(classes.T):
             for own in np.unique(column[column >= 0]).tolist():
                 inside = column == own
-                ranks = np.empty(int(inside.sum()))
-                ranks[np.argsort(scores[inside, at], kind="stable")] = np.arange(len(ranks)) + 0.5
-                made[inside, at] = self.columns[at].mean_scores(ranks / len(ranks), own)
-        return made
+                count = int(inside.sum())
+                found.append((at, inside, self.columns[at].mean_scores((np.arange(count) + 0.5) / count, own)))
+        return found
+
+
+def _mean_scores(scores: FloatArray, by_rank: list[tuple[int, BoolArray, FloatArray]]) -> FloatArray:
+    """Mean scores of the values by rank, for scores of all records; scores of no one class stay."""
+    made = scores.copy()
+    for at, inside, means in by_rank:
+        ordered = np.empty(len(means))
+        ordered[np.argsort(scores[inside, at], kind="stable")] = means
+        made[inside, at] = ordered
+    return made
 
 
 def _correlations(wanted: FloatArray, original: FloatArray) -> FloatArray:

@@ -25,6 +25,7 @@ from anonpipe.pipeline.cut import cut_rows, withhold
 from anonpipe.pipeline.evaluation import measures as evaluation
 from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
 from anonpipe.pipeline.evaluation.samples import gather_queries, samples
+from anonpipe.pipeline.evaluation.search import gather_borders
 from anonpipe.pipeline.outcome.evidence import evidence
 from anonpipe.pipeline.outcome.facts import gather, manifest
 from anonpipe.pipeline.outcome.publish import (
@@ -167,6 +168,7 @@ def assess(run: Run, executor: Executor) -> None:
     if samples(run.job):
         if run.job.measure.risk:
             run.context.call(gather_queries)
+            run.context.call(gather_borders)
             for one in run.copies:
                 one.map_stage(executor, "search", len(one.context.cut.partitions), "search for records")
         run.map_stage(executor, "measure", len(pieces(run.job)))

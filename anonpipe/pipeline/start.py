@@ -264,7 +264,7 @@ SMALL = 1_500_000
 """Cells of input up to which starting workers costs more than they save: 100,000 rows of 15 columns."""
 
 _NOT_THREAD_SAFE = ("measure",)
-"""Stages whose tasks record the warnings of libraries, which is not thread-safe."""
+"""Stages whose tasks record the warnings of libraries where there are analyses, which is not thread-safe."""
 
 
 @contextlib.contextmanager
@@ -284,7 +284,8 @@ def open_executor(job: Job, staging: Staging, cluster: bool = True, threads: boo
             run.workers, run.memory_per_worker, scratch, run.retries, preload=["anonpipe.pipeline.tasks.preload"]
         )
     else:
-        opened = engine.in_process(engine.default_workers(), run.retries, _NOT_THREAD_SAFE)
+        alone = _NOT_THREAD_SAFE if job.analyses else ()
+        opened = engine.in_process(engine.default_workers(), run.retries, alone)
     with opened as executor:
         yield executor
 

@@ -29,8 +29,11 @@ def draw(report: Report, dpi: int = 110) -> bytes:
     Numbers are drawn from the report's bins, whose outer ones are open, categories by their shares of all rows, and
     survival curves of all records and by the column that tells most of survival.
     """
-    drawn = io.BytesIO()
-    figure(report).savefig(drawn, dpi=dpi, format="png")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    drawn, made = io.BytesIO(), figure(report)
+    made.set_dpi(dpi)
+    FigureCanvasAgg(made).print_png(drawn)  # type: ignore[no-untyped-call]  # `savefig` draws twice
     return drawn.getvalue()
 
 

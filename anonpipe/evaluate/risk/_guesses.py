@@ -35,15 +35,16 @@ class Guesses:
         return type(self)(np.take_along_axis(values, closest, 2), np.take_along_axis(squared, closest, 2))
 
 
-def guess_nearest(released: FloatArray, asked: FloatArray, coding: Coding) -> Guesses:
+def guess_nearest(released: FloatArray, asked: FloatArray, coding: Coding, within: FloatArray | None = None) -> Guesses:
     """Guess each column of the records asked from all others by the closest released records, or those of a part.
 
-    Ties go to the lower row. Time n_rows · n_asked · features.
+    Ties go to the lower row. Nothing is found beyond `within`, squared distances (n_asked, n_columns), such as those of
+    the last neighbours in another part. Time n_rows · n_asked · features, or less.
     """
     of_released, of_asked = coding.compact(released), coding.compact(asked)
     ends = np.cumsum([features.shape[1] for features in of_released])
     features, queries = (np.ascontiguousarray(np.hstack(side)) for side in (of_released, of_asked))
-    rows, squared = nearest_but_one(features, queries, ends, coding.jumps, NEIGHBOURS)
+    rows, squared = nearest_but_one(features, queries, ends, coding.jumps, NEIGHBOURS, within)
     return Guesses(released[rows, np.arange(released.shape[1])[:, None]], squared)
 
 
@@ -98,11 +99,18 @@ _ROOM, _FAN = 64, 16  # Points of a leaf, and leaves of a branch: all that is lo
 
 
 def nearest_but_one(
-    features: FloatArray, queries: FloatArray, ends: IntArray, jumps: FloatArray, wanted: int
+    features: FloatArray,
+    queries: FloatArray,
+    ends: IntArray,
+    jumps: FloatArray,
+    wanted: int,
+    within: FloatArray | None = None,
 ) -> tuple[IntArray, FloatArray]:
     """Nearest points to each query in all attributes but one, ties to the lower row: (m, n_attributes, wanted)."""
-    rows = np.zeros((len(queries), len(ends), wanted), dtype=np.int64)
+    rows = np.full((len(queries), len(ends), wanted), -1)
     best = np.full(rows.shape, np.inf)
+    if within is not None:
+        best[:] = np.nextafter(within, np.inf)[..., None]
     if n := len(features):
         spread, width = features.std(axis=0), features.shape[1]
         order = near_order(features / np.sqrt(np.where(spread > 0, spread, 1.0)), _ROOM)
@@ -111,7 +119,8 @@ def nearest_but_one(
         low, high = (_by_column(side.reshape(-1, _FAN, width)) for side in (points.min(axis=1), points.max(axis=1)))
         branches = _by_column(low.min(axis=2)), _by_column(high.max(axis=2))
         _search_branches(features, queries, ends, jumps, order, branches, low, high, _by_column(points), rows, best)
-    return rows, best
+    best[rows < 0] = np.inf
+    return np.maximum(rows, 0), best
 
 
 def _by_column(points: FloatArray) -> FloatArray:

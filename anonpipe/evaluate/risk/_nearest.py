@@ -124,6 +124,7 @@ def nearest(
     without: npt.ArrayLike | None = None,
     values: bool = False,
     order: IntArray | None = None,
+    within: FloatArray | None = None,
 ) -> Nearest:
     """The `count` records of `features` that are nearest to each query, by Euclidean distance.
 
@@ -133,6 +134,8 @@ def nearest(
     - `without`: for each query the number in the whole of one row that it must not find, such as itself, or -1.
     - `values`: whether to keep the found records too.
     - `order`: all rows of `features`, as of `near_order`; it saves time and changes nothing.
+    - `within`: for each query a squared distance beyond which nothing is found. That of the last of as many records of
+      another part saves time, and changes nothing that is merged of both.
 
     Notes
     -----
@@ -154,7 +157,7 @@ def nearest(
     # A row of another part cannot be found here.
     here = np.where((own >= offset) & (own < offset + len(features)), own - offset, -1)
     rows, squared = np.empty((len(queries), count), dtype=np.int64), np.empty((len(queries), count))
-    search_nearest(features, queries, here, rows, squared, order)
+    search_nearest(features, queries, here, rows, squared, order, within)
     kept = None
     if values:
         some = features if len(features) else np.empty((1, features.shape[1]))
@@ -162,8 +165,8 @@ def nearest(
     return Nearest(squared, np.where(rows >= 0, rows + offset, -1), kept)
 
 
-def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest:
-    """The nearest records of the whole, `count` or as many as the longest part has, from those of its parts.
+def merge_nearest(parts: Sequence[Nearest]) -> Nearest:
+    """The nearest records of the whole, as many as the longest part has, from those of its parts.
 
     The parts, in any order, are of the same queries, found with offsets so that no row number is in two of them.
     """
@@ -175,7 +178,7 @@ def merge_nearest(parts: Sequence[Nearest], count: int | None = None) -> Nearest
         np.concatenate(arrays, axis=1) for arrays in zip(*((p.squared, p.rows) for p in parts), strict=True)
     )
     order = np.lexsort((np.where(rows < 0, np.iinfo(np.int64).max, rows), squared), axis=1)
-    order = order[:, : max(part.rows.shape[1] for part in parts) if count is None else count]
+    order = order[:, : max(part.rows.shape[1] for part in parts)]
     kept = [part.values for part in parts if part.values is not None]
     labels = [part.labels for part in parts if part.labels is not None]
     return Nearest(
@@ -228,8 +231,9 @@ def search_nearest(
     rows: IntArray,
     squared: FloatArray,
     order: IntArray | None = None,
+    within: FloatArray | None = None,
 ) -> None:
-    """Write the nearest rows of each query and their squared distances."""
+    """Write the nearest rows of each query that are within some squared distance, and their squared distances."""
     rows[:], squared[:] = -1, np.inf
     if not len(features) or not len(queries):
         return
@@ -244,6 +248,8 @@ def search_nearest(
     scaled = ((queries - centre) / unit).astype(np.float32)
     shift = width * 2.0**-140 - (((queries - centre) / unit) ** 2).sum(axis=1) * (1 - error)
     _first_borders(features, tiles.order, tiles.nearest_middle(centre, unit, scaled), queries, without, rows, squared)
+    if within is not None:
+        np.minimum(squared, np.nextafter(within, np.inf)[:, None], out=squared)
     parts = [slice(low, low + _TOGETHER) for low in range(0, len(queries), _TOGETHER)]
     columns, most = [np.ascontiguousarray(queries[part].T) for part in parts], min(_TOGETHER, len(queries))
     near = np.empty(most, dtype=np.int64)
@@ -263,6 +269,7 @@ def search_nearest(
                 np.matmul(turned, chosen.T, out=estimates)
                 asked, own, shifts, kept = queries[part], without[part], shift[part], rows[part]
                 _keep_nearer(features, members, asked, own, found, estimates, norms, slope, shifts, kept, border)
+    squared[rows < 0] = np.inf
 
 
 @nb.njit(cache=True, nogil=True)

@@ -61,6 +61,7 @@ def utility(
     endpoints: Sequence[Endpoint] = (),
     weight: str | None = None,
     population: Population | None = None,
+    draws: bool | None = None,
 ) -> tuple[Measurement, ...]:
     """What a release keeps of its original, by every measure that needs no question of the recipient's.
 
@@ -69,7 +70,9 @@ def utility(
     table has no columns for one. Other measures leave the weight out, as one factor moves all its values. `columns` are
     names and kinds of those to compare, `least` is k (smaller subgroups and tails are passed over), `of` the records of
     the whole table, of which `original` may be a sample, and `paired` whether row i of `released` replaces row i of
-    `original`. Endpoints whose columns are not among `columns` are left out.
+    `original`. Endpoints whose columns are not among `columns` are left out. `draws` asks for the measures that sample
+    or train alone (True), or the others alone (False): with equal generators all figures are these of False, then those
+    of True.
 
     *Baseline* is the same figure between two random halves of the original: what chance does to tables of half the
     size. Classifiers have their own, and so have ratios to chance (`_shapes`).
@@ -87,19 +90,28 @@ def utility(
         raise JobError(f"least={least} was given as the smallest group; give 1 or more")
     if of < tables.rows:
         raise JobError(f"of={of} was given for {tables.rows} records; give the records of the whole table")
+    # Made in any case: what a measure draws is the same whether or not the others are asked for
+    halves = tables.halves(rng) if tables.rows >= 4 else None
+    is_sample = of > tables.rows and min(tables.rows, tables.released) >= _BLOCKS * _LEAST_BLOCK
+    parts = tables.blocks(_BLOCKS, rng) if is_sample else []
+    counted = [] if draws else _counted(tables, halves, parts, tables.rows / of)
+    drawn = [] if draws is False else _measured(tables, rng)
+    return tuple(replace(measurement, of=of) for measurement in [*counted, *drawn])
+
+
+def _counted(
+    tables: TypedTables, halves: TypedTables | None, parts: Sequence[TypedTables], share: float
+) -> list[Measurement]:
+    """The measures that draw nothing, with those of two halves as baseline and intervals from parts of the sample."""
     measurements = _measured(tables)
-    if tables.rows >= 4:
-        halves = [half.value for half in _measured(tables.halves(rng))]
+    if halves is not None:
         measurements = [
-            replace(one, baseline=half, baseline_is="two random halves of the original")
-            if math.isfinite(one.value) and math.isfinite(half)
+            replace(one, baseline=half.value, baseline_is="two random halves of the original")
+            if math.isfinite(one.value) and math.isfinite(half.value)
             else one
-            for one, half in zip(measurements, halves, strict=True)
+            for one, half in zip(measurements, _measured(halves), strict=True)
         ]
-    if of > tables.rows and min(tables.rows, tables.released) >= _BLOCKS * _LEAST_BLOCK:
-        parts = [_measured(part) for part in tables.blocks(_BLOCKS, rng)]
-        measurements = _with_interval(measurements, parts, tables.rows / of)
-    return tuple(replace(measurement, of=of) for measurement in [*measurements, *_measured(tables, rng)])
+    return _with_interval(measurements, list(map(_measured, parts)), share) if parts else measurements
 
 
 def _measured(tables: TypedTables, rng: np.random.Generator | None = None) -> list[Measurement]:

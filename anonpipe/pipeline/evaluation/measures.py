@@ -69,8 +69,11 @@ _TOGETHER = -1  # In place of the number of a copy: all of them
 
 
 def pieces(job: Job) -> tuple[tuple[str, int, int], ...]:
-    """The pieces in a fixed order: `utility`, `risk`, `analysis` and which, and of which copy of the release."""
-    named = [(name, 0) for name in ("utility", "risk") if getattr(job.measure, name)]
+    """The pieces in a fixed order: `utility`, `risk`, `analysis` and which, and of which copy of the release.
+
+    Measures of utility that draw nothing are the first such piece, the others the second.
+    """
+    named = [(name, at) for name, at in (("utility", 0), ("utility", 1), ("risk", 0)) if getattr(job.measure, name)]
     every = (*named, *(("analysis", at) for at in range(len(job.analyses))))
     alone = range(job.release.copies)
     # an attacker has all copies together, and one of them alone: with all, neighbours are rows of several copies
@@ -82,7 +85,7 @@ def measure_piece(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str,
     """Do one piece, and leave what it found in the staging."""
     what, at, copy = pieces(fitted.job)[index]
     if what == "utility":
-        rows, found = _utility(work.copies[copy], fitted, cut)
+        rows, found = _utility(work.copies[copy], fitted, cut, draws=bool(at))
     elif what == "risk":
         rows, found = _risk(work if copy == _TOGETHER else work.copies[copy], fitted, cut)
     else:
@@ -91,7 +94,7 @@ def measure_piece(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str,
     return {"rows": rows}
 
 
-def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
+def _utility(work: Work, fitted: Fitted, cut: Cut, draws: bool) -> tuple[int, Assessment]:
     from anonpipe.evaluate.utility import utility
 
     if (tables := sampled_tables(work, fitted, cut)) is None:
@@ -109,6 +112,7 @@ def _utility(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
         endpoints=endpoints_of(fitted.job),
         weight=fitted.job.weight_column,
         population=population_of(fitted.job),
+        draws=draws,
     )
     return len(tables.original), Assessment(utility=found)
 
@@ -341,7 +345,9 @@ class RunReader:
             if self.no_control:
                 others = self._stratum_of("strata_original", name) == own
             else:
-                others = self._stratum_of("strata_held", name) == stratum_numbers(self.fitted, self.held_cells)[name]
+                others = (
+                    self._stratum_of("held_strata_release", name) == stratum_numbers(self.fitted, self.held_cells)[name]
+                )
             commonest = float(np.unique(own, return_counts=True)[1].max() / len(own))
             guesses[name] = risk.StratumGuesses(members, others, linked, commonest, not self.no_control)
         return guesses

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from anonpipe.encoding.row_hash import counted, looked_up
+from anonpipe.environment import one_thread
 from anonpipe.evaluate import risk
 from anonpipe.evaluate.risk import Nearest, Predicates, RankLinkage, Whitened, near_order, nearest
 from anonpipe.pipeline.arrays import partition_rows, released_labels, released_rows
@@ -34,55 +36,57 @@ class SearchTargets:
     first_half: BoolArray | None  # Which features are of one half of the columns, shape (width,); None for one column
     ranks: tuple[RankLinkage, RankLinkage]  # Of original and release: where a method shifts or stretches columns
     axes: Whitened | None  # Of both tables' pooled covariance; None where records are released in groups
+    unstratified: BoolArray | None = None  # Which features do not tell the stratum; None for none
 
 
 def search_release(
-    released: FloatArray, targets: SearchTargets, offset: int, unstratified: BoolArray | None = None
+    released: FloatArray, targets: SearchTargets, offset: int, within: Mapping[str, FloatArray] = MappingProxyType({})
 ) -> dict[str, Nearest]:
-    """The nearest released records, of some that begin with row `offset`; also by `unstratified` numbers alone."""
+    """The nearest released records, of some that begin with row `offset`: of held-out records as `held_` and the name.
+
+    Nothing is found beyond the squared distances `within`, by the same names, those of held-out records last.
+    """
     features, control, (before, after) = targets.features, targets.control, targets.ranks
     order, every = near_order(released), features if control is None else np.concatenate([features, control])
-    ours, theirs = slice(0, len(features)), slice(len(features), None)
-    near = nearest(released, every, NEIGHBOURS, offset=offset, values=True, order=order)
-    found = {"release": near.part(ours, NEIGHBOURS, values=True)}
-    found["ranks"] = nearest(after.apply(released), before.apply(features), 2, offset=offset, order=order)
+    searches: dict[str, tuple[FloatArray, FloatArray, int, IntArray | None]] = {
+        "release": (released, every, NEIGHBOURS, order),
+        "ranks": (after.apply(released), before.apply(features), 2, order),
+    }
     if targets.axes is not None:
-        found["whitened"] = nearest(
-            targets.axes.apply(released), targets.axes.apply(features), 2, offset=offset, order=order
-        )
-    if unstratified is not None:
-        near_without = nearest(released[:, unstratified], every[:, unstratified], 1, offset=offset, order=order)
-        found["strata_release"] = near_without.part(ours, 1)
-    if control is None:
-        return found
-    found["held_release"] = near.part(theirs, 2)
-    if unstratified is not None:
-        found["strata_held"] = near_without.part(theirs, 1)
-    for at, half in enumerate(() if targets.first_half is None else (targets.first_half, ~targets.first_half)):
-        by_half = nearest(released[:, half], every[:, half], NEIGHBOURS, offset=offset)
-        found[f"half_{at}"], found[f"held_half_{at}"] = (by_half.part(part, NEIGHBOURS) for part in (ours, theirs))
+        searches["whitened"] = targets.axes.apply(released), targets.axes.apply(features), 2, order
+    if (some := targets.unstratified) is not None:
+        searches["strata_release"] = released[:, some], every[:, some], 1, order
+    if control is not None and targets.first_half is not None:
+        for at, half in enumerate((targets.first_half, ~targets.first_half)):
+            searches[f"half_{at}"] = released[:, half], every[:, half], NEIGHBOURS, None
+    found = {}
+    for name, (rows, asked, count, in_order) in searches.items():
+        options: dict[str, Any] = {"offset": offset, "order": in_order, "within": within.get(name)}
+        near = nearest(rows, asked, count, values=name == "release", **options)
+        found[name] = near.part(slice(len(features)), count, values=True)
+        if len(asked) > len(features):
+            found[f"held_{name}"] = near.part(slice(len(features), None), count)
     return found
 
 
 def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Keep, for all that is looked for, the nearest records of one partition."""
-    begin, queries, control = cut.rows_before(index), samples.read_queries(work), _control(work, fitted)
+    begin, queries, within = cut.rows_before(index), samples.read_queries(work), work.staging.read_record(_BORDERS)
+    targets = _targets(work, fitted, queries)
     offset = work.place * cut.rows + begin  # rows of copies are numbered through
-    unstratified = known.without_strata(fitted) if fitted.job.strata.by else None
     cells, labels = released_rows(work, fitted, cut, index), released_labels(work, fitted, cut, index)
     groups = np.full(len(cells), -1) if labels is None else labels
     alike = groups if labels is None else samples.alike_numbers(fitted, cells, groups)
     released, of_groups = known_features(fitted, cells), {"groups": groups, "alike": alike}
-    before, after = queries.ranked_original, queries.ranked_released
-    axes = Whitened.of(before, after) if links_own(fitted) else None
-    ranks = RankLinkage.of(before), RankLinkage.of(after)
-    targets = SearchTargets(queries.features, control, known.first_half(fitted), ranks, axes)
-    found = search_release(released, targets, offset, unstratified)
+    found = search_release(released, targets, offset, within)
     row_labels: RowLabels = {"release": of_groups, "ranks": of_groups}
-    if unstratified is not None:
+    if targets.unstratified is not None:
         of_strata = {"groups": groups, **stratum_numbers(fitted, cells)}
-        row_labels |= {name: of_strata for name in ("strata_release", "strata_held") if name in found}
-    arrays = {"own_alike": looked_up(*counted(alike), queries.own_alike), **_guesses(work, fitted, cells)}
+        row_labels |= {name: of_strata for name in ("strata_release", "held_strata_release")}
+    arrays = {
+        "own_alike": looked_up(*counted(alike), queries.own_alike),
+        **_guesses(work, fitted, cells, within.get("guesses")),
+    }
     arrays |= _by_keys(work, fitted, queries, cells, released, alike, offset)
     predicates = samples.read_predicates(work)
     arrays |= _met_by_released(predicates, cells[:, : len(fitted.cells.names)], offset)
@@ -94,11 +98,57 @@ def search_partition(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[s
     # Of several copies the mean tells whether there is an attack, and one copy does not
     met = arrays if fitted.job.release.copies == 1 else None
     arrays |= _met_by_originals(predicates, met, cells, begin, units) | _within(fitted, queries, cells)
-    found |= _in_original(known_features(fitted, cells), queries, unstratified if control is None else None, begin)
+    unstratified = targets.unstratified if targets.control is None else None
+    found |= _in_original(known_features(fitted, cells), queries, unstratified, begin, within.get("original"))
     if "strata_original" in found:
         row_labels["strata_original"] = stratum_numbers(fitted, cells)
     _save(work, index, found, row_labels, begin, arrays)
     return {"rows": len(cells)}
+
+
+def _targets(work: Work, fitted: Fitted, queries: Queries) -> SearchTargets:
+    """What is searched for in every partition."""
+    before, after = queries.ranked_original, queries.ranked_released
+    axes = Whitened.of(before, after) if links_own(fitted) else None
+    ranks = RankLinkage.of(before), RankLinkage.of(after)
+    unstratified = known.without_strata(fitted) if fitted.job.strata.by else None
+    return SearchTargets(queries.features, _control(work, fitted), known.first_half(fitted), ranks, axes, unstratified)
+
+
+_BORDERS = f"{samples.FOLDER}/borders.record"
+
+_ROWS = 50  # Rows of the release for each one of the sample that tells where to look no further
+
+_SLACK = 1 + 1e-9  # Rounding may differ with the number of rows that are whitened together
+
+
+def borders(found: Mapping[str, Nearest]) -> dict[str, FloatArray]:
+    """How far the last of what was found is, by the names of searches: further away others need not look."""
+    within: dict[str, FloatArray] = {}
+    for name, one in found.items():
+        search = name.removeprefix("held_")
+        within[search] = np.append(within.get(search, []), one.squared[:, -1] * _SLACK)
+    return within
+
+
+def gather_borders(work: Work, fitted: Fitted, cut: Cut) -> None:
+    """Keep how far some sampled records are from all that is looked for: further away no partition need look.
+
+    A partition of another stratum has nothing near, and would look through all of its rows.
+    """
+    within: dict[str, FloatArray] = {}
+    if len(cut.partitions) > 1 and fitted.job.release.copies == 1:  # measures look at copies one by one, too
+        queries, given = samples.read_queries(work), samples.read_guessed(work)
+        some = slice(None, None, -(-len(queries.ranked_released) * _ROWS // cut.rows))
+        with one_thread():  # on cores that are in use several wait for one another
+            found = search_release(queries.ranked_released[some], _targets(work, fitted, queries), 0)
+            # A query itself may be among them
+            found["original"] = nearest(queries.ranked_original[some], queries.features, NEIGHBOURS + 1)
+        within = borders(found)
+        if given is not None:
+            guesses = _guesses(work, fitted, given.released[some], None)
+            within["guesses"] = guesses["guesses.squared"][..., -1] * _SLACK
+    work.staging.write_record(_BORDERS, within)
 
 
 RowLabels = dict[str, Mapping[str, IntArray]]  # Of what was found under a name, labels of each of the partition's rows
@@ -111,15 +161,20 @@ def _control(work: Work, fitted: Fitted) -> FloatArray | None:
 
 
 def _in_original(
-    original: FloatArray, queries: Queries, unstratified: BoolArray | None, begin: int
+    original: FloatArray,
+    queries: Queries,
+    unstratified: BoolArray | None,
+    begin: int,
+    within: FloatArray | None,
 ) -> dict[str, Nearest]:
     """The nearest other originals of what is looked for; where they stand in for a control, also by some columns."""
     features, own = queries.features, queries.own_original
     order = near_order(original)
-    found = {"original": nearest(original, features, NEIGHBOURS, offset=begin, without=own, values=True, order=order)}
+    others: dict[str, Any] = {"offset": begin, "without": own, "order": order}
+    found = {"original": nearest(original, features, NEIGHBOURS, values=True, within=within, **others)}
     if unstratified is not None:
         some = original[:, unstratified], features[:, unstratified]
-        found["strata_original"] = nearest(*some, 1, offset=begin, without=own, order=order)
+        found["strata_original"] = nearest(*some, 1, **others)
     return found
 
 
@@ -177,13 +232,13 @@ def matches_in(work: Work, cut: Cut, where: str, name: str) -> risk.Matches:
     return risk.Matches(np.rint(counts).astype(np.int64), found(first).rows)
 
 
-def _guesses(work: Work, fitted: Fitted, released: FloatArray) -> dict[str, FloatArray]:
+def _guesses(work: Work, fitted: Fitted, released: FloatArray, within: FloatArray | None) -> dict[str, FloatArray]:
     """What the closest released records of a partition say of each column of those that are guessed."""
     if (given := samples.read_guessed(work)) is None:
         return {}
     table = released[:, : len(fitted.cells.names)]  # with the most probable category where probabilities are released
     coding = risk.Coding.of(given.released, given.asked, known.coded_positions(fitted))  # the scale of closeness
-    found = risk.guess_nearest(table, given.asked, coding)
+    found = risk.guess_nearest(table, given.asked, coding, within)
     return {"guesses.values": found.values, "guesses.squared": found.squared}
 
 
@@ -287,7 +342,7 @@ def found_in(work: Work, cut: Cut, name: str, label: str | None = None) -> risk.
         for file in _files(work, cut)
         if f"{name}.rows" in file
     )
-    whole = reduce(lambda merged, part: risk.merge_nearest([merged, part], part.rows.shape[1]), parts)
+    whole = reduce(lambda merged, part: risk.merge_nearest([merged, part]), parts)
     return risk.NearestMatches(whole, whole.labels)
 
 

@@ -1,4 +1,4 @@
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import numpy as np
 import pytest
@@ -33,9 +33,11 @@ def test_parts_in_any_order_give_the_whole(problem, count, cuts, random):
     features, _ = problem
     queries, own = features[::3], np.arange(len(features))[::3]
     bounds = [0, *sorted(min(cut, len(features)) for cut in cuts), len(features)]
+    # One more than are wanted, as a query may be among them; some parts look no further, some do
+    sampled = nearest(features[::2], queries, count + 1).squared[:, -1]
     parts = [
-        nearest(features[low:high], queries, count, offset=low, without=own, values=True)
-        for low, high in pairwise(bounds)
+        nearest(features[low:high], queries, count, offset=low, without=own, values=True, within=within)
+        for (low, high), within in zip(pairwise(bounds), cycle([sampled, sampled, None]), strict=False)
     ]
     whole = nearest(features, queries, count, without=own, values=True)
     random.shuffle(parts)
@@ -84,6 +86,12 @@ def test_a_part_of_the_queries_and_of_what_was_found():
         )
         assert (alone.rows == part.rows).all() and (alone.squared == part.squared).all()
         assert (alone.values == part.values).all() and both.part(some, count).values is None
+
+
+def test_nothing_is_found_beyond_a_distance():
+    found = nearest([[0.0], [3.0], [4.0]], [[1.0], [9.0]], 2, within=np.array([4.0, 1.0]), values=True)
+    assert found.rows.tolist() == [[0, 1], [-1, -1]] and found.squared.tolist() == [[1.0, 4.0], [np.inf, np.inf]]
+    assert np.isnan(found.values[1]).all()
 
 
 def test_labels_stay_with_their_records():

@@ -295,8 +295,12 @@ def test_every_figure_is_named_by_one_record():
     assert len(names) == len(set(names))
     assert {figure.key for measure in MEASURES for figure in measure.without_interval} <= set(names)
     old, new = table(60, 4), table(60, 5)
-    found = utility(old, new, KINDS, rng=np.random.default_rng(0), least=5, of=60)
-    assert [one.name for one in found] == [name for name in names if not name.startswith("weighted")]
+    whole, counted, drawn = (
+        utility(old, new, KINDS, rng=np.random.default_rng(0), least=5, of=60, draws=draws)
+        for draws in (None, False, True)
+    )
+    assert [one.name for one in whole] == [name for name in names if not name.startswith("weighted")]
+    assert counted and drawn and repr(counted + drawn) == repr(whole)
 
 
 def test_measure_giving_other_figures_than_said_is_refused():
