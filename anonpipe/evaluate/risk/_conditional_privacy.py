@@ -37,7 +37,7 @@ _figure = partial(
 _FIGURES = (  # Of columns of numbers, and of categories
     _figure(
         "conditional_privacy",
-        "Uncertainty of an original number that is left to who sees the released one",
+        "Uncertainty of an original number, given the released one",
         "sd",
         note="Width of an interval over which a value is as uncertain, to who sees the released value of the same "
         "column and knows which it is; of columns on a grid the number of values times their distance. "
@@ -45,7 +45,7 @@ _FIGURES = (  # Of columns of numbers, and of categories
     ),
     _figure(
         "conditional_privacy.categories",
-        "Uncertainty of an original category that is left to who sees the released one",
+        "Uncertainty of an original category, given the released one",
         "values",
         note="Number of equally likely values of the same uncertainty. Other columns may tell more.",
     ),
