@@ -112,7 +112,9 @@ class GroupingChoice:
 
 def group_steps(layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray) -> tuple[Rows, ...]:
     """The steps that form groups in a part, and then fill missing numbers from the groups."""
-    steps = [Rows("group", _step(_form, layout, grouping, weights), channels=_with_labels(layout), stream="cluster")]
+    width = layout.labels_at + layout.groupings
+    form = _step(_form, layout, grouping, weights)
+    steps = [Rows("group", form, channels=lambda n_channels, params: width, stream="cluster")]
     if grouping.effort is not None:
         steps.append(Rows("refine", _step(_refined, layout, grouping, weights), stream="refine"))
     if grouping.conditions:
@@ -129,10 +131,6 @@ def _step(function: Callable[..., FloatArray], *fixed: Any) -> Callable[..., Flo
         return function(part, *fixed, rng=rng)
 
     return made
-
-
-def _with_labels(layout: GroupLayout) -> Callable[[int, Any], int]:
-    return lambda n_channels, params: layout.labels_at + layout.groupings
 
 
 def _form(
