@@ -188,7 +188,7 @@ def _bits(values: FloatArray) -> HashArray:
 
 # --- Hashing of column values and their order-aware, layout-independent sum -------------------------------------------
 # The mixing step is the finaliser of SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number
-# generators", figure 16). None of this is cryptographic: it tells inputs apart, it does not hide them.
+# generators", figure 16). None of this is cryptographic: it distinguishes inputs, it does not hide them.
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)

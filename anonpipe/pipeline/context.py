@@ -170,7 +170,7 @@ _RECORDS = ("work", "fitted", "cut", "file_rows")
 
 @lru_cache(maxsize=2)
 def context(staging: str, token: str, copy: int = 0) -> Context:
-    """The context of a run or a copy; `token` tells runs in the same folder apart for the cache."""
+    """The context of a run or a copy; `token` distinguishes runs in the same folder for the cache."""
     return Context(Work(Staging(Path(staging), token, copy)))
 
 

@@ -103,7 +103,7 @@ def _allowed(met: IntArray, expected: FloatArray, alarm: FloatArray) -> IntArray
 class Fineness:
     """How fine the values of a column are."""
 
-    size: float  # Of the numbers that a value was computed with, beside itself: its column's mean and deviation
+    size: float  # Of the numbers that a value was computed with, besides itself: its column's mean and deviation
     step: float = 0.0  # Of the grid that the job or the type sets; 0 for none
     grid: float = 0.0  # Coarser one that most of the original values lie on; 0 for none
     relative: float = 0.0  # Of a type of few digits the distance of neighbouring numbers over their size; 0 for others

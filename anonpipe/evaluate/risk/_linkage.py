@@ -322,7 +322,7 @@ def _cut(
         if 0 < below.sum() < len(ours):
             sides = released[theirs, column] <= high, released[theirs, column] >= low
             break
-    else:  # nothing tells them apart
+    else:  # nothing distinguishes them
         below, drawn = rng.random(len(ours)) < 0.5, rng.random(len(theirs))
         sides = drawn < 0.5 + _OVERLAP, drawn > 0.5 - _OVERLAP
     yield from _cut(original, released, ours[below], theirs[sides[0]], rng)

@@ -568,7 +568,7 @@ def _cox(design: Design, events: npt.NDArray[np.bool_], basis: _Basis) -> Soluti
         raise NoFitError(_apart(_named(moved > _MOVING * moved.max(), terms)))
     if not fit.converged:
         raise NoFitError(
-            "the fit did not converge, though no predictor tells the outcomes apart; leave out predictors that nearly "
+            "the fit did not converge, though no predictor separates the outcomes; leave out predictors that nearly "
             "add up to each other"
         )
     return Solution(*basis.turned_back(fit.values, fit.covariance), np.inf)
@@ -622,5 +622,5 @@ def _named(chosen: npt.NDArray[np.bool_], terms: Sequence[str]) -> list[str]:
 
 
 def _apart(growing: Sequence[str]) -> str:
-    what = f"{', '.join(growing)} may tell the outcomes apart" if growing else "predictors may tell the outcomes apart"
+    what = f"{', '.join(growing)} may separate the outcomes" if growing else "predictors may separate the outcomes"
     return f"the fit did not converge: {what}; coarsen rare categories, or leave out predictors"

@@ -19,7 +19,7 @@ _STEPS = 200
 _VANISHING = 1e-8  # A fitted count, as a part of the mean, that says that a coefficient is on its way to infinity
 SURE = 25.0  # Of log-odds the same
 _NOT = "the fit did not converge; coarsen rare categories, or leave out predictors"
-_APART = "the fit did not converge: predictors may tell the outcomes apart; coarsen rare categories, or leave them out"
+_APART = "the fit did not converge: predictors may separate the outcomes; coarsen rare categories, or leave them out"
 
 
 def fitted(model: str, design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -82,7 +82,7 @@ def _negative_binomial(design: Design, columns: FloatArray) -> tuple[FloatArray,
     expected = np.exp(columns @ start + offset)
     beyond = float((((design.response - expected) ** 2 - design.response) / expected**2).mean())
     if beyond <= 0:
-        raise NoFitError("counts vary no more than those of a poisson model, which is to be taken instead")
+        raise NoFitError("counts show no overdispersion; take a poisson model")
     fit = {"method": "bfgs", "maxiter": _STEPS, "disp": False, "start_params": np.append(start, beyond)}
     given = (design.response, columns)
     found = _fit("discrete.discrete_model", "NegativeBinomial", *given, offset=offset, fit=fit)

@@ -226,7 +226,7 @@ class TreePropensity:
 
     value: float  # pMSE: as of `Propensity`, with the share of released records in a record's leaf
     expected: float  # Its mean with the labels permuted: what the tree finds where there is nothing to find
-    ratio: float  # value / expected; about 1 where nothing tells the tables apart. NaN where no column varies.
+    ratio: float  # value / expected; about 1 where tables cannot be distinguished. NaN where no column varies.
     # low, high: ends of the 95 % interval of the ratio that the number of permutations leaves; `high` is infinite where
     # even no chance finding is possible
     low: float
