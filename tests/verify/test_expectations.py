@@ -77,3 +77,14 @@ def test_a_missing_number_fails_in_whichever_stratum():
         found = KeptGroups.of([stratum(rng, spoilt=at == place) for place in range(2)])
         outcomes = [check.outcome for check in found.checks(10, 3)]
         assert outcomes == [Outcome.PASSED, Outcome.FAILED, Outcome.FAILED]
+
+
+def test_differences_are_in_standard_deviations_of_the_group():
+    """Draws of the first group lie higher by 0.7; another unit of the columns changes nothing."""
+    rng = np.random.default_rng(1)
+    records, labels = rng.normal(size=(10, 2)), np.repeat([0, 1], 5)
+    draws = records + 0.7 * (labels == 0)[:, None]
+    expected = 0.7 / records[:5].std(axis=0).min()
+    for unit in (1.0, 1000.0):
+        found = KeptGroups.of([[RecordsAndDraws.of(unit * records, unit * draws, labels)]])
+        assert np.isclose(found.mean_off, expected) and found.covariance_off < 1e-9
