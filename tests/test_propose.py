@@ -484,6 +484,12 @@ def test_a_code_for_unknown_is_asked_about_and_not_told(
     assert yaml.safe_load(text)["columns"]["x"]["role"] == "masked"
 
 
+@pytest.mark.parametrize(("others", "found"), [(FEWEST_OTHERS, {999.0: 2}), (FEWEST_OTHERS - 1, {})])
+def test_codes_need_a_number_of_other_values(others: int, found: dict[float, int]) -> None:
+    values = np.append(np.arange(others), [999, 999]).astype(float)
+    assert codes_for_unknown(*np.unique(values, return_counts=True)) == found
+
+
 @given(st.lists(st.integers(-40, 40), max_size=60), st.lists(st.sampled_from([-999, -998, 998, 999]), max_size=9))
 def test_codes_are_found_where_they_are_rare_or_not(values: list[int], codes: list[int]) -> None:
     """A slow twin of the usual case: many others, and of each code two or more."""
