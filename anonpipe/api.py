@@ -246,7 +246,7 @@ def _as_arrow(given: Any) -> pa.Table:
 
 
 def _writable(table: pa.Table) -> pa.Table:
-    """The same values in types that Parquet files can hold: no views, which polars hands on."""
+    """The same values in types that Parquet files can hold: no views, which polars yields."""
     return pa.table([_without_views(column) for column in table.columns], names=table.column_names)
 
 

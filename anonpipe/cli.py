@@ -263,7 +263,7 @@ def compare(
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Argument(help="Where to put data, job and release")] = Path("anonpipe-demo"),
-    rows: Annotated[int, typer.Option(min=1_000, help="Rows of the invented registry")] = 50_000,
+    rows: Annotated[int, typer.Option(min=1_000, help="Rows of the simulated registry")] = 50_000,
     k: Annotated[int, typer.Option(min=2, help="Smallest group size")] = 5,
     workers: Workers = None,
     details: Details = False,
@@ -280,7 +280,7 @@ def demo(
     loaded = _load(job_file, None, workers)
     display.show_log(verbose)
     with interrupts.stoppable():
-        # The persons are invented: a second demonstration is no second release of a register
+        # The persons are simulated: a second demonstration is no second release of a register
         _finish(loaded, _execute(loaded, resume=False, repeats="ignore"), None, details=details)
     both = _compared(loaded.output, loaded.report.internal)
     if details:

@@ -53,7 +53,7 @@ Bound = float | int | str | None
 
 
 @dataclass(frozen=True)
-class Variable:
+class BookVariable:
     """A column as a code book describes it."""
 
     name: str
@@ -76,7 +76,7 @@ class Variable:
 class CodeBook:
     """The columns of a table, and of a release its files."""
 
-    variables: tuple[Variable, ...]
+    variables: tuple[BookVariable, ...]
     missing: tuple[str, ...] | None = None  # Texts that mean a missing value in all columns; None where nothing is said
     version: str = ""
     created: str = ""
@@ -115,9 +115,9 @@ def describe(
             note = _UNORDERED
         numeric = column is not None and not column.kind.coded
         variables.append(
-            Variable(
+            BookVariable(
                 name,
-                type=table_type(entry["type"]),
+                type=_table_type(entry["type"]),
                 kind=Kind(info["kind"]) if info.get("kind") in list(Kind) else None,
                 label=info.get("label", ""),
                 unit=info.get("unit_of_measure", ""),
@@ -167,10 +167,10 @@ def coded_names(manifest: Mapping[str, Any]) -> list[str]:
     return [entry["name"] for entry in manifest["schema"] if manifest["columns"][entry["name"]].get("kind") in coded]
 
 
-def table_type(arrow: str) -> str:
+def _table_type(arrow: str) -> str:
     """The type of Table Schema for one of Arrow.
 
-    >>> [table_type(each) for each in ("int16", "date32[day]", "dictionary<values=string, indices=int32, ordered=0>")]
+    >>> [_table_type(each) for each in ("int16", "date32[day]", "dictionary<values=string, indices=int32, ordered=0>")]
     ['integer', 'date', 'string']
     """
     plain = re.sub(r"^dictionary<values=([^,]+),.*", r"\1", arrow)
@@ -223,7 +223,7 @@ def _about(book: CodeBook) -> str:
     )
 
 
-def _field(one: Variable) -> dict[str, Any]:
+def _field(one: BookVariable) -> dict[str, Any]:
     ends = zip(("minimum", "maximum"), one.bounds, strict=True)
     of_day = "T00:00:00" if one.type == "datetime" else ""
     limits = {key: f"{end}{of_day}" if isinstance(end, str) else _plain(end) for key, end in ends if end is not None}
@@ -424,7 +424,7 @@ def _missing(given: Any) -> tuple[str, ...]:
     return tuple(str(each["value"] if isinstance(each, dict) else each) for each in given)
 
 
-def _of_field(content: Any) -> Variable:
+def _of_field(content: Any) -> BookVariable:
     own, limits, type_ = content.get("anonpipe", {}), content.get("constraints", {}), str(content.get("type", "string"))
     categories = content.get("categories", limits.get("enum", ()))
     pairs = [(each["value"], each.get("label", "")) if isinstance(each, dict) else (each, "") for each in categories]
@@ -435,7 +435,7 @@ def _of_field(content: Any) -> Variable:
     elif levels:
         kind = Kind.BINARY if len(levels) == 2 else Kind.CATEGORICAL
     step = _bound(own.get("step"), None)
-    return Variable(
+    return BookVariable(
         str(content["name"]),
         type=type_,
         kind=Kind(own["kind"]) if own.get("kind") in list(Kind) else kind,
@@ -491,7 +491,7 @@ def _tree(content: bytes) -> ET.Element:
     return root
 
 
-def _of_var(var: ET.Element) -> Variable:
+def _of_var(var: ET.Element) -> BookVariable:
     form = var.find("varFormat")
     about = {} if form is None else form.attrib
     numeric = form is not None and about.get("type", "numeric") == "numeric"
@@ -515,7 +515,7 @@ def _of_var(var: ET.Element) -> Variable:
     limits = var.find("valrng/range")
     ends = {} if limits is None else limits.attrib
     coded = kind is not None and kind.coded
-    return Variable(
+    return BookVariable(
         var.get("name") or var.attrib["ID"],
         type="number" if numeric else "string",
         kind=kind,

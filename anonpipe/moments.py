@@ -56,7 +56,7 @@ def as_table(features: FloatArray) -> FloatArray:
     return np.ascontiguousarray(features, dtype=np.float64)
 
 
-def same_width(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:
+def _same_width(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:
     """Refuse to merge statistics of different columns."""
     if a.shape != b.shape:
         raise InputError(f"moments of {len(a)} and {len(b)} columns do not merge; count the same columns everywhere")
@@ -81,7 +81,7 @@ class Moments:
 
     def merge(self, other: Self) -> Self:
         """Both pieces together (Chan, Golub & LeVeque 1979)."""
-        same_width(self.mean, other.mean)
+        _same_width(self.mean, other.mean)
         n = self.n + other.n
         if self.n == 0 or other.n == 0:
             return self if other.n == 0 else other
@@ -163,7 +163,7 @@ class GroupSpread:
 
     def merge(self, other: Self) -> Self:
         """Both pieces together; no group may have records in both."""
-        same_width(self.mean, other.mean)
+        _same_width(self.mean, other.mean)
         n = self.n + other.n
         mean = self.mean + (other.mean - self.mean) * (other.n / max(n, 1))
         a, b = self._about(mean), other._about(mean)
@@ -249,7 +249,7 @@ class PairwiseMoments:
 
     def merge(self, other: Self) -> Self:
         """Both pieces together."""
-        same_width(self.n, other.n)
+        _same_width(self.n, other.n)
         rows = self.rows + other.rows
         return type(self)(rows, self.n + other.n, self.sums + other.sums, self.cross + other.cross)
 
@@ -512,7 +512,7 @@ class NoiseScatter:
 
     def merge(self, other: Self) -> Self:
         """Both pieces together; no group may have records in both."""
-        same_width(self.root, other.root)
+        _same_width(self.root, other.root)
         return type(self)(self.free + other.free, fold_rows(self.root, other.root))
 
 
@@ -524,7 +524,7 @@ def exact_factor(noise: NoiseScatter, within: FloatArray) -> FloatArray:
     Z S^(-1/2) is a uniform random frame: r orthonormal columns among the vectors that sum to zero in every group. So
     the outcome is a random rotation of the pooled within-group deviations.
     """
-    same_width(noise.root, within)
+    _same_width(noise.root, within)
     factor = noise_factor(within)
     used = np.ascontiguousarray(factor[:, factor.any(axis=0)][:, ::-1])  # the largest eigenvalue first
     scale = np.sqrt(np.diag(within))[:, None]

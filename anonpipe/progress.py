@@ -1,4 +1,4 @@
-"""News of a run while it works, for who shows progress, and for the library's log.
+"""Events of a run while it works, for displays of progress and for the library's log.
 
     logging.getLogger("anonpipe").setLevel(logging.INFO)
 

@@ -75,7 +75,7 @@ def evaluate_release(
 ) -> Evaluated:
     """Measure a release of any origin by what a run measures of its own."""
     try:
-        with open_tables(original, release, hold_out, job) as tables:
+        with _open_tables(original, release, hold_out, job) as tables:
             return _evaluated(tables, job, paired, k)
     except Exception as error:
         failure = engine.account(error, "the evaluation")
@@ -470,7 +470,7 @@ class Tables:
 
 
 @contextlib.contextmanager
-def open_tables(original: str, release: str, held: str | None, job: Job | None) -> Iterator[Tables]:
+def _open_tables(original: str, release: str, held: str | None, job: Job | None) -> Iterator[Tables]:
     """Open the tables, settle which columns are compared and as what, and see all their categories."""
     declared = None if job is None else job.columns
     urls = (original, _of_run(release), *([held] if held else []))

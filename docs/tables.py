@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tempfile
 from fnmatch import fnmatchcase
+from itertools import groupby, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ from anonpipe.verify.catalogue import GATES, KINDS, MEASURED, UNMEASURED, CheckK
 
 PAGE = Path(__file__).with_name("measures.md")
 BETWEEN = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
+WORK = re.compile(r"(.+? \(?(?:19|20)\d\d\)?)")  # Names and year
+PLACE = re.compile(r", (?:sections?|eq\.|Table|Definition|of values) .*$")
 BY_JOB = "job"  # A limit that follows from what a job declares
 RATE = "reidentification_rate"
 OPEN_GATES = ("mean", "covariance", "covariance_with_keys", "rows_under_k")
@@ -84,6 +87,7 @@ def rows() -> list[tuple[str, ...]]:
         limit = _number(kind.gate.default) if kind.gate else BY_JOB
         if name not in [row[0] for row in table]:
             table.append((name, _title(kind), kind.unit, limit, ""))
+    alike = []
     for name, about in measured().items():
         limits = [
             f"`{gate.name}`: {_number(gate.default)}"
@@ -91,28 +95,60 @@ def rows() -> list[tuple[str, ...]]:
             if about["part"] in gate.needs
             and any(fnmatchcase(name, pattern) for pattern in (*gate.figures, *gate.other_attackers))
         ]
-        row = (f"`{name}`", about["title"], about["unit"], ", ".join(limits), about["source"])
-        table.append(row) if not table or not _joined(table, row) else None
+        family, _, own = name.rpartition(".")
+        alike.append(((family, about["unit"], ", ".join(limits), about["source"]), own, about["title"]))
+    for (family, *cells), members in groupby(alike, lambda row: row[0]):
+        table += [
+            (f"`{family}{'.' * bool(family)}{own}`", title, *cells)
+            for own, title in _joined([(own, title) for _, own, title in members])
+        ]
     return table
 
 
-def _joined(table: list[tuple[str, ...]], row: tuple[str, ...]) -> bool:
-    """Whether the row is the last one for another percentage: `surest_1` and `surest_5` share a row."""
-    last, percent = table[-1], re.search(r"_(\d+)`$", row[0])
-    stem = re.sub(r"(, _\d+)*`$", "", last[0])
-    if not percent or re.sub(r"_\d+$", "", stem) != row[0][: percent.start()] or last[2:] != row[2:]:
-        return False
-    title = re.sub(r"((?:\d+, )*\d+) %", rf"\1, {percent[1]} %", last[1], count=1)
-    table[-1] = (last[0].removesuffix("`") + f", _{percent[1]}`", title, *row[2:])
-    return True
+def _joined(members: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Names and titles; neighbours of almost the same title are one: `(closest, mean)`, by the closest / mean."""
+    joined: list[tuple[list[str], list[list[str]]]] = []
+    for own, title in members:
+        words = re.findall(r"\w+|\W+", title)
+        if joined and _frame([*joined[-1][1], words]) is not None:
+            joined[-1][0].append(own)
+            joined[-1][1].append(words)
+        else:
+            joined.append(([own], [words]))
+    return [
+        (names[0] if len(names) == 1 else f"({', '.join(names)})", _frame(titles) or "".join(titles[0]))
+        for names, titles in joined
+    ]
+
+
+def _common(titles: list[list[str]]) -> int:
+    """How many words and marks all begin with."""
+    return len(list(takewhile(lambda words: len(set(words)) == 1, zip(*titles, strict=False))))
+
+
+def _frame(titles: list[list[str]]) -> str | None:
+    """One title for several that share at least nine words and marks in a row at an end; None for others."""
+    first = _common(titles)
+    last = _common([title[first:][::-1] for title in titles])
+    if max(first, last) < 9:
+        return None
+    end = len(titles[0]) - last
+    inner = list(dict.fromkeys("".join(title[first : len(title) - last]) for title in titles))
+    if not all(re.match(r"\w", part) for part in inner):
+        return None
+    return "".join(titles[0][:first]) + " / ".join(inner) + "".join(titles[0][end:])
 
 
 def as_table(table: list[tuple[str, ...]]) -> str:
-    """Markdown; a source that is that of the row above is left out."""
+    """Markdown; the source of the row above is not repeated, and one of an earlier row keeps its names and place."""
     lines = ["| name | definition | unit | default limit | source |", "|---|---|---|---|---|"]
-    before = ""
+    before, cited = "", set()
     for *cells, source in table:
+        work = WORK.match(source)
         shown = "″" if source and source == before else source
+        if shown == source and work and work[1] in cited:
+            shown = work[1] + "".join(PLACE.findall(source)[-1:])
+        cited.add(work[1] if work else "")
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in (*cells, shown)) + " |")
         before = source
     return "\n".join(lines) + "\n"

@@ -158,7 +158,7 @@ def under_prefect(message: str) -> str:
 _UNDER_PREFECT = {
     "(go on|run again|run|try again,) with --resume": "retry the run",
     "then --resume": "then retry the run",
-    "run again without --resume": "run it anew with the parameter resume off",
+    "run again without --resume": "run it again with the parameter resume off",
 }
 
 
@@ -362,7 +362,7 @@ def anonymize_file(
     resume: bool = True,
     keep: Annotated[int, Field(ge=0)] = 1,
 ) -> None:
-    """Anonymise by a job file: publish a verified release, or nothing. The form for who runs jobs that others wrote.
+    """Anonymise by a job file: publish a verified release, or nothing. The form for jobs that others wrote.
 
     Args:
         job_file: Path of a job file, as the worker sees it.

@@ -62,14 +62,18 @@ def show(study: Study, folder: str) -> None:
     if any(axis.disclosive for axis in study.axes):
         create_markdown_artifact(_PRIVATE.format(folder=folder), key="anonpipe-comparison", description="settings")
         return
-    create_table_artifact([_line(study, row) for row in study.rows], key="anonpipe-comparison", description=told(study))
+    create_table_artifact(
+        [_line(study, row) for row in study.rows], key="anonpipe-comparison", description=choice_text(study)
+    )
     image = base64.b64encode(draw(study)).decode()
     create_image_artifact(
         f"data:image/png;base64,{image}", key="anonpipe-comparison-map", description="risk against utility loss"
     )
 
 
-_PRIVATE = "A measure of the map tells of the original what only the steward may know: see the files in `{folder}`.\n"
+_PRIVATE = (
+    "A measure of the map discloses more of the original than recipients may know: see the files in `{folder}`.\n"
+)
 
 
 def _line(study: Study, row: Any) -> dict[str, str]:
@@ -79,7 +83,7 @@ def _line(study: Study, row: Any) -> dict[str, str]:
     return {"method": method, "k": k, "gates": gates, **figures, "": place, "why": why(row)}
 
 
-def told(study: Study) -> str:
+def choice_text(study: Study) -> str:
     """The setting to take, the options for it, and what to know, as Markdown."""
     choice = study.choice
     if choice is None:
@@ -108,8 +112,8 @@ def compare_settings(
         methods: As grouping+synthesizer, grouping+synthesizer:form or mask:method.
         k: Group sizes to try.
         draws: Trials of each setting, with other random numbers.
-        utility: Measure of the map by its name; the usual one unless given.
-        risk: Measure of the map by its name; the usual one unless given.
+        utility: Measure of the map by its name; the default one unless given.
+        risk: Measure of the map by its name; the default one unless given.
     """
     with _without_data("compare"):
         refuse_open_api()

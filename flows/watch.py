@@ -1,4 +1,4 @@
-"""Automations of the Prefect server: lost runs end as crashed, and somebody is told of runs that failed or are late.
+"""Automations of the Prefect server: lost runs end as crashed, and runs that failed or are late are reported.
 
 `python -m anonpipe_flows.watch --notify URL`, once; again, it replaces what
 it made before. A message holds the run's name, its state and where to look,
@@ -38,7 +38,7 @@ _NOT_STARTED = (
 
 
 def crash_lost(silence: timedelta) -> Automation:
-    """Who has told that it lives, and neither tells so again nor ends, has crashed: a lost machine says nothing."""
+    """A run whose heartbeats stop before it ends has crashed: a lost machine sends nothing."""
     return Automation(
         name=LOST,
         description="Made by anonpipe_flows.watch.",
@@ -55,8 +55,8 @@ def crash_lost(silence: timedelta) -> Automation:
     )
 
 
-def tell_late(told: UUID, patience: timedelta) -> Automation:
-    """A request to the webhook `told` for every late run that does not begin; who waits for another run is not late."""
+def notify_late(webhook: UUID, patience: timedelta) -> Automation:
+    """A request to `webhook` for every late run that does not begin; a run that waits for another is not late."""
     return Automation(
         name=LATE,
         description="Made by anonpipe_flows.watch.",
@@ -69,12 +69,12 @@ def tell_late(told: UUID, patience: timedelta) -> Automation:
             threshold=1,
             within=patience,
         ),
-        actions=[CallWebhook(block_document_id=told, payload=_NOT_STARTED)],
+        actions=[CallWebhook(block_document_id=webhook, payload=_NOT_STARTED)],
     )
 
 
-def tell_failed(told: UUID) -> Automation:
-    """A request to the webhook `told` for every run that failed or crashed."""
+def notify_failed(webhook: UUID) -> Automation:
+    """A request to `webhook` for every run that failed or crashed."""
     return Automation(
         name=FAILED,
         description="Made by anonpipe_flows.watch.",
@@ -86,7 +86,7 @@ def tell_failed(told: UUID) -> Automation:
             threshold=1,
             within=timedelta(0),
         ),
-        actions=[CallWebhook(block_document_id=told, payload=_MESSAGE)],
+        actions=[CallWebhook(block_document_id=webhook, payload=_MESSAGE)],
     )
 
 
@@ -121,10 +121,10 @@ def main(arguments: list[str] | None = None) -> int:
         put(crash_lost(timedelta(seconds=silence)))
         print(f"runs without a heartbeat for {silence} s end as Crashed")
         if given.notify:
-            told = Webhook(url=given.notify).save(BLOCK, overwrite=True)
-            put(tell_failed(told))
-            put(tell_late(told, timedelta(seconds=given.late)))
-            print(f"runs that failed or crashed, or are late by {given.late} s, are told to the URL given")
+            webhook = Webhook(url=given.notify).save(BLOCK, overwrite=True)
+            put(notify_failed(webhook))
+            put(notify_late(webhook, timedelta(seconds=given.late)))
+            print(f"runs that failed or crashed, or are late by {given.late} s, are reported to the URL given")
     except AnonpipeError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -173,7 +173,7 @@ class _Pages:
         return self._page("new.html", 422 if error else 200, given=usual | given, error=error)
 
     def propose(self, _: Request, form: Form) -> Response:
-        """Write what `init` proposes beside the data."""
+        """Write what `init` proposes next to the data."""
         try:
             data = self.studio.name(self.studio.inside(form["data"]))
             path = self.studio.inside(form["file"])

@@ -85,21 +85,8 @@ def environment(folder: Path, secret: str = SECRET) -> dict[str, str]:
     }
 
 
-def run_cli(folder: Path, *arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
-    """`anonpipe` with these arguments."""
-    return subprocess.run(
-        [sys.executable, "-m", "anonpipe", *arguments],
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        **kwargs,
-    )
-
-
 def start_cli(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """The same, left running."""
+    """`anonpipe` with these arguments, left running."""
     return subprocess.Popen(
         [sys.executable, "-m", "anonpipe", *arguments],
         env=environment(folder),

@@ -24,9 +24,12 @@ FIGURES = [
 
 
 def names(cell):
-    """`surest_1, _5` are `surest_1` and `surest_5`; `mean, .group` are `mean` and `mean.group`."""
-    first, *others = cell.strip("`").split(", ")
-    return {first} | {re.sub(r"_\d+$", "", first) + end if end.startswith("_") else first + end for end in others}
+    """`a.(b, c)` are `a.b` and `a.c`; `mean, .group` are `mean` and `mean.group`."""
+    family, inside, members = cell.strip("`").partition("(")
+    if inside:
+        return {family + name for name in members.strip(")").split(", ")}
+    first, *others = family.split(", ")
+    return {first, *(first + end for end in others)}
 
 
 NAMED = {name for row in ROWS if len(row) == 5 for name in names(row[0])}

@@ -83,6 +83,11 @@ def kinds(**columns: Any) -> dict[str, Kind]:
     return {name: found.kind for name, found in guess(look_at(pa.table(columns))).items()}
 
 
+def proposal(folder: Path, table: Any, output: str = "out") -> str:
+    """The job that is proposed for a table, or for columns by name."""
+    return propose_job(small.write_table(folder, pa.table(table)), output, 5)
+
+
 @pytest.fixture(scope="module")
 def csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("propose") / "registry.csv"
@@ -155,8 +160,7 @@ def test_odd_types_leave_no_value_in_the_text_either(tmp_path: Path) -> None:
             "height": np.random.default_rng(1).normal(160, 9, 100),
         }
     )
-    pq.write_table(table, tmp_path / "a.parquet")
-    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    text = proposal(tmp_path, table)
     assert [value for value in _values(table) if value in text] == []
     assert "secret" not in text
     found = yaml.safe_load(text)["columns"]
@@ -229,14 +233,13 @@ def test_records_are_set_aside_of_tables_that_have_many(tmp_path: Path, rows: in
     table = pa.table(
         {"height": rng.normal(170, 9, rows), "dose": rng.gamma(2, 2, rows), "arm": rng.choice(["a", "b"], rows)}
     )
-    path, job = tmp_path / "many.parquet", tmp_path / "job.yaml"
-    pq.write_table(table, path)
-    job.write_text(propose_job(str(path), "out", 5))
+    job = tmp_path / "job.yaml"
+    job.write_text(proposal(tmp_path, table))
     loaded = load_job(job)
     assert loaded.measure.held_out == (held or 0.0) == loaded.of_rows(rows).measure.hold_out
     assert loaded.limits["membership_auc"] == 0.6 and "membership_auc" not in loaded.gates.given
-    pq.write_table(table.append_column("ward", [["a", "b"] * 20 + ["a"] * (rows - 40)]).slice(0, 40), path)
-    job.write_text(propose_job(str(path), "out", 5))  # too few for a mask: groups, of which the limit is another
+    few = table.append_column("ward", [["a", "b"] * 20 + ["a"] * (rows - 40)]).slice(0, 40)
+    job.write_text(proposal(tmp_path, few))  # too few for a mask: groups, of which the limit is another
     assert load_job(job).limits["membership_auc"] == 0.6 and load_job(job).limits["reidentification_rate"] == 0.2
 
 
@@ -264,8 +267,7 @@ def test_records_are_drawn_by_mixture_or_file_says_why_not(tmp_path, rows, colum
         name: made.get(many, lambda many: np.array(list("abcdefghij"))[rng.integers(0, many, rows)])(many)
         for name, many in columns.items()
     }
-    pq.write_table(pa.table(table), tmp_path / "a.parquet")
-    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    text = proposal(tmp_path, table)
     usual, found = {"method": "local_synthesis"}, yaml.safe_load(text).get("mask")
     assert found == ({"method": "spectral_swap"} if words.startswith("no masked") else None if words else usual)
     assert words in text and ("in place of\n# these two lines" in text) == (found is not None)
@@ -277,8 +279,7 @@ def test_records_are_drawn_by_mixture_or_file_says_why_not(tmp_path, rows, colum
 def test_many_columns_for_records_asked_about_as_plan_refuses(tmp_path, columns, asked):
     rng = np.random.default_rng(1)
     table = {f"lab{at}": np.exp(rng.normal(size=300)).round(2) for at in range(columns)}
-    pq.write_table(pa.table(table | {"side": rng.choice(["a", "b"], 300)}), tmp_path / "a.parquet")
-    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    text = proposal(tmp_path, table | {"side": rng.choice(["a", "b"], 300)})
     assert ("disclose membership in so small a table" in text) == asked
     job = parse_job(yaml.safe_load(text) | {"output": str(tmp_path / "out")})
     if asked:
@@ -312,8 +313,7 @@ def test_a_status_of_a_few_persons_joins_another_and_no_more(tmp_path, sizes, sm
         "time": rng.exponential(50, rows),
         "age": np.floor(rng.normal(60, 9, rows)),
     }
-    pq.write_table(pa.table(table), tmp_path / "in.parquet")
-    text = propose_job(str(tmp_path / "in.parquet"), str(tmp_path / "out"), 5)
+    text = proposal(tmp_path, table, str(tmp_path / "out"))
     told = yaml.safe_load(text)
     assert told.get("strata") == (small and {"by": ["status"], "small": small})
     assert told["columns"]["status"]["role"] == ("survival_status" if small else "masked")
@@ -368,14 +368,11 @@ def _visits(**more: Any) -> pa.Table:
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64()])
 def test_household_numbers_left_out_beside_person_numbers(tmp_path: Path, name: str, kind: Any) -> None:
     table = _visits()
-    numbers = table["household"].cast(kind)
-    table = table.set_column(1, name, numbers)
-    path = tmp_path / "visits.parquet"
-    pq.write_table(table, path)
+    table = table.set_column(1, name, table["household"].cast(kind))
     found = guess(look_at(table))
     assert found["patient"].role is Role.UNIT and found[name].role is Role.DROPPED
     assert found[name].reason.startswith("CHECK: by its name it numbers households")
-    told = yaml.safe_load(propose_job(str(path), "out", 5))
+    told = yaml.safe_load(proposal(tmp_path, table))
     assert told["columns"][name]["role"] == "dropped"
     assert [each["knows"] for each in told["measure"]["scenarios"]] == [["sex", "age"]]
 
@@ -443,8 +440,7 @@ def test_the_step_that_numbers_lie_on_is_proposed(tmp_path: Path) -> None:
         "all": rng.normal(size=300),
         "large": pa.array(rng.normal(5e6, 1e5, 300).astype(np.float32)),
     }
-    pq.write_table(pa.table(table), tmp_path / "a.parquet")
-    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    text = proposal(tmp_path, table)
     found = yaml.safe_load(text)["columns"]
     assert {name: entry["step"] for name, entry in found.items() if "step" in entry} == {
         "bmi": 0.1,
@@ -481,12 +477,17 @@ def test_a_code_for_unknown_is_asked_about_and_not_told(
         "date": pa.array(values.astype("datetime64[D]")),
         "text": pa.array(values.astype("datetime64[D]").astype(str)),  # days, as in a CSV
     }[form]
-    pq.write_table(pa.table({"x": column, "sex": rng.choice(["m", "f"], len(values))}), tmp_path / "in.parquet")
-    text = propose_job(str(tmp_path / "in.parquet"), "out", 5)
+    text = proposal(tmp_path, {"x": column, "sex": rng.choice(["m", "f"], len(values))})
     assert (f'  # CHECK: "x": {asked} at an end' in text) if asked else "sampled rows have" not in text
     told = [str(code) for code in codes if abs(code) > 1_000] + [f"{code:,}" for code in codes]
     assert not any(code in text for code in told)
     assert yaml.safe_load(text)["columns"]["x"]["role"] == "masked"
+
+
+@pytest.mark.parametrize(("others", "found"), [(FEWEST_OTHERS, {999.0: 2}), (FEWEST_OTHERS - 1, {})])
+def test_codes_need_a_number_of_other_values(others: int, found: dict[float, int]) -> None:
+    values = np.append(np.arange(others), [999, 999]).astype(float)
+    assert codes_for_unknown(*np.unique(values, return_counts=True)) == found
 
 
 @given(st.lists(st.integers(-40, 40), max_size=60), st.lists(st.sampled_from([-999, -998, 998, 999]), max_size=9))
@@ -520,8 +521,7 @@ def test_known_codes_near_others_are_asked_once_for_all(
     columns = {name: rng.choice(x, 4_000) for name in ("x", "y", "z")}
     for name, rows in (("x", 60), ("y", 90)):
         columns[name][:rows] = code
-    pq.write_table(pa.table(columns), tmp_path / "in.parquet")
-    text = propose_job(str(tmp_path / "in.parquet"), "out", 5)
+    text = proposal(tmp_path, columns)
     questions = [line for line in text.splitlines() if "sampled rows have" in line]
     same = '  # CHECK: "x", "y": 60 to 90 sampled rows have the same value at an end: a code for "unknown"?'
     assert [line[: len(same)] for line in questions] == ([same] if asked else [])
@@ -836,8 +836,7 @@ def test_exactly_the_dependent_columns_are_found(
 )
 def test_any_column_name_comes_back_from_the_yaml(tmp_path: Path, name: str) -> None:
     value = np.random.default_rng(11).normal(size=100)
-    pq.write_table(pa.table({name: value, "twice": 2 * value}), tmp_path / "a.parquet")
-    (tmp_path / "job.yaml").write_text(propose_job(str(tmp_path / "a.parquet"), "o: u # t", 5))
+    (tmp_path / "job.yaml").write_text(proposal(tmp_path, {name: value, "twice": 2 * value}, "o: u # t"))
     job = load_job(tmp_path / "job.yaml")
     assert list(job.columns) == [name, "twice"]
     assert [column.role for column in job.columns.values()] == [Role.MASKED, Role.DROPPED]
@@ -904,8 +903,7 @@ def test_an_order_of_the_input_is_to_be_declared(tmp_path: Path) -> None:
 
     labels = {"stage": ["Qlow", "Qmiddle", "Qhigh"], "flag": ["Qno", "Qyes"]}
     columns = {name: ordered(each) for name, each in labels.items()}
-    pq.write_table(pa.table(columns | {"x": rng.normal(size=300)}), tmp_path / "a.parquet")
-    proposed = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    proposed = proposal(tmp_path, columns | {"x": rng.normal(size=300)})
     assert "levels: [Qlow, Qmiddle, Qhigh]" in proposed and "CHECK against the code book" in proposed
     pq.write_table(pa.table(columns | {"x": rng.normal(size=300)}), tmp_path / "a.parquet", use_dictionary=False)
     text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
@@ -921,8 +919,8 @@ def test_an_order_of_the_input_is_to_be_declared(tmp_path: Path) -> None:
     assert job.replacing.name == "local_synthesis" and "has an order; kind: ordinal keeps" in text
     assert [column.kind for column in job.columns.values()] == [Kind.CATEGORICAL, Kind.BINARY, Kind.CONTINUOUS]
     check_types(open_source(job.input, job.columns).schema, job.columns)
-    pq.write_table(pa.table(columns | {"x": rng.normal(size=300)}).slice(0, 40), tmp_path / "few.parquet")
-    assert "stage:\n    kind: ordinal" in propose_job(str(tmp_path / "few.parquet"), "out", 5)
+    few = pa.table(columns | {"x": rng.normal(size=300)})
+    assert "stage:\n    kind: ordinal" in proposal(tmp_path, few.slice(0, 40))
 
 
 @pytest.mark.parametrize("rows", [[2, 0, 1, 0], [0, 2, 1], [1, 1, None, 2, 0]])
@@ -992,9 +990,7 @@ def test_texts_of_days_are_dates_and_come_back_as_such_texts(tmp_path: Path) -> 
     table = pa.table(
         {"seen": pa.array(days), "left": pa.array(days[::-1]).dictionary_encode(), "x": rng.normal(size=400)}
     )
-    path = tmp_path / "a.parquet"
-    pq.write_table(table, path)
-    proposed = yaml.safe_load(propose_job(str(path), str(tmp_path / "out"), 5))
+    proposed = yaml.safe_load(proposal(tmp_path, table, str(tmp_path / "out")))
     assert [proposed["columns"][name]["kind"] for name in ("seen", "left")] == ["date", "date"]
     proposed |= {"measure": {"utility": False, "risk": False}, "gates": {}}
     made = anonymize(table, proposed)
@@ -1127,8 +1123,7 @@ def test_person_numbers_are_the_unit_beside_visit_numbers(tmp_path):
     rng = np.random.default_rng(1)
     person = np.sort(rng.integers(0, 330, 800))
     table = pa.table({"person": person, "visit_no": np.arange(800), "weight": rng.normal(70, 9, 800)})
-    pq.write_table(table, tmp_path / "a.parquet")
-    columns = yaml.safe_load(propose_job(str(tmp_path / "a.parquet"), "out", 5))["columns"]
+    columns = yaml.safe_load(proposal(tmp_path, table))["columns"]
     assert (columns["person"]["role"], columns["visit_no"]["role"]) == ("unit", "identifier")
 
 
@@ -1153,10 +1148,7 @@ def test_masks_are_proposed_from_the_fewest_records_on():
     ],
 )
 def test_one_bad_value_is_counted_and_not_shown(tmp_path, odd, values, told):
-    pq.write_table(
-        pa.table({"x": [*values * 20, odd], "y": np.arange(20.0 * len(values) + 1) / 7}), tmp_path / "a.parquet"
-    )
-    text = propose_job(str(tmp_path / "a.parquet"), "out", 5)
+    text = proposal(tmp_path, {"x": [*values * 20, odd], "y": np.arange(20.0 * len(values) + 1) / 7})
     line = next(line for line in text.splitlines() if line.startswith("    role:"))
     assert (told in line) and bool(told) == ("CHECK" in line) and odd not in text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from tests.test_docs import count_words
@@ -10,10 +11,10 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 59_939
+LINES = 59_931
 FILES = 220
 LONGEST_FILE = 1_400
-PAGES = 16_256  # Words of docs/*.md
+PAGES = 14_841  # Words of docs/*.md
 TEST_NAME = 60  # Characters
 
 
@@ -21,6 +22,12 @@ def test_package():
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE}
     assert sum(lines.values()) <= LINES and len(lines) <= FILES
     assert {path.name: number for path, number in lines.items() if number > LONGEST_FILE} == {}
+
+
+def test_names_of_classes_are_unique():
+    texts = [path.read_text(encoding="utf-8") for path in PACKAGE]
+    names = Counter(name for text in texts for name in re.findall(r"^\s*class (\w+)", text, re.M))
+    assert names and [name for name, number in names.items() if number > 1] == []
 
 
 def test_names_of_tests():

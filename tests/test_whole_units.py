@@ -17,7 +17,7 @@ from anonpipe import anonymize
 from anonpipe.compare import _study
 from anonpipe.errors import AnonpipeError, EngineError, InputError, JobError
 from anonpipe.job.model import parse_job
-from anonpipe.job.wide import ROWS, Layout, rule_of_rows, wide_job
+from anonpipe.job.wide import ROWS, UnitLayout, rule_of_rows, wide_job
 from anonpipe.pipeline import start, units
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks import unfold
@@ -248,7 +248,7 @@ def test_rows_that_differ_from_the_records_are_not_released(tmp_path, monkeypatc
 
 def test_rows_out_of_order_break_a_gate(outcome, monkeypatch):
     assert "rules.broken" in [check.key for check in outcome[1].verdict.checks]
-    layout = Layout("u", "t", (), ("t",), (2,), ("t",))
+    layout = UnitLayout("u", "t", (), ("t",), (2,), ("t",))
     schema = pa.schema([(ROWS, pa.int64()), ("t (row 1)", pa.int64()), ("t (row 2)", pa.int64())])
     records = pa.RecordBatch.from_pylist([{ROWS: 2, "t (row 1)": 5, "t (row 2)": 4}], schema=schema)
     rows = unfold.to_long(records, layout, pa.schema([("u", pa.int64()), ("t", pa.int64())]), 7)
@@ -307,7 +307,7 @@ def test_rules_hold_for_every_row():
             "rules": ["pension = 2 * wage", RULE, 'if sex == "job" then `wage` > 0'],
         }
     )  # fmt: skip
-    layout = Layout(
+    layout = UnitLayout(
         "person", "year", ("born", "sex"), ("year", "wage", "pension", "job"), (1, 3), ("year", "wage", "job")
     )
     made = wide_job(job, layout)
@@ -337,7 +337,7 @@ def test_words_of_rules_are_no_columns():
     columns = {name: COLUMNS[name] for name in ("person", "year", "born", "sex")} | {"null": {"kind": "integer"}}
     rules = ["if sex == 'f' then born is not null"]
     job = parse_job({"input": "a", "output": "b", "k": 5, "release": WHOLE, "columns": columns, "rules": rules})
-    layout = Layout("person", "year", ("born", "sex"), ("year", "null"), (2,), ("year", "null"))
+    layout = UnitLayout("person", "year", ("born", "sex"), ("year", "null"), (2,), ("year", "null"))
     assert rules[0] in wide_job(job, layout).rules
 
 
@@ -352,22 +352,24 @@ def test_names_that_columns_side_by_side_need_are_refused():
     columns = COLUMNS | {"wage (row 2)": {"kind": "continuous"}}
     job = parse_job({"input": "a", "output": "b", "k": 5, "release": WHOLE, "columns": columns})
     of_row = ("year", "wage (row 2)", "wage", "pension", "job")
-    wide_job(job, Layout("person", "year", ("born", "sex", "wage (row 2)"), ("year", "pension", "job"), (1, 3), of_row))
+    wide_job(
+        job, UnitLayout("person", "year", ("born", "sex", "wage (row 2)"), ("year", "pension", "job"), (1, 3), of_row)
+    )
     with pytest.raises(JobError, match=r"needs the name 'wage \(row 2\)', which a column has"):
-        wide_job(job, Layout("person", "year", ("born", "sex", "wage (row 2)"), of_row[2:], (1, 3), of_row))
+        wide_job(job, UnitLayout("person", "year", ("born", "sex", "wage (row 2)"), of_row[2:], (1, 3), of_row))
     for name, words in ((ROWS, "needs the name 'rows of a unit'"), ("a`b", "no column with a ` in its name")):
         named = parse_job(
             {"input": "a", "output": "b", "k": 5, "columns": {name: {"role": "unit"}} | columns | UNNAMED}
         )
         with pytest.raises(JobError, match=words):
-            wide_job(named, Layout(name, None, ("born",), ("wage",), (1, 2), ()))
+            wide_job(named, UnitLayout(name, None, ("born",), ("wage",), (1, 2), ()))
 
 
 def test_lag_and_share_between_units_are_those_of_loops():
     rng = np.random.default_rng(3)
     values = rng.normal(size=(40, 1)) + rng.normal(size=(40, 3))
     values[rng.random((40, 3)) < 0.2] = np.nan
-    layout = Layout("u", None, (), ("x",), (3,), ("x",))
+    layout = UnitLayout("u", None, (), ("x",), (3,), ("x",))
     frame = pd.DataFrame(values, columns=layout.wide_names("x"))
     parts = [row_sums(["x"], layout, pa.RecordBatch.from_pandas(part)) for part in (frame[:11], frame[11:])]
     lag, share = lag_and_icc(parts[0] + parts[1])[0]

@@ -389,7 +389,7 @@ TABLE, CONTENT, MAP = "compare.csv", "compare.json", "compare.png"
 def write_study(study: Study, folder: Path) -> tuple[Path, Path, Path]:
     """Write table, content and map into a folder, readable by their owner only: they tell of the original."""
     paths = (folder / TABLE, folder / CONTENT, folder / MAP)
-    contents = (table_text(study).encode(), json.dumps(to_dict(study), indent=2).encode(), draw_map(study))
+    contents = (_table_text(study).encode(), json.dumps(to_dict(study), indent=2).encode(), draw_map(study))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, content in zip(paths, contents, strict=True):
@@ -399,7 +399,7 @@ def write_study(study: Study, folder: Path) -> tuple[Path, Path, Path]:
     return paths
 
 
-def table_text(study: Study) -> str:
+def _table_text(study: Study) -> str:
     """The study as CSV: one line a setting; of every measure its mean, standard error, interval and baseline."""
     names = [name for name in study.titles if any(name in row.figures for row in study.rows)]
     parts = ("mean", "error", "low", "high", "baseline")

@@ -212,10 +212,10 @@ def _measure_trial(task: Task) -> TaskResult:
         failure = account(error, "this setting")
         final = failure.kind in ("JobError", "InputError", "InfeasibleError")
         return result | {"problem": failure.message, "final": final}
-    return result | trial_result(verdict, assessment) | {"seconds": time.monotonic() - begin}
+    return result | _trial_result(verdict, assessment) | {"seconds": time.monotonic() - begin}
 
 
-def trial_result(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
+def _trial_result(verdict: Verdict, assessment: Assessment) -> dict[str, Any]:
     """The verdict and the figures of a trial, JSON-able."""
     failed = [[words.name(check), f"{words.measured(check)}, limit {words.limit(check)}"] for check in verdict.failed]
     # What each gate on measures judges, by the gate's name, so that methods can be compared whose attacks differ

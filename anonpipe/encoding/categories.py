@@ -46,7 +46,7 @@ def calibrated(scores: FloatArray, order: IntArray, starts: IntArray, targets: I
         raise ValueError("the targets of every group are counts that add up to its size")
     sequence = np.argsort(targets.sum(axis=0), kind="stable")
     whole = np.ascontiguousarray(targets, dtype=np.int64)
-    return np.asarray(assign_by_counts(np.ascontiguousarray(scores), order, starts, whole, sequence))
+    return np.asarray(_assign_by_counts(np.ascontiguousarray(scores), order, starts, whole, sequence))
 
 
 def calibrated_groups(chances: FloatArray, sizes: IntArray, totals: IntArray) -> IntArray:
@@ -108,7 +108,7 @@ _SORT_FROM = 64
 
 
 @njit(cache=True, nogil=True)
-def assign_by_counts(
+def _assign_by_counts(
     scores: FloatArray, order: IntArray, starts: IntArray, targets: IntArray, sequence: IntArray
 ) -> IntArray:
     """Give exactly targets[g, c] records of group g the category c; scores (n, q), targets (n_groups, q)."""

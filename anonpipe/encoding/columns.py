@@ -374,7 +374,7 @@ class Outermost:
 
     @property
     def looked_at(self) -> int:
-        """How many outermost records can be looked at, with as many beside them."""
+        """How many outermost records can be looked at, with as many next to them."""
         return (self.most - 1) // 2
 
     def merge(self, other: Outermost) -> Outermost:

@@ -73,7 +73,7 @@ class Groups:
         return calibrated(probabilities(features), self.order, self.starts, self.count(codes, size))
 
 
-def histogram_codes(column: FloatArray, groups: Groups, rng: np.random.Generator) -> FloatArray:
+def _histogram_codes(column: FloatArray, groups: Groups, rng: np.random.Generator) -> FloatArray:
     """The codes of a column (NaN for null) in another order inside each group, all orders being equally likely."""
     codes = np.where(np.isnan(column), -1.0, column).astype(np.int64)
     drawn = synthesize(codes[:, None], groups.order, groups.starts, "histogram", rng=rng)[:, 0]
@@ -160,7 +160,7 @@ class NumberBlock:
             was_null = np.isnan(cells[:, self.position]).astype(np.int64)
             values[groups.calibrate(features[:, self.start + 1 : self.stop], was_null) == 1] = np.nan
         if self.ordinal and how == "histogram":
-            return histogram_codes(cells[:, self.position], groups, rng)
+            return _histogram_codes(cells[:, self.position], groups, rng)
         if self.ordinal and how == "calibrated" and not groups.identical:
             return restore_by_rank(values, cells[:, self.position], groups.order, groups.starts)
         if not groups.identical:
@@ -221,7 +221,7 @@ class CategoryBlock:
     ) -> FloatArray:
         """Codes of the block's column."""
         if how == "histogram":
-            return histogram_codes(cells[:, self.position], groups, rng)
+            return _histogram_codes(cells[:, self.position], groups, rng)
         if self.stop == self.start:
             return np.full(len(features), float(self.codes[0]))
         dummies = features[:, self.start : self.stop]

@@ -374,7 +374,7 @@ def duplicated(columns: Sequence[IntArray]) -> BoolArray:
 def copied_rows(columns: Sequence[IntArray]) -> int:
     """How many rows equal an earlier one in all columns, where these are far more than chance has it; else 0."""
     # By chance: of the rows that are equal but for the column that tells most, as many as agree in it
-    bits, copies = [bits_of(column) for column in columns], int(duplicated(columns).sum()) if columns else 0
+    bits, copies = [_bits_of(column) for column in columns], int(duplicated(columns).sum()) if columns else 0
     if copies < FEWEST or len(columns) < 2:
         return 0
     most = int(np.argmax(bits))
@@ -430,7 +430,7 @@ SPARE_BITS = 2
 def repeated_rows(codes: IntArray, rng: np.random.Generator) -> int:
     """How many rows are repeated in the sense of this module; codes (n_rows, n_columns)."""
     codes = codes[:, _without_copies(codes)]
-    bits = np.array([bits_of(column) for column in codes.T])
+    bits = np.array([_bits_of(column) for column in codes.T])
     rows, width = codes.shape
     if rows < 2 or width < 2:
         return 0
@@ -459,7 +459,7 @@ def _without_copies(codes: IntArray) -> list[int]:
     return list(left.values())
 
 
-def bits_of(column: IntArray) -> float:
+def _bits_of(column: IntArray) -> float:
     """-log2 of the share of pairs that agree; 0 for a column of one value."""
     counts = np.unique(column, return_counts=True)[1].astype(np.float64)
     total = counts.sum()

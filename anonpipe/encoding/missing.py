@@ -40,10 +40,10 @@ def fill_missing(
 def _filled(
     column: FloatArray, order: IntArray, starts: IntArray, line: IntArray, fewest: int, rng: np.random.Generator
 ) -> FloatArray:
-    """A column with its missing values filled, see `fill_column`; a new array."""
+    """A column with its missing values filled, see `_fill_column`; a new array."""
     values, missing = np.array(column), np.isnan(column)
     if missing.any() and not missing.all():
-        fill_column(values, order, starts, line, fewest, rng.random(len(starts) - 1))
+        _fill_column(values, order, starts, line, fewest, rng.random(len(starts) - 1))
     return values
 
 
@@ -112,7 +112,7 @@ def _predicted(values: FloatArray, others: FloatArray, known: BoolArray) -> Floa
 
 
 @njit(cache=True, nogil=True)
-def fill_column(
+def _fill_column(
     values: FloatArray, order: IntArray, starts: IntArray, line: IntArray, fewest: int, draws: FloatArray
 ) -> None:
     """Give each missing value a value of its group or of near ones, in place; values (n,); line (n_groups,)."""

@@ -267,7 +267,7 @@ class Quantiles:
         cells, widths = np.zeros(2 * n - 1, dtype=np.int64), np.zeros(2 * n - 1)  # pieces, and what is empty between
         cells[::2], widths[::2], widths[1::2] = np.diff(self.edges), high - low, np.maximum(low[1:] - high[:-1], 0.0)
         shares = widths / widths.sum()
-        if not (np.isfinite(shares).all() and shares[::2].all()):  # numbers at the ends of what a float can tell apart
+        if not (np.isfinite(shares).all() and shares[::2].all()):  # numbers at the ends of what a float can distinguish
             return self
         for times, tails in ((1, self._tails()), (1, []), (2, []), (4, [])):
             begins = np.unique(np.append((_blocks(cells, shares, times * PENALTY) + 1) // 2, tails)).astype(np.int64)

@@ -90,7 +90,7 @@ def text_words(array: pa.Array, digits: int = 0) -> HashArray:
     begin = array.offset
     ends = np.frombuffer(offsets, dtype=np.int32)[begin : begin + len(array) + 1] if len(array) else np.zeros(1)
     content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
-    return np.asarray(hash_texts(ends.astype(np.int64), content, digits))
+    return np.asarray(_hash_texts(ends.astype(np.int64), content, digits))
 
 
 def lanes_of(names: Iterable[str], batch: pa.RecordBatch, columns: Mapping[str, Column]) -> HashArray:
@@ -146,7 +146,7 @@ def keyed_rows(lanes: HashArray, first: bytes, second: bytes) -> HashArray:
     return number_keys(first, lanes[:, 0] + number_keys(second, lanes[:, 1]))
 
 
-def keyed_cells(cells: FloatArray, keys: Sequence[bytes]) -> HashArray:
+def _keyed_cells(cells: FloatArray, keys: Sequence[bytes]) -> HashArray:
     """A keyed number of each row of cells, shape (n_rows,); numbers count to seven digits."""
     numbers = np.zeros(len(cells), dtype=np.uint64)
     for column, key in zip(cells.T, keys, strict=True):
@@ -188,7 +188,7 @@ def _bits(values: FloatArray) -> HashArray:
 
 # --- Hashing of column values and their order-aware, layout-independent sum -------------------------------------------
 # The mixing step is the finaliser of SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number
-# generators", figure 16). None of this is cryptographic: it tells inputs apart, it does not hide them.
+# generators", figure 16). None of this is cryptographic: it distinguishes inputs, it does not hide them.
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -211,7 +211,7 @@ def mix(state: np.uint64) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def hash_texts(offsets: IntArray, data: npt.NDArray[np.uint8], digits: int) -> HashArray:
+def _hash_texts(offsets: IntArray, data: npt.NDArray[np.uint8], digits: int) -> HashArray:
     """Up to so many last digits of each text as a number, plus FNV-1a of the rest, mixed; offsets (n + 1,)."""
     out = np.empty(len(offsets) - 1, dtype=np.uint64)
     for i in range(len(out)):
@@ -311,7 +311,7 @@ def canonical_order(cells: FloatArray, keys: Sequence[bytes]) -> IntArray:
     By a keyed number of the row's content, so that the order tells nothing of the values; rows that agree in it
     (numbers count to seven digits) by the cells themselves. Equal rows are exchangeable.
     """
-    numbers = keyed_cells(cells, keys)
+    numbers = _keyed_cells(cells, keys)
     order = np.argsort(numbers, kind="stable")
     alike = np.flatnonzero(numbers[order[1:]] == numbers[order[:-1]])
     one, other = cells[order[alike]], cells[order[alike + 1]]

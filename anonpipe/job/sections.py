@@ -149,7 +149,7 @@ class Decode(Options):
         return self
 
 
-COPY = "copy"  # The column that tells the copies of a release apart
+COPY = "copy"  # The column that numbers the copies of a release
 
 
 class Release(Options):

@@ -19,7 +19,7 @@ _CONDITION = re.compile(r"\s*if\s+(.*\S)\s+then\s+(.*\S)\s*")
 
 
 @dataclass(frozen=True)
-class Layout:
+class UnitLayout:
     """How rows of units lie side by side."""
 
     unit: str  # The column that names the unit
@@ -51,7 +51,7 @@ def levels_of(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return of_unit, tuple(name for name in job.released if name not in gone)
 
 
-def wide_job(job: Job, layout: Layout) -> Job:
+def wide_job(job: Job, layout: UnitLayout) -> Job:
     """The job for records that are units; every column as it was declared, and each rule for every row."""
     content = job.model_dump(mode="json", exclude={"release": {"unit", "order"}})
     columns: dict[str, Any] = {layout.unit: {"role": Role.IDENTIFIER}}
@@ -93,7 +93,7 @@ def check_width(job: Job, most: int, units: int) -> None:
     )
 
 
-def _of_rows(job: Job, layout: Layout) -> list[str]:
+def _of_rows(job: Job, layout: UnitLayout) -> list[str]:
     """The rules of the job, those on columns that differ within a unit once for each row."""
     texts: list[str] = []
     for text in job.rules:
@@ -105,7 +105,7 @@ def _of_rows(job: Job, layout: Layout) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _renamed(text: str, layout: Layout, at: int) -> str:
+def _renamed(text: str, layout: UnitLayout, at: int) -> str:
     """A rule for the columns of one row of a unit."""
 
     def other(found: re.Match[str]) -> str:
@@ -131,7 +131,7 @@ def rule_of_rows(text: str) -> str | None:
     return _WITH_NUMBER.sub("", _SIDE.sub(lambda side: side[1] if side[1].isidentifier() else f"`{side[1]}`", text))
 
 
-def _structure(job: Job, layout: Layout) -> list[str]:
+def _structure(job: Job, layout: UnitLayout) -> list[str]:
     """Rules by which a record has the rows that it says, and these are in order."""
     texts = []
     columns: Mapping[str, Column] = job.columns
@@ -150,6 +150,6 @@ def _structure(job: Job, layout: Layout) -> list[str]:
     return texts
 
 
-def _numbers(layout: Layout, at: int) -> list[int]:
+def _numbers(layout: UnitLayout, at: int) -> list[int]:
     """The numbers of rows of units that have a row of this number."""
     return [number for number in layout.numbers if number >= at]

@@ -70,7 +70,7 @@ def _grow(
     if leaves == 1:
         return -1 - first_leaf
     direction = principal_direction(features, rows, False)
-    projections = project_rows(features, rows, direction)
+    projections = _project_rows(features, rows, direction)
     ranked = np.lexsort((keys[rows], projections))
     left_leaves = leaves // 2
     left = len(rows) * left_leaves // leaves
@@ -95,9 +95,8 @@ def route(tree: Tree, features: FloatArray, keys: KeyArray) -> IntArray:
     features, keys = _checked(features, keys)
     if features.shape[1] != tree.width:
         raise ValueError(f"features has {features.shape[1]} columns; the tree was fitted on {tree.width}")
-    return np.asarray(
-        route_rows(features, keys, tree.directions, tree.thresholds, tree.key_thresholds, tree.children), dtype=np.int64
-    )
+    leaves = _route_rows(features, keys, tree.directions, tree.thresholds, tree.key_thresholds, tree.children)
+    return np.asarray(leaves, dtype=np.int64)
 
 
 def _checked(features: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray]:
@@ -112,8 +111,8 @@ def _checked(features: FloatArray, keys: KeyArray) -> tuple[FloatArray, KeyArray
 
 
 @nb.njit(cache=True, nogil=True)
-def project_rows(features: FloatArray, rows: IntArray, direction: FloatArray) -> FloatArray:
-    """Projections of `rows` of `features`, each by the same loop as in `route_rows`."""
+def _project_rows(features: FloatArray, rows: IntArray, direction: FloatArray) -> FloatArray:
+    """Projections of `rows` of `features`, each by the same loop as in `_route_rows`."""
     out = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
         out[i] = dot(features[rows[i]], direction)
@@ -121,7 +120,7 @@ def project_rows(features: FloatArray, rows: IntArray, direction: FloatArray) ->
 
 
 @nb.njit(cache=True, nogil=True)
-def route_rows(
+def _route_rows(
     features: FloatArray,
     keys: KeyArray,
     directions: FloatArray,

@@ -27,7 +27,7 @@ from anonpipe.encoding.weights import SamplingWeight
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.model import Job, parse_job
 from anonpipe.job.sections import COPY
-from anonpipe.job.wide import Layout
+from anonpipe.job.wide import UnitLayout
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
 from anonpipe.pipeline import units
@@ -65,7 +65,7 @@ class Work:
         """What is known of rows that lie side by side in the input of this run; None where records are rows."""
         if not self.staging.has(units.RECORD):
             return None
-        folded: Folded = self.staging.read_record(units.RECORD, Folded, Layout, Sketch)
+        folded: Folded = self.staging.read_record(units.RECORD, Folded, UnitLayout, Sketch)
         return folded
 
     @cached_property
@@ -170,7 +170,7 @@ _RECORDS = ("work", "fitted", "cut", "file_rows")
 
 @lru_cache(maxsize=2)
 def context(staging: str, token: str, copy: int = 0) -> Context:
-    """The context of a run or a copy; `token` tells runs in the same folder apart for the cache."""
+    """The context of a run or a copy; `token` distinguishes runs in the same folder for the cache."""
     return Context(Work(Staging(Path(staging), token, copy)))
 
 

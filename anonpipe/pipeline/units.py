@@ -22,7 +22,7 @@ from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers
 from anonpipe.errors import InputError, plural
 from anonpipe.job.model import Job
-from anonpipe.job.wide import ROWS, Layout, check_width, levels_of, row_name, wide_job
+from anonpipe.job.wide import ROWS, UnitLayout, check_width, levels_of, row_name, wide_job
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, open_source, read_batches
 from anonpipe.storage.sketch import Sketch
@@ -42,7 +42,7 @@ _LEAST_LONGEST = 100  # Units of the largest number of rows, or a 20th of all: m
 class Folded:
     """An input whose rows lie side by side, and facts of its rows."""
 
-    layout: Layout
+    layout: UnitLayout
     names: tuple[str, ...]  # The unit and the released columns, in the order of the input
     released: tuple[str, ...]  # The released columns, in the order of the job
     unreleased: tuple[tuple[str, bool], ...]  # Other columns that are not released, and whether they name persons
@@ -104,7 +104,8 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     by_name = dict(zip(others, zip(differing.tolist(), nulls.tolist(), strict=True), strict=True))
     _refuse(job, by_name, units)
     check_width(job, most, units)
-    layout = Layout(unit, order, of_unit, of_row, _numbers(job, sizes), tuple(n for n in of_row if not by_name[n][1]))
+    complete = tuple(name for name in of_row if not by_name[name][1])
+    layout = UnitLayout(unit, order, of_unit, of_row, _numbers(job, sizes), complete)
     compared = tuple(name for name in of_row if not job.columns[name].kind.coded)
     wide = wide_job(job, layout)  # before the rows are written: it may refuse names and rules
     sums = _write(job, layout, compared, paths, key, folder / "rows.parquet")
@@ -241,7 +242,7 @@ class _Bucket:
         units = np.count_nonzero(np.add.reduceat(other.astype(np.int64), self.starts))
         return int(units), int(np.count_nonzero(~there))
 
-    def to_wide(self, layout: Layout, schema: pa.Schema) -> pa.RecordBatch:
+    def to_wide(self, layout: UnitLayout, schema: pa.Schema) -> pa.RecordBatch:
         """One record for each unit, those of too few rows left out."""
         number = _released_number(self.sizes, layout.numbers)
         starts, number = self.starts[number > 0], number[number > 0]
@@ -254,7 +255,7 @@ class _Bucket:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _schema(rows: pa.Schema, layout: Layout) -> pa.Schema:
+def _schema(rows: pa.Schema, layout: UnitLayout) -> pa.Schema:
     """The columns of records that are units."""
     fields = [rows.field(layout.unit), pa.field(ROWS, pa.int64(), nullable=False)]
     fields += [rows.field(name) for name in layout.of_unit]
@@ -263,7 +264,7 @@ def _schema(rows: pa.Schema, layout: Layout) -> pa.Schema:
 
 
 def _write(
-    job: Job, layout: Layout, compared: Sequence[str], paths: Sequence[Path], key: bytes, file: Path
+    job: Job, layout: UnitLayout, compared: Sequence[str], paths: Sequence[Path], key: bytes, file: Path
 ) -> FloatArray:
     """Write the records bucket by bucket; returns the `row_sums` of all."""
     found, writer = np.zeros((len(compared), SUMS)), None
@@ -284,7 +285,7 @@ def _write(
 # --- What rows of a unit have to do with each other
 
 
-def row_sums(names: Sequence[str], layout: Layout, records: pa.RecordBatch) -> FloatArray:
+def row_sums(names: Sequence[str], layout: UnitLayout, records: pa.RecordBatch) -> FloatArray:
     """Sums of records from which correlations of rows of a unit follow, shape (n_names, `SUMS`).
 
     Of pairs of following rows: their number, sums, squares and products. Of rows: units, rows, squared rows of a unit,

@@ -1,8 +1,8 @@
-"""Made-up data: a cancer registry of invented persons.
+"""Made-up data: a cancer registry of simulated persons.
 
 Nothing here describes anyone. Every value is drawn from the tables of `registry.toml`, so the seed is public and fixed:
 the warning against short seeds concerns the noise that protects true records, and there are none here. The truth behind
-the survival times (`log_hazard_ratios`, beside a Weibull baseline) is known, so that an analysis of the released table
+the survival times (`log_hazard_ratios`, with a Weibull baseline) is known, so that an analysis of the released table
 can be judged by it.
 """
 
@@ -27,7 +27,7 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 Codes = npt.NDArray[np.int32]
 
-PUBLIC_SEED = 20_000_101  # Seed of the demonstration tables; public, as the persons are invented
+PUBLIC_SEED = 20_000_101  # Seed of the demonstration tables; public, as the persons are simulated
 BLOCK_ROWS = 16_384  # Rows drawn from one random stream; fixed, so that values depend on the row's place alone
 GROUP_BLOCKS = 8  # Of a row group
 LARGEST_TABLE_ROWS = 2**31 - 2  # As many distinct patient identifiers exist
@@ -54,7 +54,7 @@ REGISTRY_SCHEMA = pa.schema(
 
 
 def write_registry(path: str | Path, rows: int, *, seed: int = PUBLIC_SEED) -> None:
-    """Write a cancer-registry-like table of invented persons to one Parquet file.
+    """Write a cancer-registry-like table of simulated persons to one Parquet file.
 
     Age and sex depend on the site, the stage on the site, the treatment on stage and age, smoking on site and sex. The
     tumour size is lognormal by stage, and missing most often where the stage is unknown. Survival follows proportional

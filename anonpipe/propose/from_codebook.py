@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from anonpipe.codebook import MOST_LEVELS, CodeBook, Variable
+from anonpipe.codebook import MOST_LEVELS, BookVariable, CodeBook
 from anonpipe.columns import Kind, Scalar
 from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import plural
@@ -70,7 +70,7 @@ def with_codebook(
     return found, Taken(f"{text}.", _MISSING.format(names=", ".join(missing)) if missing else "")
 
 
-def _described(guessed: Guess, look: Look, column: pa.ChunkedArray, one: Variable) -> Guess:
+def _described(guessed: Guess, look: Look, column: pa.ChunkedArray, one: BookVariable) -> Guess:
     """A guess with what the code book says of its column."""
     found = replace(guessed, booked=True, label=one.label[:1000], unit_of_measure=one.unit[:100])
     if not guessed.role.released:
@@ -113,7 +113,7 @@ def _possible(kind: Kind, look: Look) -> bool:
     return kind is not Kind.BINARY or look.distinct <= 2
 
 
-def _bounds(one: Variable, kind: Kind) -> tuple[Scalar | None, Scalar | None] | None:
+def _bounds(one: BookVariable, kind: Kind) -> tuple[Scalar | None, Scalar | None] | None:
     """The bounds, where they are numbers (or days) in their order."""
     low, high = one.bounds
     wanted: tuple[type, ...] = (str,) if kind is Kind.DATE else (int, float)
@@ -124,7 +124,7 @@ def _bounds(one: Variable, kind: Kind) -> tuple[Scalar | None, Scalar | None] | 
     return low, high
 
 
-def _levels(column: pa.ChunkedArray, one: Variable) -> tuple[tuple[Scalar, ...], int]:
+def _levels(column: pa.ChunkedArray, one: BookVariable) -> tuple[tuple[Scalar, ...], int]:
     """The categories as the column has them, by their codes or their labels; none where distinct values are others."""
     kind = plain_type(column.type)
     values = {value for chunk in column.chunks for value in pc.unique(plain(chunk)).to_pylist() if value is not None}

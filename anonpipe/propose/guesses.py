@@ -186,7 +186,7 @@ class Guess:
 
 def guess(looks: list[Look]) -> dict[str, Guess]:
     """Kind and role of each column, in the table's order."""
-    guesses = _by_copies(looks, _units(without_copies(looks)))
+    guesses = _by_copies(looks, _units(_without_copies(looks)))
     _survey_weight(looks, guesses)
     masked = [look for look in looks if guesses[look.name].role is Role.MASKED]
     for name, reason in derived(masked).items():
@@ -198,7 +198,7 @@ def guess(looks: list[Look]) -> dict[str, Guess]:
 MOST_COPIED = 0.1  # Share of copied rows above which rows are equal because persons are, or have several rows
 
 
-def without_copies(looks: list[Look]) -> list[Look]:
+def _without_copies(looks: list[Look]) -> list[Look]:
     """What the sample shows without rows that equal an earlier one, where these are few; else the same."""
     kept = ~_copied(looks)
     return looks if kept.all() else [look.of_rows(kept) for look in looks]
@@ -305,7 +305,7 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
     """
     used = guess([look for look in looks if look.name in needs.users])
     found: dict[str, Guess] = {}
-    own = _by_copies(looks, _units(without_copies(looks)))
+    own = _by_copies(looks, _units(_without_copies(looks)))
     for look in looks:
         alone = own[look.name]
         if look.name not in used:

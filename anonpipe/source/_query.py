@@ -3,7 +3,7 @@
     -- database: postgresql://registry.clinic.example/cancer
     SELECT age, sex, days, event FROM patients WHERE year >= 2010
 
-DuckDB, SQLite and Postgres, each by its ADBC driver, which hands on batches of Arrow. No transaction may write, and one
+DuckDB, SQLite and Postgres, each by its ADBC driver, which yields batches of Arrow. No transaction may write, and one
 SELECT alone is taken. The driver looks for the password itself; none is ever read here.
 """
 

@@ -1,6 +1,6 @@
 """Sheets of Excel and LibreOffice, read by calamine: one sheet is a table, its first row the names of the columns.
 
-The library holds a sheet in memory, which has 1,048,576 rows at most. It hands on errors of formulas as empty cells, so
+The library holds a sheet in memory, which has 1,048,576 rows at most. It reads errors of formulas as empty cells, so
 they are counted in the file itself; in the format before Excel 2007 they cannot be, and it is refused.
 """
 

@@ -34,17 +34,13 @@ def to_bytes(value: Any) -> bytes:
     forms = [[array.dtype.str, array.shape, _order(array)] for array in arrays]
     structure = json.dumps({"value": content, "arrays": forms}).encode()
     head = len(structure).to_bytes(_LENGTH.itemsize, "little") + structure
-    return b"".join(map(_filled_up, (head, *(array.tobytes(_order(array)) for array in arrays))))
+    parts = (head, *(array.tobytes(_order(array)) for array in arrays))
+    return b"".join(part.ljust(_room(len(part)), b"\0") for part in parts)
 
 
 def _order(array: npt.NDArray[Any]) -> Literal["F", "C"]:
     """The memory order of an array."""
     return "F" if array.flags.fnc else "C"
-
-
-def _filled_up(part: bytes) -> bytes:
-    """A part and zeros up to the next multiple of `_ALIGNED`."""
-    return part.ljust(_room(len(part)), b"\0")
 
 
 def _room(size: int) -> int:

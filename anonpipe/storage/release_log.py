@@ -215,8 +215,8 @@ class _Log:
 
 def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Overlaps:
     """Compare an input with all earlier releases in the logs."""
-    warnings = [] if where is None else unfinished(where)
     in_output, home = _Log() if where is None else _read_output(where), _read_home()
+    warnings = [] if where is None else unfinished(where, in_output)
     for log, what in ((in_output, "in the output"), (home, "in the steward's home")):
         if not log.readable:
             warnings.append(f"the release log {what} cannot be read, so its releases are not compared")
@@ -357,8 +357,10 @@ def _by_shift(sketches: Mapping[str, StoredSketch]) -> tuple[dict[str, StoredSke
 
 
 def _shared(
-    ours: StoredSketch, theirs: StoredSketch, rows: tuple[int, int], shifted: Sequence[StoredSketch]
+    ours: StoredSketch, others: Sequence[StoredSketch], rows: tuple[int, int], shifted: Sequence[StoredSketch]
 ) -> _Shared:
+    """The overlap with the sketch that has most contents in common with ours."""
+    theirs = max(others, key=lambda other: len(ours.contents.keys() & other.contents.keys()))
     level = max(sketch.level for sketch in (ours, theirs, *shifted))
     tables = [{m: n for m, (depth, n) in sketch.contents.items() if depth >= level} for sketch in (ours, theirs)]
     keys = sorted({*tables[0], *tables[1]})
@@ -404,7 +406,7 @@ def _overlaps(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]]) -> l
         limit = CHANCE / max(1, sum(map(len, pairs.values())))
         per_unit = max(own_rows_per_unit, _rows_per_unit(theirs, secret))
         shared = {
-            subject: _shared(ours[subject], _most_alike(ours[subject], others), rows, shifted.get(subject, ()))
+            subject: _shared(ours[subject], others, rows, shifted.get(subject, ()))
             for subject, others in pairs.items()
             if others
         }
@@ -421,11 +423,6 @@ def _is_sure(subject: str, shared: _Shared, limit: float, per_unit: float) -> bo
         return shared.chance < limit
     # Quotas fill cells with equal numbers of other persons, and rows of one person are no independent draws
     return shared.per_content <= _LARGEST_CELL and shared.chance ** (1.0 / per_unit) < limit
-
-
-def _most_alike(ours: StoredSketch, others: Sequence[StoredSketch]) -> StoredSketch:
-    """The sketch that has most contents in common with ours."""
-    return max(others, key=lambda other: len(ours.contents.keys() & other.contents.keys()))
 
 
 def _rows_per_unit(sketches: Sequence[StoredSketch], secret: bytes) -> float:
@@ -569,7 +566,7 @@ def _known_version(where: OutputPlace, url: str, name: str | None, of_output: _L
     logged = name in {*log, *home, *withdrawn} and not _is_elsewhere(where, log.get(str(name), {}))
     if name is not None and (logged or versions.exists(where, versions.VERSIONS, name)):
         return name
-    hints = [f"withdrawn were {', '.join(withdrawn)}"] * bool(withdrawn) + unfinished(where)
+    hints = [f"withdrawn were {', '.join(withdrawn)}"] * bool(withdrawn) + unfinished(where, of_output)
     hints += [f"not current is {where.url(versions.VERSIONS, each)}" for each in versions.list_versions(where)]
     raise InputError("; ".join((f"there is no release at {url}", *hints)))
 
@@ -595,9 +592,9 @@ def _equal_versions(where: OutputPlace, log: _Log, name: str) -> tuple[list[str]
     return sorted(equal), sorted((there & equal) | unknown, key=versions.version_order)
 
 
-def unfinished(where: OutputPlace) -> list[str]:
+def unfinished(where: OutputPlace, log: _Log | None = None) -> list[str]:
     """One line for each withdrawal that was cut short, with the command that finishes it."""
-    log, option = _read_output(where), f" --internal {where.internal.url()}" if where.internal else ""
+    log, option = log or _read_output(where), f" --internal {where.internal.url()}" if where.internal else ""
     return [
         f"the withdrawal of {name} is unfinished, and it counts until then; finish it: anonpipe withdraw "
         f'{where.url(versions.VERSIONS, name)} --because "why"{option}'

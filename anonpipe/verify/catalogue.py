@@ -56,7 +56,7 @@ class Gate:
     # depend on the job (`Job.limits`).
     default: float | None
     limited: str  # What it limits, in words for a list
-    meaning: str  # For who writes a job
+    meaning: str  # For the author of a job
     # least, above, most: which limits there are: from `least` on or only `above` it, up to `most`
     least: float | None = None
     above: float | None = None

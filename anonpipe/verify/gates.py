@@ -705,7 +705,7 @@ def _of_mask_in_words(by: MaskEvidence) -> list[str]:
     if by.fewest_alike is not None:
         notes = [
             f"{by.method} makes sets of k or more rows that are alike in all synthetic columns; key variables "
-            "tell the rows of a set apart"
+            "distinguish the rows of a set"
         ]
     elif by.groups is not None:
         notes = [

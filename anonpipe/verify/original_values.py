@@ -103,7 +103,7 @@ def _allowed(met: IntArray, expected: FloatArray, alarm: FloatArray) -> IntArray
 class Fineness:
     """How fine the values of a column are."""
 
-    size: float  # Of the numbers that a value was computed with, beside itself: its column's mean and deviation
+    size: float  # Of the numbers that a value was computed with, besides itself: its column's mean and deviation
     step: float = 0.0  # Of the grid that the job or the type sets; 0 for none
     grid: float = 0.0  # Coarser one that most of the original values lie on; 0 for none
     relative: float = 0.0  # Of a type of few digits the distance of neighbouring numbers over their size; 0 for others
@@ -116,7 +116,7 @@ class Fineness:
 
     def on_grid(self, values: FloatArray) -> BoolArray:
         """Which values lie on the coarser grid."""
-        return lies_on(values, self.grid, self.relative) if self.grid else np.zeros(len(values), dtype=np.bool_)
+        return _lies_on(values, self.grid, self.relative) if self.grid else np.zeros(len(values), dtype=np.bool_)
 
     def width(self, values: FloatArray, coarse: bool) -> FloatArray:
         """How wide the grid points of values are."""
@@ -124,7 +124,7 @@ class Fineness:
         return np.maximum(fixed, self.relative * np.abs(values))
 
 
-def lies_on(values: FloatArray, grid: float, relative: float = 0.0) -> BoolArray:
+def _lies_on(values: FloatArray, grid: float, relative: float = 0.0) -> BoolArray:
     """Which values are multiples of a step, but for rounding."""
     return np.asarray(
         np.abs(values - np.rint(values / grid) * grid) <= np.maximum(1e-9 * grid, max(1e-14, relative) * np.abs(values))
@@ -136,7 +136,7 @@ def coarsest_grid(distinct: Callable[[], list[FloatArray]], step: float, relativ
     for grid in _GRIDS:
         if grid <= step:
             return 0.0
-        parts = [(lies_on(values, grid, relative).sum(), len(values)) for values in distinct()]
+        parts = [(_lies_on(values, grid, relative).sum(), len(values)) for values in distinct()]
         on, among = (sum(int(part[at]) for part in parts) for at in (0, 1))
         if among and on >= ON_GRID * among:
             return grid
@@ -153,9 +153,9 @@ def means_lie_on(grid: float, released: FloatArray, relative: float = 0.0) -> bo
     most = int(min(MOST_AVERAGED, np.sqrt(0.4 * grid / digits))) if digits else MOST_AVERAGED
     if most < FEWEST_AVERAGED:
         return True
-    explained = lies_on(released, grid, relative)
+    explained = _lies_on(released, grid, relative)
     for size in range(2, most + 1):
-        explained |= lies_on(released, grid / size, relative)
+        explained |= _lies_on(released, grid / size, relative)
     return bool(2 * explained.sum() >= len(released))
 
 

@@ -225,7 +225,7 @@ def counts(verdict: Verdict) -> str:
     return text + (f"; {missing} not evaluated" if missing else "")
 
 
-def method_line(verdict: Verdict, facts: RunFacts) -> str:
+def _method_line(verdict: Verdict, facts: RunFacts) -> str:
     """Methods, groups and strata."""
     smallest = next((check for check in verdict.checks if check.key in ("group.smallest", "alike.fewest")), None)
     parts = [facts.methods]
@@ -315,7 +315,7 @@ def failures(verdict: Verdict, remedies: Sequence[str], most: int = _MOST_FAILUR
 
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
-    reserved, method = verdict.passed and verdict.word != Outcome.PASSED.value, method_line(verdict, facts)
+    reserved, method = verdict.passed and verdict.word != Outcome.PASSED.value, _method_line(verdict, facts)
     head = [
         headline(verdict, rows, facts.held_out),
         *(textwrap.wrap(f"verdict  {verdict.word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),

@@ -21,7 +21,7 @@ from anonpipe.pipeline.procedure.group_steps import (
     FEWEST,
     GroupedPart,
     GroupingChoice,
-    Layout,
+    GroupLayout,
     Synthesis,
     group_steps,
     sampled_rows,
@@ -37,7 +37,7 @@ K = 3
 
 def layout(**changes):
     given = {"k": K, "width": 2, "conditioning": 0, "shares": (np.array([0.5, 0.5]),), "n_sensitive": 1}
-    return Layout(**(given | changes))
+    return GroupLayout(**(given | changes))
 
 
 def chosen(rows):

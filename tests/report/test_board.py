@@ -76,9 +76,11 @@ def test_the_file_has_all_sections_in_order(published, tmp_path, call):
     for words in ("INTERNAL", version.name, "neither masked nor hashed: id", "scenarios", "Legal basis", "signature"):
         assert words in text_of(page)
     before = markdown.split("The original before protection")[1].split("##")[0]
-    assert "single in scenario 'neighbour'" in before and "linked rightly in scenario 'neighbour'" not in before
     assert (
-        "| Persons linked rightly in scenario 'neighbour' |" in markdown
+        "Sample uniques in scenario 'neighbour'" in before and "linked correctly in scenario 'neighbour'" not in before
+    )
+    assert (
+        "| Persons linked correctly in scenario 'neighbour' |" in markdown
         and "No overlap with an earlier release was found." in page
     )
 

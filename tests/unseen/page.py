@@ -14,7 +14,6 @@ FIGURES = ROOT / "data" / "unseen.csv"
 PAGE = ROOT / "docs" / "threats.md"
 BETWEEN = re.compile(r"(?<=<!-- unseen -->\n).*?(?=<!-- end of unseen -->)", re.DOTALL)
 RISKS = ("membership", "tracing", "counting", "linkage", "linkability", "inference")
-BEFORE = ("membership", "linkage")
 FIELDS = (
     "run",
     "table",
@@ -48,16 +47,9 @@ def figure(row: dict[str, str], risk: str) -> str:
 
 
 def lines(rows: list[dict[str, str]]) -> list[str]:
-    """The table: the figures of the run `after`, then those of `before`."""
-    runs = {run: {row["table"]: row for row in rows if row["run"] == run} for run in ("before", "after")}
-    found = [
-        f"| table | {' | '.join(RISKS)} | {' | '.join(f'before: {risk}' for risk in BEFORE)} |",
-        "|---" * (1 + len(RISKS) + len(BEFORE)) + "|",
-    ]
-    for name, row in runs["after"].items():
-        before = (figure(runs["before"][name], risk) for risk in BEFORE)
-        found.append(f"| {' | '.join([name, *(figure(row, risk) for risk in RISKS), *before])} |")
-    return found
+    """The table: the figures of the run `after`."""
+    shown = [[row["table"], *(figure(row, risk) for risk in RISKS)] for row in rows if row["run"] == "after"]
+    return [f"| {' | '.join(cells)} |" for cells in (("table", *RISKS), ["---"] * (1 + len(RISKS)), *shown)]
 
 
 def main() -> None:

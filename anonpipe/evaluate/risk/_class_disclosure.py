@@ -55,7 +55,7 @@ _FIGURES = (  # `*` stands for the class column
     ),
     _figure(
         "singles",
-        "share of records that are the only one with their value in their group",
+        "share of records with a value that is unique in their group",
         f"{_LI_SARKAR}, section 7",
         "share",
     ),

@@ -29,7 +29,7 @@ FIGURES = {
         ("p5", f"5th percentile of the {_CLOSEST}", "sd"),
         ("p5_ratio", f"5th percentile of the {_CLOSEST}, as a multiple of the reference's", ""),
         ("median", f"Median of the {_CLOSEST}", "sd"),
-        ("equal", "Share of records that have an equal released one", "share"),
+        ("equal", "Records with an equal released record", "share"),
         ("nndr", "Median ratio of the distances to the closest and the second closest released record", ""),
     )
 }

@@ -1,4 +1,4 @@
-"""What uncertainty of a value is left to who sees the released one: the width of an interval, or a number of values."""
+"""Uncertainty of a value, given the released one: the width of an interval, or a number of values."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _figure = partial(
 _FIGURES = (  # Of columns of numbers, and of categories
     _figure(
         "conditional_privacy",
-        "Uncertainty of an original number that is left to who sees the released one",
+        "Uncertainty of an original number, given the released one",
         "sd",
-        note="Width of an interval over which a value is as uncertain, to who sees the released value of the same "
-        "column and knows which it is; of columns on a grid the number of values times their distance. "
+        note="Width of an interval over which a value is as uncertain, given the released value of the same "
+        "column and record; of columns on a grid the number of values times their distance. "
         "Estimated from nearest neighbours; other columns may tell more.",
     ),
     _figure(
         "conditional_privacy.categories",
-        "Uncertainty of an original category that is left to who sees the released one",
+        "Uncertainty of an original category, given the released one",
         "values",
         note="Number of equally likely values of the same uncertainty. Other columns may tell more.",
     ),

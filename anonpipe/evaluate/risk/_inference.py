@@ -47,7 +47,7 @@ _NO_MORE = "a release that says no more of its own persons than of others"
 
 _RISK = _figure(
     "attribute_inference",
-    "Inference (European guidance, criterion 3): given away of an unknown column, the worst one, beyond the hold-out",
+    "Attribute inference (WP 216) of the worst column, above the hold-out",
     audience=Audience.ENOUGH,
     baseline_is=_NO_MORE,
 )
@@ -62,20 +62,20 @@ _SUREST = {
 }
 _SUCCESS = _figure(
     "attribute_inference.success",
-    "Share of unknown values guessed right from all other columns",
+    "Values guessed correctly from all other columns",
     audience=Audience.STEWARD,  # the best constant's share is how common the original's commonest value is
     better="near baseline",
     baseline_is="the same guesses of held-out records",
 )
 _STRATUM = _figure(
     "stratum_inference",
-    "How far the release discloses the stratum of a person whose other columns an intruder knows",
+    "Inference of a person's stratum from all other columns",
     audience=Audience.ENOUGH,
     baseline_is="a release that says no more of its own persons than others' records do",
 )
 _STRATUM_SUCCESS = _figure(
     "strata.success",
-    "Persons whose stratum is guessed right from the closest released record",
+    "Strata guessed correctly from the closest released record",
     audience=Audience.STEWARD,
     better="near baseline",
 )

@@ -32,7 +32,7 @@ _BY = {  # How the attacker guesses, and in short
 _RECOVERED = {
     guess: Figure(
         f"known_attribute.{guess}",
-        f"Values that an intruder recovers who knows a person's group and one attribute, {short}",
+        f"Values recovered from a person's group and one attribute, {short}",
         "share",
         "own attack; groups of three with exact moments leave one angle free",
         Audience.ENOUGH,
@@ -44,7 +44,7 @@ _RECOVERED = {
 }
 _POOLED = Figure(
     "collusion.recovered",
-    "Values of a person recovered by all other members of its group together",
+    "Values recovered by all other members of a group together",
     "share",
     "own attack; group sums that are kept exactly give the last member away",
     Audience.ENOUGH,
@@ -100,7 +100,7 @@ class RecoveredValues:
 _GAIN = "own attack; (share - baseline) / (1 - baseline), as of attribute inference"
 _GAINED = Figure(
     "known_attribute.gained",
-    "Values recovered with a person's group and one attribute, of those not recovered without the group",
+    "Values recovered from a person's group and one attribute, of those not recovered without the group",
     "share",
     _GAIN,
     Audience.ENOUGH,
@@ -108,7 +108,7 @@ _GAINED = Figure(
 )
 _GAINED_TOGETHER = Figure(
     "collusion.gained",
-    "Gained by all other members of a person's group together, of what it does not tell anyway",
+    "Values recovered by all other members of a group, of those not recovered without it",
     "share",
     _GAIN,
     Audience.ENOUGH,

@@ -36,7 +36,7 @@ _TELLS = "1: who sees the measure knows which matches are right; 0.5: no better 
 _EXCESSES = {
     name: Figure(
         f"lasko.{name}",
-        f"{words}: share of records that the release predicts better than others' records would",
+        f"{words}: records predicted better by the release than by others' records",
         "share",
         f"{_PAPER}II.A",
         Audience.ENOUGH,
@@ -54,7 +54,7 @@ _MATCH_RATE = Figure(
 _AREAS = {
     name: Figure(
         f"lasko.match_auc_{name}",
-        f"{words}: area under the curve of telling right matches from wrong ones",
+        f"{words}: AUC of right against wrong matches",
         "",
         f"{_PAPER}IV.C",
         Audience.ENOUGH,

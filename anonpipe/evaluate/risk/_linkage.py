@@ -109,7 +109,7 @@ def score_linkage(
         hits = (found.rows[:, :2] == own[:, None]) & (own >= 0)[:, None]
         first, either = int(hits[:, 0].sum()), int(hits.any(axis=1).sum())
         scored.append(measured("first", "linked to their own released record", first, 1.0 / released))
-        title = "whose own released record is the nearest or second nearest"
+        title = "with their own released record as the nearest or second nearest"
         scored.append(measured("first_or_second", title, either, min(1.0, 2.0 / released)))
     if own_group is not None:
         if group_of_found is None or group_sizes is None:
@@ -149,7 +149,7 @@ def _by_distances(data: AttackData) -> Measured | Reason:
 _SUREST = {
     share: Figure(
         f"linkage.surest_{100 * share:g}",
-        f"Of the surest {100 * share:g} % of the links, right ones",
+        f"Correct ones of the surest {100 * share:g} % of the links",
         "share",
         "Giomi et al. (2023), doi:10.56553/popets-2023-0055; nearness to the second: Lowe (2004)",
         Audience.STEWARD,
@@ -229,7 +229,7 @@ WHITENED = _measure("mahalanobis_linkage", "Mahalanobis distances", _OF_WHITENED
 
 _EXPECTED = Figure(
     RATE,
-    "Records linked to the right released record, to be expected of a draw inside their group",
+    "Correct links to be expected of a draw inside the linked group",
     "share",
     "Li & Sarkar 2013, section 6.1; Oganian & Domingo-Ferrer 2017, Definition 1",
     Audience.ENOUGH,
@@ -265,7 +265,7 @@ ASSIGNED = 6_000  # Records that are assigned of a table, on average
 
 _ASSIGNED = Figure(
     "linkage.assigned",
-    "Records linked to their own released record where all are assigned at once",
+    "Records linked to their own released record by one assignment of all",
     "share",
     "Burkard, Dell'Amico & Martello (2009), Assignment Problems; as an attack: Narayanan & Shmatikov (2008)",
     Audience.ENOUGH,
@@ -322,7 +322,7 @@ def _cut(
         if 0 < below.sum() < len(ours):
             sides = released[theirs, column] <= high, released[theirs, column] >= low
             break
-    else:  # nothing tells them apart
+    else:  # nothing distinguishes them
         below, drawn = rng.random(len(ours)) < 0.5, rng.random(len(theirs))
         sides = drawn < 0.5 + _OVERLAP, drawn > 0.5 - _OVERLAP
     yield from _cut(original, released, ours[below], theirs[sides[0]], rng)
@@ -409,7 +409,7 @@ ASSIGNMENT = RiskMeasure("assignment", "record linkage by assignment", (_ASSIGNE
 
 _LINKABILITY = Figure(
     "linkability",
-    "Linkability (European guidance, criterion 2): halves of a person's columns joined, beyond the hold-out",
+    "Linkability (WP 216) of halves of a person's columns, above the hold-out",
     "share",
     "Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055, section 4.2",
     Audience.ENOUGH,

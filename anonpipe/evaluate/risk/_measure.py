@@ -92,7 +92,7 @@ class NearestMatches:
 
 @dataclass(frozen=True, eq=False)
 class EquivalenceClasses:
-    """Records that a reader cannot tell apart: of one group, and equal in the unchanged columns."""
+    """Records that a reader cannot distinguish: of one group, and equal in the unchanged columns."""
 
     found: NearestMatches  # The nearest released records, with the number of what each is alike to
     own: IntArray  # That number for each record looked for
@@ -262,7 +262,7 @@ def effective_dimension(numbers: int, attributes: Iterable[FloatArray]) -> Effec
     Notes
     -----
     A normal number adds 1 to the mean of the squared distance and 2 to its variance. An attribute of q categories adds
-    1 / s - 1 for who is in a category of share s: q - 1 on average, with a variance of the sum of 1 / s less q².
+    1 / s - 1 for records in a category of share s: q - 1 on average, with a variance of the sum of 1 / s less q².
     """
     there = [shares[shares > 0] for shares in attributes]
     spread = 2.0 * numbers + sum(float((1.0 / shares).sum()) - len(shares) ** 2 for shares in there)

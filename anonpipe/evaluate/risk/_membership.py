@@ -30,7 +30,7 @@ _NOTE = (
 
 _AUC = Figure(
     "membership.auc",
-    "Chance that a person of the table is closer to the release than one who is not in it",
+    "Membership inference by distance (AUC)",
     "probability",
     "Yeom et al. (2018), doi:10.1109/CSF.2018.00027; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
     Audience.ENOUGH,
@@ -40,7 +40,7 @@ _AUC = Figure(
 _ADVANTAGE = replace(
     _AUC,
     key="membership.advantage",
-    title="Share of members recognised, less the share of others taken for members",
+    title="Membership advantage: true less false positive rate",
     unit="share",
     better="lower",
     note=f"Threshold learnt on one half of the persons and used on the other, both ways. {_NOTE}",
@@ -48,31 +48,31 @@ _ADVANTAGE = replace(
 _AT_FEW_ALARMS = replace(
     _ADVANTAGE,
     key="membership.found_at_1_percent",
-    title="Share of members recognised by an attacker who is wrong about 1 % of the others",
+    title="Members recognised at a false positive rate of 1 %",
     note=_NOTE,
 )
 _TRAINED = replace(
     _AUC,
     key="membership.trained_auc",
-    title="Chance that a trained classifier ranks a person of the table above one who is not in it",
+    title="Membership inference by a trained classifier (AUC)",
     source="Shokri et al. (2017), doi:10.1109/SP.2017.41; Carlini et al. (2022), doi:10.1109/SP46214.2022.9833649",
 )
 _TRACED = replace(
     _AUC,
     key="membership.traced_auc",
-    title="Chance that means and covariances of the release lean towards a person of the table, not towards another",
+    title="Membership inference by means and covariances (AUC)",
     source="Homer et al. (2008), doi:10.1371/journal.pgen.1000167; Dwork et al. (2015), doi:10.1109/FOCS.2015.46",
 )
 _COUNTED = replace(
     _AUC,
     key="membership.counted_auc",
-    title="Chance that the release's counts of single values lean towards a person of the table, not towards another",
+    title="Membership inference by counts of single values (AUC)",
     source="Homer et al. (2008), doi:10.1371/journal.pgen.1000167, of values in place of alleles",
 )
 _EXPECTED = replace(
     _AUC,
     key="membership.expected",
-    title="Chance that a person of the table is nearer to its mean, in its covariance, than one who is not",
+    title="Membership inference by distance from the mean, expected (AUC)",
     source="Hotelling 1931; Tracy, Young & Mason 1992",
 )
 

@@ -65,14 +65,14 @@ def _named(sort: Figure, name: str, title: str, **other: Any) -> Figure:
 
 # `*` stands for the scenario, `{who}` for its name and `{k}` for the smallest permissible group
 _OF_CLASSES = (
-    _named(_ORIGINAL, "original_uniques", "Persons of the original who are single {who}"),
+    _named(_ORIGINAL, "original_uniques", "Sample uniques {who}"),
     _named(_ORIGINAL, "original_below_3", "Persons in classes of fewer than 3 {who}"),
     _named(_ORIGINAL, "original_below_k", "Persons in classes of fewer than k = {k} {who}"),
     _named(_ORIGINAL, "original_smallest", "Persons of the smallest class {who}", unit="persons", better="higher"),
     _named(_LIMITED, "prosecutor_max", "Prosecutor risk of the original {who}, maximum"),
     _named(_LIMITED, "marketer", "Prosecutor risk of the original {who}, mean (the marketer's risk)"),
 )
-_UNIQUES = "Persons who are single in the original and in the population {who}, expected"
+_UNIQUES = "Sample uniques that are population uniques {who}, expected"
 _OF_POPULATION = (
     _named(_JOURNALIST, "journalist_max", "Journalist risk of the original {who}, maximum"),
     _named(_JOURNALIST, "journalist_mean", "Journalist risk of the original {who}, mean"),
@@ -84,8 +84,8 @@ _OF_WEIGHTS = (
     _named(_JOURNALIST, "individual_mean", f"{_BY_WEIGHTS}, mean (the share of persons expected to be found)"),
 )
 _LINKED = (
-    _named(_LINK, "linked", "Persons linked rightly {who}"),
-    _named(_LINK, "linked_uniques", "Of the persons who are single in the original, linked rightly {who}"),
+    _named(_LINK, "linked", "Persons linked correctly {who}"),
+    _named(_LINK, "linked_uniques", "Sample uniques linked correctly {who}"),
 )
 
 

@@ -175,7 +175,7 @@ def candidates(
 _FIGURES = {
     name: Figure(
         f"singling_out.{name}",
-        f"Singling out (European guidance, criterion 1): {by}, beyond the hold-out",
+        f"Singling out (WP 216): {by}, above the hold-out",
         "share",
         _SOURCE,
         Audience.STEWARD,

@@ -30,8 +30,8 @@ def _figure(what: str, share: float, title: str) -> Figure:
     return Figure(key, title, "share", _SOURCE, Audience.STEWARD, baseline_is="all records looked for")
 
 
-_IN_ONE = "Records among the largest or smallest {} % of a column that are linked correctly"
-_IN_ALL = "Of the {} % of the records that are furthest from the middle in all columns, linked correctly"
+_IN_ONE = "Correct links among the largest or smallest {} % of a column"
+_IN_ALL = "Correct links among the {} % furthest from the middle in all columns"
 FIGURES = {share: (_figure("columns", share, _IN_ONE), _figure("together", share, _IN_ALL)) for share in SHARES}
 
 

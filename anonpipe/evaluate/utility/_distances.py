@@ -71,7 +71,7 @@ _KS = Figure(
     "Smirnov (1948), Ann. Math. Stat. 19:279-281", Audience.STEWARD, undefined=NO_NUMBERS,
 )  # fmt: skip
 _WASSERSTEIN = replace(
-    _KS, key="distance.wasserstein", title="How far values must move to give the same distribution (Wasserstein)",
+    _KS, key="distance.wasserstein", title="Wasserstein distance of the distributions",
     unit="sd", source="Vallender (1974), Theory Probab. Appl. 18:784-786",
 )  # fmt: skip
 _VARIATION = replace(
@@ -115,7 +115,7 @@ _NULL_SHARES = Figure(
     "missing.shares", "Change of the null shares", "share", "difference of the shares, by column", Audience.STEWARD
 )
 _NULL_PAIRS = Figure(
-    "missing.pairs", "Change of which columns are null together (total variation)", "share",
+    "missing.pairs", "Change of joint null shares (total variation)", "share",
     "half the sum of the differences of the shares of null and not null, by pair of columns", Audience.STEWARD,
     undefined="there are not two columns with nulls",
 )  # fmt: skip
@@ -207,7 +207,7 @@ _MASS = Figure(
     "Davison & Smith (1990), J. R. Stat. Soc. B 52:393-442 (mean excess)", Audience.STEWARD,
     note="Strictly beyond the original's 5 % and 95 % quantiles.", undefined=NO_NUMBERS,
 )  # fmt: skip
-_REACH = "Change of how far the outer 5 % on each side reach"
+_REACH = "Change of the mean excess of the outer 5 % on each side"
 _TAILS = (_MASS, replace(_MASS, key="tails.excess", title=_REACH, unit="sd"))
 
 

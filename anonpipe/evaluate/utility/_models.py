@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +13,7 @@ from scipy.linalg import qr, solve_triangular
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._design import INTERCEPT, Design, FormulaCoding, apply, learn
 from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError, library
-from anonpipe.evaluate.utility._regressions import REGRESSIONS, fitted
+from anonpipe.evaluate.utility._regressions import REGRESSIONS, SURE, attempt, fitted
 from anonpipe.kernels.points import places
 from anonpipe.types import FloatArray, IntArray
 
@@ -444,7 +442,6 @@ def _inverse(information: FloatArray) -> FloatArray:
 
 _DEPENDENT = 1e-9  # A predictor of which the others leave no more than this share of its size is a sum of them
 _LARGE = 10.0  # A logistic coefficient, times its predictor's root mean square, that is on its way to infinity
-_SURE = 25.0  # Of a weighted logistic model the logarithm of odds that says that it is on its way to infinity
 _MOVING = 0.05  # Part of the largest change that a coefficient has in a direction to infinity, to be named
 
 
@@ -571,7 +568,7 @@ def _cox(design: Design, events: npt.NDArray[np.bool_], basis: _Basis) -> Soluti
         raise NoFitError(_apart(_named(moved > _MOVING * moved.max(), terms)))
     if not fit.converged:
         raise NoFitError(
-            "the fit did not converge, though no predictor tells the outcomes apart; leave out predictors that nearly "
+            "the fit did not converge, though no predictor separates the outcomes; leave out predictors that nearly "
             "add up to each other"
         )
     return Solution(*basis.turned_back(fit.values, fit.covariance), np.inf)
@@ -602,23 +599,20 @@ def _fitted(
     """What statsmodels found, None where it gave up, and whether it reached the maximum."""
     logit = library("statsmodels.discrete.discrete_model", "models are fitted").Logit
     linear = library("statsmodels.regression.linear_model", "models are fitted")
-    fitted = None
-    with warnings.catch_warnings(record=True) as warned, np.errstate(all="ignore"):
-        warnings.simplefilter("always")
-        with contextlib.suppress(Exception):  # what the library says may quote values
-            if model == "linear":
-                least = linear.OLS(response, columns) if weights is None else linear.WLS(response, columns, weights)
-                fitted = least.fit()
-            elif weights is None:
-                fitted = logit(response, columns).fit(method="newton", maxiter=_MOST_STEPS, disp=False)
-            else:
-                generalized = library("statsmodels.genmod.generalized_linear_model", "models are fitted").GLM
-                family = library("statsmodels.genmod.families", "models are fitted").Binomial()
-                fitted = generalized(response, columns, family, var_weights=weights).fit(maxiter=_MOST_STEPS)
-    failures = ("ConvergenceWarning", "PerfectSeparationWarning", "HessianInversionWarning")
-    reached = not any(item.category.__name__ in failures for item in warned)
+
+    def fit() -> Any:
+        if model == "linear":
+            return (linear.OLS(response, columns) if weights is None else linear.WLS(response, columns, weights)).fit()
+        if weights is None:
+            return logit(response, columns).fit(method="newton", maxiter=_MOST_STEPS, disp=False)
+        generalized = library("statsmodels.genmod.generalized_linear_model", "models are fitted").GLM
+        family = library("statsmodels.genmod.families", "models are fitted").Binomial()
+        return generalized(response, columns, family, var_weights=weights).fit(maxiter=_MOST_STEPS)
+
+    fitted, failed = attempt(fit, "PerfectSeparationWarning")
+    reached = not failed
     if weights is not None and model == "logistic" and fitted is not None:
-        reached &= bool(fitted.converged) and float(np.abs(columns @ fitted.params).max()) < _SURE
+        reached &= bool(fitted.converged) and float(np.abs(columns @ fitted.params).max()) < SURE
     return fitted, reached
 
 
@@ -628,5 +622,5 @@ def _named(chosen: npt.NDArray[np.bool_], terms: Sequence[str]) -> list[str]:
 
 
 def _apart(growing: Sequence[str]) -> str:
-    what = f"{', '.join(growing)} may tell the outcomes apart" if growing else "predictors may tell the outcomes apart"
+    what = f"{', '.join(growing)} may separate the outcomes" if growing else "predictors may separate the outcomes"
     return f"the fit did not converge: {what}; coarsen rare categories, or leave out predictors"

@@ -295,7 +295,7 @@ _RELATIVE = replace(
 )
 _RATIO = replace(
     _PLAIN, key="pairs.correlation_ratio",
-    title="Change of how categories and numbers go together (correlation ratio)",
+    title="Change of the correlation ratios of numbers and categories",
     source="Fisher (1925), Statistical Methods for Research Workers, section 45", undefined=NO_MIX,
 )  # fmt: skip
 _CONTINGENCY = Figure(
@@ -394,7 +394,7 @@ def eigenvalue_change(original: FloatArray, released: FloatArray) -> float:
 
 
 _IL1S = Figure(
-    "loss.il1s", "Distance of a released value from the one that it replaces (IL1s)", "√2 sd",
+    "loss.il1s", "Distance of released values from replaced ones (IL1s)", "√2 sd",
     "Mateo-Sanz, Sebé & Domingo-Ferrer (2004), doi:10.1007/978-3-540-25955-8_16", Audience.ENOUGH,
     note="The normalised form, a mean over cells: sdcMicro's IL1s is the sum.", undefined=NO_NUMBERS,
 )  # fmt: skip

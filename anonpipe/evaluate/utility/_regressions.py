@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 _STEPS = 200
 _VANISHING = 1e-8  # A fitted count, as a part of the mean, that says that a coefficient is on its way to infinity
-_SURE = 25.0  # Of log-odds the same
+SURE = 25.0  # Of log-odds the same
 _NOT = "the fit did not converge; coarsen rare categories, or leave out predictors"
-_APART = "the fit did not converge: predictors may tell the outcomes apart; coarsen rare categories, or leave them out"
+_APART = "the fit did not converge: predictors may separate the outcomes; coarsen rare categories, or leave them out"
 
 
 def fitted(model: str, design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -29,15 +30,21 @@ def fitted(model: str, design: Design, columns: FloatArray) -> tuple[FloatArray,
     return values, covariance
 
 
-def _fit(place: str, name: str, *given: Any, fit: dict[str, Any], **named: Any) -> Any:
-    """What statsmodels finds; whatever goes wrong is one reason, without its text, which may quote values."""
+def attempt(fit: Callable[[], Any], *failures: str) -> tuple[Any, bool]:
+    """What statsmodels finds, None where it gave up, and whether it warned of a failure; its texts may quote values."""
     found = None
-    made = getattr(library(f"statsmodels.{place}", "models are fitted"), name)
     with warnings.catch_warnings(record=True) as warned, np.errstate(all="ignore"):
         warnings.simplefilter("always")
         with contextlib.suppress(Exception):
-            found = made(*given, **named).fit(**fit)
-    failed = any(each.category.__name__ in ("ConvergenceWarning", "HessianInversionWarning") for each in warned)
+            found = fit()
+    failures = ("ConvergenceWarning", "HessianInversionWarning", *failures)
+    return found, any(each.category.__name__ in failures for each in warned)
+
+
+def _fit(place: str, name: str, *given: Any, fit: dict[str, Any], **named: Any) -> Any:
+    """A model of statsmodels; whatever goes wrong is one reason."""
+    model = getattr(library(f"statsmodels.{place}", "models are fitted"), name)
+    found, failed = attempt(lambda: model(*given, **named).fit(**fit))
     details = getattr(found, "mle_retvals", None) or {}
     if found is None or failed or not details.get("converged", getattr(found, "converged", True)):
         raise NoFitError(_NOT)
@@ -75,7 +82,7 @@ def _negative_binomial(design: Design, columns: FloatArray) -> tuple[FloatArray,
     expected = np.exp(columns @ start + offset)
     beyond = float((((design.response - expected) ** 2 - design.response) / expected**2).mean())
     if beyond <= 0:
-        raise NoFitError("counts vary no more than those of a poisson model, which is to be taken instead")
+        raise NoFitError("counts show no overdispersion; take a poisson model")
     fit = {"method": "bfgs", "maxiter": _STEPS, "disp": False, "start_params": np.append(start, beyond)}
     given = (design.response, columns)
     found = _fit("discrete.discrete_model", "NegativeBinomial", *given, offset=offset, fit=fit)
@@ -97,7 +104,7 @@ def _ordinal(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArra
 
 
 def _check_odds(scores: FloatArray) -> None:
-    if np.abs(scores).max() > _SURE:
+    if np.abs(scores).max() > SURE:
         raise NoFitError(_APART)
 
 

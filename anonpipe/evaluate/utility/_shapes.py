@@ -215,7 +215,7 @@ def ratio_figure(key: str, title: str, *, note: str = "", undefined: str = "") -
     """The words of a largest ratio to what chance makes."""
     return Figure(
         key,
-        f"{title}, as a multiple of what chance allows",
+        f"{title}, in split-half units",
         "",
         "van der Vaart & Wellner (1996), Weak Convergence and Empirical Processes, section 3.7",
         Audience.SEVERAL,
@@ -298,7 +298,7 @@ _SIMILAR_PAIRS = replace(
 )  # fmt: skip
 _WORST_PAIR = ratio_figure(
     "pair_shapes",
-    "How a pair of columns goes together, furthest from the original",
+    "Association of two columns, furthest from the original",
     note="Correlations of places in the original's order, and cross tables with numbers in ten bins.",
     undefined=_NO_PAIR,
 )

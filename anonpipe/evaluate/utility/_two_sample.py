@@ -173,7 +173,7 @@ def design(terms: Sequence[Sequence[int]], coded: Sequence[FloatArray]) -> Float
     return out
 
 
-# --- How well a logistic regression tells released records from original ones -----------------------------------------
+# --- Propensity scores by logistic regression -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def propensity(
     return Propensity(value, expected, value / expected if expected > 0 else float("nan"), fit.rank, fit.separated)
 
 
-# --- How well a classification tree tells released records from original ones -----------------------------------------
+# --- Propensity scores by a classification tree -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class TreePropensity:
 
     value: float  # pMSE: as of `Propensity`, with the share of released records in a record's leaf
     expected: float  # Its mean with the labels permuted: what the tree finds where there is nothing to find
-    ratio: float  # value / expected; about 1 where nothing tells the tables apart. NaN where no column varies.
+    ratio: float  # value / expected; about 1 where tables cannot be distinguished. NaN where no column varies.
     # low, high: ends of the 95 % interval of the ratio that the number of permutations leaves; `high` is infinite where
     # even no chance finding is possible
     low: float
@@ -323,31 +323,31 @@ _CODING = (
 )
 
 _LOGISTIC = Figure(
-    "propensity.logistic", "How well a logistic regression tells released records from original ones (U_p)", "",
+    "propensity.logistic", "Propensity score by logistic regression (U_p)", "",
     "Oganian & Domingo-Ferrer (2017), eq. 11; Woo, Reiter, Oganian & Karr (2009)", Audience.SEVERAL,
     baseline_is="expected of records drawn again from the original",
 )  # fmt: skip
 _LOGISTIC_RATIO = replace(
     _LOGISTIC,
     key="propensity.logistic_ratio",
-    title="How well a logistic regression tells released records from original ones, as a multiple of chance",
+    title="Propensity score by logistic regression, over its expectation",
     source="Snoke, Raab, Nowok, Dibben & Slavkovic (2018), doi:10.1111/rssa.12358",
     baseline_is="records drawn again from the original; another sample of the population has 2",
 )
 _TREE = replace(
     _LOGISTIC_RATIO,
     key="propensity.tree",
-    title="How well a classification tree tells released records from original ones (pMSE, CART)",
+    title="Propensity score by a classification tree (pMSE, CART)",
     baseline_is="the same tree with labels permuted",
 )
 _TREE_RATIO = replace(
     _TREE,
     key="propensity.tree_ratio",
-    title="How well a classification tree tells released records from original ones, as a multiple of chance",
+    title="Propensity score by a classification tree, over its expectation",
 )
 _BOOSTED = Figure(
     "distinguishability",
-    "How well boosted trees tell released records from original ones that they have not seen (AUC)", "",
+    "Distinguishability of unseen records by boosted trees (AUC)", "",
     "Lopez-Paz & Oquab (2017), ICLR; interval: DeLong et al. (1988), Biometrics 44:837-845", Audience.SEVERAL,
     better="near baseline", baseline_is="chance",
     note=f"Trained on half of the records, judged on the other. Finds rounding and repeated records too. {_CODING}",

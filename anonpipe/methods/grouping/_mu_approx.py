@@ -74,7 +74,7 @@ METHOD = Grouping(
 class Links(NamedTuple):
     """How vertices hang together, an entry a vertex.
 
-    `_root_at` keeps all but `inside`, which tells the two parts of a cut apart. `sizes` counts the records in the
+    `_root_at` keeps all but `inside`, which distinguishes the two parts of a cut. `sizes` counts the records in the
     branch of a vertex, itself included.
     """
 
@@ -140,13 +140,13 @@ def _cut(part: IntArray, records: int, n: int, k: int, links: Links, steiner: in
 
 @nb.njit(cache=True, nogil=True)
 def _candidate(part: IntArray, records: int, n: int, k: int, links: Links) -> int:
-    """The vertex to cut at: from the highest one on, into the largest branch while too little lies beside it."""
+    """The vertex to cut at: from the highest one on, into the largest branch while too little lies outside it."""
     u = int(part[-1])
     _root_at(part, u, n, links)
     while True:
         v = _largest_child(u, links)
-        beside = records - links.sizes[v]
-        if beside >= k or (beside == k - 1 and v < n):
+        outside = records - links.sizes[v]
+        if outside >= k or (outside == k - 1 and v < n):
             return u
         u = v
 

@@ -221,7 +221,7 @@ def _anneal_steps(
 def _anneal_groups(
     groups: SearchGroups, starts: IntArray, others: ListArray, heat: FloatArray, factor: float, key: np.uint64
 ) -> None:
-    """One sweep: every other group is dissolved, the rest begin one beside them, where `_anneal_steps` would."""
+    """One sweep: every other group is dissolved, the rest begin one next to them, where `_anneal_steps` would."""
     moved = np.empty(2 * groups.k, dtype=np.int64)
     partners = np.empty(2 * groups.k, dtype=np.int64)
     free = _free_groups(groups)
@@ -360,7 +360,7 @@ def _take_back(groups: SearchGroups, moved: IntArray, homes: IntArray) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def reform(groups: SearchGroups, starts: IntArray, others: ListArray, changed: IntArray, least: float) -> int:
-    """Dissolve every group, and begin one beside it, where that lowers the scatter; how many such steps."""
+    """Dissolve every group, and begin one next to it, where that lowers the scatter; how many such steps."""
     moved = np.empty(2 * groups.k, dtype=np.int64)
     partners = np.empty(2 * groups.k, dtype=np.int64)
     free = _free_groups(groups)

@@ -226,7 +226,7 @@ def mst(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
 def mst_d(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntArray:
     """Group records by `mst`, then every group of 2k records or more by `diameter_fixed`.
 
-    The tables of later papers call this method M-d; Kabir and Wang set it beside maximum distance, which it is not.
+    The tables of later papers call this method M-d; Kabir and Wang compare it with maximum distance, which it is not.
     """
     return group_large_again(features, mst(features, k, rng=rng), k, diameter_fixed, rng)
 

@@ -29,8 +29,8 @@ def known_features(fitted: Fitted, cells: FloatArray) -> FloatArray:
     A number is a z-score on the original's scale, a category as many -1/+1 dummies as together have variance 1; the
     job's own weights for grouping have no say. Classes are what an intruder wants to learn.
     """
-    beside, scale = _unchanged(fitted)
-    return np.concatenate([masked_features(fitted, cells), beside.encode(cells) * scale], axis=1)
+    unchanged, scale = _unchanged(fitted)
+    return np.concatenate([masked_features(fitted, cells), unchanged.encode(cells) * scale], axis=1)
 
 
 def without_strata(fitted: Fitted) -> BoolArray:
@@ -76,13 +76,13 @@ class KeyColumns:
         changed = known.copy()
         changed[:, list(self.numbers)] = cells[:, list(self.numbers)]
         found, owners = known_features(fitted, changed), _owners(fitted)
-        beside, scale = _unchanged(fitted)
-        begins = np.cumsum([0, *(table.shape[1] for table in beside.tables)])
+        unchanged, scale = _unchanged(fitted)
+        begins = np.cumsum([0, *(table.shape[1] for table in unchanged.tables)])
         for at, values in self.numbers.items():
-            if at not in beside.positions:  # of too many values to count in distances
+            if at not in unchanged.positions:  # of too many values to count in distances
                 continue
-            which, present = beside.positions.index(at), ~np.isnan(known[:, at])
-            scores = beside.tables[which][: len(values), 0] * scale[begins[which]]
+            which, present = unchanged.positions.index(at), ~np.isnan(known[:, at])
+            scores = unchanged.tables[which][: len(values), 0] * scale[begins[which]]
             order = np.argsort(values[~np.isnan(values)])
             place = owners.index(fitted.cells.names[at])
             found[present, place] = np.interp(known[present, at], values[order], scores[order])

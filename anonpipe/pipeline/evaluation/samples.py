@@ -175,7 +175,7 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: SampleR
         if rows.units is not None and fitted.unit is not None:
             at = _of_drawn_units(work, rows.units, wanted / fitted.unit.distinct)
             kept |= {"query_units": rows.units[at], **_rows_of_units(fitted, rows, rows.units[at])}
-        kept |= class_counts(fitted, rows, cut.rows)
+        kept |= _class_counts(fitted, rows, cut.rows)
         if job.measure.held_out:  # without, nothing is tried that singles out
             kept["outermost"] = outermost(rows.released[:, : len(fitted.cells.names)])
         if can_be_assigned(fitted):
@@ -184,10 +184,10 @@ def keep_samples(work: Work, fitted: Fitted, cut: Cut, index: int, rows: SampleR
             "own_row": begin + rows.places[at],
             "own_original": begin + at,
         }
-        kept |= spanning_counts(fitted, rows) if fitted.procedure.spans_parts else {}
+        kept |= _spanning_counts(fitted, rows) if fitted.procedure.spans_parts else {}
         at = _rows_of_groups(work, fitted, cut, index, rows.members)
         kept |= {f"group_{name}": array for name, array in sampled(rows, at).items()}
-    work.staging.write_record(sample_file(index), kept)
+    work.staging.write_record(_sample_file(index), kept)
     return {"fewest_in_group": _fewest(fitted, rows)}
 
 
@@ -252,7 +252,7 @@ def _on_one_scale(fitted: Fitted, rows: SampleRows) -> tuple[FloatArray, FloatAr
     return np.nan_to_num((original - centre) / scale), np.nan_to_num((rows.released[:, places] - centre) / scale)
 
 
-def class_counts(fitted: Fitted, rows: SampleRows, of: int) -> dict[str, npt.NDArray[Any]]:
+def _class_counts(fitted: Fitted, rows: SampleRows, of: int) -> dict[str, npt.NDArray[Any]]:
     """Of each scenario the classes of a partition's originals, how many are in each, and the sum of their weights.
 
     Where units have several rows, the classes and units that go together. Of a table with more rows than
@@ -307,7 +307,7 @@ def alike_numbers(fitted: Fitted, cells: FloatArray, labels: IntArray) -> IntArr
     return row_numbers(cells[:, [fitted.cells.names.index(name) for name in known.known_unchanged(fitted)]], labels)
 
 
-def spanning_counts(fitted: Fitted, rows: SampleRows) -> dict[str, npt.NDArray[Any]]:
+def _spanning_counts(fitted: Fitted, rows: SampleRows) -> dict[str, npt.NDArray[Any]]:
     """Counts of a partition, by number of the group: records, records alike, and records of each class."""
     cells, labels = rows.original, rows.labels
     kept = dict(zip(("groups", "group_sizes"), counted(labels), strict=True))
@@ -385,14 +385,14 @@ def _rows_of_groups(work: Work, fitted: Fitted, cut: Cut, index: int, members: I
     return np.flatnonzero(np.isin(members, groups[drawn]))
 
 
-def sample_file(index: int) -> str:
+def _sample_file(index: int) -> str:
     """Where the sampled records of a partition lie."""
     return f"{FOLDER}/sample-{index}.record"
 
 
 def _files(work: Work, cut: Cut) -> Iterator[dict[str, npt.NDArray[Any]]]:
     """What each partition left."""
-    return (read_arrays(work, sample_file(index)) for index in range(len(cut.partitions)))
+    return (read_arrays(work, _sample_file(index)) for index in range(len(cut.partitions)))
 
 
 @lru_cache(maxsize=8)

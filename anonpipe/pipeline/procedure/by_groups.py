@@ -18,7 +18,7 @@ from anonpipe.methods.record import Features, Synthesizer
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
 from anonpipe.moments import least_free, scopes_of
 from anonpipe.partition.strata import Strata
-from anonpipe.pipeline.procedure.group_steps import GroupingChoice, Layout, Synthesis, group_steps, synthesis_steps
+from anonpipe.pipeline.procedure.group_steps import GroupingChoice, GroupLayout, Synthesis, group_steps, synthesis_steps
 from anonpipe.pipeline.procedure.record import (
     Decoder,
     Encoders,
@@ -69,13 +69,13 @@ def _classes(job: Job, encoders: Encoders) -> tuple[ClassColumn | Compound, ...]
     return (*columns, compound_of(encoders.cells, encoders.scan, columns))
 
 
-def _layout(job: Job, encoders: Encoders, classes: tuple[ClassColumn | Compound, ...]) -> Layout:
+def _layout(job: Job, encoders: Encoders, classes: tuple[ClassColumn | Compound, ...]) -> GroupLayout:
     n_sensitive = len(job.sensitive_columns)
     grouped_by: tuple[int, ...] = ()
     if GROUPINGS[job.by_groups.cluster.method].classes:
         average = job.by_groups.sensitive.combine == "average"
         grouped_by = tuple(range(n_sensitive)) if average else (n_sensitive,)
-    return Layout(
+    return GroupLayout(
         k=job.k,
         width=encoders.features.width,
         conditioning=encoders.conditioning.width,
@@ -104,7 +104,7 @@ def _synthesis(job: Job, features: Features) -> Synthesis:
     return Synthesis(record, chosen, arguments, record.guarantee(chosen), features.rows)
 
 
-def _decoder(job: Job, encoders: Encoders, layout: Layout, synthesizer: Synthesizer) -> Decoder:
+def _decoder(job: Job, encoders: Encoders, layout: GroupLayout, synthesizer: Synthesizer) -> Decoder:
     times = None
     if job.decode.restore_survival_times:
         position = encoders.cells.names.index(str(job.time_column))

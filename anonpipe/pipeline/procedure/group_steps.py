@@ -37,7 +37,7 @@ from anonpipe.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class GroupLayout:
     """The meaning of each channel of a table masked in groups."""
 
     k: int  # Minimum records of a group
@@ -110,9 +110,11 @@ class GroupingChoice:
     conditions: Mapping[str, Any]  # On the classes of groups; empty for none
 
 
-def group_steps(layout: Layout, grouping: GroupingChoice, weights: FloatArray) -> tuple[Rows, ...]:
+def group_steps(layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray) -> tuple[Rows, ...]:
     """The steps that form groups in a part, and then fill missing numbers from the groups."""
-    steps = [Rows("group", _step(_form, layout, grouping, weights), channels=_with_labels(layout), stream="cluster")]
+    width = layout.labels_at + layout.groupings
+    form = _step(_form, layout, grouping, weights)
+    steps = [Rows("group", form, channels=lambda n_channels, params: width, stream="cluster")]
     if grouping.effort is not None:
         steps.append(Rows("refine", _step(_refined, layout, grouping, weights), stream="refine"))
     if grouping.conditions:
@@ -131,12 +133,8 @@ def _step(function: Callable[..., FloatArray], *fixed: Any) -> Callable[..., Flo
     return made
 
 
-def _with_labels(layout: Layout) -> Callable[[int, Any], int]:
-    return lambda n_channels, params: layout.labels_at + layout.groupings
-
-
 def _form(
-    part: FloatArray, layout: Layout, grouping: GroupingChoice, weights: FloatArray, *, rng: np.random.Generator
+    part: FloatArray, layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Label groups by the chosen method, in one grouping or several."""
     points, point_of = layout.points(part, weights)
@@ -151,7 +149,7 @@ def _form(
 
 
 def _refined(
-    part: FloatArray, layout: Layout, grouping: GroupingChoice, weights: FloatArray, *, rng: np.random.Generator
+    part: FloatArray, layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Improve groups by a local search."""
     points, point_of = layout.points(part, weights)
@@ -166,7 +164,7 @@ def _of_points(labels: IntArray, point_of: IntArray) -> IntArray:
 
 
 def _constrained(
-    part: FloatArray, layout: Layout, grouping: GroupingChoice, weights: FloatArray, *, rng: np.random.Generator
+    part: FloatArray, layout: GroupLayout, grouping: GroupingChoice, weights: FloatArray, *, rng: np.random.Generator
 ) -> FloatArray:
     """Merge groups until every class column meets the conditions; merging for one can undo another."""
     features, groupings = layout.features(part) * np.sqrt(weights), []
@@ -181,7 +179,7 @@ def _constrained(
     return layout.with_labels(part, groupings)
 
 
-def _with_units(part: FloatArray, layout: Layout, weights: FloatArray, *, rng: np.random.Generator) -> FloatArray:
+def _with_units(part: FloatArray, layout: GroupLayout, weights: FloatArray, *, rng: np.random.Generator) -> FloatArray:
     """Change groups until each has k units."""
     features, units = layout.features(part) * np.sqrt(weights), layout.units(part)
     if units is None:
@@ -189,7 +187,7 @@ def _with_units(part: FloatArray, layout: Layout, weights: FloatArray, *, rng: n
     return layout.with_labels(part, [hold_units(features, labels, units, layout.k) for labels in layout.labels(part)])
 
 
-def _filled(part: FloatArray, layout: Layout, *, rng: np.random.Generator) -> FloatArray:
+def _filled(part: FloatArray, layout: GroupLayout, *, rng: np.random.Generator) -> FloatArray:
     """Fill missing numbers from records of their group or near it; else they stay at the mean."""
     columns, out = [at for at, _ in layout.numbers], part.copy()
     values = part[:, columns]
@@ -216,7 +214,7 @@ class GroupedPart:
     sorted: tuple[tuple[IntArray, IntArray], ...]  # `order` and `starts` of each grouping
 
     @classmethod
-    def of(cls, part: FloatArray, layout: Layout) -> GroupedPart:
+    def of(cls, part: FloatArray, layout: GroupLayout) -> GroupedPart:
         """Recount the groups of a part."""
         groupings = layout.labels(part)
         if any(labels.min() < 0 or labels.max() >= len(part) for labels in groupings):  # before a kernel counts by them
@@ -262,7 +260,7 @@ class Synthesis:
         return self.record.noise is not None and self.record.noise.draws_first(self.chosen)
 
 
-def synthesis_steps(layout: Layout, chosen: Synthesis) -> tuple[Step, Step]:
+def synthesis_steps(layout: GroupLayout, chosen: Synthesis) -> tuple[Step, Step]:
     """The steps that count all groups, and replace their records."""
 
     def count(
@@ -302,7 +300,7 @@ def synthesis_steps(layout: Layout, chosen: Synthesis) -> tuple[Step, Step]:
 
 
 def _counted(
-    part: FloatArray, layout: Layout, chosen: Synthesis, stratum: int, draws: Callable[[str], np.random.Generator]
+    part: FloatArray, layout: GroupLayout, chosen: Synthesis, stratum: int, draws: Callable[[str], np.random.Generator]
 ) -> StrataCounts:
     grouped = GroupedPart.of(part, layout)
     order, starts = grouped.sorted[0]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from anonpipe.columns import Column
 from anonpipe.encoding.values import numbers, plain, with_nullable_types
 from anonpipe.errors import DamagedError, EngineError
-from anonpipe.job.wide import ROWS, Layout, rule_of_rows
+from anonpipe.job.wide import ROWS, UnitLayout, rule_of_rows
 from anonpipe.kernels.points import places
 from anonpipe.pipeline.arrays import FILES, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work
@@ -39,7 +39,7 @@ def unfold_file(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, A
         raise EngineError(
             f"{records.name} was damaged on the disk after it was measured; check the disk, then --resume"
         )
-    name, schema = f"{UNFOLDED}/{records.name}", long_schema(fitted, folded)
+    name, schema = f"{UNFOLDED}/{records.name}", _long_schema(fitted, folded)
     with (
         work.staging.renamed(name) as draft,
         Hashing(draft) as out,
@@ -55,7 +55,7 @@ def unfold_file(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, A
     return {"name": records.name, "sha256": out.digest.hexdigest(), "bytes": path.stat().st_size, **found}
 
 
-def long_schema(fitted: Fitted, folded: Folded) -> pa.Schema:
+def _long_schema(fitted: Fitted, folded: Folded) -> pa.Schema:
     """The columns of the published rows: the number of the unit, and those of the input in its order."""
     layout, fields = folded.layout, []
     for name in folded.names:
@@ -75,7 +75,7 @@ def _batches(path: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
         first += table.num_rows
 
 
-def to_long(records: pa.RecordBatch, layout: Layout, schema: pa.Schema, before: int) -> pa.RecordBatch:
+def to_long(records: pa.RecordBatch, layout: UnitLayout, schema: pa.Schema, before: int) -> pa.RecordBatch:
     """The rows of records; units are numbered on from `before`, in an order that was drawn at random."""
     number = records.column(ROWS).to_numpy()
     (record, place), columns = places(number), []
@@ -110,7 +110,7 @@ def _verified(folded: Folded, path: Path, records: Path, before: int) -> dict[st
     return {"rows": rows, "units": units, "sizes": sizes, "sums": sums, "disordered": disordered}
 
 
-def _agree(layout: Layout, table: pa.Table, records: pa.RecordBatch, number: IntArray, of: IntArray) -> bool:
+def _agree(layout: UnitLayout, table: pa.Table, records: pa.RecordBatch, number: IntArray, of: IntArray) -> bool:
     """Whether rows are those of records: every unit once and whole, with its values in all of its rows."""
     if len(of) != number.sum() or of.min() < 0 or not np.array_equal(np.bincount(of, minlength=len(number)), number):
         return False
@@ -174,7 +174,7 @@ def manifest_of_rows(work: Work, fitted: Fitted, cut: Cut, manifest: dict[str, A
             "one_value": list(layout.of_unit),
             "units_by_rows": {str(number): int(count) for number, count in _sizes(results) if count},
         },
-        "schema": describe_schema(long_schema(fitted, folded)),
+        "schema": describe_schema(_long_schema(fitted, folded)),
         "columns": columns,
         **kept,
         "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in results],

@@ -45,7 +45,7 @@ COUNT = "rows of the combination"  # Next to columns of the table, which may be 
 def write_file(work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]], index: int) -> dict[str, Any]:
     """Write one output file in random order, then measure it as a reader."""
     rows, added = _gathered(work, fitted, cut, file_rows, index)
-    name = file_name(work, cut, index)
+    name = _file_name(work, cut, index)
     written = _write_parquet(work, fitted, name, rows, added)
     path = work.staging.root / name
     sealed.sync_folders(work.staging.root, [name])
@@ -61,14 +61,14 @@ def write_file(work: Work, fitted: Fitted, cut: Cut, file_rows: list[list[int]],
     raise EngineError(f"{path.name} was damaged on the disk before it was measured; check the disk, then --resume")
 
 
-def file_name(work: Work, cut: Cut, index: int) -> str:
+def _file_name(work: Work, cut: Cut, index: int) -> str:
     """Where an output file lies; those of the copies of a release are numbered through."""
     return f"{FILES}/part-{work.place * cut.files + index:05d}.parquet"
 
 
 def written_files(work: Work, cut: Cut) -> list[Path]:
     """The output files of all copies, in their order."""
-    return [work.staging.root / file_name(one, cut, index) for one in work.copies for index in range(cut.files)]
+    return [work.staging.root / _file_name(one, cut, index) for one in work.copies for index in range(cut.files)]
 
 
 def written_results(work: Work, cut: Cut, *kinds: type) -> list[dict[str, Any]]:
@@ -321,7 +321,7 @@ def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
     origin = fitted.cells.grid(fitted.cells.names.index(name)).origin
     own = [rule for rule in fitted.job.parsed_rules if rule.gap == name]
     for at in range(cut.files):
-        parquet = pq.ParquetFile(work.staging.root / file_name(work, cut, at))
+        parquet = pq.ParquetFile(work.staging.root / _file_name(work, cut, at))
         for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=list(own[0].names) if own else [name]):
             yield numbers(with_differences(batch, own).column(name)) - origin
 

@@ -142,4 +142,4 @@ def test_only_predictor_that_separates_the_outcomes_is_named():
     frame = registry({"I": 0.002, "II": 0.02, "III": 0.4})
     frame.loc[frame["stage"] == "II", "status"] = "Alive"
     (model,) = fit_models(frame, [Analysis("a", "cox", "months ~ age + stage", event="status == 'Dead'")])
-    assert model.fit.problem.startswith("the fit did not converge: stage may tell the outcomes apart")
+    assert model.fit.problem.startswith("the fit did not converge: stage may separate the outcomes")

@@ -49,6 +49,13 @@ def test_estimates_and_errors_are_those_of_the_slow_twin(model: Any, formula: st
         assert (found.high - found.low) / 2 / 1.96 == pytest.approx(errors[place], rel=5e-3)
 
 
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_a_category_of_one_outcome_has_no_fit(weights: str | None) -> None:
+    table = drawn(1).assign(ward=lambda frame: np.where(frame["b"] & (frame["x"] > 0), "a", "b"))
+    (fitted,) = fit_models(table, [Analysis("a", "logistic", "b ~ x + ward", weights=weights)])
+    assert "may separate the outcomes" in str(fitted.fit.problem)
+
+
 def test_weights_undo_the_selection_and_intervals_hold() -> None:
     """The slope of the population is in about 95 % of the intervals; without weights the intercept is far off."""
     weighted, plain = Analysis("w", "linear", "y ~ x", weights="w"), Analysis("p", "linear", "y ~ x")

@@ -1,9 +1,13 @@
+"""What a release is expected to hold: its view, and kept groups."""
+
 from __future__ import annotations
 
 import numpy as np
 
 from anonpipe.columns import Column
-from anonpipe.verify.expectations import build_view
+from anonpipe.methods.masking import RecordsAndDraws
+from anonpipe.verify.catalogue import Outcome
+from anonpipe.verify.expectations import KeptGroups, build_view
 
 COLUMNS = {
     "age": Column(kind="integer"),
@@ -50,3 +54,37 @@ def test_the_measured_original_has_mean_zero_and_deviation_one():
 def test_constant_columns_do_not_divide_by_zero():
     view = build_view({"a": Column(kind="integer")}, {"a": 3.0}, {"a": 0.0}, {})
     assert view.measure(np.array([[3.0], [4.0]])).tolist() == [[0.0], [1.0]]
+
+
+def stratum(rng, spoilt=False):
+    """Two groups of ten records in two partitions, kept as they were."""
+    parts = []
+    for _ in range(2):
+        records, labels = rng.normal(size=(10, 2)), np.repeat([0, 1], 5)
+        draws = records.copy()
+        if spoilt:
+            draws[0, 0] = np.nan
+        parts.append(RecordsAndDraws.of(records, draws, labels))
+    return parts
+
+
+def test_a_missing_number_fails_in_whichever_stratum():
+    rng = np.random.default_rng(0)
+    good = KeptGroups.of([stratum(rng), stratum(rng)])
+    assert good.sizes == (10,) * 4
+    assert all(check.outcome is Outcome.PASSED for check in good.checks(10, 3))
+    for at in range(2):
+        found = KeptGroups.of([stratum(rng, spoilt=at == place) for place in range(2)])
+        outcomes = [check.outcome for check in found.checks(10, 3)]
+        assert outcomes == [Outcome.PASSED, Outcome.FAILED, Outcome.FAILED]
+
+
+def test_differences_are_in_standard_deviations_of_the_group():
+    """Draws of the first group lie higher by 0.7; another unit of the columns changes nothing."""
+    rng = np.random.default_rng(1)
+    records, labels = rng.normal(size=(10, 2)), np.repeat([0, 1], 5)
+    draws = records + 0.7 * (labels == 0)[:, None]
+    expected = 0.7 / records[:5].std(axis=0).min()
+    for unit in (1.0, 1000.0):
+        found = KeptGroups.of([[RecordsAndDraws.of(unit * records, unit * draws, labels)]])
+        assert np.isclose(found.mean_off, expected) and found.covariance_off < 1e-9
