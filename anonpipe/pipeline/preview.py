@@ -41,6 +41,7 @@ from anonpipe.job.rules import check_counts
 from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes
+from anonpipe.pipeline.disclosure import control
 from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
 from anonpipe.pipeline.procedure.record import options_text
 from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of
@@ -178,6 +179,10 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         if job.whole_release:
             job, source, whole = fold(job, source, folder / "units")
             job, source = job.of_rows(source.rows), check_input(job, source)
+        controlled = None
+        if job.disclosure is not None:
+            job, source, controlled = control(job, source, folder / "recoded")
+            source = check_input(job, source)
         scanned = _scan(job, source, folder)
         scanned.totals.check(job.source.last_row)
         runs = runs_in(folder, job.identifiers)
@@ -194,6 +199,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     trace = Trace(*digests, source.rows, tuple(job.released), sketches, counted_units(job, scanned.sums))
     if whole is not None:
         trace = replace(trace, rows=whole.rows, columns=whole.released, sketches=comparable_sketches(whole.sketches))
+    if controlled is not None:
+        trace = replace(trace, sketches=comparable_sketches(controlled.sketches))
     width = max(fitted.width, len(encoder.names))
     cells = len(encoder.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)
@@ -235,6 +242,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
                     *job.warnings(),
                     *of_units,
                     *(() if whole is None else (whole.meaning, *whole.warnings)),
+                    *(() if controlled is None else controlled.warnings),
                     *resolved.warnings.all(),
                     *of_run,
                     *failing,

@@ -18,7 +18,7 @@ from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
 from anonpipe.files import disk_errors, write_atomic
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_values
-from anonpipe.pipeline import units
+from anonpipe.pipeline import disclosure, units
 from anonpipe.pipeline.arrays import FILES, FOLDER, UNFOLDED, VALUES
 from anonpipe.pipeline.context import Context, Work, context
 from anonpipe.pipeline.tasks.worker import work
@@ -130,7 +130,7 @@ def open_run(
             if resumed is None:
                 _begin(staging, job, source, identity)
             of_staging = Work(staging)
-            if job.whole_release:  # the records of the run are units
+            if job.whole_release or job.disclosure:  # the records of the run are units, or recoded
                 job = of_staging.job.model_copy(update={"run": job.run})
             job = job.of_rows(of_staging.source.rows)
             write_atomic(staging.file(sealed.START), start.encode())
@@ -180,11 +180,15 @@ def _begin(staging: Staging, job: Job, source: Source | Query | LakeTable, ident
     make_private(staging.root)
     if is_copied := not isinstance(source, Source):  # once a run: it is of one moment, and its workers need no database
         source = check_input(job, source.read(staging.file(_ANSWER)))
-    job, folded = job.of_rows(source.rows), None
+    job, folded, controlled = job.of_rows(source.rows), None, None
+    given = job
     if job.whole_release:
-        given = job
         with disk_errors("laying the rows of units side by side"):
             job, source, folded = units.fold(job, source, staging.file(units.FOLDER))
+    if job.disclosure is not None:
+        with disk_errors("recoding the input"):
+            job, source, controlled = disclosure.control(job, source, staging.file(disclosure.FOLDER))
+    if folded or controlled:
         if not is_copied and _opened(given).identity() != identity["input"]:
             raise InputError("the input changed while it was read; run again when nobody writes to it")
         source = check_input(job, source)
@@ -194,6 +198,8 @@ def _begin(staging: Staging, job: Job, source: Source | Query | LakeTable, ident
         staging.write_record("source.record", source)
         if folded is not None:
             staging.write_record(units.RECORD, folded)
+        if controlled is not None:
+            staging.write_record(disclosure.RECORD, controlled)
         staging.write_json("job.json", job.model_dump(mode="json"))
         staging.write("start.key", keyed(steward_secret(), "start", job.digest()))
         staging.write("records.key", keyed(steward_secret(), "records"))
@@ -222,7 +228,9 @@ def _is_intact(staging: Staging) -> bool:
     key, right = staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret())
     if not key.exists() or key.read_bytes() != right:
         return False
-    on_disk = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", _ANSWER, units.FOLDER, FILES, VALUES})
+    on_disk = sealed.digests(
+        staging.root, {sealed.KEY, sealed.START, "dask", _ANSWER, units.FOLDER, disclosure.FOLDER, FILES, VALUES}
+    )
     if on_disk is None:
         return False
     results = [name for name in on_disk if "results" in name.split("/")[:3]]
