@@ -222,8 +222,9 @@ def _decided(
     rare = np.flatnonzero(hidden.any(axis=1))
     rare = rare[np.argsort(numbers_of[rare])]
     for name, each in given.recode.items():
-        told[name] = each.model_dump(exclude={"hierarchy"}, exclude_none=True)
-        told[name] |= {"level": chosen[name]} if told[name].get("level") == "auto" and name in chosen else {}
+        told[name] = each.model_dump(exclude={"hierarchy", "level"}, exclude_none=True)
+        if each.hierarchy is not None and each.minimum_population is None:
+            told[name]["level"] = chosen[name] if each.level == "auto" else each.level
         told[name] |= {"coded_rows": coded[name]} if each.numeric else {}
     for name, gone in zip(given.key, hidden.T, strict=True):
         told.setdefault(name, {})["suppressed"] = int(records[gone].sum())

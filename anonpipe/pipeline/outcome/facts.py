@@ -127,6 +127,9 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
     columns, sizes = _columns(fitted), group_sizes(work, fitted, cut)
     for name, of_strata in _transitions(work, fitted, cut).items():
         columns[name] |= of_strata
+    for name in () if work.controlled is None else work.controlled.told["columns"]:
+        if columns[name]["treatment"] == "unchanged":
+            columns[name]["treatment"] = "recoded"
     checks = released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
     transforms = {entry["transform"] for entry in columns.values() if "transform" in entry}
     masked = any(column.encoded for column in job.columns.values())
