@@ -127,7 +127,7 @@ class Job(Options):
     @field_validator("columns")
     @classmethod
     def _some_columns(cls, columns: dict[str, Column], info: ValidationInfo) -> dict[str, Column]:
-        if not info.data.get("disclosure") and not any(column.encoded for column in columns.values()):
+        if not info.data.get("disclosure", True) and not any(column.encoded for column in columns.values()):
             raise ValueError("no column has role masked or survival_time: there is nothing to anonymise")
         for role in (Role.SURVIVAL_TIME, Role.SURVIVAL_STATUS, Role.UNIT, Role.SAMPLING_WEIGHT):
             names = [name for name, column in columns.items() if column.role is role]

@@ -40,6 +40,7 @@ MOST_COMBINATIONS = 5_000_000
 _HELD_ROWS = 1_000_000  # Combinations of blocks that wait to be counted together
 _GROUP_ROWS = 65_536
 Texts = npt.NDArray[np.object_]
+_COUNTS = ("coded_rows", "suppressed")
 _ROWS, _WEIGHT = "rows of a combination", "weights of a combination"
 
 
@@ -234,8 +235,10 @@ def _decided(
         before, after = _risk(own, counts.records, counts.weights, job), _risk(released, records, weights, job)
         named = ", ".join(map(repr, given.key))
         warnings.append(f"disclosure, key variables {named}: after coding of numbers {before}; released {after}")
-    for_recipients = {name: {key: _shown(each, job.k) for key, each in every.items()} for name, every in told.items()}
-    shown = {"key": given.key, "nulls": given.nulls, "columns": for_recipients}
+    for each in told.values():  # for recipients a count under k is none
+        few = [what for what in _COUNTS if 0 < each.get(what, 0) < job.k]
+        each.update(dict.fromkeys(few, f"fewer than {job.k}"))
+    shown = {"key": given.key, "nulls": given.nulls, "columns": told}
     return _Changes(texts, targets, numbers_of[rare], hidden[rare]), shown, warnings
 
 
@@ -245,11 +248,6 @@ def _sums(places: IntArray, values: FloatArray, size: int = 0) -> FloatArray:
 
 def _in_words(told: Mapping[str, Any]) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in told.items())
-
-
-def _shown(value: Any, k: int) -> Any:
-    """For recipients: a count under k is none."""
-    return f"fewer than {k}" if isinstance(value, int) and 0 < value < k else value
 
 
 def _risk(codes: IntArray, records: FloatArray, weights: FloatArray, job: Job) -> str:

@@ -58,9 +58,7 @@ def best_levels(rows, ancestors, k, most, wildcard):
     """All nodes of the lattice that are good enough, with their losses; the least first."""
     found = []
     for node in product(*(range(len(each[0])) for each in ancestors)):
-        general = [
-            tuple(NULL if v == NULL else ancestors[at][v][node[at]] for at, v in enumerate(row)) for row in rows
-        ]
+        general = [tuple(NULL if v == NULL else ancestors[at][v][node[at]] for at, v in enumerate(row)) for row in rows]
         under = sum(count < k for count in key_frequencies(general, wildcard))
         if under <= most * len(rows):
             columns = [[v for v in column if v != NULL] for column in zip(*rows, strict=True)]
