@@ -68,7 +68,7 @@ def suppress(codes: IntArray, records: FloatArray, k: int, cost: Sequence[float]
     - `codes`, `records`: sorted distinct combinations and their records, as of `key_frequencies`.
     - `cost`: of a suppressed value of each key; of equal ones keys with more categories go first.
     - `wildcard`: a combination needs k records that agree in the keys that stay, as in sdcMicro. Else it needs k that
-      are null in the same keys: only then are there k records for whoever knows all keys of a person.
+      are null in the same keys: only then does an intruder who knows all keys of a person find k records.
 
     Sets of keys are tried from the cheapest on; each combination gets the first that suffices. The fewest suppressions
     are NP-hard (Meyerson & Williams 2004, doi:10.1145/1055558.1055591).
@@ -76,7 +76,7 @@ def suppress(codes: IntArray, records: FloatArray, k: int, cost: Sequence[float]
     width = codes.shape[1]
     sizes = [len(np.unique(column)) for column in codes.T]
     sets = [each for count in range(1, width + 1) for each in combinations(range(width), count)]
-    sets.sort(key=lambda each: (sum(cost[at] for at in each), -sum(math.log(sizes[at]) for at in each), each))
+    sets.sort(key=lambda each: (math.fsum(cost[at] for at in each), -math.prod(sizes[at] for at in each), each))
     kept, rare = codes.copy(), key_frequencies(codes, records, wildcard) < k
     for chosen in sets:
         if not rare.any():

@@ -44,8 +44,7 @@ class Recoding(Options):
     level `auto` in `key` the least loss of information (Samarati 2001; loss of Iyengar 2002) at which no more than
     `max_suppressed` of the rows are in classes under k. `minimum_population`: areas are released at the lowest level at
     which they and their siblings have so many inhabitants, by survey weights, or rows over `measure.sampling_fraction`.
-    `bottom` and `top`: numbers beyond are released as these. `base`: numbers are
-    rounded to its multiples.
+    `bottom` and `top`: numbers beyond are released as these. `base`: numbers are rounded to its multiples.
     """
 
     hierarchy: Rows | None = None
@@ -99,8 +98,8 @@ class Disclosure(Options):
 
     `key`: columns released unchanged (role key) of which every combination has k rows or more. `recode`: see
     `Recoding`, by column. What still is in a class under k is locally suppressed (released as null), the fewest values
-    by `cost` (1 for a column unless given). `nulls`: `category` counts a null as a value of its own, so that whoever
-    knows the keys of a person finds k rows; `any` counts it as any value, as sdcMicro does, and suppresses less.
+    by `cost` (1 for a column unless given). `nulls`: `category` counts a null as a value of its own, so that those who
+    know the keys of a person find k rows; `any` counts it as any value, as sdcMicro does, and suppresses less.
     """
 
     key: tuple[str, ...] = Field(default=(), max_length=MOST_KEYS)
@@ -139,6 +138,7 @@ def check_disclosure(job: Job) -> None:
         "repeat.growing": job.repeat.growing,
         "a column with role unit (k counts rows here)": bool(given.key) and job.unit_declared,
         "measure.hold_out, which takes rows out of classes of k": bool(given.key) and job.measure.held_out > 0,
+        "missing: error of a key, which may become null": any(job.columns[n].missing == "error" for n in given.key),
         "strata.small other than error, which recodes again": bool(given.key) and job.strata.small != "error",
     }
     if clash := [text for text, there in problems.items() if there]:

@@ -50,14 +50,14 @@ class Controlled:
 
     digest: str  # Of the job as it was given
     sketches: dict[str, Sketch]  # Of the rows as they were, for the release logs
-    told: dict[str, Any]  # For recipients: no count under k
+    facts: dict[str, Any]  # For recipients: no count under k
     warnings: tuple[str, ...]  # For the steward
 
     @property
     def meaning(self) -> str:
         """What the measures are held against, without a count of the data."""
         return (
-            f"columns recoded or suppressed before all measures: {', '.join(self.told['columns']) or 'none'}. The "
+            f"columns recoded or suppressed before all measures: {', '.join(self.facts['columns']) or 'none'}. The "
             "release is compared with the table after that. Where other columns are unchanged, rows are those of "
             "persons: who knows such a row sees that the person is a member"
         )
@@ -68,14 +68,14 @@ def control(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Contro
     given = job.disclosure or Disclosure()
     names = tuple(dict.fromkeys((*given.key, *job.recategorized)))
     counts, coded, sketches = _counted(job, given, source, names)
-    changes, told, warnings = _decided(job, given, counts, coded)
+    changes, facts, warnings = _decided(job, given, counts, coded)
     path = make_private(folder) / "rows.parquet"
     _write(job, source, counts, changes, path)
     columns = {name: _declared(column, given.recode.get(name)) for name, column in job.columns.items()}
     types = {name: kind for name, kind in source.pandas_types.items() if name not in job.recategorized}
     made = replace(open_source(str(path)), pandas_types=types, labels=source.labels)
     settled = job.model_copy(update={"columns": columns, "disclosure": given.model_copy(update={"recode": {}})})
-    return settled, made, Controlled(job.digest(), sketches, told, tuple(warnings))
+    return settled, made, Controlled(job.digest(), sketches, facts, tuple(warnings))
 
 
 def _declared(column: Column, recoding: Recoding | None) -> Column:
@@ -200,54 +200,64 @@ def _numbered(texts: Texts) -> IntArray:
 def _decided(
     job: Job, given: Disclosure, counts: _Counts, coded: Mapping[str, int]
 ) -> tuple[_Changes, dict[str, Any], list[str]]:
-    """Levels of hierarchies, then suppression; what recipients and the steward are told."""
-    standing, width, told = {}, len(given.key), {}
+    """Levels of hierarchies, then suppression; the facts for recipients, and for the steward."""
+    standing, width = {}, len(given.key)
     for (name, values), own in zip(counts.values.items(), counts.codes.T, strict=True):
         sums = [_sums(own + 1, each, len(values) + 1)[1:] for each in (counts.records, counts.weights)]
         standing[name] = _standing(name, given.recode.get(name), values, *sums)
-    levels = [_numbered(standing[name]) for name in given.key]
-    own, node = counts.codes[:, :width], (0,) * width
+    levels, keyed_codes = [_numbered(standing[name]) for name in given.key], counts.codes[:, :width]
+    node: tuple[int, ...] = (0,) * width
     if any(each.shape[1] > 1 for each in levels):
         most = given.max_suppressed if given.suppress else 0.0
-        node = keys.best_levels(own, counts.records, levels, job.k, most, given.wildcard)
+        node = keys.best_levels(keyed_codes, counts.records, levels, job.k, most, given.wildcard)
     chosen = dict(zip(given.key, node, strict=True))
     texts = {name: pa.array(standing[name][:, chosen.get(name, 0)], pa.string()) for name in job.recategorized}
+    facts = _facts(given, chosen, coded)
+    if not width:
+        return _Changes(texts, [], np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.bool_)), facts, _lines(facts)
     targets = [each[:, at] for each, at in zip(levels, node, strict=True)]
-    general, which = np.unique(keys.recoded(own, targets), axis=0, return_inverse=True)
+    general, which = np.unique(keys.recoded(keyed_codes, targets), axis=0, return_inverse=True)
     records, weights = (_sums(which.reshape(-1), each) for each in (counts.records, counts.weights))
     hidden = np.zeros(general.shape, dtype=np.bool_)
-    if given.suppress and width:
+    if given.suppress:
         cost = [given.cost.get(name, 1.0) for name in given.key]
         hidden = keys.suppress(general, records, job.k, cost, given.wildcard)
-    numbers_of = row_numbers(general.astype(np.float64)) if width else np.zeros(len(general), dtype=np.int64)
-    rare = np.flatnonzero(hidden.any(axis=1))
-    rare = rare[np.argsort(numbers_of[rare])]
-    for name, each in given.recode.items():
-        told[name] = each.model_dump(exclude={"hierarchy", "level"}, exclude_none=True)
-        if each.hierarchy is not None and each.minimum_population is None:
-            told[name]["level"] = chosen[name] if each.level == "auto" else each.level
-        told[name] |= {"coded_rows": coded[name]} if each.numeric else {}
     for name, gone in zip(given.key, hidden.T, strict=True):
-        told.setdefault(name, {})["suppressed"] = int(records[gone].sum())
-    warnings = [f"disclosure, column {name!r}: {_in_words(each)}" for name, each in told.items()]
-    if width:
-        released = np.where(hidden, NULL, general)
-        before, after = _risk(own, counts.records, counts.weights, job), _risk(released, records, weights, job)
-        named = ", ".join(map(repr, given.key))
-        warnings.append(f"disclosure, key variables {named}: after coding of numbers {before}; released {after}")
-    for each in told.values():  # for recipients a count under k is none
-        few = [what for what in _COUNTS if 0 < each.get(what, 0) < job.k]
-        each.update(dict.fromkeys(few, f"fewer than {job.k}"))
-    shown = {"key": given.key, "nulls": given.nulls, "columns": told}
-    return _Changes(texts, targets, numbers_of[rare], hidden[rare]), shown, warnings
+        facts["columns"].setdefault(name, {})["suppressed"] = int(records[gone].sum())
+    before = _risk(keyed_codes, counts.records, counts.weights, job)
+    after = _risk(np.where(hidden, NULL, general), records, weights, job)
+    named = ", ".join(map(repr, given.key))
+    lines = [*_lines(facts), f"disclosure, key variables {named}: after coding of numbers {before}; released {after}"]
+    for about in facts["columns"].values():  # for recipients a count under k is none
+        few = [what for what in _COUNTS if 0 < about.get(what, 0) < job.k]
+        about.update(dict.fromkeys(few, f"fewer than {job.k}"))
+    rare = np.flatnonzero(hidden.any(axis=1))
+    numbered = row_numbers(general[rare].astype(np.float64))
+    order = np.argsort(numbered)
+    return _Changes(texts, targets, numbered[order], hidden[rare[order]]), facts, lines
+
+
+def _facts(given: Disclosure, chosen: Mapping[str, int], coded: Mapping[str, int]) -> dict[str, Any]:
+    """What is done with keys and columns."""
+    columns: dict[str, dict[str, Any]] = {}
+    for name, each in given.recode.items():
+        columns[name] = each.model_dump(exclude={"hierarchy", "level"}, exclude_none=True)
+        if each.hierarchy is not None and each.minimum_population is None:
+            columns[name]["level"] = chosen[name] if each.level == "auto" else each.level
+        if each.numeric:
+            columns[name]["coded_rows"] = coded[name]
+    return {"key": given.key, "nulls": given.nulls, "columns": columns}
+
+
+def _lines(facts: Mapping[str, Any]) -> list[str]:
+    """The facts of columns for the steward."""
+    columns: dict[str, dict[str, Any]] = facts["columns"]
+    texts = (", ".join(f"{what.replace('_', ' ')} {n}" for what, n in each.items()) for each in columns.values())
+    return [f"disclosure, column {name!r}: {text}" for name, text in zip(columns, texts, strict=True)]
 
 
 def _sums(places: IntArray, values: FloatArray, size: int = 0) -> FloatArray:
     return np.asarray(np.bincount(places, values, size), dtype=np.float64)
-
-
-def _in_words(told: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in told.items())
 
 
 def _risk(codes: IntArray, records: FloatArray, weights: FloatArray, job: Job) -> str:
@@ -257,7 +267,7 @@ def _risk(codes: IntArray, records: FloatArray, weights: FloatArray, job: Job) -
     texts = [f"{records[sizes < k].sum() / rows:.2%} of the rows in classes under {k}" for k in sorted({2, 3, job.k})]
     texts.append(f"{records @ (1.0 / sizes):,.1f} rows expected to be found")
     if job.weight_column is not None or job.measure.sampling_fraction is not None:
-        risks = individual_risk(sizes, np.minimum(1.0, sizes / keys.key_frequencies(codes, weights, wildcard)))
+        risks = individual_risk(sizes, sizes / np.maximum(sizes, keys.key_frequencies(codes, weights, wildcard)))
         texts.append(f"individual risk at most {risks.max():.3g}, mean {records @ risks / rows:.3g}")
     return ", ".join(texts)
 

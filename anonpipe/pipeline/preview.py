@@ -41,14 +41,12 @@ from anonpipe.job.rules import check_counts
 from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes
-from anonpipe.pipeline.disclosure import control
 from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
 from anonpipe.pipeline.procedure.record import options_text
 from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of
 from anonpipe.pipeline.run import without_measures
-from anonpipe.pipeline.start import check_input, needs_workers, refuse_other_table
+from anonpipe.pipeline.start import check_input, needs_workers, prepared, refuse_other_table
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_of_units, held_rows, unit_in_strata, unit_tracer, units_in
-from anonpipe.pipeline.units import fold
 from anonpipe.progress import OnProgress
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, opened, read_batches
@@ -175,14 +173,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         scratch("plan", job.run.staging) as folder,
     ):
         source = check_input(job, source)
-        given, job, whole = job, job.of_rows(source.rows), None
-        if job.whole_release:
-            job, source, whole = fold(job, source, folder / "units")
-            job, source = job.of_rows(source.rows), check_input(job, source)
-        controlled = None
-        if job.disclosure is not None:
-            job, source, controlled = control(job, source, folder / "recoded")
-            source = check_input(job, source)
+        given = job
+        job, source, whole, controlled = prepared(job.of_rows(source.rows), source, folder)
         scanned = _scan(job, source, folder)
         scanned.totals.check(job.source.last_row)
         runs = runs_in(folder, job.identifiers)

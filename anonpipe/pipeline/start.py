@@ -21,7 +21,9 @@ from anonpipe.job.rules import check_values
 from anonpipe.pipeline import disclosure, units
 from anonpipe.pipeline.arrays import FILES, FOLDER, UNFOLDED, VALUES
 from anonpipe.pipeline.context import Context, Work, context
+from anonpipe.pipeline.disclosure import Controlled
 from anonpipe.pipeline.tasks.worker import work
+from anonpipe.pipeline.units import Folded
 from anonpipe.progress import OnProgress, Progress, logged
 from anonpipe.rng import keyed, require_secret, steward_secret
 from anonpipe.source import LakeTable, Query, Source, check_rows, check_types, find_copied, open_source
@@ -175,23 +177,29 @@ def _opened(job: Job) -> Source:
     return check_input(job, open_source(job.source.path, job.columns, job.source))
 
 
+def prepared(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded | None, Controlled | None]:
+    """Lay the rows of whole units side by side, or recode key variables; the job and the input of the run then."""
+    folded, controlled = None, None
+    with disk_errors("preparing the input"):
+        if job.whole_release:
+            job, source, folded = units.fold(job, source, folder / units.FOLDER)
+        elif job.disclosure is not None:
+            job, source, controlled = disclosure.control(job, source, folder / disclosure.FOLDER)
+        else:
+            return job, source, None, None
+    job = job.of_rows(source.rows)
+    return job, check_input(job, source), folded, controlled
+
+
 def _begin(staging: Staging, job: Job, source: Source | Query | LakeTable, identity: dict[str, Any]) -> None:
     """Write the first files of a new run; the last one lists the digests of the others."""
     make_private(staging.root)
     if is_copied := not isinstance(source, Source):  # once a run: it is of one moment, and its workers need no database
         source = check_input(job, source.read(staging.file(_ANSWER)))
-    job, folded, controlled = job.of_rows(source.rows), None, None
-    given = job
-    if job.whole_release:
-        with disk_errors("laying the rows of units side by side"):
-            job, source, folded = units.fold(job, source, staging.file(units.FOLDER))
-    if job.disclosure is not None:
-        with disk_errors("recoding the input"):
-            job, source, controlled = disclosure.control(job, source, staging.file(disclosure.FOLDER))
-    if folded or controlled:
-        if not is_copied and _opened(given).identity() != identity["input"]:
-            raise InputError("the input changed while it was read; run again when nobody writes to it")
-        source = check_input(job, source)
+    given = job.of_rows(source.rows)
+    job, source, folded, controlled = prepared(given, source, staging.root)
+    if (folded or controlled) and not is_copied and _opened(given).identity() != identity["input"]:
+        raise InputError("the input changed while it was read; run again when nobody writes to it")
     write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))
     write_atomic(staging.file(sealed.START), str(staging.start).encode())
     with sealed.recorded() as files:

@@ -48,7 +48,7 @@ def test_the_published_example_of_sdcmicro():
 
 @given(rows=tables(), k=st.integers(2, 5), wildcard=st.booleans(), data=st.data())
 @settings(max_examples=150, deadline=None)
-def test_suppression_leaves_k_records_and_is_that_of_its_description(rows, k, wildcard, data):
+def test_suppression_leaves_k_records_as_described(rows, k, wildcard, data):
     codes, records, which = combined(rows)
     cost = data.draw(st.lists(st.sampled_from([1.0, 2.0, 2.5]), min_size=codes.shape[1], max_size=codes.shape[1]))
     if len(rows) < k:
@@ -62,7 +62,7 @@ def test_suppression_leaves_k_records_and_is_that_of_its_description(rows, k, wi
 
 
 @given(rows=tables(), k=st.integers(2, 5))
-def test_whoever_knows_all_keys_finds_k_records_where_a_null_is_a_category(rows, k):
+def test_all_keys_find_k_records_if_nulls_are_a_category(rows, k):
     rows, k = [tuple(map(abs, row)) for row in rows], min(k, len(rows))
     codes, records, which = combined(rows)
     hidden = disclosure.suppress(codes, records, k, [1.0] * codes.shape[1])

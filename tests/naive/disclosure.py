@@ -71,7 +71,7 @@ def populated_levels(ancestors, population, least):
     """The level of each area, raised with its siblings while one of these is too small; None where none suffices."""
     level = [0] * len(ancestors)
     for at in range(len(ancestors[0])):
-        for own in {a[at] for a, l in zip(ancestors, level, strict=True) if l == at}:
+        for own in {a[at] for a, now in zip(ancestors, level, strict=True) if now == at}:
             inside = [i for i, a in enumerate(ancestors) if a[at] == own and level[i] == at]
             if inside and sum(population[i] for i in range(len(ancestors)) if ancestors[i][at] == own) < least:
                 if at + 1 == len(ancestors[0]):

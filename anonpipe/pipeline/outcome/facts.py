@@ -127,7 +127,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
     columns, sizes = _columns(fitted), group_sizes(work, fitted, cut)
     for name, of_strata in _transitions(work, fitted, cut).items():
         columns[name] |= of_strata
-    for name in () if work.controlled is None else work.controlled.told["columns"]:
+    for name in () if work.controlled is None else work.controlled.facts["columns"]:
         if columns[name]["treatment"] == "unchanged":
             columns[name]["treatment"] = "recoded"
     checks = released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
@@ -148,7 +148,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         },
         **({"held_out": job.measure.held_out} if job.measure.held_out else {}),
         **({"counts_rounded_to": job.fewest_changed} if job.repeat.growing else {}),
-        **({} if work.controlled is None else {"disclosure": work.controlled.told}),
+        **({} if work.controlled is None else {"disclosure": work.controlled.facts}),
         **({"rules": _rules(work, fitted, cut)} if job.rules else {}),
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,
