@@ -40,9 +40,11 @@ def suppress(rows, k, cost, wildcard):
         for at in enough:
             made[at] = tuple(NULL if key in chosen else value for key, value in enumerate(made[at]))
         rare -= enough
-    if rare:  # fewer than k: the class that has least to lose goes with them
+    if rare:  # fewer than k: the class that has least to lose, of equal ones the first, goes with them
         classes = {made[at] for at in range(len(rows)) if at not in rare} - {(NULL,) * width}
-        lost = min(classes, key=lambda each: (made.count(each) * sum(value != NULL for value in each), each))
+        lost = min(
+            classes, key=lambda each: (made.count(each) * sum(value != NULL for value in each), made.index(each))
+        )
         made = [(NULL,) * width if at in rare or row == lost else row for at, row in enumerate(made)]
     return made
 
