@@ -157,7 +157,7 @@ def populated_levels(ancestors: IntArray, population: FloatArray, least: float) 
     """
     level = np.zeros(len(ancestors), dtype=np.int64)
     for at, own in enumerate(ancestors.T):
-        small = (level == at) & (np.bincount(own, population)[own] < least)
+        small = (level == at) & (np.bincount(own, population)[own] < least * (1.0 - 1e-9))  # sums are rounded
         if not small.any():
             continue
         if at + 1 == ancestors.shape[1]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from anonpipe.columns import Kind
+from anonpipe.columns import Kind, Role
 from anonpipe.encoding.disclosure import MOST_KEYS
 from anonpipe.methods.options import Options
 from anonpipe.types import FloatArray
@@ -125,6 +125,13 @@ def check_disclosure(job: Job) -> None:
             raise ValueError(f"disclosure.{where} names {unknown[0]!r}, which is no released column of the job")
     if same := [name for name in given.key if not job.columns[name].role.unchanged or given.key.count(name) > 1]:
         raise ValueError(f"disclosure.key names {same[0]!r}; name each column once, and give it role key")
+    if given.key and (left := [n for n, each in job.columns.items() if each.role is Role.KEY and n not in given.key]):
+        raise ValueError(
+            f"column {left[0]!r} has role key and is not in disclosure.key; name it, or give role sensitive"
+        )
+    masked = any(column.encoded for column in job.columns.values())
+    if not masked and (job.mask is None or job.mask.method != "pram"):
+        raise ValueError("no column is masked, and the job names methods; leave out mask, cluster and synthesize")
     if idle := [name for name in given.cost if name not in given.key]:
         raise ValueError(f"disclosure.cost names {idle[0]!r}, which is not in disclosure.key")
     for name, recoding in given.recode.items():

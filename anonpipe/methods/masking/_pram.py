@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -17,9 +17,6 @@ from anonpipe.methods.options import ScopedMaskOptions, options_of
 from anonpipe.methods.record import Masker
 from anonpipe.moments import Expected, Moments, form_eigenvalue, noise_factor, product_variance
 from anonpipe.types import FloatArray
-
-# A probability that a category is kept before the second draw; at 0 all would be exchanged for others
-Retained = Annotated[float, Field(ge=0, lt=1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +56,12 @@ def transition_matrix(shares: FloatArray, retain: float) -> FloatArray:
     return np.asarray(first @ back)
 
 
-def pram(*, retain: Retained = 0.8, amount: float = 0.15, categories: Categories = ()) -> tuple[Step, ...]:
+def pram(
+    *,
+    retain: Annotated[float, Field(ge=0, lt=1)] = 0.8,
+    amount: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.15,
+    categories: Categories = (),
+) -> tuple[Step, ...]:
     """Draw each category again, given the original one, so that its frequency stays on average.
 
     Records are drawn one by one, each column by itself, with `transition_matrix`. Numbers are masked by normal noise as
@@ -69,9 +71,11 @@ def pram(*, retain: Retained = 0.8, amount: float = 0.15, categories: Categories
     return Reduce("moments", count_moments, find), Rows("draw", partial(_draw, categories=categories))
 
 
-def _find(
-    moments: Moments, *, params: object, rng: np.random.Generator, retain: float, amount: float, categories: Categories
-) -> Transitions:
+def _find(moments: Moments, *, params: object, rng: np.random.Generator, **options: Any) -> Transitions:
+    return _found(moments, **options)
+
+
+def _found(moments: Moments, retain: float, amount: float, categories: Categories) -> Transitions:
     """Matrices by the shares of categories, which are means of dummies; and the noise."""
     covariance, coded = amount * moments.covariance, [place for each in categories for place in each]
     covariance[coded], covariance[:, coded] = 0.0, 0.0
@@ -98,10 +102,8 @@ def _draw(part: FloatArray, *, params: Transitions, rng: np.random.Generator, ca
 
 def _expect(moments: Moments, *, retain: float = 0.8, amount: float = 0.15, categories: Categories = ()) -> Expected:
     """Expected covariance; standard errors are those of another sample, which are larger."""
-    covariance, found = (
-        moments.covariance,
-        _find(moments, params=None, rng=np.random.default_rng(0), retain=retain, amount=amount, categories=categories),
-    )
+    covariance = moments.covariance
+    found = _found(moments, retain, amount, categories)
     slopes = np.eye(len(covariance)) / found.noise.shrink
     kept = np.ones(covariance.shape, dtype=np.bool_)  # of numbers, and of the categories of one column
     for each, matrix in zip(categories, found.matrices, strict=True):
