@@ -194,7 +194,8 @@ REFUSED = [
     ({"recode": {"area": {"hierarchy": [["a", "b", "x"], ["c", "b", "y"]]}}}, "lies in several of level 2"),
     ({"recode": {"area": {"hierarchy": "nowhere.csv"}}}, "nowhere.csv cannot be read"),
     ({"recode": {"area": {"hierarchy": AREAS, "level": 1, "minimum_population": 9}}}, "leave out level"),
-    ({"recode": {"wage": {"hierarchy": AREAS}}, "key": ["sex"]}, "level auto is for columns in disclosure.key"),
+    ({"key": ["sex", "area"]}, "name it, or give role sensitive"),
+    ({"recode": {"wage": {"hierarchy": AREAS}}}, "level auto is for columns in disclosure.key"),
 ]
 
 

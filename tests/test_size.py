@@ -10,8 +10,8 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 60_363
-FILES = 219
+LINES = 60_381
+FILES = 223
 LONGEST_FILE = 1_400
 PAGES = 16_175  # Words of docs/*.md
 TEST_NAME = 60  # Characters
