@@ -94,7 +94,7 @@ def suppress(codes: IntArray, records: FloatArray, k: int, cost: Sequence[float]
         lost[(kept == NULL).all(axis=1)] = np.inf
         kept[rare | (kept == kept[np.argmin(lost)]).all(axis=1)] = NULL
         if (key_frequencies(kept, records, wildcard) < k).any():
-            raise InputError(f"there are fewer than k={k} records; lower k")
+            raise InputError(f"there are fewer than k={k} records; add some")
     return np.asarray(kept != codes)
 
 
