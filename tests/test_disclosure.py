@@ -139,7 +139,8 @@ def test_recipients_correct_a_table_by_the_transition_matrix(tmp_path):
     assert small.run(job).verdict.passed
     made = small.released(job).to_pandas()
     told = release.read_manifest(release.resolve(job.output))["columns"]["ill"]["transition"]
-    matrix = np.array(told["strata"][0])
+    assert [each["stratum"] for each in told["strata"]] == [{}]
+    matrix = np.array(told["strata"][0]["matrix"])
     assert np.allclose(matrix.sum(axis=1), 1, atol=1e-5)
     before, after = (
         np.array([[((s == a) & (i == c)).sum() for c in told["categories"]] for a in ("f", "m")])
@@ -147,6 +148,10 @@ def test_recipients_correct_a_table_by_the_transition_matrix(tmp_path):
     )
     assert (before.sum(axis=0) == after.sum(axis=0)).all()
     corrected = after @ np.linalg.inv(matrix)
+    by_sex = job.model_copy(update={"strata": job.strata.model_copy(update={"by": ("sex",)})})
+    assert small.run(by_sex).verdict.passed
+    told = release.read_manifest(release.resolve(job.output))["columns"]["ill"]["transition"]["strata"]
+    assert [each["stratum"] for each in told] == [{"sex": "f"}, {"sex": "m"}]
     assert np.abs(after - before).max() > 1_000 and np.abs(corrected - before).max() < 350
 
 

@@ -178,14 +178,24 @@ def _transitions(work: Work, fitted: Fitted, cut: Cut) -> dict[str, dict[str, An
     """By column drawn by `pram`: its categories, and of each stratum the matrix from original to released ones."""
     if fitted.job.mask is None or fitted.job.mask.method != "pram":
         return {}
-    task = PassTask.read(work, LAST)
+    task, by = PassTask.read(work, LAST), fitted.job.strata.by
+    plain = (bool, int, float, str)  # others, such as dates, as texts
+    known = {
+        name: [*(each if isinstance(each, plain) else str(each) for each in categories.to_pylist()), None]
+        for name, categories in fitted.cells.categories.items()
+    }
+    of_strata = fitted.strata.codes() if fitted.procedure.by_stratum and by else [None]
+    where = [{name: known[name][code] for name, code in zip(by, codes or (), strict=False)} for codes in of_strata]
     learnt: list[Transitions] = [load_params(work, task.params, scope) for scope in scopes_of(fitted, cut)]
     blocks = [block for block in fitted.features.categories if block.stop > block.start]
     found, nulls = {}, len(fitted.features.category_columns) - len(blocks)  # of numbers, which come first
     for at, block in enumerate(blocks, nulls):
-        known = [*fitted.cells.categories[block.name].to_pylist(), None]
-        matrices = [each.matrices[at].round(6).tolist() for each in learnt]
-        found[block.name] = {"transition": {"categories": [known[code] for code in block.codes], "strata": matrices}}
+        matrices = [
+            {"stratum": stratum, "matrix": each.matrices[at].round(6).tolist()}
+            for stratum, each in zip(where, learnt, strict=True)
+        ]
+        categories = [known[block.name][code] for code in block.codes]
+        found[block.name] = {"transition": {"categories": categories, "strata": matrices}}
     return found
 
 
