@@ -196,9 +196,10 @@ def anonymize(
         inside = parsed.model_copy(update={"input": str(source), "output": str(folder / "out")})
         made = in_memory(inside, on_progress or shown)
     schema, given = arrow.schema, table
-    if parsed.whole_release:  # new numbers, and no type (with its categories) of the original ones
-        schema = schema.remove(schema.get_field_index(str(parsed.unit_column)))
-        given = table.drop(columns=str(parsed.unit_column)) if isinstance(table, pd.DataFrame) else table
+    # New numbers and categories of hierarchies have no type (with its categories) of the original ones
+    for name in [str(parsed.unit_column)] if parsed.whole_release else parsed.recategorized:
+        schema = schema.remove(schema.get_field_index(name))
+        given = given.drop(columns=name) if isinstance(given, pd.DataFrame) else given
     released = None if made.table is None else _like(_in_types_of(made.table, schema), given)
     report = made.report.model_copy(update={"source": "a table in memory", "output": None})
     return Anonymized(released, made.verdict, made.warnings, made.remedies, report, made.for_recipients)

@@ -215,7 +215,7 @@ def _of_columns(tables: Tables, job: Job | None, least: int) -> tuple[Check, ...
     if job.whole_release:
         forbidden = [name for name in forbidden if name != job.unit_column]  # holds new numbers
     checks = [held("columns.forbidden", len(forbidden), 0, about=files)]
-    keys = [at for at, name in enumerate(tables.encoder.names) if job.columns[name].role.unchanged]
+    keys = [at for at, name in enumerate(tables.encoder.names) if name in job.key_variables]
     if keys:
         parts = [counted(row_numbers(cells[:, keys])) for _, cells in tables.cells(tables.release)]
         counts = added(parts)[1]

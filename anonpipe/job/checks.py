@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from anonpipe.columns import Kind, Role
 from anonpipe.errors import JobError
+from anonpipe.job.disclosure import check_disclosure
 from anonpipe.job.sections import COPY
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.masking import MASKERS
@@ -25,7 +26,7 @@ def check_sections(job: Job) -> None:
     """Check the sections of a job against each other: of several problems the first in this order is reported."""
     for check in (
         _strata, _units, _pseudonyms, _growth, _reports, _cluster, _mask, _weights, _sampling_weight, _sensitive,
-        _analyses, _scenarios, _relative_survival, _gates, _copies,
+        _analyses, _scenarios, _relative_survival, _gates, _copies, check_disclosure,
     ):  # fmt: skip
         check(job)
 

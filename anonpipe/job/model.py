@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.errors import JobError
 from anonpipe.job import sections
 from anonpipe.job.checks import check_growth, check_sections
+from anonpipe.job.disclosure import Disclosure
 from anonpipe.job.measure import DEFAULT, HELD_OUT, Gates, Measure, RecipientAnalysis, usual_hold_out
 from anonpipe.job.plain_yaml import load_yaml, overridden
 from anonpipe.job.rules import check_rules, parse_rules, with_rules
@@ -95,6 +96,7 @@ class Job(Options):
     output: str = Field(description="Folder or URL where releases are published.")
     k: int = Field(ge=2, description="Smallest size of a group, in units.")
     rows_per_unit: Literal["one", "many"] = Field(default="one", description="`many`: k counts rows, not units.")
+    disclosure: Disclosure | None = None
     columns: dict[str, Column] = Field(description="What each column is, by its name; every column must be declared.")
     rules: tuple[str, ...] = Field(default=(), description=RULES)
     strata: sections.StrataSettings = sections.StrataSettings()
@@ -124,8 +126,8 @@ class Job(Options):
 
     @field_validator("columns")
     @classmethod
-    def _some_columns(cls, columns: dict[str, Column]) -> dict[str, Column]:
-        if not any(column.encoded for column in columns.values()):
+    def _some_columns(cls, columns: dict[str, Column], info: ValidationInfo) -> dict[str, Column]:
+        if not info.data.get("disclosure", True) and not any(column.encoded for column in columns.values()):
             raise ValueError("no column has role masked or survival_time: there is nothing to anonymise")
         for role in (Role.SURVIVAL_TIME, Role.SURVIVAL_STATUS, Role.UNIT, Role.SAMPLING_WEIGHT):
             names = [name for name, column in columns.items() if column.role is role]
@@ -156,10 +158,12 @@ class Job(Options):
         """The same for a table of so many rows, on which the default hold-out depends."""
         if self.measure.hold_out != DEFAULT:
             return self
-        share = usual_hold_out(rows) if self.measure.risk and not self.repeat.growing else 0.0
+        whole = self.repeat.growing or (self.disclosure is not None and bool(self.disclosure.key))
+        share = usual_hold_out(rows) if self.measure.risk and not whole else 0.0
         limited = [name for name in self.gates.given if "hold_out" in MEASURED[name].needs]
         if limited and not share:
-            why = "with repeat.growing" if self.repeat.growing else f"of {rows:,} rows, fewer than {min(HELD_OUT):,},"
+            fewer = f"of {rows:,} rows, fewer than {min(HELD_OUT):,},"
+            why = "with repeat.growing or disclosure.key" if whole else fewer
             raise JobError(
                 f"gates.{limited[0]} needs held-out records, and {why} none are unless the job says so; give "
                 "measure.hold_out, such as 0.05"
@@ -238,6 +242,19 @@ class Job(Options):
         if self.cluster is None or self.sensitive is None or self.synthesize is None:
             raise JobError("the job masks the whole table (mask) and forms no groups; ask for one or the other")
         return ByGroups(self.cluster, self.sensitive, self.synthesize)
+
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """The columns whose combinations k rows or more have: those of `disclosure`, else all released unchanged."""
+        if self.disclosure is not None and self.disclosure.key:
+            return self.disclosure.key
+        return tuple(name for name, column in self.released.items() if column.role.unchanged)
+
+    @property
+    def recategorized(self) -> tuple[str, ...]:
+        """Columns that a hierarchy recodes."""
+        recode = {} if self.disclosure is None else self.disclosure.recode
+        return tuple(name for name, each in recode.items() if each.hierarchy is not None)
 
     @property
     def sensitive_columns(self) -> tuple[str, ...]:
@@ -444,8 +461,9 @@ class Job(Options):
         _drop_absent(content)
         if self.decode.probability_step is None:
             del content["decode"]["probability_step"]
-        if not self.rules:  # the digest of a job without any stays
-            content.pop("rules", None)
+        for name in ("rules", "disclosure"):  # the digest of a job without any stays
+            if not getattr(self, name):
+                content.pop(name, None)
         if content["cluster"] is not None and not self.whole_units:
             del content["cluster"]["units"]
         for column in content["columns"].values():

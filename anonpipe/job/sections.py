@@ -286,6 +286,8 @@ def with_methods(content: dict[str, Any]) -> dict[str, Any]:
                 f"leave out either mask or {' and '.join(given)}"
             )
         return content
+    if not given and content.get("disclosure") and not _masks_anything(content):
+        return content | {"mask": {"method": "pram"}}
     if not given and not _needs_groups(content):
         method = "local_synthesis" if _masks_numbers(content) else "spectral_swap"  # as `anonpipe init` proposes
         return content | {"mask": {"method": method}}
@@ -312,6 +314,12 @@ def _masks_numbers(content: Mapping[str, Any]) -> bool:
         and column.get("kind") in (Kind.CONTINUOUS, Kind.INTEGER, Kind.DATE)
         for column in _columns(content).values()
     )
+
+
+def _masks_anything(content: Mapping[str, Any]) -> bool:
+    """Whether synthetic values are made for some column."""
+    encoded = [role for role in Role if role.encoded]
+    return any(each.get("role", Role.MASKED) in encoded and not each.get("by") for each in _columns(content).values())
 
 
 def _columns(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -30,8 +30,9 @@ from anonpipe.job.sections import COPY
 from anonpipe.job.wide import UnitLayout
 from anonpipe.partition.strata import Strata
 from anonpipe.partition.tree import Tree
-from anonpipe.pipeline import units
+from anonpipe.pipeline import disclosure, units
 from anonpipe.pipeline.cut import Cut, RowPartition
+from anonpipe.pipeline.disclosure import Controlled
 from anonpipe.pipeline.procedure import by_groups, by_mask
 from anonpipe.pipeline.procedure.record import Encoders, Procedure
 from anonpipe.pipeline.units import Folded
@@ -67,6 +68,14 @@ class Work:
             return None
         folded: Folded = self.staging.read_record(units.RECORD, Folded, UnitLayout, Sketch)
         return folded
+
+    @cached_property
+    def controlled(self) -> Controlled | None:
+        """What disclosure control did to the input of this run; None without."""
+        if not self.staging.has(disclosure.RECORD):
+            return None
+        controlled: Controlled = self.staging.read_record(disclosure.RECORD, Controlled, Sketch)
+        return controlled
 
     @cached_property
     def start_key(self) -> bytes:
@@ -325,8 +334,8 @@ class Fitted:
 
     @cached_property
     def unchanged_names(self) -> list[str]:
-        """Columns whose original values are released, with restored survival times."""
-        names = [n for n, column in zip(self.cells.names, self.cells.columns, strict=True) if column.role.unchanged]
+        """Columns whose original values are released, with restored survival times; of `disclosure` its keys."""
+        names = [name for name in self.cells.names if name in self.job.key_variables]
         times = self.procedure.decoder.times
         return names if times is None or times.jitter else [*names, self.cells.names[times.position]]
 

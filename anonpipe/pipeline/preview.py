@@ -45,9 +45,8 @@ from anonpipe.pipeline.evaluation.samples import COUNTED_CLASSES, wanted_queries
 from anonpipe.pipeline.procedure.record import options_text
 from anonpipe.pipeline.resolve import check_whole, counted_units, job_digest, resolve, unit_of
 from anonpipe.pipeline.run import without_measures
-from anonpipe.pipeline.start import check_input, needs_workers, refuse_other_table
+from anonpipe.pipeline.start import check_input, needs_workers, prepared, refuse_other_table
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_of_units, held_rows, unit_in_strata, unit_tracer, units_in
-from anonpipe.pipeline.units import fold
 from anonpipe.progress import OnProgress
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, Unit, opened, read_batches
@@ -174,10 +173,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         scratch("plan", job.run.staging) as folder,
     ):
         source = check_input(job, source)
-        given, job, whole = job, job.of_rows(source.rows), None
-        if job.whole_release:
-            job, source, whole = fold(job, source, folder / "units")
-            job, source = job.of_rows(source.rows), check_input(job, source)
+        given = job
+        job, source, whole, controlled = prepared(job.of_rows(source.rows), source, folder)
         scanned = _scan(job, source, folder)
         scanned.totals.check(job.source.last_row)
         runs = runs_in(folder, job.identifiers)
@@ -194,6 +191,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
     trace = Trace(*digests, source.rows, tuple(job.released), sketches, counted_units(job, scanned.sums))
     if whole is not None:
         trace = replace(trace, rows=whole.rows, columns=whole.released, sketches=comparable_sketches(whole.sketches))
+    if controlled is not None:
+        trace = replace(trace, sketches=comparable_sketches(controlled.sketches))
     width = max(fitted.width, len(encoder.names))
     cells = len(encoder.names) + sum(len(b.codes) for b in fitted.features.categories if b.name in job.as_probabilities)
     rows = partition_rows(job, width)
@@ -235,6 +234,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
                     *job.warnings(),
                     *of_units,
                     *(() if whole is None else (whole.meaning, *whole.warnings)),
+                    *(() if controlled is None else controlled.warnings),
                     *resolved.warnings.all(),
                     *of_run,
                     *failing,

@@ -77,6 +77,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     if unit is None:
         scan = scan.without_units()
     remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)
+    remedied = (*remedied, *(name for name in job.unchanged_outside_strata if name not in job.key_variables))
     warnings = check_scan(scan, job.columns, job.k, remedied, zones, advice_on_k(job.mask is not None))
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
@@ -90,7 +91,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     scan, extremes = code_extremes(scan, job.columns, stratum, len(strata.rows), least)
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit, extremes=extremes)
-    if fitted.features.width == 0:
+    if fitted.features.width == 0 and any(column.encoded for column in job.columns.values()):
         raise JobError(_nothing_to_mask(job, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
     urgent = unpreserved_moments(fitted) + ([] if unit is None else [unit.apart])
@@ -174,6 +175,8 @@ def fit(work: Work) -> None:
     warnings = Warnings(repeats) + resolved.warnings
     if work.folded is not None:
         warnings += Warnings(work.folded.warnings)
+    if work.controlled is not None:
+        warnings += Warnings(list(work.controlled.warnings))
     staging.write_json(WARNINGS, asdict(warnings))
     staging.write_record("trees.record", _fit_trees(fitted, batches, drawn))
 
@@ -230,7 +233,11 @@ def unit_of(job: Job, identifiers: list[Repeats]) -> tuple[UnitColumn | None, li
 def trace_of(work: Work) -> Trace:
     """The scanned input as the release logs compare it."""
     units = range(len(work.source.units))
-    sketches = merge_sketches(work.staging.read_record(f"sketches/{unit}.record", Sketch) for unit in units)
+    sketches = (
+        work.controlled.sketches
+        if work.controlled is not None
+        else merge_sketches(work.staging.read_record(f"sketches/{unit}.record", Sketch) for unit in units)
+    )
     digest = work.staging.read_json("digest.json")
     digest_of_job = job_digest(work.job, work.staging.read_record("unit.record", UnitColumn))
     if (folded := work.folded) is not None:  # of the rows, as any other release of them is compared

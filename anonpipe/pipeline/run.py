@@ -201,6 +201,8 @@ def verify(run: Run) -> Verdict:
         many = (units_meaning(run.job.k),)
     if folded is not None:
         many = (*many, folded.meaning)
+    if run.context.work.controlled is not None:
+        many = (*many, run.context.work.controlled.meaning)
     if run.context.fitted.weight is not None:
         many = (*many, run.context.fitted.weight.meaning)
     moved = unpreserved_moments(run.context.fitted)

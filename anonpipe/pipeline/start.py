@@ -18,10 +18,12 @@ from anonpipe.errors import AnonpipeError, DamagedError, InputError, JobError
 from anonpipe.files import disk_errors, write_atomic
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_values
-from anonpipe.pipeline import units
+from anonpipe.pipeline import disclosure, units
 from anonpipe.pipeline.arrays import FILES, FOLDER, UNFOLDED, VALUES
 from anonpipe.pipeline.context import Context, Work, context
+from anonpipe.pipeline.disclosure import Controlled
 from anonpipe.pipeline.tasks.worker import work
+from anonpipe.pipeline.units import Folded
 from anonpipe.progress import OnProgress, Progress, logged
 from anonpipe.rng import keyed, require_secret, steward_secret
 from anonpipe.source import LakeTable, Query, Source, check_rows, check_types, find_copied, open_source
@@ -130,7 +132,7 @@ def open_run(
             if resumed is None:
                 _begin(staging, job, source, identity)
             of_staging = Work(staging)
-            if job.whole_release:  # the records of the run are units
+            if job.whole_release or job.disclosure:  # the records of the run are units, or recoded
                 job = of_staging.job.model_copy(update={"run": job.run})
             job = job.of_rows(of_staging.source.rows)
             write_atomic(staging.file(sealed.START), start.encode())
@@ -175,25 +177,37 @@ def _opened(job: Job) -> Source:
     return check_input(job, open_source(job.source.path, job.columns, job.source))
 
 
+def prepared(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded | None, Controlled | None]:
+    """Lay the rows of whole units side by side, or recode key variables; the job and the input of the run then."""
+    folded, controlled = None, None
+    with disk_errors("preparing the input"):
+        if job.whole_release:
+            job, source, folded = units.fold(job, source, folder / units.FOLDER)
+        elif job.disclosure is not None:
+            job, source, controlled = disclosure.control(job, source, folder / disclosure.FOLDER)
+        else:
+            return job, source, None, None
+    job = job.of_rows(source.rows)
+    return job, check_input(job, source), folded, controlled
+
+
 def _begin(staging: Staging, job: Job, source: Source | Query | LakeTable, identity: dict[str, Any]) -> None:
     """Write the first files of a new run; the last one lists the digests of the others."""
     make_private(staging.root)
     if is_copied := not isinstance(source, Source):  # once a run: it is of one moment, and its workers need no database
         source = check_input(job, source.read(staging.file(_ANSWER)))
-    job, folded = job.of_rows(source.rows), None
-    if job.whole_release:
-        given = job
-        with disk_errors("laying the rows of units side by side"):
-            job, source, folded = units.fold(job, source, staging.file(units.FOLDER))
-        if not is_copied and _opened(given).identity() != identity["input"]:
-            raise InputError("the input changed while it was read; run again when nobody writes to it")
-        source = check_input(job, source)
+    given = job.of_rows(source.rows)
+    job, source, folded, controlled = prepared(given, source, staging.root)
+    if (folded or controlled) and not is_copied and _opened(given).identity() != identity["input"]:
+        raise InputError("the input changed while it was read; run again when nobody writes to it")
     write_atomic(staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret()))
     write_atomic(staging.file(sealed.START), str(staging.start).encode())
     with sealed.recorded() as files:
         staging.write_record("source.record", source)
         if folded is not None:
             staging.write_record(units.RECORD, folded)
+        if controlled is not None:
+            staging.write_record(disclosure.RECORD, controlled)
         staging.write_json("job.json", job.model_dump(mode="json"))
         staging.write("start.key", keyed(steward_secret(), "start", job.digest()))
         staging.write("records.key", keyed(steward_secret(), "records"))
@@ -222,7 +236,9 @@ def _is_intact(staging: Staging) -> bool:
     key, right = staging.file(sealed.KEY), sealed.make_key(staging.root, steward_secret())
     if not key.exists() or key.read_bytes() != right:
         return False
-    on_disk = sealed.digests(staging.root, {sealed.KEY, sealed.START, "dask", _ANSWER, units.FOLDER, FILES, VALUES})
+    on_disk = sealed.digests(
+        staging.root, {sealed.KEY, sealed.START, "dask", _ANSWER, units.FOLDER, disclosure.FOLDER, FILES, VALUES}
+    )
     if on_disk is None:
         return False
     results = [name for name in on_disk if "results" in name.split("/")[:3]]

@@ -53,7 +53,7 @@ def _page(report: Report) -> Any:
 
     pictures = {one.name: one for one in report.pictures}
     found = report.compared.shares if report.compared else _shares_of_pictures(report)
-    both = [column.name for column in report.columns if column.treatment in ("synthetic", "unchanged")]
+    both = [column.name for column in report.columns if column.treatment in ("synthetic", "unchanged", "recoded")]
     shares = {name: [one for one in found if one.column == name] for name in both}
     curves = [curve for part in report.survival for curve in _curves(part)]
     count = len(shares) + len(curves) + (report.compared is not None)

@@ -22,7 +22,7 @@ def _audience(given: Any) -> Any:
 
 
 Treatment = Literal[
-    "synthetic", "unchanged", "number of the unit", "number of the copy", "end of an interval",
+    "synthetic", "unchanged", "number of the unit", "number of the copy", "end of an interval", "recoded",
     "probability of a category", "as probabilities", "not released", "",
 ]  # fmt: skip
 

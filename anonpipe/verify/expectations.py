@@ -217,7 +217,7 @@ class Target:
         One of all entries of all tables is further off with probability `CHANCE` at most, whatever the data.
         """
         width = len(self.original.mean)
-        if self.expected is None:
+        if self.expected is None or not width:
             return np.zeros(width), np.zeros((width, width))
         means, covariances = width * self.tables, width * (width + 1) // 2 * self.tables
         error, scale = self.expected.covariance_error, self.expected.covariance_scale
@@ -255,7 +255,7 @@ def of_groups(
 def against_expectation(scope: Scope, target: Target, made: Moments, names: Sequence[str]) -> list[Check]:
     """Hold the synthetic features against what the method promises; nothing where it promises nothing."""
     expected, scale = target.expected, target.scale
-    if expected is None:
+    if expected is None or not len(scale):
         return []
     mean, covariance = target.limits
     mean_off = np.abs(made.mean - target.original.mean)

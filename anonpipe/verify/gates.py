@@ -702,6 +702,8 @@ def _of_groups_in_words(by: GroupEvidence) -> list[str]:
 
 
 def _of_mask_in_words(by: MaskEvidence) -> list[str]:
+    if not len(by.whole.original.mean):
+        return ["no column is masked: released rows are those of persons"]
     if by.fewest_alike is not None:
         notes = [
             f"{by.method} makes sets of k or more rows that are alike in all synthetic columns; key variables "

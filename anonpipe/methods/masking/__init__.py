@@ -12,24 +12,26 @@ from anonpipe.methods.masking import (
     _generalize,
     _local_synthesis,
     _noise,
+    _pram,
     _sequential_regression,
     _spectral,
 )
 from anonpipe.methods.masking._draws import DrawnSample
 from anonpipe.methods.masking._generalize import Intervals, intervals
 from anonpipe.methods.masking._local_synthesis import RecordsAndDraws
+from anonpipe.methods.masking._pram import Transitions
 from anonpipe.methods.options import MaskOptions
 from anonpipe.methods.record import Masker, by_name
 from anonpipe.moments import Moments
 
 __all__ = [
     "MASKERS", "RECORDS", "Columns", "DrawnSample", "Intervals", "MaskOptions", "RecordsAndDraws", "Reduce", "Rows",
-    "Step", "intervals",
+    "Step", "Transitions", "intervals",
 ]  # fmt: skip
 
 # All maskers by name; a new one is a line here
 MASKERS: dict[str, Masker] = by_name(
-    Masker, (_noise, _data_shuffle, _spectral, _sequential_regression, _generalize, _local_synthesis)
+    Masker, (_noise, _pram, _data_shuffle, _spectral, _sequential_regression, _generalize, _local_synthesis)
 )
 
 # What steps count and learn: the records that lie on disk between two steps

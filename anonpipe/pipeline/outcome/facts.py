@@ -16,12 +16,15 @@ from anonpipe.environment import package_versions
 from anonpipe.evaluate.utility import correlation_changes, distributions, survival_pictures, typed_tables
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.sections import COPY
+from anonpipe.methods.masking import Transitions
 from anonpipe.moments import merge_all
+from anonpipe.pipeline.arrays import load_params, scopes_of
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.measures import load_assessment, sampled_tables
 from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
 from anonpipe.pipeline.resolve import columns_without_sums
+from anonpipe.pipeline.tasks.passes import LAST, PassTask
 from anonpipe.pipeline.tasks.unfold import columns_of_report, manifest_of_rows, units_part
 from anonpipe.pipeline.tasks.write import written_results
 from anonpipe.report.build import Facts
@@ -61,7 +64,7 @@ def gather(
         }
     return Facts(
         job=job,
-        digest="" if work.folded is None else work.folded.digest,
+        digest=next((each.digest for each in (work.folded, work.controlled) if each is not None), ""),
         least=fitted.coarse_min_rows,
         verdict=verdict,
         assessment=load_assessment(work),
@@ -122,9 +125,15 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
     job = fitted.job
     written = written_results(work, cut)
     columns, sizes = _columns(fitted), group_sizes(work, fitted, cut)
+    for name, of_strata in _transitions(work, fitted, cut).items():
+        columns[name] |= of_strata
+    for name in () if work.controlled is None else work.controlled.facts["columns"]:
+        if columns[name]["treatment"] == "unchanged":
+            columns[name]["treatment"] = "recoded"
     checks = released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
     transforms = {entry["transform"] for entry in columns.values() if "transform" in entry}
-    sections = {"cluster", "sensitive", "synthesize", "mask", "decode"}
+    masked = any(column.encoded for column in job.columns.values())
+    sections = {"cluster", "sensitive", "synthesize", "mask", "decode"} if masked else set()
     return {
         "anonpipe": version("anonpipe"),
         "secret_mark": secret_mark(steward_secret()),
@@ -139,6 +148,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         },
         **({"held_out": job.measure.held_out} if job.measure.held_out else {}),
         **({"counts_rounded_to": job.fewest_changed} if job.repeat.growing else {}),
+        **({} if work.controlled is None else {"disclosure": work.controlled.facts}),
         **({"rules": _rules(work, fitted, cut)} if job.rules else {}),
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,
@@ -162,6 +172,31 @@ def _rules(work: Work, fitted: Fitted, cut: Cut) -> list[dict[str, Any]]:
         {"rule": rule.text, "repaired": before, "broken": after}
         for rule, before, after in zip(fitted.job.parsed_rules, repaired, broken, strict=True)
     ]
+
+
+def _transitions(work: Work, fitted: Fitted, cut: Cut) -> dict[str, dict[str, Any]]:
+    """By column drawn by `pram`: its categories, and of each stratum the matrix from original to released ones."""
+    if fitted.job.mask is None or fitted.job.mask.method != "pram":
+        return {}
+    task, by = PassTask.read(work, LAST), fitted.job.strata.by
+    plain = (bool, int, float, str)  # others, such as dates, as texts
+    known = {
+        name: [*(each if isinstance(each, plain) else str(each) for each in categories.to_pylist()), None]
+        for name, categories in fitted.cells.categories.items()
+    }
+    of_strata = fitted.strata.codes() if fitted.procedure.by_stratum and by else [None]
+    where = [{name: known[name][code] for name, code in zip(by, codes or (), strict=False)} for codes in of_strata]
+    learnt: list[Transitions] = [load_params(work, task.params, scope) for scope in scopes_of(fitted, cut)]
+    blocks = [block for block in fitted.features.categories if block.stop > block.start]
+    found, nulls = {}, len(fitted.features.category_columns) - len(blocks)  # of numbers, which come first
+    for at, block in enumerate(blocks, nulls):
+        matrices = [
+            {"stratum": stratum, "matrix": each.matrices[at].round(6).tolist()}
+            for stratum, each in zip(where, learnt, strict=True)
+        ]
+        categories = [known[block.name][code] for code in block.codes]
+        found[block.name] = {"transition": {"categories": categories, "strata": matrices}}
+    return found
 
 
 def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:

@@ -206,6 +206,8 @@ def needed(job: Job, encoders: Encoders, rows: int) -> tuple[int, str] | None:
 
 def _lines(job: Job, masker: Masker) -> tuple[tuple[str, str], ...]:
     """The mask as `anonpipe plan` shows it."""
+    if not any(column.encoded for column in job.columns.values()):
+        return (("mask", "none: no column is masked"),)
     options = options_text(job.replacing_options)
     if masker.grouped:
         return (("mask", f"{masker.name} in groups that span partitions, k={job.k}, {options}"),)

@@ -96,7 +96,7 @@ def linked_in_groups(original, released, rng):
 def test_every_method_has_a_link():
     links = {name: link_of(name) for name in (*METHODS, *MASKERS)}
     assert all(links[name] == "none" for name in METHODS)
-    assert {name for name, link in links.items() if link == "own"} == {"noise", "rank_swap", "suppression"}
+    assert {name for name, link in links.items() if link == "own"} == {"noise", "pram", "rank_swap", "suppression"}
     # The literature calls fully synthetic data the strongest case, and noise no case at all.
     assert links["sequential_regression"] == "none"
 

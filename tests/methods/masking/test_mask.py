@@ -18,6 +18,7 @@ from tests.methods.masking.tables import KEY, correlated, run, split_tables, spl
 
 OPTIONS = {
     "noise": [{}, {"form": "centred", "amount": 0.1}, {"basis": "columns"}],
+    "pram": [{}, {"retain": 0.5}],
     "data_shuffle": [{}],
     "rank_swap": [{}, {"k": 2, "percent": 50.0}],
     "spectral_swap": [{}, {"basis": "columns"}],
