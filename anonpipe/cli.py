@@ -304,12 +304,19 @@ def summary(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the largest changes alone")] = False,
 ) -> None:
     """Show means, deviations and correlations of the input and its release: for the data steward only."""
+    from anonpipe.source import is_table
+
     form = _form(as_json, quiet)
     if picture is not None and (picture.suffix != ".png" or not picture.parent.is_dir()):
         raise InputError(
             f"--picture {picture} cannot be drawn; give a file name that ends in .png, in a folder that exists"
         )
     is_job = source.suffix != ".json" and not source.is_dir()
+    if is_job and is_table(source.name):
+        raise InputError(
+            f"{source} is no release: summary compares a release with its original. Give the job file, the output "
+            f"folder, or report.json; or compare two tables: anonpipe evaluate {source} RELEASE"
+        )
     if settings and not is_job:
         raise JobError(f"--set changes keys of a job, and {source} is none; give the job file, or leave --set out")
     job = _load(source, settings) if is_job else None
@@ -329,12 +336,12 @@ def summary(
 
 def _tell_withdrawn(output: str, internal: str | None, form: Form) -> None:
     """A line for each version of an output that was withdrawn."""
-    from anonpipe.storage import release, release_log
+    from anonpipe.storage import release, release_log, versions
 
     where = release.place(output, internal)
     for line in release_log.unfinished(where):
         display.warn(line)
-    for each in release_log.withdrawals(where):
+    for each in versions.withdrawals(where):
         text = f"withdrawn  {each['version']}, {each['time'][:10]}: {each['because']}"
         display.line(text) if form is Form.TABLES else display.warn(text)
 
@@ -462,6 +469,7 @@ def verify(
     """Check a published release against its manifest: checksums, rows and schema; with a key, whose it is, too."""
     from anonpipe.storage.release import checked, read_public_key
     from anonpipe.storage.release_log import known_as_withdrawn
+    from anonpipe.verify.words import rows_in_copies
 
     form = _form(as_json, quiet)
     found = checked(release, None if key is None else read_public_key(key), seen)
@@ -477,8 +485,11 @@ def verify(
         display.as_json(intact | facts | {"problems": found.problems})
     manifest = _refuse(release, found)
     if form is Form.TABLES:
-        files = plural(len(manifest["files"]), "file")
-        display.line(f"{files}, {plural(manifest['rows'], 'row')}: checksums and schema are those of the manifest")
+        files, rows = (
+            plural(len(manifest["files"]), "file"),
+            rows_in_copies(manifest["rows"], manifest.get("copies", 1)),
+        )
+        display.line(f"{files}, {rows}: checksums and schema are those of the manifest")
         display.line(_NOT_LOOKED_AT if key is None else f"signed by the owner of {key}")
 
 

@@ -33,8 +33,8 @@ OnProgress = Callable[[Progress], None]
 LOG.addHandler(logging.NullHandler())
 
 
-def logged(on_progress: OnProgress) -> OnProgress:
-    """A listener that also logs: when a stage begins (DEBUG), and when it is done (INFO)."""
+def logged(on_progress: OnProgress, times: dict[str, float] | None = None) -> OnProgress:
+    """A listener that also logs: when a stage begins (DEBUG), and when it is done (INFO); its seconds go to `times`."""
     begun: dict[str, float] = {}
 
     def listen(news: Progress) -> None:
@@ -46,6 +46,9 @@ def logged(on_progress: OnProgress) -> OnProgress:
             extra = {"stage": news.stage, "pieces": news.total, "rows": news.rows, "seconds": seconds}
             values = news.stage, news.rows, news.total, many, seconds
             LOG.info("%s: %d rows, %d task%s, %.2f s", *values, extra=extra)
+            if times is not None:
+                step = news.stage.partition(":")[0]
+                times[step] = times.get(step, 0.0) + seconds
         on_progress(news)
 
     return listen

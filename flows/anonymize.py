@@ -217,7 +217,7 @@ def _mapped(function: Callable[[Run, Executor], None]) -> Task[[Run, Executor, B
     def stage(run: Run, executor: Executor, bar: Bar) -> Run:
         bar.begin(name)
         with _without_data(name):
-            function(replace(run, on_progress=logged(bar)), executor)
+            function(replace(run, on_progress=logged(bar, run.times)), executor)
         return run
 
     stage.__name__ = stage.__qualname__ = name

@@ -104,6 +104,7 @@ def test_from_init_to_verify(call, tmp_path):
 
     answer = call("plan", job, "--workers", "3")
     assert answer.code == 0 and answer.err == ""
+    assert "Nothing that is known now refuses the run. Only the run measures" in answer.out
     for words in (
         "700 rows",
         str(tmp_path / "out"),
@@ -111,13 +112,13 @@ def test_from_init_to_verify(call, tmp_path):
         "vital_status: ",
         "survival_status",
         "strata     2",
-        "k=4",
+        "groups of at least 4",
         "local_synthesis",
         "2 partitions",
         "on disk",
         "3 workers",
         "memory     about ",
-        "gates      mean=0.02",
+        "gates      mean 0.02",
         "step 1, by normal scores",
     ):
         assert words in answer.out, words
@@ -207,6 +208,12 @@ def test_summary_hides_categories_under_k(call, tmp_path):
 def test_summary_without_a_release(call, job_file):
     answer = call("summary", job_file)
     assert answer.code == 2 and "there is no release" in answer.err
+
+
+def test_a_summary_of_a_table_names_what_to_give(call, tmp_path):
+    (tmp_path / "survey.csv").write_text("age,name\n1,a\n")
+    answer = call("summary", tmp_path / "survey.csv")
+    assert answer.code == 2 and "is no release" in answer.err and "anonpipe evaluate" in answer.err
 
 
 def test_methods_are_listed_and_told_apart(call):

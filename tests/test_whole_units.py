@@ -182,6 +182,7 @@ def test_manifest_and_reports_are_of_the_rows(outcome):
     named = [field["name"] for field in book["resources"][0]["schema"]["fields"]]
     assert named == list(manifest["columns"])
     pages = where.filesystem.cat_file(where.path("_report.html")).decode(), open(done.report).read()
+    assert [line.name for line in done.for_recipients.columns] == named
     assert all("Units are released whole" in page and "lag 1, release" in page for page in pages)
     assert "lag 1, original" in pages[1] and "lag 1, original" not in pages[0]
     shown = done.for_recipients.units

@@ -353,6 +353,11 @@ def _visible(inside: str, path: str) -> bool:
     return not any(part.startswith((".", "_")) for part in below)
 
 
+def is_table(path: str) -> bool:
+    """Whether a path is that of a table, by its suffix."""
+    return _suffix(path) is not None
+
+
 def _suffix(path: str) -> str | None:
     lower = path.lower()
     return next((kind for suffix, kind in _SUFFIXES.items() if lower.endswith(suffix)), None)

@@ -206,9 +206,6 @@ def needed(job: Job, encoders: Encoders, rows: int) -> tuple[int, str] | None:
 
 def _lines(job: Job, masker: Masker) -> tuple[tuple[str, str], ...]:
     """The mask as `anonpipe plan` shows it."""
-    options = options_text(job.replacing_options)
-    if masker.grouped:
-        return (("mask", f"{masker.name} in groups that span partitions, k={job.k}, {options}"),)
     of = "each stratum" if job.masks_strata and job.strata.by else "the whole table"
-    shown = ", ".join(option for option in options.split(", ") if not option.startswith("scope="))
-    return (("mask", f"{masker.name} of {of}, {shown or 'no options'}; k={job.k}, no groups"),)
+    groups = f"groups of at least {job.k}" if masker.grouped else f"no groups; k = {job.k}"
+    return (("mask", f"{masker.name} of {of}, {groups}{options_text(job.replacing_options)}"),)
