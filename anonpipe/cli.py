@@ -126,7 +126,7 @@ def _options(
         check_address_space()
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe init registry.parquet --k 5 > job.yaml")
 def init(
     source: Annotated[str, typer.Argument(help="The data: a file, folder, glob or URL, or an SQL file")],
     output: Annotated[
@@ -169,7 +169,7 @@ def init(
         display.err.print(f"No {', '.join(others)}{' or ' if others else ''}{last} found. Is that so?", soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe plan job.yaml")
 def plan(
     job: JobFile,
     settings: Setting = None,
@@ -197,7 +197,7 @@ def plan(
         raise typer.Exit(content.exit_code)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe run job.yaml --trial")
 def run(
     job: JobFile,
     settings: Setting = None,
@@ -221,7 +221,7 @@ def run(
         _finish(loaded, _execute(loaded, resume, form, trial=trial), prune, form, details)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe compare job.yaml --k 5,10,20")
 def compare(
     job: JobFile,
     methods: Annotated[
@@ -260,7 +260,7 @@ def compare(
     display.line("internal, for the data steward only: " + ", ".join(map(str, paths)))
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe demo trial-folder --rows 5000")
 def demo(
     folder: Annotated[Path, typer.Argument(help="Where to put data, job and release")] = Path("anonpipe-demo"),
     rows: Annotated[int, typer.Option(min=1_000, help="Rows of the invented registry")] = 50_000,
@@ -293,7 +293,7 @@ def demo(
     display.line(f"next     anonpipe init YOUR.parquet --k {k} > job.yaml")
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe summary job.yaml --picture compared.png")
 def summary(
     source: Annotated[
         Path, typer.Argument(help="The job file of a release, its output folder, or the internal report.json of a run")
@@ -383,7 +383,7 @@ def _compared(source: str | Path, internal: str | None = None) -> Report:
     return made
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe report registry-release/steward/failed-report.json --out failed.html")
 def report(
     source: Annotated[Path, typer.Argument(help="The report.json of a run, internal or external")],
     page: Annotated[Path, typer.Option("--out", help="Where to put the page")] = Path("report.html"),
@@ -394,7 +394,7 @@ def report(
     _draw(read_report(source), page)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe board registry-release --out board")
 def board(
     release: ReleaseFolder,
     internal: Internal = None,
@@ -453,7 +453,7 @@ def _intact(release: str, key: Path | None) -> tuple[OutputPlace, dict[str, Any]
     return found.where, _refuse(release, found)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe verify registry-release --key steward.pub")
 def verify(
     release: ReleaseFolder,
     key: Annotated[
@@ -493,7 +493,7 @@ def verify(
         display.line(_NOT_LOOKED_AT if key is None else f"signed by the owner of {key}")
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe evaluate registry.parquet elsewhere.csv --job job.yaml --html both.html")
 def evaluate(
     original: Annotated[str, typer.Argument(help="The original: a file, folder, glob or URL, or an SQL file")],
     release: Annotated[str, typer.Argument(help="A release of it, made by any tool, in the same forms")],
@@ -528,7 +528,7 @@ def evaluate(
         raise GateError("the release does not keep a limit" + _failed(found.verdict))
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe export registry-release people.xlsx")
 def export(
     release: ReleaseFolder,
     target: Annotated[
@@ -595,7 +595,7 @@ def export(
         display.line(_NOT_LOOKED_AT)
 
 
-@app.command("codebook")
+@app.command("codebook", epilog="Example: anonpipe codebook registry-release --format ddi > release.xml")
 def code_book(
     release: ReleaseFolder,
     form: Annotated[
@@ -632,7 +632,7 @@ def _csv_format(content: dict[str, Any]) -> CsvFormat:
         raise JobError(where + problem["msg"].removeprefix("Value error, ")) from None
 
 
-@app.command("key")
+@app.command("key", epilog="Example: anonpipe key > steward.pub")
 def public_key() -> None:
     """Print the public key by which recipients know this steward's releases."""
     from anonpipe.rng import steward_secret
@@ -641,7 +641,7 @@ def public_key() -> None:
     sys.stdout.write(public_pem(signing_key(steward_secret()).public_key()).decode())
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe methods mdav")
 def methods(
     name: Annotated[str | None, typer.Argument(help="Tell all about this method: source, cost, options, sizes")] = None,
     as_json: AsJson = False,
@@ -687,7 +687,7 @@ def _registries() -> dict[str, dict[str, Any]]:
     }
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe schema > job.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a job, by which editors complete and check job files."""
     from anonpipe.job.model import Job
@@ -695,7 +695,7 @@ def schema() -> None:
     display.as_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **Job.model_json_schema()})
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe withdraw registry-release --because 'a name was left in'")
 def withdraw(
     version: Annotated[str, typer.Argument(help="The folder of a version, or an output folder for its current one")],
     because: Annotated[str, typer.Option(help="Why; the release log keeps it")],
@@ -713,7 +713,7 @@ def withdraw(
     display.line(f"Recipients who have the files still have them. {note}.")
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe studio FOLDER --no-browser")
 def studio(
     folder: Annotated[Path, typer.Argument(help="The folder of the data; nothing outside is opened")] = Path(),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: a free one")] = 0,
@@ -729,7 +729,7 @@ def studio(
     serve(folder, port, browser)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe warm --quiet")
 def warm(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the folder of the compiled code alone")] = False,
 ) -> None:
@@ -741,7 +741,7 @@ def warm(
     display.line(str(place) if quiet else f"all methods are compiled for this machine; kept in {place}")
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe purge --dry-run")
 def purge(
     staging: Annotated[str | None, typer.Option(help="The staging folder (default: as runs use it)")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted")] = False,

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from anonpipe.errors import plural
 from anonpipe.verify.verdict import Verdict
 
 LOG = logging.getLogger("anonpipe")
@@ -42,10 +43,10 @@ def logged(on_progress: OnProgress, times: dict[str, float] | None = None) -> On
             begun[news.stage] = time.perf_counter()
             LOG.debug("%s begins: %d of %d tasks are done", news.stage, news.done, news.total)
         if news.done == news.total:
-            seconds, many = time.perf_counter() - begun.pop(news.stage), "" if news.total == 1 else "s"
+            seconds = time.perf_counter() - begun.pop(news.stage)
             extra = {"stage": news.stage, "pieces": news.total, "rows": news.rows, "seconds": seconds}
-            values = news.stage, news.rows, news.total, many, seconds
-            LOG.info("%s: %d rows, %d task%s, %.2f s", *values, extra=extra)
+            values = news.stage, plural(news.rows, "row"), plural(news.total, "task"), seconds
+            LOG.info("%s: %s, %s, %.2f s", *values, extra=extra)
             if times is not None:
                 step = news.stage.partition(":")[0]
                 times[step] = times.get(step, 0.0) + seconds
@@ -57,4 +58,4 @@ def logged(on_progress: OnProgress, times: dict[str, float] | None = None) -> On
 def log_verdict(verdict: Verdict, rows: int) -> None:
     """Log how a run was judged."""
     failed = len(verdict.failed)
-    LOG.info("verdict: %s, %d of %d checks failed, %d rows", verdict.word, failed, len(verdict.checks), rows)
+    LOG.info("verdict: %s, %d of %d checks failed, %s", verdict.word, failed, len(verdict.checks), plural(rows, "row"))

@@ -390,7 +390,12 @@ def test_whole_units_in_memory_and_their_plan(tmp_path):
     assert made.passed and list(made.table) == list(table.columns[:-1])
     assert made.table["person"].nunique() == 300 and made.report.rows == len(made.table)
     text = " ".join(" ".join(preview(whole(tmp_path, table)).lines()).split())
-    assert f"{len(table):,} rows" in text and "whole table: 300 records" in text and "units are released whole" in text
+    assert (
+        f"{len(table):,} rows" in text
+        and "whole table: 300 units" in text
+        and " (row 1)" not in text.partition("strata")[0]
+        and "units are released whole" in text
+    )
 
 
 def test_init_asks_whether_units_come_out_whole(tmp_path):

@@ -304,7 +304,7 @@ def _refuse_table_formats(filesystem: Any, url: str, inside: str, found: list[st
 
 _UNSEEN = "cannot be inspected; check path and access"
 _INSTEAD = {
-    "Delta Lake": "give its whole folder, on a local disk, with 'anonpipe[lake]'",
+    "Delta Lake": "give its whole folder, with 'anonpipe[lake]'",
     "Iceberg": "give iceberg://CATALOG/NAMESPACE.TABLE, with 'anonpipe[lake]'",
     "Hudi": "export a snapshot (Spark: spark.read.format('hudi').load(path), then write.parquet), and give that",
 }
