@@ -91,9 +91,9 @@ class _FailureOnce(logging.Filter):
         """Whether there is something new in a record; what is known is left out of it."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, AnonpipeError):
-            told = self.last_failure, self.last_text
+            before = self.last_failure, self.last_text
             self.last_failure = str(error)
-            again = self.last_failure == told[0] or repr(self.last_failure)[1:-1] in told[1]
+            again = self.last_failure == before[0] or repr(self.last_failure)[1:-1] in before[1]
             record.exc_info = None  # where it is raised again, without data
             record.failure = True
             return not again

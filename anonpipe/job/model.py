@@ -568,21 +568,22 @@ def _keys_at(place: Sequence[str | int]) -> list[str]:
     schema = Job.model_json_schema()
     found = [schema]
     for step in place:
-        found = [form for each in found for form in _below(each, step, schema["$defs"])]
+        found = [form for each in found for form in _forms(_below(each, step), schema["$defs"])]
     return list(dict.fromkeys(name for each in found for name in each.get("properties", ())))
 
 
-def _below(schema: dict[str, Any], step: str | int, known: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a schema has at a key or a place of a list, in its forms; for the name of its method the schema itself."""
+def _below(schema: dict[str, Any], step: str | int) -> Any:
+    """What a schema has at a key or a place of a list; for the name of its method the schema itself."""
     fields = schema.get("properties", {})
     if step == fields.get("method", {}).get("const"):
-        return [schema]
-    below = schema.get("items") if isinstance(step, int) else fields.get(step) or schema.get("additionalProperties")
-    return _forms(below, known) if isinstance(below, dict) else []
+        return schema
+    return schema.get("items") if isinstance(step, int) else fields.get(step) or schema.get("additionalProperties")
 
 
-def _forms(schema: dict[str, Any], known: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A schema without references, or each of those that it is one of."""
+def _forms(schema: Any, known: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A schema without references, or each of those that it is one of; nothing for what is none."""
+    if not isinstance(schema, dict):
+        return []
     if "$ref" in schema:
         return _forms(known[schema["$ref"].rpartition("/")[2]], known)
     several = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]

@@ -61,11 +61,11 @@ def find_lake_table(url: str, form: CsvFormat | None = None) -> LakeTable | None
 
 
 def _is_delta(name: str) -> bool:
-    """Whether a folder, here or on an object store, has the log of Delta Lake; a store that is silent is told later."""
+    """Whether a folder, here or on an object store, has the log of Delta Lake."""
     filesystem, inside = locate(name)
     try:
         return bool(filesystem.isdir(f"{inside.rstrip('/')}/_delta_log"))
-    except OSError:
+    except OSError:  # which opening the files reports
         return False
 
 

@@ -143,7 +143,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         **({"rules": _rules(work, fitted, cut)} if job.rules else {}),
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,
-        **({"not_kept": told} if (told := for_recipients(job, load_assessment(work), fitted.coarse_min_rows)) else {}),
+        **({"not_kept": lost} if (lost := for_recipients(job, load_assessment(work), fitted.coarse_min_rows)) else {}),
         "transforms": {name: text for name, text in TRANSFORMS.items() if name in transforms},
         "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k, fitted.unit is not None),
         "verdict": {
