@@ -48,7 +48,9 @@ Setting = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes of the own local cluster (default: one per core)")]
 ReleaseFolder = Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")]
-StewardKey = Annotated[Path | None, typer.Option("--key", help="The steward's public key, as for verify")]
+StewardKey = Annotated[
+    Path | None, typer.Option("--key", help="The steward's public key: the release must be signed by it")
+]
 Internal = Annotated[str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs")]
 Details = Annotated[bool, typer.Option("--details", help="Print every check, reason and note")]
@@ -456,9 +458,7 @@ def _intact(release: str, key: Path | None) -> tuple[OutputPlace, dict[str, Any]
 @app.command(epilog="Example: anonpipe verify registry-release --key steward.pub")
 def verify(
     release: ReleaseFolder,
-    key: Annotated[
-        Path | None, typer.Option("--key", help="The steward's public key: the release must be signed by it")
-    ] = None,
+    key: StewardKey = None,
     seen: Annotated[
         str | None,
         typer.Option("--seen", help="A version that was there before, by its folder's name: an older one is refused"),

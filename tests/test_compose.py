@@ -13,7 +13,7 @@ import yaml
 SERVICES = yaml.safe_load((Path(__file__).parent.parent / "deploy/compose.yaml").read_text())["services"]
 
 
-def test_every_service_has_a_check_and_waits_for_the_health_of_others():
+def test_every_service_has_a_check_and_waits_for_health():
     for name, service in SERVICES.items():
         check = service["healthcheck"]
         assert check["test"][0] == "CMD" and {"interval", "timeout", "retries"} <= set(check), name

@@ -372,7 +372,7 @@ def test_mask_without_unchanged_column_tells_lost_covariances(method, lost):
     assert not any("gates.covariance_with_keys" in line for line in by_sex.warnings())
 
 
-def test_a_model_without_limits_that_names_a_dropped_column_is_left_out():
+def test_a_model_of_a_dropped_column_is_left_out():
     model = {"name": "pay", "model": "linear", "formula": "income ~ age + place"}
     columns = {name: {"kind": "integer"} for name in ("age", "income")}
     content = {"input": "a", "output": "b", "k": 5, "columns": columns | {"place": {"role": "dropped"}}}

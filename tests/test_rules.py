@@ -336,7 +336,7 @@ def test_the_example_of_the_page_runs():
 LOOSE = {"mean": 1, "covariance": 1, "unchanged_record_rate": 1, "mean_in_unit": 9, "variance_in_unit": 99}
 
 
-def test_computed_days_beyond_the_original_are_told_unless_bounded(tmp_path):
+def test_computed_days_beyond_the_original_are_named(tmp_path):
     rng = np.random.default_rng(3)
     first = rng.integers(0, 400, 1500)
     last = np.minimum(first + rng.integers(0, 60, 1500), 400)

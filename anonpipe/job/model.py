@@ -155,12 +155,10 @@ class Job(Options):
 
         gone = {name: column.role for name, column in self.columns.items() if name not in self.released}
         for each in [each for each in self.analyses if gone and not each.declared]:
-            with contextlib.suppress(JobError):  # told by the checks
-                if named := [name for name in columns_used(each.analysis, list(self.columns)) if name in gone]:
-                    self._left_out.append(
-                        f"analysis {each.name!r} names {named[0]}, which is not released (role {gone[named[0]]}); it "
-                        "has no limits and is left out"
-                    )
+            with contextlib.suppress(JobError):  # which the checks report
+                for name in [name for name in columns_used(each.analysis, list(self.columns)) if name in gone][:1]:
+                    why = f"names {name}, which is not released (role {gone[name]}), and has no limits: it is left out"
+                    self._left_out.append(f"analysis {each.name!r} {why}")
                     self.__dict__["analyses"] = tuple(one for one in self.analyses if one is not each)
 
     @property

@@ -489,56 +489,44 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
 _RECOGNIZED = 0.9  # Area under the curve from which on released records as a whole are other than original ones
 
 
-_UNRELATED = "recipients must not relate columns {} to each other (correlations, cross tables, models)"
-_SINGLE = (
-    "recipients can use single columns, and relations that were checked, but not rules between columns, small "
-    "subgroups or models of many columns"
-)
-
-
 def warnings(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:
     """That columns do not go together as in the original, where no limit says so, and what it means for recipients."""
-    pairs, trees, found = *_apart(assessment, limits), []
-    if pairs is not None:
-        found.append(
-            f"{_UNRELATED.format(_pairs(pairs))}: they go together up to {_judged('pair_shapes', pairs)[0]:.3g} times "
-            "further from the original than chance allows. What follows from another column, as a stay from its two "
-            "days or a total from its parts, is not kept. Release the difference or the parts in place of one of them"
-        )
-    if trees is not None:
-        found.append(
-            f"{_SINGLE}: boosted trees recognize released records (AUC {trees.value:.3g}, 0.5 is chance), so that "
-            "whole records are not as in the original"
-        )
-    return tuple(found)
+    return tuple(f"recipients {what}: {why}" for _, what, why in _apart(assessment, limits))
 
 
 def for_recipients(job: Job, assessment: Assessment, least: int | None) -> tuple[str, ...]:
     """The same for recipients: without figures, and nothing that rests on few records; `least` is of k units."""
-    if job.repeat.growing:
-        return ()
-    pairs, trees = (
-        None if figure is None or on_too_few(figure.records, least or job.k) else figure
-        for figure in _apart(assessment, limits_of(job, assessment))
-    )
-    texts = (None if pairs is None else _UNRELATED.format(_pairs(pairs)), None if trees is None else _SINGLE)
-    return tuple(f"{text[:1].upper()}{text[1:]}." for text in texts if text is not None)
+    found = () if job.repeat.growing else _apart(assessment, limits_of(job, assessment))
+    return tuple(f"Recipients {what}." for each, what, _ in found if not on_too_few(each.records, least or job.k))
 
 
-def _apart(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[Measurement | None, Measurement | None]:
-    """The figures of pairs and of whole records that differ from the original and that no limit is on."""
+def _apart(assessment: Assessment, limits: Mapping[str, float | None]) -> list[tuple[Measurement, str, str]]:
+    """Figures by which the release differs, without a limit on them: what recipients must not do, and why."""
     pairs, trees = (
         gated(name, assessment.measured) if limits.get(name) is None else None
         for name in ("pair_shapes", "distinguishability")
     )
-    return (
-        None if pairs is None or _judged("pair_shapes", pairs)[0] <= 1 else pairs,
-        None if trees is None or trees.value <= _RECOGNIZED else trees,
-    )
-
-
-def _pairs(figure: Measurement) -> str:
-    return "; ".join(" and ".join(map(repr, names)) for names in (figure.worst, *figure.then)) or "of one pair"
+    found, off = [], 0.0 if pairs is None else _judged("pair_shapes", pairs)[0]
+    if pairs is not None and off > 1:
+        which = "; ".join(" and ".join(map(repr, names)) for names in (pairs.worst, *pairs.then)) or "of one pair"
+        what = f"must not relate columns {which} to each other (correlations, cross tables, models)"
+        why = (
+            f"they go together up to {off:.3g} times further from the original than chance allows. What follows from "
+            "another column, as a stay from its two days or a total from its parts, is not kept. Release the "
+            "difference or the parts in place of one of them"
+        )
+        found.append((pairs, what, why))
+    if trees is not None and trees.value > _RECOGNIZED:
+        what = (
+            "can use single columns, and relations that were checked, but not rules between columns, small subgroups "
+            "or models of many columns"
+        )
+        why = (
+            f"boosted trees recognize released records (AUC {trees.value:.3g}, 0.5 is chance), so that whole records "
+            "are not as in the original"
+        )
+        found.append((trees, what, why))
+    return found
 
 
 def gated(
