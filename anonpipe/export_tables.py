@@ -196,16 +196,16 @@ def _to_delta(target: str, place: str, rows: Rows, documents: Mapping[str, bytes
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _to_delta_on_store(target: str, url: str, rows: Rows, documents: Mapping[str, bytes], count: int) -> None:
+def _to_delta_on_store(target: str, place: str, rows: Rows, documents: Mapping[str, bytes], count: int) -> None:
     """A new prefix of an object store, of which readers see nothing before the commit, which is one put."""
-    folder = release.place(url)
+    folder = release.place(place)
     broke = f"{target} did not take the rows: its storage does not answer or refuses; nothing was written"
     if folder.filesystem.exists(folder.root):
         raise InputError(f"{target} exists already; choose another name or delete it")
     try:
         for name, content in documents.items():
             _written(broke, folder.filesystem.pipe_file, folder.path(name), content)
-        _commit_delta(broke, url, rows, documents, count)
+        _commit_delta(broke, place, rows, documents, count)
     except BaseException:
         with suppress(OSError):
             folder.filesystem.rm(folder.root, recursive=True)
