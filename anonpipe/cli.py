@@ -48,9 +48,7 @@ Setting = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes of the own local cluster (default: one per core)")]
 ReleaseFolder = Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")]
-StewardKey = Annotated[
-    Path | None, typer.Option("--key", help="The steward's public key: the release must be signed by it")
-]
+StewardKey = Annotated[Path | None, typer.Option("--key", help="The steward's public key, which must have signed")]
 Internal = Annotated[str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs")]
 Details = Annotated[bool, typer.Option("--details", help="Print every check, reason and note")]
@@ -131,19 +129,10 @@ def _options(
 @app.command(epilog="Example: anonpipe init registry.parquet --k 5 > job.yaml")
 def init(
     source: Annotated[str, typer.Argument(help="The data: a file, folder, glob or URL, or an SQL file")],
-    output: Annotated[
-        str | None,
-        typer.Option(help="Where releases will be published; NAME-release, by the name of the data, if not given"),
-    ] = None,
+    output: Annotated[str | None, typer.Option(help="Where releases go (default: NAME-release, as the data)")] = None,
     k: Annotated[int, typer.Option(min=2, help="Smallest group size")] = 5,
-    analyses: Annotated[
-        Path | None,
-        typer.Option(help="The recipients' analyses (YAML, or a job that lists them): the job is proposed to fit"),
-    ] = None,
-    codebook: Annotated[
-        Path | None,
-        typer.Option(help="Kinds, bounds, categories and labels: a datapackage.json, Table Schema or DDI-Codebook"),
-    ] = None,
+    analyses: Annotated[Path | None, typer.Option(help="The recipients' analyses, to fit the job to")] = None,
+    codebook: Annotated[Path | None, typer.Option(help="A datapackage.json, Table Schema or DDI-Codebook")] = None,
 ) -> None:
     """Propose a commented job for a table, on standard output.
 
@@ -226,9 +215,7 @@ def run(
 @app.command(epilog="Example: anonpipe compare job.yaml --k 5,10,20")
 def compare(
     job: JobFile,
-    methods: Annotated[
-        str | None, typer.Option(help="grouping+synthesizer[:form] or mask:method, by commas: mdav+centroid,mask:noise")
-    ] = None,
+    methods: Annotated[str | None, typer.Option(help="By commas: mdav+centroid,mdav+pca:exact,mask:noise")] = None,
     k: Annotated[str, typer.Option(help="Group sizes to try, by commas")] = "3,5,10,20",
     draws: Annotated[int, typer.Option(min=1, help="Trials of each setting, with other random numbers")] = 1,
     utility: Annotated[str | None, typer.Option(help="Measure on the map's utility axis, by its name")] = None,
@@ -297,16 +284,14 @@ def demo(
 
 @app.command(epilog="Example: anonpipe summary job.yaml --picture compared.png")
 def summary(
-    source: Annotated[
-        Path, typer.Argument(help="The job file of a release, its output folder, or the internal report.json of a run")
-    ],
+    source: Annotated[Path, typer.Argument(help="The job file of a release, its output folder, or a report.json")],
     settings: Setting = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the columns before and after, as PNG")] = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the largest changes alone")] = False,
 ) -> None:
     """Show means, deviations and correlations of the input and its release: for the data steward only."""
-    from anonpipe.source import is_table
+    from anonpipe.source import table_kind
 
     form = _form(as_json, quiet)
     if picture is not None and (picture.suffix != ".png" or not picture.parent.is_dir()):
@@ -314,7 +299,7 @@ def summary(
             f"--picture {picture} cannot be drawn; give a file name that ends in .png, in a folder that exists"
         )
     is_job = source.suffix != ".json" and not source.is_dir()
-    if is_job and is_table(source.name):
+    if is_job and table_kind(source.name):
         raise InputError(
             f"{source} is no release: summary compares a release with its original. Give the job file, the output "
             f"folder, or report.json; or compare two tables: anonpipe evaluate {source} RELEASE"
@@ -400,9 +385,7 @@ def report(
 def board(
     release: ReleaseFolder,
     internal: Internal = None,
-    key: Annotated[
-        Path | None, typer.Option("--key", help="The public key that it must be signed by (default: your own)")
-    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="The public key of its signature (default: yours)")] = None,
     folder: Annotated[Path, typer.Option("--out", help="Folder for board.md and board.html")] = Path("."),
 ) -> None:
     """Write the file for a release board, with lines to fill in and sign: for steward and board only."""
@@ -459,10 +442,7 @@ def _intact(release: str, key: Path | None) -> tuple[OutputPlace, dict[str, Any]
 def verify(
     release: ReleaseFolder,
     key: StewardKey = None,
-    seen: Annotated[
-        str | None,
-        typer.Option("--seen", help="A version that was there before, by its folder's name: an older one is refused"),
-    ] = None,
+    seen: Annotated[str | None, typer.Option("--seen", help="A version seen before: older ones are refused")] = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing where all is well")] = False,
 ) -> None:
@@ -497,15 +477,9 @@ def verify(
 def evaluate(
     original: Annotated[str, typer.Argument(help="The original: a file, folder, glob or URL, or an SQL file")],
     release: Annotated[str, typer.Argument(help="A release of it, made by any tool, in the same forms")],
-    job: Annotated[
-        Path | None, typer.Option("--job", help="Describes the columns; its limits and analyses are held against both")
-    ] = None,
-    hold_out: Annotated[
-        str | None, typer.Option(help="Records of the same population that the release was not made from")
-    ] = None,
-    paired: Annotated[
-        bool, typer.Option("--paired", help="Row i of the release was made from row i of the original")
-    ] = False,
+    job: Annotated[Path | None, typer.Option("--job", help="Describes the columns; gives limits and analyses")] = None,
+    hold_out: Annotated[str | None, typer.Option(help="Records of the population outside of the release")] = None,
+    paired: Annotated[bool, typer.Option("--paired", help="Row i of the release replaces original row i")] = False,
     k: Annotated[int | None, typer.Option(min=2, help="Smallest group that is looked at (default: the job's)")] = None,
     page: Annotated[Path | None, typer.Option("--html", help="Also draw all of it as a page, with pictures")] = None,
     settings: Setting = None,
@@ -538,14 +512,9 @@ def export(
             "postgresql://…#table, duckdb:///FILE#table, sqlite:///FILE#table, delta:///FOLDER, iceberg://…"
         ),
     ],
-    by: Annotated[
-        str | None,
-        typer.Option(help="Columns released unchanged, by commas: Parquet in a folder for each of their values"),
-    ] = None,
+    by: Annotated[str | None, typer.Option(help="Unchanged columns, by commas: a folder for each value")] = None,
     key: StewardKey = None,
-    quote_formulas: Annotated[
-        bool, typer.Option("--quote-formulas", help="CSV: an apostrophe before texts that a spreadsheet would run")
-    ] = False,
+    quote_formulas: Annotated[bool, typer.Option("--quote-formulas", help="CSV: formulas after an apostrophe")] = False,
     job: Annotated[Path | None, typer.Option("--job", help="CSV: written as the input of this job is")] = None,
     delimiter: Annotated[str | None, typer.Option(help="CSV: the mark between fields, such as ; or tab")] = None,
     decimal: Annotated[str | None, typer.Option(help="CSV: the decimal mark")] = None,
@@ -599,8 +568,7 @@ def export(
 def code_book(
     release: ReleaseFolder,
     form: Annotated[
-        Literal["datapackage", "ddi", "dcat", "csv"],
-        typer.Option("--format", help="Data Package (JSON), DDI-Codebook 2.5 (XML), DCAT (JSON-LD), or a table"),
+        Literal["datapackage", "ddi", "dcat", "csv"], typer.Option("--format", help="JSON, XML, JSON-LD, or a table")
     ] = "datapackage",
     target: Annotated[Path | None, typer.Option("--out", help="Where to put it (default: standard output)")] = None,
     key: StewardKey = None,

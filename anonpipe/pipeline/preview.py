@@ -106,11 +106,6 @@ class Preview:
         return tuple(name for name in held if name != "local_suppression_rate")
 
     @property
-    def record(self) -> str:
-        """What a record of the measures is."""
-        return "unit" if self.given.whole_release else "record"
-
-    @property
     def end(self) -> str:
         """What follows for the run, in sentences."""
         if self.exit_code:
@@ -124,8 +119,9 @@ class Preview:
         environment = templates(Path(__file__).parent)
         environment.filters |= {"size": _size, "labelled": _labelled, "thousands": "{:,}".format}
         environment.globals |= {"counted": plural, "options_text": options_text, "words": words}
-        given = {"job": self.job, "source": self.source, "gates": _gates_text(self.job)}
-        given |= {"measured": _measure_text(self.job, self.record), "scenario_line": _scenario_line}
+        record = "unit" if self.given.whole_release else "record"
+        given = {"job": self.job, "source": self.source, "gates": _gates_text(self.job), "record": record}
+        given |= {"measured": _measure_text(self.job, record), "scenario_line": _scenario_line}
         text = environment.get_template("plan.jinja").render(plan=self, **given)
         return [*text.rstrip("\n").split("\n"), *self.warning_lines(), fill(self.end, 80, break_on_hyphens=False)]
 

@@ -229,13 +229,10 @@ def _timed(text: str, times: Mapping[str, float]) -> str:
     """A text with the seconds of all steps, and by name of the longest that there is room for."""
     if not times:
         return text
-    text, joint = f"{text} in {sum(times.values()):.0f} s", ": "
-    for step in sorted(times, key=lambda each: -times[each]):
-        longer = f"{text}{joint}{step} {times[step]:.0f} s"
-        if times[step] < 1.0 or len(longer) > WIDTH:
-            break
-        text, joint = longer, ", "
-    return text
+    text = f"{text} in {sum(times.values()):.0f} s"
+    named = [f"{step} {times[step]:.0f} s" for step in sorted(times, key=lambda each: -times[each]) if times[step] >= 1]
+    longer = (f"{text}: {', '.join(named[:most])}" for most in range(len(named), 0, -1))
+    return next((each for each in longer if len(each) <= WIDTH), text)
 
 
 def counts(verdict: Verdict) -> str:
