@@ -48,7 +48,7 @@ Setting = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes of the own local cluster (default: one per core)")]
 ReleaseFolder = Annotated[str, typer.Argument(help="Output folder of a run, or a version folder")]
-StewardKey = Annotated[Path | None, typer.Option("--key", help="The steward's public key, as for verify")]
+StewardKey = Annotated[Path | None, typer.Option("--key", help="The steward's public key, which must have signed")]
 Internal = Annotated[str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs")]
 Details = Annotated[bool, typer.Option("--details", help="Print every check, reason and note")]
@@ -126,22 +126,13 @@ def _options(
         check_address_space()
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe init registry.parquet --k 5 > job.yaml")
 def init(
     source: Annotated[str, typer.Argument(help="The data: a file, folder, glob or URL, or an SQL file")],
-    output: Annotated[
-        str | None,
-        typer.Option(help="Where releases will be published; NAME-release, by the name of the data, if not given"),
-    ] = None,
+    output: Annotated[str | None, typer.Option(help="Where releases go (default: NAME-release, as the data)")] = None,
     k: Annotated[int, typer.Option(min=2, help="Smallest group size")] = 5,
-    analyses: Annotated[
-        Path | None,
-        typer.Option(help="The recipients' analyses (YAML, or a job that lists them): the job is proposed to fit"),
-    ] = None,
-    codebook: Annotated[
-        Path | None,
-        typer.Option(help="Kinds, bounds, categories and labels: a datapackage.json, Table Schema or DDI-Codebook"),
-    ] = None,
+    analyses: Annotated[Path | None, typer.Option(help="The recipients' analyses, to fit the job to")] = None,
+    codebook: Annotated[Path | None, typer.Option(help="A datapackage.json, Table Schema or DDI-Codebook")] = None,
 ) -> None:
     """Propose a commented job for a table, on standard output.
 
@@ -169,7 +160,7 @@ def init(
         display.err.print(f"No {', '.join(others)}{' or ' if others else ''}{last} found. Is that so?", soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe plan job.yaml")
 def plan(
     job: JobFile,
     settings: Setting = None,
@@ -197,7 +188,7 @@ def plan(
         raise typer.Exit(content.exit_code)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe run job.yaml --trial")
 def run(
     job: JobFile,
     settings: Setting = None,
@@ -221,12 +212,10 @@ def run(
         _finish(loaded, _execute(loaded, resume, form, trial=trial), prune, form, details)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe compare job.yaml --k 5,10,20")
 def compare(
     job: JobFile,
-    methods: Annotated[
-        str | None, typer.Option(help="grouping+synthesizer[:form] or mask:method, by commas: mdav+centroid,mask:noise")
-    ] = None,
+    methods: Annotated[str | None, typer.Option(help="By commas: mdav+centroid,mdav+pca:exact,mask:noise")] = None,
     k: Annotated[str, typer.Option(help="Group sizes to try, by commas")] = "3,5,10,20",
     draws: Annotated[int, typer.Option(min=1, help="Trials of each setting, with other random numbers")] = 1,
     utility: Annotated[str | None, typer.Option(help="Measure on the map's utility axis, by its name")] = None,
@@ -260,7 +249,7 @@ def compare(
     display.line("internal, for the data steward only: " + ", ".join(map(str, paths)))
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe demo trial-folder --rows 5000")
 def demo(
     folder: Annotated[Path, typer.Argument(help="Where to put data, job and release")] = Path("anonpipe-demo"),
     rows: Annotated[int, typer.Option(min=1_000, help="Rows of the simulated registry")] = 50_000,
@@ -293,23 +282,28 @@ def demo(
     display.line(f"next     anonpipe init YOUR.parquet --k {k} > job.yaml")
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe summary job.yaml --picture compared.png")
 def summary(
-    source: Annotated[
-        Path, typer.Argument(help="The job file of a release, its output folder, or the internal report.json of a run")
-    ],
+    source: Annotated[Path, typer.Argument(help="The job file of a release, its output folder, or a report.json")],
     settings: Setting = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the columns before and after, as PNG")] = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the largest changes alone")] = False,
 ) -> None:
     """Show means, deviations and correlations of the input and its release: for the data steward only."""
+    from anonpipe.source import table_kind
+
     form = _form(as_json, quiet)
     if picture is not None and (picture.suffix != ".png" or not picture.parent.is_dir()):
         raise InputError(
             f"--picture {picture} cannot be drawn; give a file name that ends in .png, in a folder that exists"
         )
     is_job = source.suffix != ".json" and not source.is_dir()
+    if is_job and table_kind(source.name):
+        raise InputError(
+            f"{source} is no release: summary compares a release with its original. Give the job file, the output "
+            f"folder, or report.json; or compare two tables: anonpipe evaluate {source} RELEASE"
+        )
     if settings and not is_job:
         raise JobError(f"--set changes keys of a job, and {source} is none; give the job file, or leave --set out")
     job = _load(source, settings) if is_job else None
@@ -329,12 +323,12 @@ def summary(
 
 def _tell_withdrawn(output: str, internal: str | None, form: Form) -> None:
     """A line for each version of an output that was withdrawn."""
-    from anonpipe.storage import release, release_log
+    from anonpipe.storage import release, release_log, versions
 
     where = release.place(output, internal)
     for line in release_log.unfinished(where):
         display.warn(line)
-    for each in release_log.withdrawals(where):
+    for each in versions.withdrawals(where):
         text = f"withdrawn  {each['version']}, {each['time'][:10]}: {each['because']}"
         display.line(text) if form is Form.TABLES else display.warn(text)
 
@@ -376,7 +370,7 @@ def _compared(source: str | Path, internal: str | None = None) -> Report:
     return made
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe report registry-release/steward/failed-report.json --out failed.html")
 def report(
     source: Annotated[Path, typer.Argument(help="The report.json of a run, internal or external")],
     page: Annotated[Path, typer.Option("--out", help="Where to put the page")] = Path("report.html"),
@@ -387,13 +381,11 @@ def report(
     _draw(read_report(source), page)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe board registry-release --out board")
 def board(
     release: ReleaseFolder,
     internal: Internal = None,
-    key: Annotated[
-        Path | None, typer.Option("--key", help="The public key that it must be signed by (default: your own)")
-    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="The public key of its signature (default: yours)")] = None,
     folder: Annotated[Path, typer.Option("--out", help="Folder for board.md and board.html")] = Path("."),
 ) -> None:
     """Write the file for a release board, with lines to fill in and sign: for steward and board only."""
@@ -446,22 +438,18 @@ def _intact(release: str, key: Path | None) -> tuple[OutputPlace, dict[str, Any]
     return found.where, _refuse(release, found)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe verify registry-release --key steward.pub")
 def verify(
     release: ReleaseFolder,
-    key: Annotated[
-        Path | None, typer.Option("--key", help="The steward's public key: the release must be signed by it")
-    ] = None,
-    seen: Annotated[
-        str | None,
-        typer.Option("--seen", help="A version that was there before, by its folder's name: an older one is refused"),
-    ] = None,
+    key: StewardKey = None,
+    seen: Annotated[str | None, typer.Option("--seen", help="A version seen before: older ones are refused")] = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing where all is well")] = False,
 ) -> None:
     """Check a published release against its manifest: checksums, rows and schema; with a key, whose it is, too."""
     from anonpipe.storage.release import checked, read_public_key
     from anonpipe.storage.release_log import known_as_withdrawn
+    from anonpipe.verify.words import rows_in_copies
 
     form = _form(as_json, quiet)
     found = checked(release, None if key is None else read_public_key(key), seen)
@@ -477,24 +465,21 @@ def verify(
         display.as_json(intact | facts | {"problems": found.problems})
     manifest = _refuse(release, found)
     if form is Form.TABLES:
-        files = plural(len(manifest["files"]), "file")
-        display.line(f"{files}, {plural(manifest['rows'], 'row')}: checksums and schema are those of the manifest")
+        files, rows = (
+            plural(len(manifest["files"]), "file"),
+            rows_in_copies(manifest["rows"], manifest.get("copies", 1)),
+        )
+        display.line(f"{files}, {rows}: checksums and schema are those of the manifest")
         display.line(_NOT_LOOKED_AT if key is None else f"signed by the owner of {key}")
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe evaluate registry.parquet elsewhere.csv --job job.yaml --html both.html")
 def evaluate(
     original: Annotated[str, typer.Argument(help="The original: a file, folder, glob or URL, or an SQL file")],
     release: Annotated[str, typer.Argument(help="A release of it, made by any tool, in the same forms")],
-    job: Annotated[
-        Path | None, typer.Option("--job", help="Describes the columns; its limits and analyses are held against both")
-    ] = None,
-    hold_out: Annotated[
-        str | None, typer.Option(help="Records of the same population that the release was not made from")
-    ] = None,
-    paired: Annotated[
-        bool, typer.Option("--paired", help="Row i of the release was made from row i of the original")
-    ] = False,
+    job: Annotated[Path | None, typer.Option("--job", help="Describes the columns; gives limits and analyses")] = None,
+    hold_out: Annotated[str | None, typer.Option(help="Records of the population outside of the release")] = None,
+    paired: Annotated[bool, typer.Option("--paired", help="Row i of the release replaces original row i")] = False,
     k: Annotated[int | None, typer.Option(min=2, help="Smallest group that is looked at (default: the job's)")] = None,
     page: Annotated[Path | None, typer.Option("--html", help="Also draw all of it as a page, with pictures")] = None,
     settings: Setting = None,
@@ -517,7 +502,7 @@ def evaluate(
         raise GateError("the release does not keep a limit" + _failed(found.verdict))
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe export registry-release people.xlsx")
 def export(
     release: ReleaseFolder,
     target: Annotated[
@@ -527,14 +512,9 @@ def export(
             "postgresql://…#table, duckdb:///FILE#table, sqlite:///FILE#table, delta:///FOLDER, iceberg://…"
         ),
     ],
-    by: Annotated[
-        str | None,
-        typer.Option(help="Columns released unchanged, by commas: Parquet in a folder for each of their values"),
-    ] = None,
+    by: Annotated[str | None, typer.Option(help="Unchanged columns, by commas: a folder for each value")] = None,
     key: StewardKey = None,
-    quote_formulas: Annotated[
-        bool, typer.Option("--quote-formulas", help="CSV: an apostrophe before texts that a spreadsheet would run")
-    ] = False,
+    quote_formulas: Annotated[bool, typer.Option("--quote-formulas", help="CSV: formulas after an apostrophe")] = False,
     job: Annotated[Path | None, typer.Option("--job", help="CSV: written as the input of this job is")] = None,
     delimiter: Annotated[str | None, typer.Option(help="CSV: the mark between fields, such as ; or tab")] = None,
     decimal: Annotated[str | None, typer.Option(help="CSV: the decimal mark")] = None,
@@ -584,12 +564,11 @@ def export(
         display.line(_NOT_LOOKED_AT)
 
 
-@app.command("codebook")
+@app.command("codebook", epilog="Example: anonpipe codebook registry-release --format ddi > release.xml")
 def code_book(
     release: ReleaseFolder,
     form: Annotated[
-        Literal["datapackage", "ddi", "dcat", "csv"],
-        typer.Option("--format", help="Data Package (JSON), DDI-Codebook 2.5 (XML), DCAT (JSON-LD), or a table"),
+        Literal["datapackage", "ddi", "dcat", "csv"], typer.Option("--format", help="JSON, XML, JSON-LD, or a table")
     ] = "datapackage",
     target: Annotated[Path | None, typer.Option("--out", help="Where to put it (default: standard output)")] = None,
     key: StewardKey = None,
@@ -621,7 +600,7 @@ def _csv_format(content: dict[str, Any]) -> CsvFormat:
         raise JobError(where + problem["msg"].removeprefix("Value error, ")) from None
 
 
-@app.command("key")
+@app.command("key", epilog="Example: anonpipe key > steward.pub")
 def public_key() -> None:
     """Print the public key by which recipients know this steward's releases."""
     from anonpipe.rng import steward_secret
@@ -630,7 +609,7 @@ def public_key() -> None:
     sys.stdout.write(public_pem(signing_key(steward_secret()).public_key()).decode())
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe methods mdav")
 def methods(
     name: Annotated[str | None, typer.Argument(help="Tell all about this method: source, cost, options, sizes")] = None,
     as_json: AsJson = False,
@@ -676,7 +655,7 @@ def _registries() -> dict[str, dict[str, Any]]:
     }
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe schema > job.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a job, by which editors complete and check job files."""
     from anonpipe.job.model import Job
@@ -684,7 +663,7 @@ def schema() -> None:
     display.as_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **Job.model_json_schema()})
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe withdraw registry-release --because 'a name was left in'")
 def withdraw(
     version: Annotated[str, typer.Argument(help="The folder of a version, or an output folder for its current one")],
     because: Annotated[str, typer.Option(help="Why; the release log keeps it")],
@@ -702,7 +681,7 @@ def withdraw(
     display.line(f"Recipients who have the files still have them. {note}.")
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe studio FOLDER --no-browser")
 def studio(
     folder: Annotated[Path, typer.Argument(help="The folder of the data; nothing outside is opened")] = Path(),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: a free one")] = 0,
@@ -718,7 +697,7 @@ def studio(
     serve(folder, port, browser)
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe warm --quiet")
 def warm(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the folder of the compiled code alone")] = False,
 ) -> None:
@@ -730,7 +709,7 @@ def warm(
     display.line(str(place) if quiet else f"all methods are compiled for this machine; kept in {place}")
 
 
-@app.command()
+@app.command(epilog="Example: anonpipe purge --dry-run")
 def purge(
     staging: Annotated[str | None, typer.Option(help="The staging folder (default: as runs use it)")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted")] = False,

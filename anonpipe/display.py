@@ -167,6 +167,7 @@ def outcome_content(outcome: RunOutcome, pruned: Iterable[str]) -> dict[str, Any
         "exit_code": 0 if outcome.verdict.passed else GateError.exit_code,
         "version": outcome.version,
         "rows": outcome.rows,
+        "seconds": {step: round(taken, 2) for step, taken in outcome.facts.times.items()},
         **outcome.verdict.in_words(),
         "remedies": outcome.remedies,
         "warnings": outcome.warnings,

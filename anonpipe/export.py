@@ -242,14 +242,9 @@ def export_workbook(where: OutputPlace, manifest: dict[str, Any], target: Path) 
 def _write_sheets(draft: Path, schema: pa.Schema, parts: Iterator[pa.RecordBatch], book: list[list[str]]) -> None:
     """The library takes cell by cell; with constant memory it keeps one row."""
     library = import_module("xlsxwriter")
-    plainly = {
-        "constant_memory": True,
-        "strings_to_formulas": False,
-        "strings_to_urls": False,
-        "strings_to_numbers": False,
-    }
+    plainly = dict.fromkeys((f"strings_to_{what}" for what in ("formulas", "urls", "numbers")), False)
     try:
-        with library.Workbook(str(draft), plainly) as workbook:
+        with library.Workbook(str(draft), {"constant_memory": True} | plainly) as workbook:
             bold = workbook.add_format({"bold": True})
             days, times = (workbook.add_format({"num_format": each}) for each in ("yyyy-mm-dd", "yyyy-mm-dd hh:mm:ss"))
             sheet, at = workbook.add_worksheet("data"), 1

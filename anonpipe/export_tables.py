@@ -1,7 +1,8 @@
 """A published release as a table of Postgres, DuckDB, SQLite, Delta Lake or Iceberg.
 
     postgresql://host/database#schema.table    duckdb:///people.duckdb#table    sqlite:///people.db#table
-    delta:///lake/people                       iceberg://catalog/namespace.table
+    delta:///lake/people                       delta+s3://bucket/people
+    iceberg://catalog/namespace.table
 
 Each is one transaction: the whole table or none, counted before it is committed. Manifest, signature and code book go
 with it. Tables that exist are never replaced.
@@ -15,7 +16,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,9 +31,10 @@ from anonpipe.errors import InputError, OutputError
 from anonpipe.export import Exported, batches, check_target, schema_of
 from anonpipe.files import sync_path, why
 from anonpipe.source import call_driver, connect, refuse_password
+from anonpipe.storage import release
 from anonpipe.storage.versions import MANIFEST, SIGNATURE, OutputPlace
 
-_TARGET = re.compile(r"(postgres(?:ql)?|duckdb|sqlite|delta|iceberg)://(.*)")
+_TARGET = re.compile(r"(postgres(?:ql)?|duckdb|sqlite|delta|iceberg)(?:(?<=delta)\+(s3))?://(.*)")
 _SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
 _ICEBERG = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}  # Iceberg has no shorter integers
 _OF_A_DATABASE = ("", "-journal", "-wal", "-shm", ".wal")  # A file of SQLite or DuckDB, and those next to it
@@ -59,7 +61,7 @@ def export_table(where: OutputPlace, manifest: dict[str, Any], target: str) -> E
     """
     match = _TARGET.fullmatch(target)
     assert match is not None, "looked at by the caller"
-    kind, name = match.groups()
+    kind, store, name = match.groups()
     kind = "postgresql" if kind == "postgres" else kind
     wanted = _PACKAGES.get(kind, ("adbc_driver_manager", "duckdb" if kind == "duckdb" else f"adbc_driver_{kind}"))
     if any(find_spec(package) is None for package in wanted):
@@ -71,6 +73,8 @@ def export_table(where: OutputPlace, manifest: dict[str, Any], target: str) -> E
     )
     rows = sum(entry["rows"] for entry in manifest["files"])
     write = {"delta": _to_delta, "iceberg": _to_iceberg}.get(kind, _to_database)
+    if store is not None:
+        write, name = _to_delta_on_store, f"{store}://{name}"
     write(target, name, partial(_rows, where, manifest, schema), documents, rows)
     return Exported(target, rows, 1)
 
@@ -176,17 +180,12 @@ def _written(problem: str, function: Callable[..., Any], *arguments: Any) -> Non
 
 def _to_delta(target: str, place: str, rows: Rows, documents: Mapping[str, bytes], count: int) -> None:
     """A new folder; the documents lie in it, with names that readers of Delta Lake pass over."""
-    delta, path = import_module("deltalake"), _local_path(place)
+    path = _local_path(place)
     check_target(path)
-    broke = f"{target} did not take the rows: the disk is full or may not be written; nothing was written"
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
-    note = delta.CommitProperties(
-        custom_metadata={"anonpipe.manifest": hashlib.sha256(documents[MANIFEST]).hexdigest()}
-    )
+    broke = f"{target} did not take the rows: the disk is full or may not be written; nothing was written"
     try:
-        _written(broke, partial(delta.write_deltalake, draft, rows(), mode="error", commit_properties=note))
-        if delta.DeltaTable(draft).count() != count:
-            raise OutputError(broke)
+        _commit_delta(broke, draft, rows, documents, count)
         for name, content in documents.items():
             (draft / name).write_bytes(content)
         for each in draft.rglob("*"):
@@ -195,6 +194,32 @@ def _to_delta(target: str, place: str, rows: Rows, documents: Mapping[str, bytes
         sync_path(path.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _to_delta_on_store(target: str, place: str, rows: Rows, documents: Mapping[str, bytes], count: int) -> None:
+    """A new prefix of an object store, of which readers see nothing before the commit, which is one put."""
+    folder = release.place(place)
+    broke = f"{target} did not take the rows: its storage does not answer or refuses; nothing was written"
+    if folder.filesystem.exists(folder.root):
+        raise InputError(f"{target} exists already; choose another name or delete it")
+    try:
+        for name, content in documents.items():
+            _written(broke, folder.filesystem.pipe_file, folder.path(name), content)
+        _commit_delta(broke, place, rows, documents, count)
+    except BaseException:
+        with suppress(OSError):
+            folder.filesystem.rm(folder.root, recursive=True)
+        raise
+
+
+def _commit_delta(broke: str, folder: Path | str, rows: Rows, documents: Mapping[str, bytes], count: int) -> None:
+    """Write the rows in one commit, which names the manifest, and count them."""
+    delta = import_module("deltalake")
+    named = {"anonpipe.manifest": hashlib.sha256(documents[MANIFEST]).hexdigest()}
+    note = delta.CommitProperties(custom_metadata=named)
+    _written(broke, partial(delta.write_deltalake, folder, rows(), mode="error", commit_properties=note))
+    if delta.DeltaTable(folder).count() != count:
+        raise OutputError(broke)
 
 
 def _to_iceberg(target: str, place: str, rows: Rows, documents: Mapping[str, bytes], count: int) -> None:

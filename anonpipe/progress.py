@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from anonpipe.errors import plural
 from anonpipe.verify.verdict import Verdict
 
 LOG = logging.getLogger("anonpipe")
@@ -33,8 +34,8 @@ OnProgress = Callable[[Progress], None]
 LOG.addHandler(logging.NullHandler())
 
 
-def logged(on_progress: OnProgress) -> OnProgress:
-    """A listener that also logs: when a stage begins (DEBUG), and when it is done (INFO)."""
+def logged(on_progress: OnProgress, times: dict[str, float] | None = None) -> OnProgress:
+    """A listener that also logs: when a stage begins (DEBUG), and when it is done (INFO); its seconds go to `times`."""
     begun: dict[str, float] = {}
 
     def listen(news: Progress) -> None:
@@ -42,10 +43,13 @@ def logged(on_progress: OnProgress) -> OnProgress:
             begun[news.stage] = time.perf_counter()
             LOG.debug("%s begins: %d of %d tasks are done", news.stage, news.done, news.total)
         if news.done == news.total:
-            seconds, many = time.perf_counter() - begun.pop(news.stage), "" if news.total == 1 else "s"
+            seconds = time.perf_counter() - begun.pop(news.stage)
             extra = {"stage": news.stage, "pieces": news.total, "rows": news.rows, "seconds": seconds}
-            values = news.stage, news.rows, news.total, many, seconds
-            LOG.info("%s: %d rows, %d task%s, %.2f s", *values, extra=extra)
+            values = news.stage, plural(news.rows, "row"), plural(news.total, "task"), seconds
+            LOG.info("%s: %s, %s, %.2f s", *values, extra=extra)
+            if times is not None:
+                step = news.stage.partition(":")[0]
+                times[step] = times.get(step, 0.0) + seconds
         on_progress(news)
 
     return listen
@@ -54,4 +58,4 @@ def logged(on_progress: OnProgress) -> OnProgress:
 def log_verdict(verdict: Verdict, rows: int) -> None:
     """Log how a run was judged."""
     failed = len(verdict.failed)
-    LOG.info("verdict: %s, %d of %d checks failed, %d rows", verdict.word, failed, len(verdict.checks), rows)
+    LOG.info("verdict: %s, %d of %d checks failed, %s", verdict.word, failed, len(verdict.checks), plural(rows, "row"))

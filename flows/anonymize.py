@@ -44,7 +44,6 @@ from .access import refuse_open_api, refuse_open_server  # before Prefect starts
 # isort: split
 from prefect import Task, flow, task
 from prefect.artifacts import (
-    create_image_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
@@ -86,13 +85,15 @@ DETAILS = ContextVar("details", default=False)
 class _FailureOnce(logging.Filter):
     """Prefect tells a failure six times in the log of a run, twice with a call stack of its own; one line is left."""
 
-    last_failure = ""
+    last_failure = last_text = ""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether there is something new in a record; what is known is left out of it."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, AnonpipeError):
-            again, self.last_failure = str(error) == self.last_failure, str(error)
+            before = self.last_failure, self.last_text
+            self.last_failure = str(error)
+            again = self.last_failure == before[0] or repr(self.last_failure)[1:-1] in before[1]
             record.exc_info = None  # where it is raised again, without data
             record.failure = True
             return not again
@@ -106,6 +107,7 @@ class _FailureOnce(logging.Filter):
             record.msg, record.args = short, ()
         elif record.levelno < logging.ERROR:
             self.last_failure = ""
+        self.last_text = text if record.levelno >= logging.ERROR else ""  # of a task that fails at its only try
         return True
 
 
@@ -217,7 +219,7 @@ def _mapped(function: Callable[[Run, Executor], None]) -> Task[[Run, Executor, B
     def stage(run: Run, executor: Executor, bar: Bar) -> Run:
         bar.begin(name)
         with _without_data(name):
-            function(replace(run, on_progress=logged(bar)), executor)
+            function(replace(run, on_progress=logged(bar, run.times)), executor)
         return run
 
     stage.__name__ = stage.__qualname__ = name
@@ -283,18 +285,24 @@ def _create_text(outcome: RunOutcome) -> None:
 
 def _create_table(verdict: Verdict) -> None:
     figures = [
-        dict(zip(("of", "measure", "estimate", "95 % upper", "limit"), (of, *row), strict=True))
+        dict(zip(("of", "measure", "estimate", "95 % upper", "limit"), (of, *row[:-1], *limit), strict=True))
         for of, rows in words.figures(verdict)
         for row in rows
+        for limit in [["none" if row[-1] == "-" else row[-1]]]  # a dash alone would be drawn as a list
     ]
     create_table_artifact(figures, key="anonpipe-report", description="risk and utility of the release")
 
 
 def _create_picture(report: Report | None) -> None:
     if report is not None:
-        image = base64.b64encode(draw(report, dpi=70)).decode()
         about = "each column, original and release, as in the report for recipients"
-        create_image_artifact(f"data:image/png;base64,{image}", key="anonpipe-columns", description=about)
+        create_picture(draw(report, dpi=70), "anonpipe-columns", about)
+
+
+def create_picture(image: bytes, key: str, about: str) -> None:
+    """A picture as an artifact of its own, in Markdown: below one of images the page writes all of it as a link."""
+    text = f"![{about}](data:image/png;base64,{base64.b64encode(image).decode()})\n"
+    create_markdown_artifact(text, key=key, description=about)
 
 
 def _failed_first(checks: Iterable[Any]) -> list[Any]:
@@ -445,11 +453,7 @@ def in_words(outcome: RunOutcome) -> str:
     lines += ["```", "", *([f"Release: `{outcome.version}`", ""] if released else []), *_report_line(outcome.report)]
     if outcome.warnings:
         lines += ["", "## Warnings", "", *_list(outcome.warnings)]
-    lines += ["", "## Verdict", "", "| outcome | measured | limit | check |", "|---|---|---|---|"]
-    lines += [
-        f"| {c.outcome.value} | {_text(c.measured)} | {_text(c.limit)} | {_text(c.name)} |"
-        for c in _failed_first(outcome.verdict.lines)
-    ]
+    lines += ["", "## Checks", "", f"{words.counts(outcome.verdict)}. The artifact `anonpipe-verdict` has all."]
     lines += ["", "## Notes", "", *_list(outcome.verdict.notes)] if outcome.verdict.notes else []
     return "\n".join(lines) + "\n"
 

@@ -10,18 +10,22 @@ either where a measure tells of the original what only the steward may know.
     python -m anonpipe_flows.compare job.yaml
 """
 
-import base64
 import contextlib
 import sys
 from pathlib import Path
 from typing import Any
 
-from .anonymize import _ONCE, _RETRIED, _usual_umask, _without_data  # it sets Prefect's environment first
+from .anonymize import (
+    _ONCE,
+    _RETRIED,
+    _usual_umask,
+    _without_data,
+    create_picture,
+)  # it sets Prefect's environment first
 
 # isort: split
 from prefect import flow, task
 from prefect.artifacts import (
-    create_image_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
@@ -65,10 +69,7 @@ def show(study: Study, folder: str) -> None:
     create_table_artifact(
         [_line(study, row) for row in study.rows], key="anonpipe-comparison", description=choice_text(study)
     )
-    image = base64.b64encode(draw(study)).decode()
-    create_image_artifact(
-        f"data:image/png;base64,{image}", key="anonpipe-comparison-map", description="risk against utility loss"
-    )
+    create_picture(draw(study), "anonpipe-comparison-map", "risk against utility loss")
 
 
 _PRIVATE = (

@@ -21,12 +21,18 @@ _TYPES = {
 }
 
 
+STUDIO = (
+    " A job file is easier to edit: `anonpipe studio` shows columns as a form, and the deployment job-file runs it."
+)
+
+
 class _AsForm:
     """Names the alternatives of a key, and keeps the order of keys."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         schema = handler(core)
         name_alternatives(schema, handler.resolve_ref_schema)
+        handler.resolve_ref_schema(schema)["properties"]["columns"]["description"] += STUDIO
         keep_order(schema, handler.resolve_ref_schema)
         return schema
 

@@ -329,7 +329,7 @@ class _Pages:
         if place is not None:
             reports = (name for name in versions.list_names(place.steward) if name.endswith("-report.html"))
             found = {"reports": sorted(reports, reverse=True), "versions": versions.list_versions(place)}
-            found |= {"current": versions.current_version(place), "withdrawn": release_log.withdrawals(place)}
+            found |= {"current": versions.current_version(place), "withdrawn": versions.withdrawals(place)}
             found |= {"unfinished": release_log.unfinished(place)}
         job = opened.job
         resumable = job is not None and opened.trusted and is_resumable(job)

@@ -33,7 +33,7 @@ def test_blocks_hold_three_groups_at_least_however_large_k_is():
     frame, job = _plain(1_500, 300, cluster={"method": "mdav", "block_rows": 50})
     smallest = next(each for each in anonymize(frame, job).verdict.checks if each.key == "group.smallest")
     assert smallest.measured is not None and smallest.measured >= 300
-    with pytest.raises(InputError, match="1500 rows, fewer than k=4000; add rows, or lower k"):
+    with pytest.raises(InputError, match="1,500 rows, fewer than k=4000; add rows, or lower k"):
         anonymize(frame, {**job, "k": 4_000})
 
 

@@ -111,7 +111,15 @@ def test_settings_that_are_no_settings_are_told(setting):
     ("content", "words"),
     [
         (changed(k=1), "k: "),
-        (changed(kk=3), "kk: unknown key"),
+        (changed(zzz=3), "zzz: unknown key; remove it or correct its spelling: input, output, k"),
+        (changed(measure={"holdout": 0.1}), "measure.holdout: unknown key; did you mean hold_out?"),
+        (changed(gates={"means": 0.1}), "gates.means: unknown key; did you mean mean?"),
+        (changed(mask={"method": "noise", "cop": "stratum"}), "mask.noise.cop: unknown key; did you mean scope?"),
+        (changed(input={"path": "a", "delimeter": ";"}), "input.delimeter: unknown key; did you mean delimiter?"),
+        (
+            changed(measure={"scenarios": [{"name": "a", "know": ["age"]}]}),
+            "measure.scenarios.0.know: unknown key; did you mean knows?",
+        ),
         (changed(cluster={"method": "magic"}), "known are: mdav, mdav_generic"),
         (changed(synthesize={"method": "magic"}), "centroid, gaussian"),
         (changed(synthesize={"method": "pca", "form": "centred"}), "unknown key"),
@@ -362,3 +370,14 @@ def test_mask_without_unchanged_column_tells_lost_covariances(method, lost):
     assert len(said) == lost and all("'sex'" in line and "strata.by" in line for line in said)
     by_sex = parse_job(content | {"strata": {"by": ["sex"]}})
     assert not any("gates.covariance_with_keys" in line for line in by_sex.warnings())
+
+
+def test_a_model_of_a_dropped_column_is_left_out():
+    model = {"name": "pay", "model": "linear", "formula": "income ~ age + place"}
+    columns = {name: {"kind": "integer"} for name in ("age", "income")}
+    content = {"input": "a", "output": "b", "k": 5, "columns": columns | {"place": {"role": "dropped"}}}
+    job = parse_job(content | {"analyses": [model, {**model, "name": "age", "formula": "income ~ age"}]})
+    assert [each.name for each in job.analyses] == ["age"] and parse_job(job.model_dump(mode="json")) is not None
+    assert any("analysis 'pay' names place, which is not released (role dropped)" in text for text in job.warnings())
+    with pytest.raises(JobError, match="names place, which is no column here"):
+        parse_job(content | {"analyses": [model | {"limits": {"overlap": 0.5}}]})

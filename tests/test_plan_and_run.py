@@ -35,6 +35,7 @@ def refusal(function, job) -> str:
     ("names", "rows", "changes", "said"),
     [
         ("xy", 9, {"k": 10}, f"the input has 9 rows, fewer than k=10; add rows, or {LOWER_K}"),
+        ("xy", 60, {"k": 60, "measure": {"hold_out": 0.2}}, " rows besides those that are held out, fewer than k=60"),
         ("xyw", 30, {"strata": {"by": ["w"]}}, "1 stratum has fewer than k=5 records"),
         (
             "xyw",

@@ -120,7 +120,7 @@ def test_withdrawal_that_dies_at_any_step_is_completed(tmp_path, stage):
         assert publishing.leftovers(out) == [] and publishing.versions(out) == {older}
         assert not (out / "CURRENT").exists() and not (out / "release").is_symlink()
         assert {line["version"] for line in release_log._read_output(where).lines} == {older}
-        [entry] = release_log.withdrawals(where)
+        [entry] = versions.withdrawals(where)
         assert (entry["version"], entry["because"]) == (current, "a column too many")
         after = published(stage, out)[0]
         assert versions.version_order(after) > versions.version_order(current) and release.check(str(out)) == []

@@ -82,8 +82,9 @@ def stop_in(copy, stage):
 @pytest.mark.parametrize("methods", [MASK, {"mask": None, "cluster": {"method": "mdav", "refine": False}}])
 def test_stops_change_no_byte_of_copies(tmp_path, methods):
     alone, whole = (job(tmp_path / name, copies, **methods) for name, copies in (("alone", 1), ("whole", 3)))
-    for given in (alone, whole):
-        assert small.run(given).verdict.passed
+    for given, said in ((alone, " rows in "), (whole, " rows in 3 copies in ")):
+        done = small.run(given)
+        assert done.verdict.passed and said in done.summary[0] and done.for_recipients.copies == given.release.copies
     copies = by_copy(whole)
     pd.testing.assert_frame_equal(copies[0], small.released(alone).to_pandas())
     for copy in copies[1:]:

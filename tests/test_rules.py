@@ -331,3 +331,18 @@ def test_the_example_of_the_page_runs():
         release["county"].map(region) == release["region"]
     ).all()
     assert np.allclose(release["total"], release["cost"] + release["fee"])
+
+
+LOOSE = {"mean": 1, "covariance": 1, "unchanged_record_rate": 1, "mean_in_unit": 9, "variance_in_unit": 99}
+
+
+def test_computed_days_beyond_the_original_are_named(tmp_path):
+    rng = np.random.default_rng(3)
+    first = rng.integers(0, 400, 1500)
+    last = np.minimum(first + rng.integers(0, 60, 1500), 400)
+    table = pa.table({name: pa.array(days, pa.int32()).cast(pa.date32()) for name, days in (("a", first), ("b", last))})
+    for bounds, told in ({}, 1), ({"bounds": [None, "1971-02-05"]}, 0):
+        columns = {"a": {"kind": "date", "bounds": ["1970-01-01", "1971-02-05"]}, "b": {"kind": "date", **bounds}}
+        job = small.job(tmp_path, table, columns, rules=["a <= b"], measure=small.OFF, gates=LOOSE)
+        outcome = small.run(job)
+        assert outcome.version and sum(text.startswith("b: ") for text in outcome.warnings) == told

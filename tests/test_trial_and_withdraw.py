@@ -99,7 +99,9 @@ def test_what_is_withdrawn_is_gone_and_told_and_counts_no_more(call, job_file, t
     assert len(log) == 2 and json.loads(log[1])["because"] == "a name was left in"  # its line stays
     code, out, err = call("summary", job_file)
     assert code == 2 and f"withdrawn {version}" in " ".join(out.split()) and "a name was left in" in out
-    assert call("verify", tmp_path / "out")[0] == 2
+    for command in (["verify", tmp_path / "out"], ["export", tmp_path / "out/versions" / version, tmp_path / "a.csv"]):
+        code, _, err = call(*command)
+        assert code == 2 and f"{version} was withdrawn on 20" in err and err.strip().endswith(": a name was left in")
     code, out, err = call("run", job_file, "--set", "k=7")
     assert code == 0, err
     code, out, err = call("summary", tmp_path / "out")
@@ -227,7 +229,7 @@ def test_a_log_that_lies_elsewhere_is_asked_for(call, job_file, tmp_path):
     assert code == 2 and "--internal" in err and call("verify", tmp_path / "out")[0] == 0
     assert call("withdraw", tmp_path / "out", "--because", "x", "--internal", inside)[0] == 0
     assert release_log._read_output(release.place(str(tmp_path / "out"), str(inside))).lines == home_log() == ()
-    assert len(release_log.withdrawals(release.place(str(tmp_path / "out"), str(inside)))) == 1
+    assert len(versions.withdrawals(release.place(str(tmp_path / "out"), str(inside)))) == 1
 
 
 def test_tables_of_other_sizes_hold_other_persons(tmp_path, monkeypatch):
@@ -251,7 +253,7 @@ def test_a_version_on_an_object_store_is_withdrawn(tmp_path):
     older, current = (release.publish(*publishing.staged(stage), where).path.rpartition("/")[2] for _ in range(2))
     left = release_log.withdraw(where.url("versions", current), "a column too many", inside)
     assert left == (current, None, []) and versions.list_versions(where) == [older]
-    assert [each["version"] for each in release_log.withdrawals(where)] == [current]
+    assert [each["version"] for each in versions.withdrawals(where)] == [current]
     again = release.publish(*publishing.staged(stage), where).path.rpartition("/")[2]
     assert versions.version_order(again) > versions.version_order(current)
     assert versions.current_version(where) == again

@@ -451,3 +451,12 @@ def test_a_unit_with_half_of_the_rows_is_warned_of(tmp_path):
     smallest = next(check for check in outcome.verdict.checks if check.key == "group.smallest")
     assert smallest.measured >= 5
     assert any("one unit has" in text and "up to 500 rows" in text for text in outcome.warnings)
+
+
+def test_a_unit_of_one_row_each_is_told_by_plan_and_run(tmp_path):
+    table = _table(400, 1)
+    job = small.job(tmp_path, table, COLUMNS, measure=small.OFF)
+    told = [
+        text for text in preview(job).warnings if "column 'person' has role unit, and no value of it repeats" in text
+    ]
+    assert len(told) == 1 and told[0] in small.run(job).warnings

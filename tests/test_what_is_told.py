@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -11,6 +13,7 @@ from anonpipe import display
 from anonpipe.errors import InputError
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.preview import MASKED_ROWS, preview
+from anonpipe.storage import release
 from anonpipe.verify.catalogue import MEASURED
 from tests import small
 
@@ -47,6 +50,10 @@ def test_columns_not_to_be_related_are_named_on_the_screen(tmp_path, capsys, pla
     assert "warning recipients must not relate columns 'first' and 'last'" in " ".join(text.split())
     assert len(lines) <= 20 and max(map(len, lines[:-3])) <= 80
     assert set(outcome.urgent) <= set(outcome.warnings)
+    where = release.resolve(str(tmp_path / "out"))
+    [told] = release.read_manifest(where)["not_kept"]
+    assert told.startswith("Recipients must not relate columns 'first' and 'last'") and "times" not in told
+    assert told in outcome.for_recipients.not_guaranteed
     rest = len(outcome.warnings) - min(len(outcome.urgent), display.MOST_WARNINGS)
     assert (f"{rest} more warning" in lines[-1]) == (rest > 0)
 
@@ -97,7 +104,12 @@ def test_a_plan_names_the_limits_that_only_a_run_measures(tmp_path):
     assert held >= {"column_shapes", "reidentification_rate", "membership_auc"} and "linkability" not in held
     assert set(planned.of_run_alone) == held | {"analysis 'pay'"}
     text = " ".join(" ".join(planned.lines()).split())
-    assert f"run alone {planned.of_run_alone[0]}, " in text and "column_shapes" in text
+    assert f"Only the run measures {planned.of_run_alone[0]}, " in text and "column_shapes" in text
+    assert (
+        not re.search(r"[a-z_]+=[a-z0-9]", text.replace(str(tmp_path), ""))
+        and "calibrated" not in text
+        and "utility and risk, of samples of up to" in text
+    )
     assert "anonpipe run --trial" in text and planned.to_dict()["of_run_alone"] == list(planned.of_run_alone)
 
 

@@ -182,6 +182,7 @@ def test_manifest_and_reports_are_of_the_rows(outcome):
     named = [field["name"] for field in book["resources"][0]["schema"]["fields"]]
     assert named == list(manifest["columns"])
     pages = where.filesystem.cat_file(where.path("_report.html")).decode(), open(done.report).read()
+    assert [line.name for line in done.for_recipients.columns] == named
     assert all("Units are released whole" in page and "lag 1, release" in page for page in pages)
     assert "lag 1, original" in pages[1] and "lag 1, original" not in pages[0]
     shown = done.for_recipients.units
@@ -391,7 +392,12 @@ def test_whole_units_in_memory_and_their_plan(tmp_path):
     assert made.passed and list(made.table) == list(table.columns[:-1])
     assert made.table["person"].nunique() == 300 and made.report.rows == len(made.table)
     text = " ".join(" ".join(preview(whole(tmp_path, table)).lines()).split())
-    assert f"{len(table):,} rows" in text and "whole table: 300 records" in text and "units are released whole" in text
+    assert (
+        f"{len(table):,} rows" in text
+        and "whole table: 300 units" in text
+        and " (row 1)" not in text.partition("strata")[0]
+        and "units are released whole" in text
+    )
 
 
 def test_init_asks_whether_units_come_out_whole(tmp_path):

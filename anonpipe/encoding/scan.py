@@ -368,10 +368,13 @@ def check_scan(
     remedied: Collection[str] = (),
     zones: Mapping[str, str] = MappingProxyType({}),
     lower_k: str = LOWER_K,
+    held_out: bool = False,
 ) -> list[str]:
-    """Hold the input against the job."""
-    problems = [] if scan.rows >= k else [f"the input has {scan.rows} rows, fewer than k={k}; add rows, or {lower_k}"]
-    warnings: list[str] = []
+    """Hold the input, without the rows that are held out, against the job."""
+    problems, warnings = [], list[str]()
+    if scan.rows < k:
+        rest = " besides those that are held out" if held_out else ""
+        problems.append(f"the input has {_rows(scan.rows)}{rest}, fewer than k={k}; add rows, or {lower_k}")
     for name, scanned in scan.columns.items():
         problems += _problems(name, columns[name], scanned)
         warnings += _warnings(name, columns[name], scanned, 1 if name in remedied else k, zones.get(name, "UTC"))

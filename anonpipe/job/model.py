@@ -6,6 +6,7 @@ k, methods) is in the job's digest; paths, gates and `run` are not.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 
 from anonpipe.columns import Column, Kind, Role, Rule
 from anonpipe.errors import JobError
@@ -53,7 +54,6 @@ _OF_GROUPS = ("reidentification_rate", "scenario_risk")
 _SCALARS = ("bool", "int", "float", "str")  # of these a message for each would come
 _NO_MAPPING = ("dict_type", "model_type", "model_attributes_type", "union_tag_not_found")
 _PLAIN_WORDS = {
-    "extra_forbidden": "unknown key; remove it or correct its spelling",
     "missing": "is missing; add it",
     "tuple_type": "takes a list, as in [one, two]",
     "too_long": "the list is too long",
@@ -113,6 +113,7 @@ class Job(Options):
     report: sections.ReportSettings = sections.ReportSettings()
     repeat: sections.Repeat = sections.Repeat()
     run: sections.RunSettings = sections.RunSettings()
+    _left_out: list[str] = PrivateAttr(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod
@@ -139,6 +140,7 @@ class Job(Options):
     def _fits_together(self) -> Job:
         """Check the sections against each other, and say of each column by what it is masked where the job does not."""
         self.columns.update(with_rules(self.rules, self.columns))
+        self._leave_out_analyses()
         check_rules(self)
         check_sections(self)
         own_scale = self.mask is not None and MASKERS[self.mask.method].own_scale
@@ -148,6 +150,18 @@ class Job(Options):
                 self.columns[name] = column.model_copy(update={"transform": "normal_scores"})
         check_growth(self)
         return self
+
+    def _leave_out_analyses(self) -> None:
+        """Leave out models without limits that name a column which is not released, as a proposed one may."""
+        from anonpipe.evaluate.utility import columns_used
+
+        gone = {name: column.role for name, column in self.columns.items() if name not in self.released}
+        for each in [each for each in self.analyses if gone and not each.declared]:
+            with contextlib.suppress(JobError):  # which the checks report
+                for name in [name for name in columns_used(each.analysis, list(self.columns)) if name in gone][:1]:
+                    why = f"names {name}, which is not released (role {gone[name]}), and has no limits: it is left out"
+                    self._left_out.append(f"analysis {each.name!r} {why}")
+                    self.__dict__["analyses"] = tuple(one for one in self.analyses if one is not each)
 
     @property
     def source(self) -> Input:
@@ -394,14 +408,15 @@ class Job(Options):
             for low, high in [column.numeric_bounds]
             if column.can_be_scored and not column.scored and None in (low, high)
         ]
+        found = [*self.urgent_warnings(), *self._left_out]
         if not unbounded:
-            return self.urgent_warnings()
+            return found
         whose = f"column {unbounded[0]} has" if len(unbounded) == 1 else f"columns {', '.join(unbounded)} have"
         no_bounds = (
             f"{whose} no bounds: synthetic values may lie outside what is possible; "
             "declare bounds: [low, high] from the code book, not from the data"
         )
-        return [*self.urgent_warnings(), no_bounds]
+        return [*found, no_bounds]
 
     def urgent_warnings(self) -> list[str]:
         """Those that concern disclosure, or what recipients may conclude."""
@@ -523,7 +538,7 @@ def parse_job(content: Any) -> Job:
         With one line a problem: where, what is allowed, what to do.
     """
     if not isinstance(content, dict):
-        raise JobError("the job is not a mapping of keys to values; start from: anonpipe init data.parquet > job.yaml")
+        raise JobError(f"the job is not a mapping of keys to values. {_NO_JOB}")
     try:
         return Job.model_validate(content)
     except ValidationError as error:
@@ -546,6 +561,11 @@ def _explain(item: Any) -> str:
     if path and path[-1] in _SCALARS:
         return f"{'.'.join(path[:-1])}: takes one value: a number, a text, a date or true/false"
     where = ".".join(path) or "job"
+    if item["type"] == "extra_forbidden":
+        keys = _keys_at(item["loc"][:-1])
+        near = get_close_matches(path[-1], keys, 1, 0.6)
+        listed = f": {', '.join(keys)}" if keys else ""
+        return f"{where}: unknown key; {f'did you mean {near[0]}?' if near else _UNKNOWN + listed}"
     if item["type"] in _PLAIN_WORDS:
         return f"{where}: {_PLAIN_WORDS[item['type']]}"
     if item["type"] == "union_tag_invalid":
@@ -558,6 +578,36 @@ def _explain(item: Any) -> str:
         given = str(item["input"])
         return f"{where}: {item['msg'].replace('Input should', given + ' must')}"
     return f"{where}: {item['msg'].removeprefix('Value error, ')}"
+
+
+_UNKNOWN = "remove it or correct its spelling"
+
+
+def _keys_at(place: Sequence[str | int]) -> list[str]:
+    """The keys that a job takes at a place, by its schema."""
+    schema = Job.model_json_schema()
+    found = [schema]
+    for step in place:
+        found = [form for each in found for form in _forms(_below(each, step), schema["$defs"])]
+    return list(dict.fromkeys(name for each in found for name in each.get("properties", ())))
+
+
+def _below(schema: dict[str, Any], step: str | int) -> Any:
+    """What a schema has at a key or a place of a list; for the name of its method the schema itself."""
+    fields = schema.get("properties", {})
+    if step == fields.get("method", {}).get("const"):
+        return schema
+    return schema.get("items") if isinstance(step, int) else fields.get(step) or schema.get("additionalProperties")
+
+
+def _forms(schema: Any, known: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A schema without references, or each of those that it is one of; nothing for what is none."""
+    if not isinstance(schema, dict):
+        return []
+    if "$ref" in schema:
+        return _forms(known[schema["$ref"].rpartition("/")[2]], known)
+    several = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return [form for each in several for form in _forms(each, known)] or [schema]
 
 
 _QUOTED = r"'([^']+)'"

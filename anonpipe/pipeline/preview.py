@@ -70,7 +70,8 @@ MASKED_ROWS = 20_000  # Tables of up to so many rows are masked once by a plan: 
 class Preview:
     """The predicted run."""
 
-    # job, source: what would run on what
+    # given, job, source: the job as it was given, and what would run on what
+    given: Job
     job: Job
     source: Source
     strata: tuple[tuple[str, int], ...]  # Name and records of each stratum
@@ -103,14 +104,25 @@ class Preview:
         held = [*files, *measured, *(f"analysis {each.name!r}" for each in job.analyses if each.declared)]
         return tuple(name for name in held if name != "local_suppression_rate")
 
+    @property
+    def end(self) -> str:
+        """What follows for the run, in sentences."""
+        if self.exit_code:
+            return f"The run will be refused, with exit code {self.exit_code}: the warnings say why, and what helps."
+        held = ", ".join(self.of_run_alone)
+        only = f" Only the run measures {held}; anonpipe run --trial does so and publishes nothing." if held else ""
+        return f"Nothing that is known now refuses the run.{only}"
+
     def lines(self) -> list[str]:
         """The preview as text."""
         environment = templates(Path(__file__).parent)
         environment.filters |= {"size": _size, "labelled": _labelled, "thousands": "{:,}".format}
         environment.globals |= {"counted": plural, "options_text": options_text, "words": words}
-        given = {"job": self.job, "source": self.source, "gates": _gates_text(self.job)}
-        text = environment.get_template("plan.jinja").render(plan=self, scenario_line=_scenario_line, **given)
-        return [*text.rstrip("\n").split("\n"), *self.warning_lines()]
+        record = "unit" if self.given.whole_release else "record"
+        given = {"job": self.job, "source": self.source, "gates": _gates_text(self.job), "record": record}
+        given |= {"measured": _measure_text(self.job, record), "scenario_line": _scenario_line}
+        text = environment.get_template("plan.jinja").render(plan=self, **given)
+        return [*text.rstrip("\n").split("\n"), *self.warning_lines(), fill(self.end, 80, break_on_hyphens=False)]
 
     def warning_lines(self) -> list[str]:
         """The warnings as text."""
@@ -149,7 +161,17 @@ def _gates_text(job: Job) -> str:
     """All limits, and of which risks they are the default ones."""
     held = job.gates.of_every_run | {name: limit for name, limit in job.limits.items() if limit is not None}
     at_default = job.gates.at_default
-    return ", ".join(f"{name}={limit:g}{' (default)' if name in at_default else ''}" for name, limit in held.items())
+    return ", ".join(f"{name} {limit:g}{' (default)' if name in at_default else ''}" for name, limit in held.items())
+
+
+def _measure_text(job: Job, record: str) -> str:
+    """What is measured besides the gates of every run, and on what."""
+    measure = job.measure
+    if not (measure.utility or measure.risk):
+        return "neither utility nor risk"
+    what = " and ".join(name for name in ("utility", "risk") if getattr(measure, name))
+    attacks = f", attacks on up to {measure.queries:,}, {100 * measure.held_out:.3g} % held out" if measure.risk else ""
+    return f"{what}, of samples of up to {plural(measure.rows, record)}{attacks}"
 
 
 def _labelled(text: str, label: str) -> str:
@@ -210,6 +232,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         verdict, of_run = without_measures(given, on_progress)
     failing += _failed(job, verdict)
     return Preview(
+        given=given,
         job=job,
         source=source if whole is None else replace(source, rows=whole.rows),
         strata=tuple(zip(_stratum_names(job, len(strata.rows)), strata.rows, strict=True)),

@@ -78,7 +78,8 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
         scan = scan.without_units()
     remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)
     remedied = (*remedied, *(name for name in job.unchanged_outside_strata if name not in job.key_variables))
-    warnings = check_scan(scan, job.columns, job.k, remedied, zones, advice_on_k(job.mask is not None))
+    advice, held_out = advice_on_k(job.mask is not None), job.measure.held_out > 0
+    warnings = check_scan(scan, job.columns, job.k, remedied, zones, advice, held_out)
     digest = scan.digest
     nullable = {field.name: field.nullable for field in schema}
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
@@ -224,9 +225,13 @@ def check_whole(job: Job, unit: UnitColumn | None, counted: Sequence[Repeats | N
 def unit_of(job: Job, identifiers: list[Repeats]) -> tuple[UnitColumn | None, list[str]]:
     """The unit that k counts, from the repeats of each identifier, and warnings."""
     warnings = check_repeats(identifiers, job.k, job.rows_per_unit, job.unit_column)
-    unit = next(
-        (UnitColumn.of(column) for column in identifiers if column.name == job.unit_column and column.repeated), None
-    )
+    name = job.unit_column
+    unit = next((UnitColumn.of(column) for column in identifiers if column.name == name and column.repeated), None)
+    if unit is None and job.unit_declared:
+        warnings.append(
+            f"column {name!r} has role unit, and no value of it repeats, so that k={job.k} counts rows; where persons "
+            "have several rows, another column names them: give that one role unit"
+        )
     return unit, warnings
 
 

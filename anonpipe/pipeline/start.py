@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -57,6 +57,7 @@ class Run:
     on_progress: OnProgress = lambda _: None
     warnings: tuple[str, ...] = ()
     repeats: Repeats = "refuse"
+    times: dict[str, float] = field(default_factory=dict)  # Seconds of each step that is done
 
     @cached_property
     def context(self) -> Context:
@@ -137,7 +138,8 @@ def open_run(
             job = job.of_rows(of_staging.source.rows)
             write_atomic(staging.file(sealed.START), start.encode())
             warnings = () if why is None else (why,)
-            yield Run(job, staging, start, logged(on_progress), warnings, repeats)
+            times: dict[str, float] = {}
+            yield Run(job, staging, start, logged(on_progress, times), warnings, repeats, times)
 
 
 def is_resumable(job: Job) -> bool:

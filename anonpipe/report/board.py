@@ -22,7 +22,7 @@ from anonpipe.report.content import MeasureLine, MethodLine, Report
 from anonpipe.report.figures import amount
 from anonpipe.report.page import output_of, report_of_release, template
 from anonpipe.rng import steward_secret
-from anonpipe.storage import release, release_log
+from anonpipe.storage import release, release_log, versions
 
 if TYPE_CHECKING:
     from anonpipe.storage.versions import OutputPlace
@@ -84,12 +84,7 @@ def board_file(source: str, internal: str | None = None, key: Any = None) -> dic
         Where the version was withdrawn, does not match its manifest or is signed by another key, where its internal
         report is missing, or is one of other files.
     """
-    output, name = release_log.named_version(source)
-    for each in release_log.withdrawals(release.place(output, internal)) if name is not None else ():
-        if each["version"] == name:
-            raise InputError(
-                f"{name} was withdrawn on {each['time'][:10]}; there is no file for the board of it any more"
-            )
+    release.refuse_withdrawn(source, internal)
     public = key or release.signing_key(steward_secret()).public_key()
     found = release.checked(source, public)
     if found.problems or found.manifest is None:
@@ -114,7 +109,7 @@ def _content(report: Report, manifest: Mapping[str, Any], where: OutputPlace) ->
     risks = [_figures(each, _PLAIN[each.name]) for each in report.risk if each.name in _PLAIN]
     scenarios = [each for each in report.risk if each.name.startswith("scenarios.")]
     of_original = [each.baseline_is.startswith(_OF_ORIGINAL) for each in scenarios]
-    lines, gone = release_log.history(where), release_log.withdrawals(where)
+    lines, gone = release_log.history(where), versions.withdrawals(where)
     states = {each: "withdrawn" for each, *_, withdrawn in lines if withdrawn} | {manifest["version"]: "this version"}
     return {
         "report": report,

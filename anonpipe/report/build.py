@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from anonpipe.columns import Role
-from anonpipe.errors import plural
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.utility import Estimate, ModelFit
 from anonpipe.job.model import Job
@@ -42,7 +41,7 @@ from anonpipe.types import FloatArray
 from anonpipe.verify import output_control
 from anonpipe.verify.catalogue import Check
 from anonpipe.verify.verdict import Verdict
-from anonpipe.verify.words import limit, line, name
+from anonpipe.verify.words import limit, line, name, rows_in_copies
 
 if TYPE_CHECKING:
     from anonpipe.evaluate.utility import CorrelationMatrices, Distribution, SurvivalPicture
@@ -80,6 +79,7 @@ class Facts:
     survival: Mapping[Audience, Sequence[SurvivalPicture]] = field(default_factory=dict)
     units: UnitsPart | None = None  # Where units are released whole, and `rows` counts them
     rules: Sequence[Mapping[str, Any]] = ()  # Rules between columns, as in the manifest
+    not_kept: Sequence[str] = ()  # What recipients must not conclude, as the manifest tells them
     digest: str = ""  # Of the job as it was given, if it is another
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit of the original
 
@@ -106,7 +106,7 @@ def internal(facts: Facts, version: str | None) -> Report:
 def as_trial(report: Report) -> Report:
     """The internal report of a run that was to publish nothing."""
     what = "would be released" if report.passed else "would not be released"
-    headline = f"Trial: {plural(report.rows, 'row')} {what}; nothing was published."
+    headline = f"Trial: {rows_in_copies(report.rows, report.copies)} {what}; nothing was published."
     return report.model_copy(update={"trial": True, "headline": headline})
 
 
@@ -208,11 +208,14 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "created": facts.created,
         "anonpipe": facts.anonpipe,
         "passed": passed,
-        "headline": words.headline(replace(facts.verdict, checks=checks), rows, lines),
+        "headline": words.headline(
+            replace(facts.verdict, checks=checks), rows_in_copies(rows, job.release.copies), lines
+        ),
         "summary": words.summary(lines),
         "k": job.k,
         "k_of_units": facts.least is not None or units is not None,
         "rows": rows,
+        "copies": job.release.copies,
         "units": units.without_original() if units is not None and audience == "external" else units,
         "strata": job.strata.by,
         "partitions": facts.partitions,
@@ -221,6 +224,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "not_guaranteed": (
             *words.not_guaranteed(job, grouped, facts.identical, not_kept),
             *(words.apart(facts.constant) if facts.least is not None else ()),
+            *facts.not_kept,
             *overlaps,
         ),
         "checks": lines,

@@ -326,7 +326,8 @@ class Report(Part):
     summary: tuple[str, ...]
     k: int  # Smallest group
     k_of_units: bool = False
-    rows: int  # Released
+    rows: int  # Released, in all copies
+    copies: int = 1
     strata: tuple[str, ...]
     partitions: int
     # source, output, version: where the data came from and went to; for the steward only

@@ -15,6 +15,7 @@ from anonpipe.encoding.identifiers import many_rows, units_meaning
 from anonpipe.errors import plural
 from anonpipe.files import templates
 from anonpipe.job.model import Job
+from anonpipe.job.wide import row_name
 from anonpipe.methods.grouping import METHODS as CLUSTERERS
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.synthesis import METHODS as SYNTHESIZERS
@@ -126,12 +127,13 @@ def columns(
     job: Job, written: Mapping[str, Mapping[str, Any]], external: bool, units: UnitsPart | None = None
 ) -> tuple[ColumnLine, ...]:
     """The columns of the files, without declared limits for recipients; for the steward those of the input, too."""
+    declared = {name: job.columns.get(name, job.columns.get(row_name(name, 1))) for name in written}
     lines = [
         ColumnLine(
             name=name,
             kind=facts.get("kind", ""),
             treatment=facts["treatment"],
-            limits="" if external or name not in job.columns else _limits(job.columns[name]),
+            limits="" if external or declared[name] is None else _limits(declared[name]),
             transform=_BY.get(facts.get("transform", ""), ""),
         )
         for name, facts in written.items()
@@ -207,13 +209,13 @@ def apart(constant: Sequence[str]) -> tuple[str, ...]:
     return (rows, differ) if constant else (rows,)
 
 
-def headline(verdict: Verdict, rows: int, checks: Sequence[CheckLine]) -> str:
+def headline(verdict: Verdict, rows: str, checks: Sequence[CheckLine]) -> str:
     """The verdict in a sentence, and which risks have no limit or were not measured."""
     if verdict.passed:
         free = reservations(verdict.unlimited, (), verdict.linked)
         unsure = "".join(f" {text[:1].upper()}{text[1:]}." for text in verdict.uncertain)
         missing = f" Not measured: {', '.join(verdict.unmeasured)}." if verdict.unmeasured else ""
-        return f"Released: {plural(rows, 'row')}. Nothing that was checked failed{free}.{unsure}{missing}"
+        return f"Released: {rows}. Nothing that was checked failed{free}.{unsure}{missing}"
     failed = sum(check.outcome == "failed" for check in checks)
     what = f"{failed} of {plural(len(checks), 'check')} failed" if failed else "a mandatory check is missing"
     return f"Nothing was released: {what}."

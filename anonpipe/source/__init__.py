@@ -18,7 +18,7 @@ from anonpipe.job.csv_format import DEFAULT_FORMAT, CsvFormat
 from anonpipe.source import _files
 from anonpipe.source._csv import open_csv, read_csv
 from anonpipe.source._detect import FoundFormat, find_format
-from anonpipe.source._files import Labels, Source, Unit, check_rows, check_types
+from anonpipe.source._files import Labels, Source, Unit, check_rows, check_types, table_kind
 from anonpipe.source._format import fields as csv_fields
 from anonpipe.source._format import quoted, refuse_other
 from anonpipe.source._lake import LakeTable, find_lake_table
@@ -31,7 +31,7 @@ from anonpipe.storage.staging import scratch
 __all__ = [
     "NO_CSV", "FoundFormat", "Labels", "LakeTable", "Query", "Source", "Unit", "call_driver", "check_rows",
     "check_types", "connect", "csv_fields", "find_copied", "found_format", "open_source", "opened", "quoted",
-    "read_batches", "refuse_password",
+    "read_batches", "refuse_password", "table_kind",
 ]  # fmt: skip
 
 NO_CSV = FoundFormat(DEFAULT_FORMAT)

@@ -276,7 +276,7 @@ def find_files(url: str) -> list[File]:
             raise InputError(f"{url} does not exist{looked_up(url)}; check the path")
         found = [inside]
     else:
-        found = [path for path in sorted(found) if _visible(inside, path) and _suffix(path) is not None]
+        found = [path for path in sorted(found) if _visible(inside, path) and table_kind(path) is not None]
         if not found:
             suffixes = ", ".join(_SUFFIXES)
             raise InputError(f"{url} matches no file that ends in {suffixes}{looked_up(url)}; check the path")
@@ -304,7 +304,7 @@ def _refuse_table_formats(filesystem: Any, url: str, inside: str, found: list[st
 
 _UNSEEN = "cannot be inspected; check path and access"
 _INSTEAD = {
-    "Delta Lake": "give its whole folder, on a local disk, with 'anonpipe[lake]'",
+    "Delta Lake": "give its whole folder, with 'anonpipe[lake]'",
     "Iceberg": "give iceberg://CATALOG/NAMESPACE.TABLE, with 'anonpipe[lake]'",
     "Hudi": "export a snapshot (Spark: spark.read.format('hudi').load(path), then write.parquet), and give that",
 }
@@ -353,7 +353,8 @@ def _visible(inside: str, path: str) -> bool:
     return not any(part.startswith((".", "_")) for part in below)
 
 
-def _suffix(path: str) -> str | None:
+def table_kind(path: str) -> str | None:
+    """What kind of table a file is by its name; None for others."""
     lower = path.lower()
     return next((kind for suffix, kind in _SUFFIXES.items() if lower.endswith(suffix)), None)
 
@@ -367,7 +368,7 @@ def _describe(filesystem: Any, inside: str) -> File:
     if info["size"] == 0:
         raise InputError(f"{path} is empty (0 bytes); give a file with at least k rows")
     stamp = next((str(info[key]) for key in ("mtime", "ETag", "etag", "LastModified", "md5Hash") if key in info), "")
-    return File(path, int(info["size"] or 0), stamp, _suffix(path) or _sniffed(path))
+    return File(path, int(info["size"] or 0), stamp, table_kind(path) or _sniffed(path))
 
 
 def _sniffed(path: str) -> str:

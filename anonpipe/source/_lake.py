@@ -1,6 +1,6 @@
 """Tables of Delta Lake and Iceberg: one version is copied once; all else reads the Parquet file of the copy.
 
-lake/people           lake/people#12                     the newest version, and version 12, of Delta Lake
+lake/people           s3://bucket/people#12              the newest version, and version 12, of Delta Lake
 iceberg://catalog/namespace.table                        the newest snapshot; with #SNAPSHOT that one
 """
 
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from anonpipe.errors import InputError
 from anonpipe.files import disk_errors
 from anonpipe.job.csv_format import CsvFormat
-from anonpipe.source._files import Source, local_path
+from anonpipe.source._files import Source, locate
 from anonpipe.source._format import refuse_other
 from anonpipe.source._query import ROWS, call_driver, copied_source
 from anonpipe.storage.staging import make_private
@@ -61,8 +61,12 @@ def find_lake_table(url: str, form: CsvFormat | None = None) -> LakeTable | None
 
 
 def _is_delta(name: str) -> bool:
-    path = local_path(name)
-    return path is not None and (Path(path) / "_delta_log").is_dir()
+    """Whether a folder, here or on an object store, has the log of Delta Lake."""
+    filesystem, inside = locate(name)
+    try:
+        return bool(filesystem.isdir(f"{inside.rstrip('/')}/_delta_log"))
+    except OSError:  # which opening the files reports
+        return False
 
 
 def _copied(table: LakeTable, path: Path) -> int:

@@ -246,8 +246,19 @@ def resolve(url: str) -> OutputPlace:
         _refuse_strays(where)
         version = versions.current_version(where)
     if version is None:
+        refuse_withdrawn(url)
         raise InputError(f"there is no release at {url}; give the output folder of a run, or a version folder")
     return OutputPlace(where.filesystem, where.path(VERSIONS, version))
+
+
+def refuse_withdrawn(url: str, internal: str | None = None) -> None:
+    """Refuse a version that was withdrawn, or an output of which none is left, with the day and the reason."""
+    output, name = versions.named_version(url)
+    where = place(output, internal)
+    gone = [each for each in versions.withdrawals(where) if name in (None, each["version"])]
+    if gone and (name is not None or versions.current_version(where) is None):
+        last = gone[-1]
+        raise InputError(f"{last['version']} was withdrawn on {last['time'][:10]}: {last['because']}")
 
 
 @contextlib.contextmanager

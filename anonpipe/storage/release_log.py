@@ -529,7 +529,7 @@ def withdraw(url: str, because: str, internal: str | None = None) -> tuple[str, 
     """
     if not because.strip():
         raise InputError("--because is empty; say why the release is withdrawn: the log keeps it")
-    output, name = named_version(url)
+    output, name = versions.named_version(url)
     where = release.place(output, internal)
     if not (versions.exists(where, versions.VERSIONS) or versions.withdrawn(where)):
         raise InputError(f"there is no release at {url}; give the folder of a version, or the output folder of a run")
@@ -598,17 +598,9 @@ def unfinished(where: OutputPlace, log: _Log | None = None) -> list[str]:
     return [
         f"the withdrawal of {name} is unfinished, and it counts until then; finish it: anonpipe withdraw "
         f'{where.url(versions.VERSIONS, name)} --because "why"{option}'
-        for name in sorted({each["version"] for each in withdrawals(where)} - log.withdrawn)
+        for name in sorted({each["version"] for each in versions.withdrawals(where)} - log.withdrawn)
         if log.readable and not _is_elsewhere(where, _named(log).get(name, {}))
     ]
-
-
-def named_version(url: str) -> tuple[str, str | None]:
-    """The output, and the name of the version where its folder was given."""
-    output, _, name = url.rstrip("/").rpartition("/")
-    if not versions.is_version(name):
-        return url, None
-    return output.removesuffix(versions.VERSIONS).rstrip("/") or ".", name
 
 
 def history(where: OutputPlace) -> list[tuple[str, str, int, bool]]:
@@ -616,15 +608,6 @@ def history(where: OutputPlace) -> list[tuple[str, str, int, bool]]:
     log = _read_output(where)
     lines = [line for line in log.lines if not _is_elsewhere(where, line)]
     return [(line["version"], line["time"], line["rows"], line["version"] in log.withdrawn) for line in lines]
-
-
-def withdrawals(where: OutputPlace) -> list[dict[str, str]]:
-    """Version, time and reason of what was withdrawn, the oldest first; nothing where they may not be read."""
-    found: list[dict[str, str]] = []
-    with contextlib.suppress(OSError, ValueError):
-        for name in versions.withdrawn(where).values():
-            found.append(json.loads(where.steward.filesystem.cat_file(where.steward.path(name))))
-    return found
 
 
 def known_as_withdrawn(name: str) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import json
 import os
 import re
 import secrets
@@ -124,6 +125,14 @@ def is_version(name: str) -> bool:
     return _COUNTED.fullmatch(name) is not None
 
 
+def named_version(url: str) -> tuple[str, str | None]:
+    """The output, and the name of the version where its folder was given."""
+    output, _, name = url.rstrip("/").rpartition("/")
+    if not is_version(name):
+        return url, None
+    return output.removesuffix(VERSIONS).rstrip("/") or ".", name
+
+
 def list_versions(where: OutputPlace) -> list[str]:
     """The versions of an output in the order of publication."""
     return sorted(filter(is_version, list_names(where, VERSIONS)), key=version_order)
@@ -198,6 +207,15 @@ def withdrawn(where: OutputPlace) -> dict[str, str]:
     """The versions that were withdrawn, and the names of the steward's notes of them."""
     found = {name: _WITHDRAWN.fullmatch(name) for name in list_names(where.steward)}
     return {match[1]: name for name, match in sorted(found.items()) if match is not None}
+
+
+def withdrawals(where: OutputPlace) -> list[dict[str, str]]:
+    """Version, time and reason of what was withdrawn, the oldest first; nothing where they may not be read."""
+    found: list[dict[str, str]] = []
+    with contextlib.suppress(OSError, ValueError):
+        for name in withdrawn(where).values():
+            found.append(json.loads(where.steward.filesystem.cat_file(where.steward.path(name))))
+    return found
 
 
 def clear_pending(where: OutputPlace) -> None:

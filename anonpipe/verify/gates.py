@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from anonpipe.errors import plural
 from anonpipe.methods.grouping import CONFIDENCE, ClassDisclosure, LossBound
 from anonpipe.methods.record import Guarantee
 from anonpipe.moments import (
@@ -187,6 +188,7 @@ class Evidence:
     weights_off: float | None = None  # Of sums of survey weights, in standard errors of a sum; None without weights
     rounded: Rounded | None = None  # None where counts are kept
     unpreserved_moments: tuple[str, ...] = ()  # Columns whose mean is known not to be the original's
+    record: str = "row"  # What a row of the measures is: a row, or a unit
     unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
     # Whether scores were mapped so that their values have the original's covariances (`encoding.matching`)
     values_matched: bool = False
@@ -657,8 +659,8 @@ def _notes(evidence: Evidence) -> tuple[str, ...]:
         )
     if evidence.rows_held_out:
         notes.append(
-            f"{evidence.rows_held_out:,} of {evidence.rows_in:,} rows were held out (measure.hold_out) and are in no "
-            "release"
+            f"{evidence.rows_held_out:,} of {plural(evidence.rows_in, evidence.record)} were held out "
+            "(measure.hold_out) and are in no release"
         )
     return (
         *notes,

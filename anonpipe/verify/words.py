@@ -5,11 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import ceil, isfinite, isinf, isnan
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
+from anonpipe.errors import plural
 from anonpipe.verify.catalogue import MEASURED, Check, CheckKind, Outcome, Scope, Withheld, Words, kind_of
 
 if TYPE_CHECKING:
@@ -205,15 +206,33 @@ class RunFacts:
     methods: str  # mask, or grouping and synthesis
     strata: tuple[str, ...] = ()
     held_out: float = 0.0  # share of the records
+    copies: int = 1  # of the release, which are all counted by its rows
+    times: Mapping[str, float] = field(default_factory=dict)  # seconds of each step of the run
     units: str = ""  # those that are released whole, in a line
 
 
-def headline(verdict: Verdict, rows: int, held_out: float = 0.0) -> str:
+def headline(verdict: Verdict, rows: int, facts: RunFacts) -> str:
     """Whether the table was released, in one line."""
     if verdict.passed:
-        held = f" ({100 * held_out:.3g} % held out)" if held_out else ""
-        return f"RELEASED {rows:,} rows{held}"
+        of = " of the units" if facts.units else ""
+        held = f" ({100 * facts.held_out:.3g} %{of} held out)" if facts.held_out else ""
+        return _timed(f"RELEASED {rows_in_copies(rows, facts.copies)}{held}", facts.times)
     return f"NOT RELEASED: {len(verdict.failed)} of {len(verdict.checks)} checks failed"
+
+
+def rows_in_copies(rows: int, copies: int) -> str:
+    """The rows of a release, with the number of its copies where there are several."""
+    return plural(rows, "row") + (f" in {copies} copies" if copies > 1 else "")
+
+
+def _timed(text: str, times: Mapping[str, float]) -> str:
+    """A text with the seconds of all steps, and by name of the longest that there is room for."""
+    if not times:
+        return text
+    text = f"{text} in {sum(times.values()):.0f} s"
+    named = [f"{step} {times[step]:.0f} s" for step in sorted(times, key=lambda each: -times[each]) if times[step] >= 1]
+    longer = (f"{text}: {', '.join(named[:most])}" for most in range(len(named), 0, -1))
+    return next((each for each in longer if len(each) <= WIDTH), text)
 
 
 def counts(verdict: Verdict) -> str:
@@ -317,7 +336,7 @@ def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequen
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
     reserved, method = verdict.passed and verdict.word != Outcome.PASSED.value, _method_line(verdict, facts)
     head = [
-        headline(verdict, rows, facts.held_out),
+        headline(verdict, rows, facts),
         *(textwrap.wrap(f"verdict  {verdict.word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),
         f"method   {method if len(method) <= WIDTH - 9 else f'{method[: WIDTH - 10]}…'}",
         f"checks   {counts(verdict)}",

@@ -30,6 +30,14 @@ def test_summary_is_one_screen():
     assert lines[0].startswith("RELEASED") and len(lines) == 13
 
 
+def test_headline_counts_copies_and_tells_the_longest_steps():
+    times = {"scan": 0.4, "mask": 21.2, "search for records": 13.0, "measure": 1.2}
+    facts = RunFacts("local_synthesis", held_out=0.05, copies=3, times=times)
+    assert lines_of(figures(), facts)[0] == "RELEASED 123,456,789 rows in 3 copies (5 % held out) in 36 s: mask 21 s"
+    whole = lines_of(figures(), RunFacts("local_synthesis", held_out=0.05, units="2 rows", times={"scan": 0.4}))
+    assert whole[0] == "RELEASED 123,456,789 rows (5 % of the units held out) in 0 s"
+
+
 def test_what_is_not_plain_has_a_line_of_its_own():
     linked = held("risk.reidentification_rate", 0.1623, 0.2, point=0.153)
     lines = lines_of([linked, *figures()[1:]])

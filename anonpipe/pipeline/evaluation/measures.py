@@ -28,6 +28,7 @@ from anonpipe.pipeline.tasks.passes import learnt_groups
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells, held_rows_of
 from anonpipe.types import BoolArray, IntArray
 from anonpipe.verify.catalogue import MEASURED, REFUSAL, UNMEASURED, Check, held, kind_of
+from anonpipe.verify.output_control import on_too_few
 from anonpipe.verify.verdict import RECORDS, AnalysisOutcome, Assessment, NotChecked, worst_assessment
 
 if TYPE_CHECKING:
@@ -497,6 +498,17 @@ _RECOGNIZED = 0.9  # Area under the curve from which on released records as a wh
 
 def warnings(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[str, ...]:
     """That columns do not go together as in the original, where no limit says so, and what it means for recipients."""
+    return tuple(f"recipients {what}: {why}" for _, what, why in _apart(assessment, limits))
+
+
+def for_recipients(job: Job, assessment: Assessment, least: int | None) -> tuple[str, ...]:
+    """The same for recipients: without figures, and nothing that rests on few records; `least` is of k units."""
+    found = () if job.repeat.growing else _apart(assessment, limits_of(job, assessment))
+    return tuple(f"Recipients {what}." for each, what, _ in found if not on_too_few(each.records, least or job.k))
+
+
+def _apart(assessment: Assessment, limits: Mapping[str, float | None]) -> list[tuple[Measurement, str, str]]:
+    """Figures by which the release differs, without a limit on them: what recipients must not do, and why."""
     pairs, trees = (
         gated(name, assessment.measured) if limits.get(name) is None else None
         for name in ("pair_shapes", "distinguishability")
@@ -504,19 +516,24 @@ def warnings(assessment: Assessment, limits: Mapping[str, float | None]) -> tupl
     found, off = [], 0.0 if pairs is None else _judged("pair_shapes", pairs)[0]
     if pairs is not None and off > 1:
         which = "; ".join(" and ".join(map(repr, names)) for names in (pairs.worst, *pairs.then)) or "of one pair"
-        found.append(
-            f"recipients must not relate columns {which} to each other (correlations, cross tables, models): they go "
-            f"together up to {off:.3g} times further from the original than chance allows. What follows from another "
-            "column, as a stay from its two days or a total from its parts, is not kept. Release the "
-            "difference or the parts in place of one of them, or tell the recipients"
+        what = f"must not relate columns {which} to each other (correlations, cross tables, models)"
+        why = (
+            f"they go together up to {off:.3g} times further from the original than chance allows. What follows from "
+            "another column, as a stay from its two days or a total from its parts, is not kept. Release the "
+            "difference or the parts in place of one of them"
         )
+        found.append((pairs, what, why))
     if trees is not None and trees.value > _RECOGNIZED:
-        found.append(
-            "recipients can use single columns, and relations that were checked, but not rules between columns, small "
-            f"subgroups or models of many columns: boosted trees recognize released records (AUC {trees.value:.3g}, "
-            "0.5 is chance), so that whole records are not as in the original"
+        what = (
+            "can use single columns, and relations that were checked, but not rules between columns, small subgroups "
+            "or models of many columns"
         )
-    return tuple(found)
+        why = (
+            f"boosted trees recognize released records (AUC {trees.value:.3g}, 0.5 is chance), so that whole records "
+            "are not as in the original"
+        )
+        found.append((trees, what, why))
+    return found
 
 
 def gated(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from anonpipe.columns import Role
 from anonpipe.encoding.cells import Tally, expected_tallies
 from anonpipe.encoding.disclosure import NULL, key_frequencies
 from anonpipe.encoding.identifiers import UnitColumn
@@ -55,6 +56,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
     shares = fitted.procedure.decoder.shares
     values = None if shares is None else shares.values
     return Evidence(
+        record="row" if work.folded is None else "unit",
         rows_in=sum(result["rows"] for result in scanned),
         rows_held_out=sum(result["held_out"] for result in scanned),
         rows_dropped=fitted.strata.dropped,
@@ -291,7 +293,11 @@ def _beyond_original(work: Work, fitted: Fitted, cut: Cut) -> list[str]:
     warnings = [
         f"{name}: {percent[name]} of the released values lie below or above all original ones; "
         "declare bounds from the code book"
-        + ("" if fitted.job.columns[name].scored else ", or leave out transform: normal scores keep the distribution")
+        + (
+            ""
+            if fitted.job.columns[name].scored or fitted.job.columns[name].role is Role.DERIVED
+            else ", or leave out transform: normal scores keep the distribution"
+        )
         for name in worst[:_MOST_NAMED]
     ]
     if len(worst) > _MOST_NAMED:

@@ -21,11 +21,11 @@ from anonpipe.moments import merge_all
 from anonpipe.pipeline.arrays import load_params, scopes_of
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
-from anonpipe.pipeline.evaluation.measures import load_assessment, sampled_tables
+from anonpipe.pipeline.evaluation.measures import for_recipients, load_assessment, sampled_tables
 from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
 from anonpipe.pipeline.resolve import columns_without_sums
 from anonpipe.pipeline.tasks.passes import LAST, PassTask
-from anonpipe.pipeline.tasks.unfold import columns_of_report, manifest_of_rows, units_part
+from anonpipe.pipeline.tasks.unfold import columns_of_rows, manifest_of_rows, units_part
 from anonpipe.pipeline.tasks.write import written_results
 from anonpipe.report.build import Facts
 from anonpipe.report.compared import Measured, category_pictures, compared
@@ -75,8 +75,9 @@ def gather(
         identical=fitted.procedure.identical_within_groups,
         rules=of_rows.get("rules", ()),
         units=units_part(work, cut),
-        columns=columns_of_report(work, manifest["columns"]),
+        columns=columns_of_rows(work, manifest["columns"]),
         files=of_rows["files"],
+        not_kept=manifest.get("not_kept", ()),
         **{name: manifest[name] for name in ("created", "anonpipe", "rows", "group_sizes")},
         **_of_all_records(work, fitted, cut),
         **pictures,
@@ -152,6 +153,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         **({"rules": _rules(work, fitted, cut)} if job.rules else {}),
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,
+        **({"not_kept": lost} if (lost := for_recipients(job, load_assessment(work), fitted.coarse_min_rows)) else {}),
         "transforms": {name: text for name, text in TRANSFORMS.items() if name in transforms},
         "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k, fitted.unit is not None),
         "verdict": {

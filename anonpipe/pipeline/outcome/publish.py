@@ -28,7 +28,7 @@ from anonpipe.storage.release import signing_key
 from anonpipe.storage.release_log import Overlaps
 from anonpipe.storage.staging import remove
 from anonpipe.verify.verdict import Verdict
-from anonpipe.verify.words import WIDTH, RunFacts, remedies, summary_lines
+from anonpipe.verify.words import WIDTH, RunFacts, remedies, rows_in_copies, summary_lines
 
 _NO_REPORT = "the internal report could not be written into the output"
 _FILE = "repeats.record"
@@ -55,8 +55,11 @@ class RunOutcome:
         """The verdict on one screen."""
         lines = summary_lines(self.verdict, self.rows, self.facts, self.remedies)
         if self.trial:
-            would = f"{self.rows:,} rows would be released" if self.verdict.passed else "nothing would be released"
-            return [f"TRIAL    {would}; nothing was published or logged", *lines[self.verdict.passed :]]
+            what = rows_in_copies(self.rows, self.facts.copies) if self.verdict.passed else "nothing"
+            return [
+                f"TRIAL    {what} would be released; nothing was published or logged",
+                *lines[self.verdict.passed :],
+            ]
         if self.version is None or not self.dropped:
             return lines
         return [*lines, *wrap(f"dropped  {', '.join(self.dropped)}", WIDTH, subsequent_indent=" " * 9)]
@@ -144,7 +147,8 @@ def _facts(run: Run) -> RunFacts:
     job = run.context.work.job
     methods = job.mask.method if job.mask else f"{job.by_groups.cluster.method} + {job.by_groups.synthesize.method}"
     part = run.context.call(units_part)
-    return RunFacts(methods, tuple(job.strata.by), job.measure.held_out, "" if part is None else part.line)
+    units = "" if part is None else part.line
+    return RunFacts(methods, tuple(job.strata.by), job.measure.held_out, job.release.copies, run.times, units)
 
 
 def unmeasured_warnings(run: Run) -> Warnings:

@@ -202,7 +202,7 @@ def _lines(job: Job, encoders: Encoders) -> tuple[tuple[str, str], ...]:
     sensitive, unit = ", ".join(job.sensitive_columns), encoders.unit
     return (
         *([] if unit is None else [("unit", unit_line(unit, job.k))]),
-        ("group", f"{cluster.method}, k={job.k}, {options_text(cluster)}"),
-        *([("sensitive", f"{sensitive}: {options_text(job.by_groups.sensitive)}")] if sensitive else []),
-        ("synthesize", f"{synthesize.method}, {options_text(synthesize) or 'no options'}"),
+        ("group", f"{cluster.method}, k = {job.k}{options_text(cluster)}"),
+        *([("sensitive", f"{sensitive}{options_text(job.by_groups.sensitive)}")] if sensitive else []),
+        ("synthesize", synthesize.method + options_text(synthesize)),
     )

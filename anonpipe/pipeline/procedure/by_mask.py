@@ -208,9 +208,6 @@ def _lines(job: Job, masker: Masker) -> tuple[tuple[str, str], ...]:
     """The mask as `anonpipe plan` shows it."""
     if not any(column.encoded for column in job.columns.values()):
         return (("mask", "none: no column is masked"),)
-    options = options_text(job.replacing_options)
-    if masker.grouped:
-        return (("mask", f"{masker.name} in groups that span partitions, k={job.k}, {options}"),)
     of = "each stratum" if job.masks_strata and job.strata.by else "the whole table"
-    shown = ", ".join(option for option in options.split(", ") if not option.startswith("scope="))
-    return (("mask", f"{masker.name} of {of}, {shown or 'no options'}; k={job.k}, no groups"),)
+    groups = f"groups of at least {job.k}" if masker.grouped else f"no groups; k = {job.k}"
+    return (("mask", f"{masker.name} of {of}, {groups}{options_text(job.replacing_options)}"),)

@@ -339,8 +339,6 @@ def _alike(channels: FloatArray) -> tuple[IntArray, IntArray]:
 
 
 def options_text(options: Any) -> str:
-    """The options of a section that are set, without method and scenarios."""
-    content = options.model_dump(mode="json", exclude={"method", "scenarios"})
-    if content.get("units") == "split":  # of units of a row each there is nothing to say
-        del content["units"]
-    return ", ".join(f"{key}={value}" for key, value in content.items() if value is not None)
+    """The options of a section as a job has them, but for the method and those that are as by default."""
+    content = options.model_dump(mode="json", exclude={"method"}, exclude_defaults=True)
+    return "".join(f", {key}: {value}" for key, value in content.items())

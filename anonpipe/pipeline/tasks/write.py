@@ -243,11 +243,11 @@ def _beyond_limits(fitted: Fitted, cells: FloatArray) -> int:
 
 
 def _unbounded_names(fitted: Fitted) -> list[str]:
-    """Masked numbers and dates that have no bound on at least one side."""
+    """Synthetic numbers and dates, computed ones too, that have no bound on at least one side."""
     return [
         name
         for name, column in zip(fitted.cells.names, fitted.cells.columns, strict=True)
-        if column.can_be_scored
+        if (column.can_be_scored or (column.role is Role.DERIVED and not column.kind.coded))
         and None in column.numeric_bounds
         and name not in fitted.job.differences
         and column.role is not Role.SAMPLING_WEIGHT  # inside its range, which records held out may expand
