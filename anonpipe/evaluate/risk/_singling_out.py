@@ -5,7 +5,6 @@ The first criterion of the European guidance on anonymisation (Article 29 Workin
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -19,8 +18,7 @@ from anonpipe.evaluate.measurement import Figure, Measurement, Share, beyond_con
 from anonpipe.evaluate.risk._measure import AttackData, Matches, Measured, PredicateMatches, RiskMeasure, require
 from anonpipe.types import FloatArray, IntArray
 
-SEVERAL = 4  # Columns of a predicate on several, and one more of each tenfold of `_LARGE` records
-_LARGE = 10_000
+SEVERAL = 6  # Columns of a predicate on several
 
 FEWEST = 40  # Attacks: where fewer predicates single out a released record, the others are attacks that failed;
 # of so many failed ones the 95 % interval ends below the default limit
@@ -126,7 +124,7 @@ def _on_one_column(
     return Predicates(table[:, :1].astype(np.int64), table[:, 1:2], table[:, 2:])
 
 
-def _on_several_columns(released: FloatArray, categories: Sequence[int], kept: int, of: int) -> Predicates:
+def _on_several_columns(released: FloatArray, categories: Sequence[int], kept: int) -> Predicates:
     """Predicates on the columns in which a record is rarest, met by it alone of those given; the rarest first."""
     # Of a category or null these values; of numbers those as far from the median as its own, or further.
     records, width, n = Ordered.of(released), released.shape[1], len(released)
@@ -137,8 +135,7 @@ def _on_several_columns(released: FloatArray, categories: Sequence[int], kept: i
     for at, order in enumerate(records.orders):
         first = np.searchsorted(records.cells[at, order], low[at], side="left")
         shares[at] = (np.searchsorted(records.cells[at, order], high[at], side="right") - first) / n
-    size = min(width, SEVERAL + max(0, round(math.log10(max(1, of) / _LARGE))))
-    rarest = np.argsort(shares, axis=0, kind="stable")[:size]
+    rarest = np.argsort(shares, axis=0, kind="stable")[:SEVERAL]
     chances = np.take_along_axis(shares, rarest, axis=0).prod(axis=0)
     ends = (np.take_along_axis(each, rarest, axis=0) for each in (low, high))
     tried = Predicates(*(np.ascontiguousarray(each.T) for each in (rarest, *ends)))[np.argsort(chances, kind="stable")]
@@ -175,7 +172,7 @@ def candidates(
     released, kept = sample if len(sample) == of else np.concatenate([sample, ends]), _KEPT * wanted
     found = {"one": _on_one_column(released, categories, kept, rng)}
     if released.shape[1] > 1:
-        found["several"] = _on_several_columns(released, categories, kept, of)
+        found["several"] = _on_several_columns(released, categories, kept)
     return found
 
 
@@ -234,7 +231,7 @@ def singling_out(met: PredicateMatches) -> SinglingOut:
 
     *Which predicates.* A predicate that a random record meets with a chance of one in n singles out 37 % of the time
     whatever is released; Cohen and Nissim ask for much smaller chances. Each record is tried by the columns in which it
-    is rarest, of large tables by more, so that chance leads to little, of which few held-out records tell enough.
+    is rarest, so that chance leads to little, of which few held-out records tell enough.
 
     *What chance can do.* A predicate that a random record meets with chance w singles out one of n with n w
     (1-w)^(n-1), which is never above (1-1/n)^(n-1), 0.37: no control is taken for larger.
