@@ -242,7 +242,7 @@ def test_a_limit_that_nothing_can_be_beyond_is_none(tmp_path):
     assert verdict.word.startswith("passed, with no limit on reidentification_rate; membership inference")
 
 
-def test_a_mask_of_ones_own_values_is_measured_or_the_job_says_why_not(tmp_path):
+def test_mask_of_own_values_is_measured_or_the_job_says_why(tmp_path):
     """Noise of a thousandth of the deviation protects nothing: without measures it comes out with a reason alone."""
     noise = {"mask": {"method": "noise", "amount": 0.001}, "gates": {"unchanged_record_rate": 1}}
     unmeasured = silent(tmp_path, **noise, measure={"risk": False, "utility": False})

@@ -291,7 +291,7 @@ REMEDY = (
     "To try settings without a release: anonpipe run --trial, or anonpipe compare"
 )
 _RECEIVED = (
-    "persons of this input are in {names}, withdrawn since: whoever received it can compare both releases. No check "
+    "persons of this input are in {names}, withdrawn since: its recipients can compare both releases. No check "
     "counts it any more. If anybody has it, release again with its own job, which gives the same noise"
 )
 HELD = (

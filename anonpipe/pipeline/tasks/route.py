@@ -118,8 +118,8 @@ class HoldOut:
         if not self.work.job.measure.held_out:
             return KeptRows(batch, keys, units)
         held, controls, asked = drawn_held(self.work, contents, units)
-        beside = [asked] if self.fitted.unit is None or units is None else [asked, units]
-        self.held.append(comparable_cells(self.fitted, batch, controls, *beside))
+        extra = [asked] if self.fitted.unit is None or units is None else [asked, units]
+        self.held.append(comparable_cells(self.fitted, batch, controls, *extra))
         kept = ~held
         if self.fitted.weight is not None:
             self.weights.append(self.fitted.weight.count_held(comparable_cells(self.fitted, batch, ~kept)))

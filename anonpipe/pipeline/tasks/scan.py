@@ -215,9 +215,9 @@ def drawn_held(work: Work, contents: Contents, units: Units | None) -> tuple[Boo
 
 
 def comparable_cells(
-    fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray, *beside: IntArray | Units | BoolArray
+    fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray, *extra: IntArray | Units | BoolArray
 ) -> FloatArray:
-    """Cells of the chosen rows that are comparable with released records, and what is given `beside` of each.
+    """Cells of the chosen rows that are comparable with released records, and what is in `extra` of each.
 
     A category that occurs in no other record, or a stratum that is left out, is none of the release, and such records
     are passed over. Rare categories and strata become what they became in the release.
@@ -233,7 +233,7 @@ def comparable_cells(
     stratum = fitted.strata.assign(cells)
     fitted.strata.recode(cells)
     cells, rows = cells[stratum >= 0], rows[stratum >= 0]
-    return np.column_stack([cells, *(each[chosen][rows].astype(np.float64) for each in beside)])
+    return np.column_stack([cells, *(each[chosen][rows].astype(np.float64) for each in extra)])
 
 
 def _categorised(fitted: Fitted, batch: pa.RecordBatch) -> BoolArray:
