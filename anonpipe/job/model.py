@@ -487,7 +487,9 @@ class Job(Options):
 def _drop_absent(content: dict[str, Any]) -> None:
     """Leave out what a job does not say of weights, units, copies and analyses: digests of jobs without any stay."""
     sections = [*content["columns"].values(), *content.get("analyses", ())]
-    sections += [each for name in ("gates", "release", "input") if isinstance(each := content.get(name), dict)]
+    sections += [
+        each for name in ("gates", "measure", "release", "input") if isinstance(each := content.get(name), dict)
+    ]
     for section in sections:
         for key, absent in _ABSENT:
             if key in section and section[key] == absent:
@@ -495,7 +497,7 @@ def _drop_absent(content: dict[str, Any]) -> None:
 
 
 _ABSENT: tuple[tuple[str, Any], ...] = (
-    ("by", []), ("calibrate", []), ("weighted_estimates", "default"), ("unit", "none"), ("copies", 1),
+    ("by", []), ("calibrate", []), ("weighted_estimates", "default"), ("unit", "none"), ("copies", 1), ("allow", None),
     *((name, None) for name in ("weights", "level", "order", "last_row", "exposure", "groups", "strata", "entry")),
 )  # fmt: skip
 
