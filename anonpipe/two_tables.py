@@ -360,10 +360,12 @@ def _halves(nearest: Mapping[str, risk.Nearest]) -> tuple[BoolArray, BoolArray] 
 
 
 def _singled(tables: Tables, found: SearchResults, queries: int) -> dict[str, risk.PredicateMatches]:
-    held = found.held[: tables.original.rows]
-    ends = np.concatenate([risk.outermost(cells) for _, cells in tables.cells(tables.release)])
-    released = np.concatenate([found.released, risk.outermost(ends)])
-    predicates = risk.candidates(released, tables.coded, queries, generator(KEY, "singling out"))
+    assert tables.held is not None  # as there are controls
+    most = min(tables.original.rows, risk.CONTROLS)
+    (held,) = tables.rows(tables.held, _drawn("singled out", tables.held.rows, most))
+    ends = risk.outermost(np.concatenate([risk.outermost(cells) for _, cells in tables.cells(tables.release)]))
+    how = tables.coded, queries, generator(KEY, "singling out")
+    predicates = risk.candidates(found.released, ends, tables.release.rows, *how)
     in_release, original = (_matches(tables.cells(table), predicates) for table in (tables.release, tables.original))
     controls = _matches([(0, held)], predicates)
     sizes = tables.original.rows, len(held), queries

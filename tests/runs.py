@@ -42,7 +42,7 @@ def registry_job(folder: Path, rows: int = 6_000, files: int = 6, **changes: Any
         "partition": {"rows": 1000, "sample_rows": 5000},
         "cluster": {"method": "mdav", "block_rows": 200, "refine": False},
         "release": {"file_rows": 1000},
-        "measure": {"utility": False, "risk": False},
+        "measure": {"utility": False, "risk": False, "allow": "a test"},
         "repeat": {"allow": "a test"},
         "run": {"workers": 2, "memory_per_worker": "2GiB"},
     }

@@ -240,3 +240,18 @@ def test_a_limit_is_a_number(limit):
 def test_a_limit_that_nothing_can_be_beyond_is_none(tmp_path):
     verdict, _ = pipeline.assess_only(silent(tmp_path, gates={"reidentification_rate": 1}))
     assert verdict.word.startswith("passed, with no limit on reidentification_rate; membership inference")
+
+
+def test_mask_of_own_values_is_measured_or_the_job_says_why(tmp_path):
+    """Noise of a thousandth of the deviation protects nothing: without measures it comes out with a reason alone."""
+    noise = {"mask": {"method": "noise", "amount": 0.001}, "gates": {"unchanged_record_rate": 1}}
+    unmeasured = silent(tmp_path, **noise, measure={"risk": False, "utility": False})
+    with pytest.raises(JobError, match=r"mask noise makes each released value from one person's.*measure\.allow"):
+        pipeline.execute(unmeasured, cluster=False)
+    assert any("nothing will be released: measure.risk is off" in warning for warning in unmeasured.warnings())
+    said = silent(tmp_path, **noise, measure={"risk": False, "utility": False, "allow": "published before"})
+    outcome = pipeline.execute(said, cluster=False)
+    assert outcome.version and outcome.verdict.word == "passed, disclosure risk not measured"
+    assert silent(tmp_path, measure={"risk": False}).unmeasured is None  # local synthesis keeps no person's values
+    with pytest.raises(JobError, match=r"measure\.allow says why risk need not be measured, and it is"):
+        silent(tmp_path, measure={"allow": "no reason"})

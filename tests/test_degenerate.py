@@ -70,7 +70,7 @@ def awkward(rows=64):
 
 
 def job(how):
-    off = {"utility": False, "risk": False}
+    off = small.OFF
     return {"k": 5, "columns": COLUMNS, "strata": {"by": ["stratum"]}, "gates": GATES, "measure": off, **how}
 
 

@@ -17,6 +17,7 @@ from anonpipe.encoding.scan import scan_batch
 from anonpipe.errors import JobError
 from anonpipe.job.model import parse_job
 from anonpipe.propose.propose import propose_job
+from tests.small import OFF
 
 pytestmark = pytest.mark.secret("5e" * 32)
 
@@ -24,7 +25,7 @@ COST = {"kind": "continuous", "bounds": [0.01, 1e6], "step": 0.01, "transform": 
 DAYS = {"kind": "integer", "bounds": [0, None], "transform": "log"}
 AGE = {"kind": "integer", "bounds": [0, 130]}
 COLUMNS = {"cost": COST, "days": DAYS, "age": AGE}
-JOB = {"k": 8, "columns": COLUMNS, "measure": {"utility": False, "risk": False}}
+JOB = {"k": 8, "columns": COLUMNS, "measure": OFF}
 
 
 def skewed(rows=2_500):

@@ -58,7 +58,7 @@ GROUPS = [
     {"synthesize": {"method": "micro_perturbation", "form": "exact", "noise_scope": "table"}},
     {"synthesize": {"method": "gaussian"}, "cluster": {"method": "mdav", "refine": False}},
 ]
-UNMEASURED = {"utility": False, "risk": False}
+UNMEASURED = small.OFF
 CODED = ("sex", "stage", "site", "treatment", "region", "smoker")
 
 

@@ -102,8 +102,15 @@ def test_what_is_withdrawn_is_gone_and_told_and_counts_no_more(call, job_file, t
     for command in (["verify", tmp_path / "out"], ["export", tmp_path / "out/versions" / version, tmp_path / "a.csv"]):
         code, _, err = call(*command)
         assert code == 2 and f"{version} was withdrawn on 20" in err and err.strip().endswith(": a name was left in")
+    code, out, err = call("run", job_file, "--set", "k=7", "--trial")
+    told = f"persons of this input are in {version}, withdrawn since"
+    assert code == 0 and told in " ".join((out + err).split())
+    code, out, err = call("run", job_file, "--trial")
+    assert code == 0 and told not in " ".join((out + err).split())  # the same release once more
     code, out, err = call("run", job_file, "--set", "k=7")
-    assert code == 0, err
+    assert code == 0 and told in " ".join((out + err).split()), err
+    [page] = (tmp_path / "out/steward").glob("v000002-*-report.json")
+    assert told in page.read_text()
     code, out, err = call("summary", tmp_path / "out")
     assert code == 0 and "a name was left in" in out
     assert os.listdir(tmp_path / "out/versions")[0].startswith("v000002-")

@@ -3,8 +3,8 @@
 Covariances of indicators are the cells of two-way tables: where masked records have the original's, a cell of one
 person comes out as one. So cells of fewer than k records are drawn as another sample would have them (Poisson, of the
 means that `likely_means` estimates), or rounded at random where a register grows (`anonpipe.encoding.rounding`), and
-the table is fitted to its margins again. Empty cells are drawn, too, where cells like them have single records: if all
-stayed empty, each released pair of rare categories would tell that somebody has it.
+the table is fitted to its margins again. So are empty cells, by their means, where cells like them have single records:
+if all stayed empty, each released pair of rare categories would tell that somebody has it.
 """
 
 from __future__ import annotations
@@ -122,13 +122,9 @@ class SmallCells:
         small = few & (table > 0)
         if self.rounding is None:
             drawn[few] = rng.poisson(means[few])
-        else:
-            rows, columns = np.nonzero(small)
-            of_rows, of_columns = (*one.levels, "others"), (*other.levels, "others")
-            drawn[small] = [
-                self.rounding.count(int(table[i, j]), one.name, of_rows[i], other.name, of_columns[j])
-                for i, j in zip(rows, columns, strict=True)
-            ]
+        else:  # a count has one answer in all releases; means of empty cells move little
+            named = ((each.name, *each.levels, *([] if each.complete else ["others"])) for each in (one, other))
+            drawn[few] = self.rounding.of_two(np.where(small, table, means), *named)[few]
         drawn[small] = np.maximum(drawn[small], _HELD)
         return drawn
 

@@ -36,6 +36,22 @@ class Rounding:
         drawn = number_keys(keyed(self.key, *cell), np.array([passed], dtype=np.int64))[0]
         return self.base * (passed + (rest > int(drawn % np.uint64(self.base))))
 
+    def of_two(self, means: FloatArray, one: Sequence[str], other: Sequence[str]) -> FloatArray:
+        """Counts of two columns rounded like `count`, and means of empty cells: a count of one is up if such a mean is.
+
+        Shapes: means (n_levels, n_levels); one, other: the name of the column, then those of its levels.
+        """
+        rows, columns = (
+            np.frombuffer(b"".join(keyed(self.key, name, level)[:8] for level in levels), dtype=np.uint64)
+            for name, *levels in (one, other)
+        )
+        passed, rest = np.divmod(means, self.base)
+        key = keyed(self.key, "two columns", one[0], other[0])
+        cells = number_keys(
+            key, number_keys(key, np.add.outer(rows, number_keys(key, columns))) + passed.astype(np.uint64)
+        )
+        return np.asarray(self.base * (passed + (rest > cells / 2.0**64 * self.base)))
+
     def thinned(self, found: Radix, name: str, at: int) -> Radix:
         """Some values of a column and class without a twentieth at random, at least two multiples of the base.
 

@@ -161,7 +161,8 @@ class RelativeSurvival(Options):
 class Measure(Options):
     """What is measured of the release, besides the gates that every run has.
 
-    `utility` and `risk` switch the measures on. Both tables are compared on a
+    `utility` and `risk` switch the measures on. Without `risk` a mask that keeps something of each person or value, as
+    noise does, is released only where `allow` says why it need not be measured. Both tables are compared on a
     keyed sample of `rows` records; `queries` records are looked for in the
     whole release. `hold_out` is the share of held-out records
     before anything is formed or learnt, and not released: the control of the
@@ -174,6 +175,7 @@ class Measure(Options):
 
     utility: bool = True
     risk: bool = True
+    allow: str | None = Field(default=None, min_length=1, pattern=r"\S")
     rows: int = Field(default=50_000, ge=100)
     queries: int = Field(default=2_000, ge=50)
     hold_out: Annotated[float, Field(ge=0, le=0.5)] | Literal["default"] = DEFAULT
@@ -198,6 +200,8 @@ class Measure(Options):
                 "measure.sampling_fraction is for the journalist's risk of measure.scenarios, and there are none; "
                 "name one, or remove it"
             )
+        if self.allow is not None and self.risk:
+            raise ValueError("measure.allow says why risk need not be measured, and it is; remove one of both")
         if self.held_out and not self.risk:
             raise ValueError("measure.hold_out sets records aside for measures of risk, and risk is off; set it to 0")
         return self

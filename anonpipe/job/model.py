@@ -418,9 +418,22 @@ class Job(Options):
         )
         return [*found, no_bounds]
 
+    @property
+    def unmeasured(self) -> str | None:
+        """Why nothing is released while risk is not measured; None where nothing is in the way."""
+        masker = self.replacing
+        if self.measure.risk or self.measure.allow is not None or not isinstance(masker, Masker):
+            return None
+        if masker.identical_rows or not (masker.link == "person" or masker.exact_columns):
+            return None
+        return (
+            f"measure.risk is off, and mask {masker.name} makes each released value from one person's: only measuring "
+            "tells how many persons are found again. Remove measure.risk, or say in measure.allow why none is needed"
+        )
+
     def urgent_warnings(self) -> list[str]:
         """Those that concern disclosure, or what recipients may conclude."""
-        found = []
+        found = [] if self.unmeasured is None else [f"nothing will be released: {self.unmeasured}"]
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         masked = [column for column in self.columns.values() if column.role.synthesized]
@@ -519,7 +532,7 @@ def _drop_absent(content: dict[str, Any]) -> None:
 
 _ABSENT: tuple[tuple[str, Any], ...] = (
     ("by", []), ("calibrate", []), ("competing", []), ("weighted_estimates", "default"), ("unit", "none"),
-    ("copies", 1), ("relative_survival", None),
+    ("copies", 1), ("relative_survival", None), ("allow", None),
     *((name, None) for name in ("weights", "level", "order", "last_row", "exposure", "groups", "strata", "entry")),
 )  # fmt: skip
 

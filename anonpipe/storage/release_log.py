@@ -209,6 +209,7 @@ class _Log:
     lines: tuple[dict[str, Any], ...] = ()
     repeated: tuple[dict[str, Any], ...] = ()  # Short lines of versions that equal an earlier one
     withdrawn: frozenset[str] = frozenset()  # Versions, also those whose equal is still published
+    received: tuple[dict[str, Any], ...] = ()  # Lines of those that were out before they were withdrawn
     foreign: int = 0
     readable: bool = True
 
@@ -227,6 +228,9 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
     job, population = _job(secret, trace.job), _hex(secret, "population", trace.digest)
     if any((line["job"], line["population"]) == (job, population) for line in releases.values()):
         return Overlaps((), tuple(warnings))  # it comes out again as it was
+    received = {str(line["version"]): line for line in (*home.received, *in_output.received) if line["secret"] == own}
+    again = [line for line in received.values() if (line["job"], line["population"]) != (job, population)]
+    warnings += _received(trace, secret, again, population)
     problems = [_OTHER_SECRET] if _has_other_secret(in_output, where, secret) else []
     if others := [line for line in home.lines if line["secret"] != own]:
         everywhere = _anywhere(trace.digest)
@@ -251,6 +255,13 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
     if len(lines) + 1 > trace.counted.max_overlapping:
         problems.append(_TOO_MANY.format(count=len(lines), at_most=trace.counted.max_overlapping))
     return Overlaps(tuple(problems), tuple(warnings), len(of_units), tuple(uncounted))
+
+
+def _received(trace: Trace, secret: bytes, lines: Sequence[dict[str, Any]], population: str) -> list[str]:
+    """One line for the withdrawn releases that overlap with the input, as recipients may have them."""
+    same = [line for line in lines if line["population"] == population]
+    overlapping = same or [each.line for each in _overlaps(trace, secret, lines)]
+    return [_RECEIVED.format(names=", ".join(str(line["version"]) for line in overlapping))] if overlapping else []
 
 
 # --- Texts of problems and notes
@@ -278,6 +289,10 @@ REMEDY = (
     "again. If nobody received it, or both may be known together, allow it in the job: "
     'repeat: {allow: "why"} (or --set repeat.allow="why"); the reports quote the reason. '
     "To try settings without a release: anonpipe run --trial, or anonpipe compare"
+)
+_RECEIVED = (
+    "persons of this input are in {names}, withdrawn since: its recipients can compare both releases. No check "
+    "counts it any more. If anybody has it, release again with its own job, which gives the same noise"
 )
 HELD = (
     "repeat.growing: {count} of the earlier releases overlap with this one. From each, at least {at_least} units "
@@ -639,7 +654,7 @@ def _read(content: Callable[[], bytes]) -> _Log:
 
 def _parsed(content: bytes) -> _Log:
     """The readable lines that were not taken back, and the number of unreadable ones."""
-    lines, repeated, foreign, withdrawn, stopped = [], [], 0, set(), set()
+    lines, repeated, foreign, withdrawn, stopped, received = [], [], 0, set(), set(), set()
     for text in filter(bytes.strip, content.splitlines()):
         try:
             line = json.loads(text)
@@ -647,7 +662,9 @@ def _parsed(content: bytes) -> _Log:
                 raise ValueError
             if "withdrawn" in line:
                 withdrawn.add(str(line["withdrawn"]))
-                stopped |= set() if "remaining" in line else {str(line["withdrawn"]), *line.get("equal", ())}
+                gone = set() if "remaining" in line else {str(line["withdrawn"]), *line.get("equal", ())}
+                stopped |= gone
+                received |= gone if "because" in line else set()  # else it was taken back before it was out
             elif "repeated" in line:
                 repeated += [line] if all(_CONTENT(line)) else []
             else:
@@ -656,7 +673,8 @@ def _parsed(content: bytes) -> _Log:
         except (ValueError, LookupError, TypeError, AttributeError, zlib.error):
             foreign += 1
     counting = tuple(line for line in lines if line["version"] not in stopped)
-    return _Log(counting, tuple(repeated), frozenset(withdrawn), foreign)
+    gone_lines = tuple(line for line in lines if line["version"] in received)
+    return _Log(counting, tuple(repeated), frozenset(withdrawn), gone_lines, foreign)
 
 
 def _checked(line: dict[str, Any]) -> None:

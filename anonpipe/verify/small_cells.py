@@ -2,21 +2,26 @@
 
 A cell of one person, released as one, tells who knows one of the two values the other. Another sample of the population
 with the same margins has such a count by chance, too: as a binomial draw of the smaller margin. And a released pair of
-rare categories tells that somebody in the original has it, as far as it does so more surely than another sample's.
+rare categories tells that somebody in the original has it, as far as it does so more surely than another sample's: as
+far as fewer released pairs are new than another sample would have. How many these are follows from the cells of the
+original alone (Good & Toulmin 1956, doi:10.1093/biomet/43.1-2.45), not from the means that cells are drawn by.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from math import comb
 
 import numpy as np
 from scipy.special import gammaln, xlog1py, xlogy  # `scipy.stats` takes a second to load, in every run
 
-from anonpipe.encoding.pair_tables import likely_means
 from anonpipe.moments import PairwiseMoments
 from anonpipe.types import BoolArray, FloatArray
 from anonpipe.verify.expectations import ReleaseView
+
+# Of cells with 1, 2, ... records, how many new cells each stands for: Good and Toulmin's alternating sum, smoothed by
+# binomial chances (Efron & Thisted 1976, doi:10.1093/biomet/63.3.435)
+_NEW = np.array([(-1.0) ** (m + 1) * sum(comb(8, j) for j in range(m, 9)) / 2**8 for m in range(1, 9)])
 
 STANDARD_ERRORS = 4.0  # Beyond what is expected by chance; one honest release in 30,000 is further off
 
@@ -52,32 +57,24 @@ class SmallCellCounts:
         smaller = np.minimum.outer(sizes, sizes)[compared]
         chance = _binomial(counts, smaller, counts / np.maximum(smaller, 1.0))
         exact = int(np.count_nonzero(counts == after[compared]))
-        shown = np.triu(levels.apart) & (after > 0) & (after < k)
-        occurs = np.where(before < k, -np.expm1(-_means(before, levels, k)), 1.0)[shown]
+        shown = before[np.triu(levels.apart) & (after > 0) & (after < k)]
+        every = before[np.triu(levels.apart)].astype(np.int64)
+        of_size = np.bincount(every[every <= len(_NEW)], minlength=len(_NEW) + 1)[1:]
+        new = min(max(0.0, float(_NEW @ of_size)), float(len(shown)))
         return cls(
             len(counts),
             exact,
             float(chance.sum()),
             float((chance * (1.0 - chance)).sum()),
-            len(occurs),
-            int(np.count_nonzero(before[shown])),
-            float(occurs.sum()),
-            float((occurs * (1.0 - occurs)).sum()),
+            len(shown),
+            int(np.count_nonzero(shown)),
+            len(shown) - new,
+            new + float(_NEW**2 @ of_size),
         )
 
 
 def _beyond(found: int, expected: float, variance: float, of: int) -> float:
     return max(0.0, found - expected - STANDARD_ERRORS * float(np.sqrt(variance))) / max(1, of)
-
-
-def _means(counts: FloatArray, levels: _Levels, k: int) -> FloatArray:
-    """Likely means of all cells, of two columns at a time; shape (n_levels, n_levels), filled above the diagonal."""
-    means, columns = np.zeros_like(counts), [np.flatnonzero(levels.columns == at) for at in np.unique(levels.columns)]
-    pairs = [np.ix_(*pair) for pair in combinations(columns, 2)]
-    tables = [counts[pair].astype(np.int64) for pair in pairs]
-    for pair, found in zip(pairs, likely_means(tables, k) if tables else (), strict=True):
-        means[pair] = found
-    return means
 
 
 def _binomial(count: FloatArray, size: FloatArray, share: FloatArray) -> FloatArray:

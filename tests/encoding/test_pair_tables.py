@@ -183,6 +183,21 @@ def test_a_register_that_grows_has_one_answer_a_cell():
     assert not np.array_equal(first, other.changes(moments, np.random.default_rng(1)))
 
 
+def test_a_register_that_grows_has_pairs_that_nobody_has():
+    """In cells that were empty a base is released as often as their means say, and more records never lower a cell."""
+    table, base = sampled(0.8, 0), 5
+    [means] = likely_means([table], base)
+    names = [("one", *map(str, range(90))), ("other", *map(str, range(60)))]
+    found = np.array([Rounding(base, bytes([key]) * 16).of_two(means, *names) for key in range(40)])
+    empty = (table == 0) & (means > 0)
+    assert empty.any() and not (found % base).any()
+    assert found[:, empty].sum() == pytest.approx(40 * means[empty].sum(), rel=0.1)
+    counts = np.arange(12.0)[:, None]
+    rounded = [Rounding(base, b"k" * 16).of_two(np.full((90, 60), c), *names) for c in (*[[0.3]], *counts)]
+    assert (np.diff(rounded, axis=0)[1:] >= 0).all() and (rounded[2] >= rounded[0]).all()
+    assert np.mean(rounded[3:], axis=(1, 2)) == pytest.approx(counts[2:, 0], rel=0.05)
+
+
 @pytest.mark.parametrize("counts", [[[3, 2, 0], [4, 90, 60], [30, 20, 10]]])
 def test_a_row_of_small_cells_drawn_empty_keeps_its_records(counts):
     table = np.array(counts)

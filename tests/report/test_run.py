@@ -77,7 +77,7 @@ def _check_bins(report, table):
 
 
 def test_a_failed_run_leaves_the_stewards_report_only(tmp_path, table):
-    off = {"utility": False, "risk": False}
+    off = small.OFF
     strict = {**LOOSE, "local_suppression_rate": 0.0}  # and one category is of one person
     outcome = small.run(small.job(tmp_path, table, gates=strict, measure=off))
     assert outcome.version is None

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anonpipe.encoding.pair_tables import likely_means
 from anonpipe.moments import Moments, PairwiseMoments
 from anonpipe.verify.expectations import ReleaseView, Target, Variable
 from anonpipe.verify.small_cells import SmallCellCounts
@@ -94,6 +95,28 @@ def test_pairs_that_always_occur_are_found():
     )
     assert SmallCellCounts.of(before, same, view, K).excess > 0.1
     assert SmallCellCounts.of(before, other, view, K).excess == 0.0
+
+
+@pytest.mark.parametrize(("of_empty", "noticed"), [(0.0, True), (0.25, True), (1.0, False)])
+def test_a_wrong_estimator_of_means_is_noticed(of_empty, noticed):
+    """Cells are drawn by means of which those of empty cells are too small; chance is not that estimator's."""
+    rng = np.random.default_rng(4)
+    one, other = (rng.choice(size, 6_000, p=(p := np.arange(1, size + 1) ** -0.8) / p.sum()) for size in (60, 40))
+    other = np.where(rng.random(6_000) < 0.6, one * 40 // 60, other)
+    table = np.bincount(40 * one + other, minlength=2_400).reshape(60, 40)
+    means = likely_means([table], K)[0] * np.where(table == 0, of_empty, 1.0)
+    drawn = np.where(table < K, rng.poisson(means), table)
+    variables = [Variable("a", 0, code, 0.02, 0.13, True) for code in range(60)]
+    variables += [Variable("b", 1, code, 0.02, 0.13, True) for code in range(40)]
+    view = ReleaseView(tuple(variables))
+    before, after = (PairwiseMoments.of(view.measure(_records(each))) for each in (table, drawn))
+    found = SmallCellCounts.of(before, after, view, K)
+    assert (found.excess > 0.1) == noticed and (found.excess == 0.0) != noticed
+
+
+def _records(table):
+    cells = np.argwhere(table > 0)
+    return np.repeat(cells, table[table > 0], axis=0).astype(float)
 
 
 @pytest.mark.parametrize("columns", [[], [Variable("score", 0, None, 0.0, 1.0, True)]])

@@ -47,7 +47,7 @@ from anonpipe.evaluate.risk._scenario import (
     reaches,
     scenario_risk,
 )
-from anonpipe.evaluate.risk._singling_out import Ordered, Predicates, candidates, joined_units, outermost
+from anonpipe.evaluate.risk._singling_out import CONTROLS, Ordered, Predicates, candidates, joined_units, outermost
 
 # All measures of risk, in the order of a report; a new one is a line here
 MEASURES: tuple[RiskMeasure, ...] = (
@@ -73,7 +73,7 @@ MEASURES: tuple[RiskMeasure, ...] = (
 )
 
 __all__ = [
-    "ASSIGNED", "MEASURES", "AttackData", "AttackScenario", "ClassShares", "Coding", "EffectiveDimension",
+    "ASSIGNED", "CONTROLS", "MEASURES", "AttackData", "AttackScenario", "ClassShares", "Coding", "EffectiveDimension",
     "EquivalenceClasses", "Guesses", "InferenceTask", "KeyMatches", "Matches", "Measured", "Nearest",
     "NearestMatches", "Ordered", "Pairs", "PredicateMatches", "Predicates", "RankLinkage", "RiskMeasure",
     "ScenarioRisk", "StratumGuesses", "Tolerances", "Whitened", "WholeGroups", "around", "assigned_cells",

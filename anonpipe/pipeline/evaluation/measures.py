@@ -568,7 +568,7 @@ def _judged(name: str, measured: Measurement, at_default: bool = False) -> tuple
     if measured.low is None or measured.high is None:
         return measured.value, "expected" if measured.name.endswith(".expected") else ""
     gate, half = MEASURED[name], max(measured.high - measured.value, measured.value - measured.low)
-    if at_default and gate.few_records and gate.default is not None:
+    if at_default and gate.few_records and gate.default is not None and measured.high > gate.default:
         way = gate.default - (gate.least or 0.0)
         if half > FAIR * way:
             return measured.low, "lower"

@@ -472,9 +472,9 @@ def gather_queries(work: Work, fitted: Fitted, cut: Cut) -> None:
         of_copies = [read_samples(one, cut, "released")[0][::step, : len(fitted.cells.names)] for one in work.copies]
         guessed = {"released": np.concatenate(of_copies), "members": members, "controls": held}
         work.staging.write_record(_GUESSED, guessed)
-        rng, some = work.rng("assess singling out", 0), [of_copies[0], *read_samples(work, cut, "outermost")]
-        may = np.concatenate(some), known.coded_positions(fitted), fitted.job.measure.queries, rng
-        work.staging.write_record(_PREDICATES, candidates(*may))
+        sample, (ends,) = released[:, : len(fitted.cells.names)], read_samples(work, cut, "outermost")
+        how = known.coded_positions(fitted), fitted.job.measure.queries, work.rng("assess singling out", 0)
+        work.staging.write_record(_PREDICATES, candidates(sample, ends, cut.rows, *how))
     ranked = {"ranked_original": known_features(fitted, original[::step])}
     ranked |= {"ranked_released": known_features(fitted, released[::step])}
     work.staging.write_record(_QUERIES, dict(zip(names, queries, strict=False)) | ranked)

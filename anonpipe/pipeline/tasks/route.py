@@ -37,7 +37,6 @@ from anonpipe.pipeline.tasks.scan import (
     CHANGED,
     comparable_cells,
     drawn_held,
-    held_in,
     keep_held,
     route_keys,
     unit_contents,
@@ -118,9 +117,10 @@ class HoldOut:
         batch = batch.select(list(self.fitted.cells.names))
         if not self.work.job.measure.held_out:
             return KeptRows(batch, keys, units)
-        drawn = drawn_held(self.work, contents, units)
-        self.held.append(comparable_cells(self.fitted, batch, drawn, None if self.fitted.unit is None else units))
-        kept = ~held_in(self.work, contents, units)
+        held, controls, asked = drawn_held(self.work, contents, units)
+        extra = [asked] if self.fitted.unit is None or units is None else [asked, units]
+        self.held.append(comparable_cells(self.fitted, batch, controls, *extra))
+        kept = ~held
         if self.fitted.weight is not None:
             self.weights.append(self.fitted.weight.count_held(comparable_cells(self.fitted, batch, ~kept)))
         return KeptRows(batch.filter(pa.array(kept)), keys[kept], None if units is None else units[kept])

@@ -27,6 +27,7 @@ from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import Tracer, UnitTracer
 from anonpipe.encoding.values import plain
 from anonpipe.errors import InputError
+from anonpipe.evaluate.risk import CONTROLS
 from anonpipe.job.model import Job
 from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted, Work
@@ -39,7 +40,7 @@ CHANGED = "the input changed while it was read: {path} holds other rows than bef
 # Files in the staging, by partition or input split
 _CONTENTS = "contents/{}.record"
 _SAMPLES = "samples/{}.record"
-_HELD = "held/{}.npy"
+_HELD, _OTHERS = "held/{}.npy", "held/others-{}.npy"
 RULES = "rules/{}.record"
 OF_UNITS = "of_units/{}.record"  # All rows of some units
 TOTALS = "totals/{}.record"
@@ -188,35 +189,41 @@ def held_in(work: Work, contents: Contents, units: Units | None) -> BoolArray:
 
 
 def keep_held(work: Work, fitted: Fitted, unit: int, parts: list[FloatArray]) -> None:
-    """Write the cells of a sample of an input split's held-out records; the last column holds units."""
-    width = len(fitted.cells.names) + (fitted.unit is not None)
-    work.staging.write_array(_HELD.format(unit), np.concatenate([np.empty((0, width)), *parts]))
+    """Write the cells of an input split's held-out records: those looked for, and others; a last column holds units.
+
+    Of the parts the column after the cells tells which are looked for.
+    """
+    width = len(fitted.cells.names)
+    rows = np.concatenate([np.empty((0, width + 1 + (fitted.unit is not None))), *parts])
+    for file, chosen in ((_HELD, rows[:, width] == 1.0), (_OTHERS, rows[:, width] == 0.0)):
+        work.staging.write_array(file.format(unit), np.delete(rows[chosen], width, axis=1))
 
 
-def drawn_held(work: Work, contents: Contents, units: Units | None) -> BoolArray:
-    """Which rows are in the keyed sample of held-out rows; of a unit all or none."""
-    share = work.job.measure.held_out
-    enough = min(1.0, work.job.measure.queries / max(1.0, share * work.source.rows))
-    key = keyed(work.start_key, "of those held out")
-    drawn = contents.keys(key)
+def drawn_held(work: Work, contents: Contents, units: Units | None) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Which rows this run holds out, which of these are controls, and which of these looked for; of a unit all or none.
+
+    Up to `CONTROLS` are held against predicates, `measure.queries` looked for; both samples follow from the content.
+    """
+    key, held = keyed(work.start_key, "of those held out"), held_in(work, contents, units)
+    drawn, share = contents.keys(key), work.job.measure.held_out
     if units is not None:
         drawn = np.where(units == 0, drawn, number_keys(key, units))
-    return held_in(work, contents, units) & (drawn <= np.uint64(min(2**64 - 1, int(enough * 2**64))))
+    queries, expected = work.job.measure.queries, max(1.0, share * work.source.rows)
+    parts = (min(1.0, wanted / expected) for wanted in (max(CONTROLS, queries), queries))
+    controls, asked = (held & (drawn <= np.uint64(min(2**64 - 1, int(part * 2**64)))) for part in parts)
+    return held, controls, asked
 
 
 def comparable_cells(
-    fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray, units: Units | None = None
+    fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray, *extra: IntArray | Units | BoolArray
 ) -> FloatArray:
-    """Cells of the chosen rows that are comparable with released records.
+    """Cells of the chosen rows that are comparable with released records, and what is in `extra` of each.
 
     A category that occurs in no other record, or a stratum that is left out, is none of the release, and such records
     are passed over. Rare categories and strata become what they became in the release.
     """
     chosen = chosen & _categorised(fitted, batch)
-    cells, unit_numbers = (
-        fitted.cells.to_cells(batch.filter(pa.array(chosen))),
-        None if units is None else units[chosen],
-    )
+    cells = fitted.cells.to_cells(batch.filter(pa.array(chosen)))
     rows = np.flatnonzero(_occurring(fitted, cells, fitted.job.strata.by))
     cells = cells[rows]
     for change in (fitted.suppression, fitted.extremes):
@@ -226,7 +233,7 @@ def comparable_cells(
     stratum = fitted.strata.assign(cells)
     fitted.strata.recode(cells)
     cells, rows = cells[stratum >= 0], rows[stratum >= 0]
-    return cells if unit_numbers is None else np.column_stack([cells, unit_numbers[rows].astype(np.float64)])
+    return np.column_stack([cells, *(each[chosen][rows].astype(np.float64) for each in extra)])
 
 
 def _categorised(fitted: Fitted, batch: pa.RecordBatch) -> BoolArray:
@@ -252,22 +259,25 @@ def _occurring(fitted: Fitted, cells: FloatArray, names: Sequence[str]) -> BoolA
 
 
 def held_cells(work: Work, fitted: Fitted) -> FloatArray:
-    """Cells of the sampled held-out records, shape (n_rows, n_columns); no rows where nothing is held out.
+    """Cells of the held-out records that are looked for, shape (n_rows, n_columns); no rows where nothing is held out.
 
     Of units with several rows each has one: persons are counted, not rows.
     """
     if not work.job.measure.held_out:
         return np.empty((0, len(fitted.cells.names)))
-    cells, units = held_rows_of(work, fitted, work.source.rows)
+    cells, units = held_rows_of(work, fitted, work.source.rows, [_HELD])
     return cells[np.sort(np.unique(units, return_index=True)[1])]
 
 
-def held_rows_of(work: Work, fitted: Fitted, most: int) -> tuple[FloatArray, IntArray]:
-    """Cells of the sampled held-out records, and the unit of each: at most so many units, or records where these are.
+def held_rows_of(
+    work: Work, fitted: Fitted, most: int, files: Sequence[str] = (_HELD, _OTHERS)
+) -> tuple[FloatArray, IntArray]:
+    """Cells of held-out records, and the unit of each: at most so many units, or records where these are.
 
     Shapes: returns (n_rows, n_columns), (n_rows,).
     """
-    cells = np.concatenate([work.staging.read_array(_HELD.format(unit)) for unit in range(len(work.source.units))])
+    places = [file.format(unit) for file in files for unit in range(len(work.source.units))]
+    cells = np.concatenate([work.staging.read_array(place) for place in places])
     width = len(fitted.cells.names)
     cells = cells[canonical_order(cells[:, :width], column_keys(work.key, fitted.cells.names))]
     units = np.arange(len(cells)) if fitted.unit is None else cells[:, width].astype(np.int64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -148,6 +150,8 @@ def test_predicates_are_held_against_both_whole_tables(tmp_path, monkeypatch):
         _, assessment = pipeline.assess_only(given)
     assert len(alone) == 4 and alone["release", "several"] > 10
     told = {one.name: one for one in assessment.risk}
+    held = int(re.search(r"by one of the (\d+) held out", told["singling_out.several"].note)[1])
+    assert 2 * 60 < held <= 0.3 * rows[0]  # all of them, not those looked for alone
     assert told["singling_out.several"].audience is Audience.STEWARD and told["linkability"].of == rows[0]
     strict = small.run(job(tmp_path / "strict", mask=given.mask, measure=given.measure, gates=LOOSEST | STRICTEST))
     failed = {check.key for check in strict.verdict.checks if check.outcome.value == "failed"}
