@@ -300,14 +300,14 @@ def test_mean_and_variance_in_units_are_known_before_any_draw():
     calm = [one_check(frame, key) for key in ("mean.own_unit", "variance.own_unit")]
     frame.loc[3, "income"] = 98_765_432.0
     wild = [one_check(frame, key) for key in ("mean.own_unit", "variance.own_unit")]
-    assert all(check.measured < 1e-5 and check.limit == 0.1 for check in calm + wild)
+    assert all(check.measured < 1e-4 and check.limit == 0.1 for check in calm + wild)
 
 
 def test_a_variance_that_is_not_as_known_fails_its_gate(monkeypatch):
     known = ScoredColumn.released_moments.func
     monkeypatch.setattr(ScoredColumn, "released_moments", property(lambda self: (known(self)[0], 0.9 * known(self)[1])))
     found = one_check(table()[["income", "share", "months"]], "variance.own_unit")
-    assert found.blocks and found.measured == pytest.approx(1 / 0.81 - 1, abs=1e-5)
+    assert found.blocks and found.measured == pytest.approx(1 / 0.81 - 1, abs=1e-4)
 
 
 def test_records_to_be_alike_may_lose_what_their_groups_lose():
