@@ -300,14 +300,14 @@ def test_mean_and_variance_in_units_are_known_before_any_draw():
     calm = [one_check(frame, key) for key in ("mean.own_unit", "variance.own_unit")]
     frame.loc[3, "income"] = 98_765_432.0
     wild = [one_check(frame, key) for key in ("mean.own_unit", "variance.own_unit")]
-    assert all(check.measured < 1e-5 and check.limit == 0.1 for check in calm + wild)
+    assert all(check.measured < 1e-4 and check.limit == 0.1 for check in calm + wild)
 
 
 def test_a_variance_that_is_not_as_known_fails_its_gate(monkeypatch):
     known = ScoredColumn.released_moments.func
     monkeypatch.setattr(ScoredColumn, "released_moments", property(lambda self: (known(self)[0], 0.9 * known(self)[1])))
     found = one_check(table()[["income", "share", "months"]], "variance.own_unit")
-    assert found.blocks and found.measured == pytest.approx(1 / 0.81 - 1, abs=1e-5)
+    assert found.blocks and found.measured == pytest.approx(1 / 0.81 - 1, abs=1e-4)
 
 
 def test_records_to_be_alike_may_lose_what_their_groups_lose():
@@ -328,3 +328,25 @@ def test_known_moments_are_those_of_all_released_values(values, k, step):
     released = grid.round(fitted.at((np.arange(len(values)) + 0.5) / len(values)))
     mean, sd = column.released_moments
     assert np.isclose(mean, released.mean()) and np.isclose(sd, released.std(ddof=1), atol=1e-9)
+
+
+def inflation(table):
+    """Variance inflation factors of the logarithms."""
+    return np.diag(np.linalg.inv(np.corrcoef(np.log(table.to_numpy(float)).T)))
+
+
+def test_collinear_columns_stay_collinear():
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=(500, 3))
+    body = {
+        f"{what}_{at}": np.exp(power * (0.3 * size[:, at] + 0.03 * rng.normal(size=500))).round(4)
+        for power, what in enumerate(("length", "area", "volume", "weight"), 1)
+        for at in range(3)
+    }
+    columns = {name: {"kind": "continuous", "bounds": [0, None]} for name in body}
+    frame = pd.DataFrame(body).assign(ill=np.where(size[:, 0] + 0.4 * size[:, 1] > 0.5, "yes", "no"))
+    job = {"k": 5, "columns": columns | {"ill": {"kind": "binary"}}, "mask": {"method": "local_synthesis"}}
+    made = anonymize(frame, job | {"measure": small.OFF | {"hold_out": 0}, "gates": {"column_shapes": None}}).table
+    ratio = inflation(made[list(body)]) / inflation(frame[list(body)])
+    # With covariances of scores in place of correlations, of values that vary more, a tenth is left
+    assert ratio.min() > 0.5 and ratio.max() < 1.5

@@ -30,6 +30,9 @@ _CHOSEN = 40  # Most rounds of exchanges between chosen records
 _FAR = 0.01  # Columns whose correlations all have at most this error take no part in these
 _GAIN = 0.98  # Part of the sum of squares that such a round leaves at most; else numbers join in, or it is the last
 _HEAVY = 0.05  # Values with at least this share of the records, such as 0, are not exchanged
+_INFLATED = (
+    10.0  # Values of a column with this variance inflation factor stay: exchanged, it would not follow from others
+)
 _WIDEST = 4.0  # Largest factor by which numbers are spread
 
 
@@ -135,7 +138,9 @@ def _exchanged(
     n, deviations = len(decoded), np.sqrt(np.clip(np.diag(target), 0.0, None))
     unit = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 1e-9)
     default = [(item, np.arange(n)) for item in _exchangeable(encoder, numbers_too)]
-    values = [(_value(number), np.arange(n)) for number in encoder.numbers if number.start in scored]
+    inflation = np.diag(np.linalg.inv(target * np.outer(unit, unit) + _LEAST * np.eye(len(unit))))
+    movable = [number for number in encoder.numbers if number.start in scored and inflation[number.start] < _INFLATED]
+    values = [(_value(number), np.arange(n)) for number in movable]
     centred = decoded - decoded.mean(axis=0)
     residual = np.ascontiguousarray((n - 1) * target - centred.T @ centred)
     between = _of_different_columns(encoder, len(target)) * np.outer(unit, unit) / max(1, n - 1)
@@ -304,7 +309,7 @@ _STEPS = 12  # Most steps of the search for the map
 
 _HALVED = 0.7  # Of the sum of squares that a step leaves at most, or the next are smaller
 
-_LEAST = 1e-3  # Smallest eigenvalue of a correlation matrix after `_correlations`, unless it has smaller ones
+_LEAST = 1e-4  # Variance that is added in each direction: one with less hardly counts, and no matrix is singular
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,31 +361,27 @@ class ValueScores:
     def learn(self, sample: DrawnSample, *, params: object, rng: np.random.Generator) -> ScoreMap:
         """The map and the distributions of a scope.
 
-        A step adds the residual covariances of the mean scores, divided by the slopes of the values, to those of the
-        masked scores (Newton's method where all is normal). A step that gains little (`_GAIN`) is halved.
+        A step turns the correlations of the mean scores into those of the masked scores by `transport`, and the map
+        with them. Only steps count that lower Stein's loss: regressions on columns of which one nearly follows from
+        others rest on directions of little variance, which differences of covariances do not see. A step that gains
+        little is halved.
         """
         scores, classes = sample.scores, self._classes(sample.codes[:, 0])
         by_rank = self._means_by_rank(classes)
         mean, spread = scores.mean(axis=0), scores.std(axis=0)
         unit = np.where(spread > 0.0, spread, 1.0)
         standard = (scores - mean) / unit
-        wanted = standard.T @ standard / max(1, len(standard))
-        latent, added, best, least, step = wanted, np.zeros_like(wanted), np.eye(len(unit)), np.inf, 1.0
+        wanted = correlations(standard)
+        best = toward = np.eye(len(unit))
+        least, step = np.inf, 1.0
         for _ in range(_STEPS if self.maps and len(unit) > 1 else 0):
-            tried = _correlations(latent + step * added, wanted) if added.any() else wanted
-            matrix = transport(wanted, tried) if added.any() else best
-            made = standard @ matrix.T
-            of_values = _mean_scores(mean + unit * made, by_rank) / unit
-            centred = of_values - of_values.mean(axis=0)
-            residual = wanted - centred.T @ centred / len(centred)
-            np.fill_diagonal(residual, 0.0)
-            left = float(np.square(residual).sum())
+            matrix = best + step * (toward @ best - best)
+            found = correlations(_mean_scores(mean + unit * (standard @ matrix.T), by_rank))
+            left = stein_loss(found, wanted)
             if left > _HALVED * least:
                 step /= 2.0
-            if left > least:
-                continue
-            slope = np.maximum((centred * made).mean(axis=0), 0.1)
-            latent, added, best, least = tried, residual / np.outer(slope, slope), matrix, left
+            if left < least:
+                best, least, toward = matrix, left, transport(found, wanted)
         matrix = best * np.outer(unit, 1.0 / unit)
         mapped = mean + (scores - mean) @ matrix.T
         knots = [
@@ -433,13 +434,20 @@ def _mean_scores(scores: FloatArray, by_rank: list[tuple[int, BoolArray, FloatAr
     return made
 
 
-def _correlations(wanted: FloatArray, original: FloatArray) -> FloatArray:
-    """The wanted matrix made a correlation matrix: negative eigenvalues are raised, then the diagonal is restored."""
+def correlations(table: FloatArray) -> FloatArray:
+    """Correlations of columns; those of a constant are 0. The diagonal is `_LEAST` above 1."""
+    centred = table - table.mean(axis=0)
+    spread = np.sqrt(np.square(centred).sum(axis=0))
+    unit = np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0.0)
+    return np.asarray(unit.T @ unit + _LEAST * np.eye(len(spread)))
+
+
+def stein_loss(found: FloatArray, wanted: FloatArray) -> float:
+    """Stein's loss of a matrix for another (James & Stein 1961): each direction counts by its ratio of variances."""
     values, vectors = np.linalg.eigh(wanted)
-    least = min(_LEAST, max(float(np.linalg.eigvalsh(original)[0]), 0.0))
-    raised = (vectors * np.maximum(values, least)) @ vectors.T
-    unit = np.sqrt(np.divide(np.diag(original), np.diag(raised), out=np.zeros(len(values)), where=np.diag(raised) > 0))
-    return np.asarray(raised * np.outer(unit, unit))
+    inverse = vectors / np.sqrt(values)
+    ratios = np.linalg.eigvalsh(inverse.T @ found @ inverse)
+    return float((ratios - np.log(ratios) - 1.0).sum())
 
 
 def transport(given: FloatArray, wanted: FloatArray) -> FloatArray:

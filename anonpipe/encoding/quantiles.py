@@ -187,6 +187,9 @@ FEW_VALUES = 12  # A column of so few values keeps the count of each, as a categ
 FEW_RECORDS = 32  # An atom of fewer may lose its value where no step is declared
 # Records for each block of each column, where blocks can be so few: who knows the population then has an area of 0.6
 RECORDS_PER_COUNT = 8
+_WINDOWS = 64  # Of equally many records, inside which the places of records are drawn
+_KNOTS = 8192  # Most places that are drawn: those of ranks between lie evenly
+_STEPS = 6  # Of Newton's method for the powers of blocks
 TAIL = 8  # Times the records of the next block further out that a block of a tail has, at most
 PENALTY = 3.0  # What a block of all records would have to add to the log-likelihood
 
@@ -207,7 +210,8 @@ class Quantiles:
     # `BEND`, or 0 for straight pieces. Values that lie evenly, such as days in years, would else come back as they
     # were: means of neighbours are neighbours. An irrational part of a piece's length is none of their distances.
     bend: float = 0.0
-    powers: FloatArray | None = None  # Of the share of its length that a piece has risen, 1/2 to 2; None for 1
+    powers: FloatArray | None = None  # Of the share of its length that a piece has risen, about 1/2 to 2; None for 1
+    seed: int | None = None  # Of the places of records in pieces (`_knots`); None where they lie evenly
 
     @classmethod
     def fit(
@@ -251,7 +255,9 @@ class Quantiles:
         clipped = float((counts * (inside - values)).sum()) / int(edges[-1])
         return cls(edges, centres, halves, coded, clipped, 0.0 if stepped else BEND)
 
-    def smoothed(self, step: float | None = None, columns: int = 1) -> Quantiles:
+    def smoothed(
+        self, step: float | None = None, columns: int = 1, rng: np.random.Generator | None = None
+    ) -> Quantiles:
         """The same with neighbouring pieces joined into blocks where their densities differ by chance alone.
 
         Counts of small pieces tell members: of p columns with pieces of r records, an intruder who knows the population
@@ -274,7 +280,8 @@ class Quantiles:
             begins = begins[begins < n]
             if RECORDS_PER_COUNT * columns * len(begins) <= self.rows:
                 break
-        return self._joined(begins, low, high)
+        joined = self._joined(begins, low, high)
+        return joined if rng is None else replace(joined, bend=0.0, seed=int(rng.integers(2**63)))
 
     def _ends(self, step: float | None, columns: int) -> tuple[FloatArray, FloatArray]:
         """Where each piece begins and ends, atoms too: they have their step to themselves."""
@@ -333,7 +340,34 @@ class Quantiles:
         """Pieces and shares of their length of evenly spaced points, and how many each piece has: 1 for an atom."""
         points = np.where(self.halves > 0.0, np.clip(np.diff(self.edges), 1, _POINTS), 1)
         piece, number = places(points)
-        return piece, (number + 0.5) / points[piece], points
+        return piece, self._drawn(piece, (number + 0.5) / points[piece]), points
+
+    def _drawn(self, piece: IntArray, share: FloatArray) -> FloatArray:
+        """Where records at some shares (0 to 1) of the ranks of their piece lie in it."""
+        if self.seed is None:
+            return share
+        low, high = (self._place(self.edges[side].astype(np.float64)) for side in (slice(None, -1), slice(1, None)))
+        at = self._place(self.edges[piece] + share * np.diff(self.edges)[piece])
+        return np.clip((at - low[piece]) / np.maximum(high - low, 1e-300)[piece], 0.0, 1.0)
+
+    def _place(self, ranks: FloatArray) -> FloatArray:
+        """Where records of some ranks lie among all."""
+        scaled = ranks * ((len(self._knots) - 1) / max(1, self.rows))
+        at = np.minimum(scaled.astype(np.int64), len(self._knots) - 2)
+        return np.asarray(self._knots[at] + (scaled - at) * np.diff(self._knots)[at])
+
+    @cached_property
+    def _knots(self) -> FloatArray:
+        """Places of evenly spaced ranks, drawn as order statistics of uniform draws in windows of many ranks.
+
+        So counts of values inside a window vary as those of a sample do, and a distribution function moves by about a
+        tenth of its sampling error.
+        """
+        knots = max(1, min(self.rows, _KNOTS))
+        gaps = np.random.default_rng(self.seed).gamma(self.rows / knots, size=knots)
+        begins = np.unique(np.arange(_WINDOWS) * knots // _WINDOWS)
+        length = np.diff(np.append(begins, knots))
+        return np.append(0.0, np.cumsum(gaps * np.repeat(length / np.add.reduceat(gaps, begins), length)))
 
     def at(self, positions: FloatArray) -> FloatArray:
         """The values at some positions from 0 to 1, shape (n,)."""
@@ -342,7 +376,7 @@ class Quantiles:
         ranks = np.where(np.abs(ranks - middles) < 1e-6, middles, ranks)
         piece = np.clip(np.searchsorted(self.edges, ranks, side="right") - 1, 0, len(self.centres) - 1)
         width = np.maximum(np.diff(self.edges), 1)
-        return self._in_piece(piece, (ranks - self.edges[piece]) / width[piece])
+        return self._in_piece(piece, self._drawn(piece, (ranks - self.edges[piece]) / width[piece]))
 
     def _in_piece(self, piece: IntArray, share: FloatArray) -> FloatArray:
         """Values in some pieces, at a `share` (0 to 1) of their length.
@@ -355,16 +389,34 @@ class Quantiles:
         if self.powers is None:
             risen = 2.0 * share - 1.0
         else:
-            risen = 2.0 * (share ** self.powers[piece] - self._mean_rises[piece])
+            risen = 2.0 * (share ** self._risen[piece] - self._mean_rises[piece])
         return np.asarray(self.centres[piece] + self.halves[piece] * (risen + bent))
 
     @cached_property
     def _mean_rises(self) -> FloatArray:
         """The mean of the shares that each piece has risen by, over its records."""
         assert self.powers is not None
+        if self.seed is not None:  # see `_risen`
+            return np.asarray(1.0 / (1.0 + self.powers))
         piece, share, points = self._points()
         rises = np.add.reduceat(share ** self.powers[piece], np.cumsum(points) - points)
         return np.where(self.powers == 1.0, 0.5, rises / points)
+
+    @cached_property
+    def _risen(self) -> FloatArray:
+        """The powers, such that pieces keep their mean wherever their records are drawn (Newton's method)."""
+        assert self.powers is not None
+        powers = self.powers
+        if self.seed is None:
+            return powers
+        piece, share, points = self._points()
+        starts, logarithms = np.cumsum(points) - points, np.log(share)
+        for _ in range(_STEPS):
+            rises = share ** powers[piece]
+            slopes = np.add.reduceat(rises * logarithms, starts)
+            short = points * self._mean_rises - np.add.reduceat(rises, starts)
+            powers = np.clip(powers + short / slopes, 0.25, 4.0)
+        return powers
 
 
 def _atoms(found: Radix, k: int) -> tuple[IntArray, FloatArray, BoolArray]:

@@ -241,7 +241,7 @@ class Scores:
     ) -> Scores:
         """The scores of a scanned table, survival times by event where they were counted by status.
 
-        `minimum` names k in messages. Quantile functions are of what `thin` leaves; `draws` moves their means.
+        `minimum` names k in messages. Quantile functions are of what `thin` leaves; `draws` places their records.
         """
         scored = [name for name in cells.names if name in scan.scored]
         found = [_fitted(name, cells, scan, strata, k, minimum or f"k={k}", thin, draws) for name in scored]
@@ -326,11 +326,12 @@ def _fitted(
     high = min(grid.high, 0.0) if (found.largest <= 0.0).all() else grid.high
     each = [found.at(at) for at in range(int(joined.max()) + 1)]
     kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
+    keyed = (None if draws is None else draws(f"means {name}", at) for at in range(len(kept)))
     quantiles = tuple(
-        Quantiles.fit(
-            one, k, low, high, stepped=grid.step is not None, rng=None if draws is None else draws(f"means {name}", at)
-        ).smoothed(grid.step, len(scan.scored))
-        for at, one in enumerate(kept)
+        Quantiles.fit(one, k, low, high, stepped=grid.step is not None, rng=rng).smoothed(
+            grid.step, len(scan.scored), rng
+        )
+        for one, rng in zip(kept, keyed, strict=True)
     )
     return ScoredColumn(
         name,

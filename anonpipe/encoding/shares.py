@@ -150,13 +150,22 @@ class PartShares:
         promise = guaranteed(demand.original)
         wanted = demand.original if promise is None else demand.masked
         found = demand.masked if demand.of_values is None else demand.of_values
-        residual = None if wanted is found else np.asarray(wanted.covariance - found.covariance)
+        residual = None if wanted is found else self._aim(wanted.covariance, found.covariance) - found.covariance
         if self.small_cells is None:
             # of a covariance that is promised on average small cells come out at random
             return Shares(counts, residual, values=values)
         drawn = self.small_cells.changes(demand.original, rng)
         change = 4.0 * drawn / (demand.original.n - 1)
         return Shares(counts, change if residual is None else residual + change, drawn, values)
+
+    def _aim(self, wanted: FloatArray, found: FloatArray) -> FloatArray:
+        """The wanted covariance with the variances that values of scores have whatever is drawn: correlations stay."""
+        if self.values is None:
+            return wanted
+        ratio, at = np.ones(len(wanted)), list(self.values.channels)
+        before, after = np.diag(wanted)[at], np.diag(found)[at]
+        ratio[at] = np.sqrt(np.divide(after, before, out=np.ones(len(at)), where=before > 0.0))
+        return wanted * np.outer(ratio, ratio)
 
     def put(self, cells: FloatArray, shares: Shares, part: int) -> FloatArray:
         """A copy of the cells with the part's categories and nulls, in no meaningful order."""

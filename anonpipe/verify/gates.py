@@ -459,10 +459,12 @@ class ComparedMoments:
         mean = np.nan_to_num(np.abs(shift - self.mean)) / self.scale
         variance = np.abs(own / np.square(self.scale) - 1.0)
         kept = self._kept
-        covariance = self._correlation * np.abs(1.0 - np.outer(kept, kept))
+        ratio = _known_or(np.sqrt(own) / self.scale, np.ones(len(own)))
+        matched, lost = np.abs(1.0 - np.outer(ratio, ratio)), np.abs(1.0 - np.outer(kept, kept))
+        covariance = self._correlation * np.maximum(matched, lost)
         if self.evidence.values_matched:
-            scored = np.array([each.scored for each in self.view.variables], dtype=bool)
-            covariance[np.outer(scored, scored)] = 0.0
+            both = np.outer(*2 * [np.array([each.scored for each in self.view.variables], dtype=bool)])
+            covariance[both] = (self._correlation * matched)[both]
         np.fill_diagonal(covariance, _known_or(variance, np.diag(covariance)))
         return mean, covariance
 

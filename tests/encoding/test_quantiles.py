@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import ks_2samp
 
 from anonpipe.encoding.quantiles import DOMINANCE, FEW_VALUES, PENALTY, Quantiles, Radix, _apart, _blocks
 from anonpipe.evaluate.risk._membership import counted_membership
@@ -314,11 +315,11 @@ def test_blocks_are_the_best_of_all_ways_to_cut(cells):
 
 
 @settings(deadline=None, max_examples=150)
-@given(VALUES, st.integers(3, 8), st.sampled_from([None, 1.0]), st.booleans())
-def test_blocks_are_whole_pieces_ascend_and_keep_their_means(values, k, step, bounded):
+@given(VALUES, st.integers(3, 8), st.sampled_from([None, 1.0]), st.booleans(), st.none() | st.integers(0, 99))
+def test_blocks_are_whole_pieces_ascend_and_keep_their_means(values, k, step, bounded, seed):
     low, high = (-2.0, 20.0) if bounded else (-np.inf, np.inf)
     pieces = Quantiles.fit(Radix.of(values), k, low, high, stepped=step is not None)
-    blocks = pieces.smoothed(step)
+    blocks = pieces.smoothed(step, rng=None if seed is None else np.random.default_rng(seed))
     assert np.isin(blocks.edges, pieces.edges).all() and blocks.rows == pieces.rows and blocks.coded == pieces.coded
     sums = np.append(0.0, np.cumsum(np.diff(pieces.edges) * pieces.centres))
     at = np.searchsorted(pieces.edges, blocks.edges)
@@ -358,6 +359,25 @@ def test_blocks_are_nearer_than_another_sample(shape, step):
     made = made if step is None else np.rint(made / step) * step
     assert distance(values, made) <= max(0.7 * 0.869 * np.sqrt(2 / 3_000), 8 / 3_000)
     assert abs(made.mean() - values.mean()) <= 0.02 * values.std() + 1e-6
+
+
+@pytest.mark.parametrize("rows", [3_000, 20_000])
+def test_counts_of_days_vary_as_those_of_another_sample(rows):
+    rng = np.random.default_rng(0)
+    days, others = np.floor(rng.beta(1.3, 1.0, (2, rows)) * rows / 5)
+    pieces = Quantiles.fit(Radix.of(days), 5, 0.0)
+    even, drawn = pieces.smoothed(1.0, 10), pieces.smoothed(1.0, 10, rng=np.random.default_rng(3))
+    found = [dispersion(each) for each in (others, np.rint(released(even)), np.rint(released(drawn)))]
+    assert found[0] > 0.9 and found[1] < 0.3 and 0.6 < found[2] < 1.2
+    off = [ks_2samp(days, released(each)).statistic for each in (even, drawn)]
+    assert off[1] < off[0] + 0.2 / np.sqrt(rows)
+
+
+def dispersion(days):
+    """Variance over mean of counts a day; the mean is that of 16 days beside."""
+    counts = np.bincount(days.astype(int)).astype(float)
+    mean = np.convolve(counts, np.where(np.arange(17) == 8, 0.0, 1 / 16), "valid")
+    return np.square(counts[8:-8] - mean).sum() / (mean.sum() * 17 / 16)
 
 
 def test_counts_of_values_tell_no_members():
