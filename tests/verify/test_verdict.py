@@ -101,7 +101,7 @@ def test_a_risk_that_passes_at_the_lower_end_alone_is_uncertain():
     assert verdict.uncertain == ("singling out uncertain: estimate above the limit, too few records to tell",)
     assert verdict.uncertain[0] in verdict.word
     assert figures(verdict)[0][1][3][1:] == ("15.9 %", "30 %", "10 % ?")
-    assert "Singling out uncertain" in report_words.headline(verdict, 768, ())
+    assert "Singling out uncertain" in report_words.headline(verdict, "768 rows", ())
     assert Verdict.from_dict(verdict.to_dict()).word == verdict.word
     failed = held("risk.singling_out", 0.12, 0.1, point=0.159, high=0.2)
     assert Verdict((sure, failed)).uncertain == () and Verdict((sure,)).uncertain == ()
@@ -116,10 +116,10 @@ def test_uncertain_where_the_interval_reaches_beyond_the_limit():
     assert verdict.passed and verdict.uncertain[1:] == (f"membership inference and linkability {end}",)
     assert verdict.uncertain[0].startswith("singling out uncertain: estimate above")
     assert figures(verdict)[0][1][1][1:] == ("0.593", "0.654", "0.6 ?")
-    assert f"Membership inference and linkability {end}." in report_words.headline(verdict, 60, ())
+    assert f"Membership inference and linkability {end}." in report_words.headline(verdict, "60 rows", ())
 
 
 def test_what_was_not_measured_has_own_sentence_in_report():
     few = judged(not_measured("membership", Reason.NO_HOLD_OUT))
-    text = report_words.headline(few, 768, ())
+    text = report_words.headline(few, "768 rows", ())
     assert text == "Released: 768 rows. Nothing that was checked failed. Not measured: membership inference."
