@@ -215,7 +215,7 @@ def test_the_plan_says_which_limits_are_usual(tmp_path):
     assert (
         "reidentification_rate 0.09 (default)" in text
         and "membership_auc 0.6 (default)" in text
-        and "0 % held out" in text
+        and ", 0 % held out" in text
     )
 
 
@@ -246,12 +246,15 @@ def test_mask_of_own_values_is_measured_or_the_job_says_why(tmp_path):
     """Noise of a thousandth of the deviation protects nothing: without measures it comes out with a reason alone."""
     noise = {"mask": {"method": "noise", "amount": 0.001}, "gates": {"unchanged_record_rate": 1}}
     unmeasured = silent(tmp_path, **noise, measure={"risk": False, "utility": False})
-    with pytest.raises(JobError, match=r"mask noise makes each released value from one person's.*measure\.allow"):
-        pipeline.execute(unmeasured, cluster=False)
-    assert any("nothing will be released: measure.risk is off" in warning for warning in unmeasured.warnings())
+    for trial in (False, True):
+        with pytest.raises(JobError, match=r"mask noise keeps much of each person's.*measure\.allow"):
+            pipeline.try_out(unmeasured) if trial else pipeline.execute(unmeasured, cluster=False)
+    assert preview(unmeasured).exit_code == JobError.exit_code
+    assert any("runs are refused: measure.risk is off" in warning for warning in unmeasured.warnings())
     said = silent(tmp_path, **noise, measure={"risk": False, "utility": False, "allow": "published before"})
     outcome = pipeline.execute(said, cluster=False)
     assert outcome.version and outcome.verdict.word == "passed, disclosure risk not measured"
+    assert any("published before" in note for note in outcome.verdict.notes)
     assert silent(tmp_path, measure={"risk": False}).unmeasured is None  # local synthesis keeps no person's values
     with pytest.raises(JobError, match=r"measure\.allow says why risk need not be measured, and it is"):
         silent(tmp_path, measure={"allow": "no reason"})

@@ -71,14 +71,14 @@ class ColumnEncoder:
         """Of each code of a survival status: 0 censored, 1 the event, 2 a competing one; shape (n_codes,)."""
         name, column = self.names[position], self.columns[position]
         categories, happened = self.categories[name], np.zeros(self.code_count(name), dtype=np.int64)
-        for outcome, values in ((1, column.event or ()), (2, column.competing)):
-            codes = code_of(level_array(name, values, categories.type), categories)
+        for outcome, (what, values) in enumerate((("event", column.event), ("competing", column.competing)), 1):
+            codes = code_of(level_array(name, values or (), categories.type), categories)
             happened[codes[codes < len(categories)]] = outcome
-        if not (happened == 1).any():
-            raise InputError(
-                f"none of the values that the job's event lists for column {name!r} occurs in the input; "
-                "correct the list (spelling, upper and lower case, text in quotes)"
-            )
+            if values and not (happened == outcome).any():
+                raise InputError(
+                    f"none of the values that the job's {what} lists for column {name!r} occurs in the input; "
+                    "correct the list (spelling, upper and lower case, text in quotes)"
+                )
         return happened
 
     def grid(self, position: int) -> Grid:

@@ -427,13 +427,14 @@ class Job(Options):
         if masker.identical_rows or not (masker.link == "person" or masker.exact_columns):
             return None
         return (
-            f"measure.risk is off, and mask {masker.name} makes each released value from one person's: only measuring "
-            "tells how many persons are found again. Remove measure.risk, or say in measure.allow why none is needed"
+            f"runs are refused: measure.risk is off, and mask {masker.name} keeps much of each person's values. "
+            "Only measuring tells how many are found again: remove measure.risk, or say in measure.allow why none is "
+            "needed"
         )
 
     def urgent_warnings(self) -> list[str]:
         """Those that concern disclosure, or what recipients may conclude."""
-        found = [] if self.unmeasured is None else [f"nothing will be released: {self.unmeasured}"]
+        found = [] if self.unmeasured is None else [self.unmeasured]
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         masked = [column for column in self.columns.values() if column.role.synthesized]

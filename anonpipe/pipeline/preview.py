@@ -295,6 +295,8 @@ def _exit_code(job: Job, overlaps: Overlaps, failing: Sequence[str]) -> int:
     """The exit code of the run, as far as release logs and scan predict it."""
     if overlaps.problems and job.repeat.allow is None:
         return refusal_error(overlaps).exit_code
+    if job.unmeasured is not None:
+        return JobError.exit_code
     return GateError.exit_code if failing else 0
 
 

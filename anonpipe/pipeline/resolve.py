@@ -84,7 +84,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     nullable = {field.name: field.nullable for field in schema}
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     if (population := population_of(job)) is not None and population.sex is not None:
-        population.check_sexes(population.sex, map(str, encoder.categories[population.sex].to_pylist()))
+        population.check_sexes(population.sex, encoder.categories[population.sex].to_pylist())
     strata = _strata_of(job, encoder, scan, _needed(job, schema, scan, encoder, unit))
     _check_growing(job, strata, unit)
     scan, suppression, suppressed = suppress_rare(scan, job.columns, nullable, job.k, strata)

@@ -30,11 +30,11 @@ from anonpipe.pipeline.outcome.evidence import evidence
 from anonpipe.pipeline.outcome.facts import gather, manifest
 from anonpipe.pipeline.outcome.publish import (
     RunOutcome,
+    allowance_notes,
     check_overlaps,
     finish,
     finish_trial,
     has_overlaps,
-    overlap_notes,
     unmeasured_warnings,
     warnings_of,
 )
@@ -207,7 +207,7 @@ def verify(run: Run) -> Verdict:
         many = (*many, run.context.fitted.weight.meaning)
     moved = unpreserved_moments(run.context.fitted)
     notes = (*judged.notes, *many, *moved, *evaluation.notes(assessment, limits))
-    notes += overlap_notes(run)
+    notes += allowance_notes(run)
     verdict = Verdict((*judged.checks, *measured), notes)
     run.staging.write_json("verdict.json", verdict.to_dict())
     run.mark("verify", run.released)

@@ -112,7 +112,7 @@ def open_run(
     """Check job and input, lock the stagings of the job, and resume or make one."""
     engine.no_core_dumps()
     check_address_space()
-    if repeats == "refuse" and job.unmeasured is not None:
+    if repeats in ("refuse", "trial") and job.unmeasured is not None:
         raise JobError(job.unmeasured)
     if publishes:
         release.check_writable(release.place(job.output, job.report.internal))

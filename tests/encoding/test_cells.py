@@ -194,6 +194,8 @@ def test_event_codes():
     batch = pa.record_batch({"s": ["alive", "dead", None, "lost"]})
     columns = {"s": Column(kind="categorical", role="survival_status", event=("dead", "gone"))}
     assert fitted(batch, columns).event_codes(0).tolist() == [0, 1, 0, 0]
+    with pytest.raises(InputError, match="competing lists"):
+        fitted(batch, {"s": columns["s"].model_copy(update={"competing": ("moved",)})}).event_codes(0)
     competing = columns["s"].model_copy(update={"competing": ("lost", "moved")})
     assert fitted(batch, {"s": competing}).event_codes(0).tolist() == [0, 1, 2, 0]
     with pytest.raises(InputError, match="event"):

@@ -61,22 +61,26 @@ class LifeTable:
                 f"the life table has no column {missing[0]!r}; it needs age and qx, and may have year, sex"
             )
         numbers = frame[["qx", *(name for name in keys if name != "sex")]]
-        if not all(kind.kind in "iuf" for kind in numbers.dtypes) or not numbers.notna().all(axis=None):
-            raise InputError("the life table has values of age, year or qx that are no numbers; correct them")
+        whole = numbers.drop(columns="qx")
+        known = all(kind.kind in "iuf" for kind in numbers.dtypes) and frame[keys].notna().all(axis=None)
+        if not known or not np.isfinite(numbers).all(axis=None) or (whole % 1 != 0).any(axis=None):
+            raise InputError(
+                "the life table has an empty cell, an age or year that is no whole number, or a qx that is no number"
+            )
         if not frame["qx"].between(0, 1, inclusive="left").all():
             raise InputError("the life table has qx outside of [0, 1): it is the probability of death within a year")
-        sexes = tuple(sorted(map(str, frame["sex"].unique()))) if "sex" in keys else ()
-        places = [np.searchsorted(sexes, frame["sex"].astype(str)) if sexes else np.zeros(len(frame), dtype=np.int64)]
+        sexes = tuple(sorted(map(_label, frame["sex"].unique()))) if "sex" in keys else ()
+        places = [np.searchsorted(sexes, frame["sex"].map(_label)) if sexes else np.zeros(len(frame), dtype=np.int64)]
         places += [frame[n].to_numpy(dtype=np.int64) if n in keys else places[0] * 0 for n in ("year", "age")]
         first = [int(each.min()) for each in places]
         shape = [int(each.max()) - low + 1 for each, low in zip(places, first, strict=True)]
-        deaths = np.full(shape, math.nan)
-        deaths[places[0], places[1] - first[1], places[2] - first[2]] = frame["qx"].to_numpy(dtype=np.float64)
-        if np.isnan(deaths).any() or len(frame) != deaths.size:
+        if len(frame) != math.prod(shape) or frame.duplicated(keys).any():
             raise InputError(
-                f"the life table has {len(frame):,} rows for {deaths.size:,} combinations of {', '.join(keys)}; give "
-                "each combination one row"
+                f"the life table has {len(frame):,} rows for {math.prod(shape):,} combinations of {', '.join(keys)}; "
+                "give each combination one row"
             )
+        deaths = np.empty(shape)
+        deaths[places[0], places[1] - first[1], places[2] - first[2]] = frame["qx"].to_numpy(dtype=np.float64)
         return cls(deaths, sexes, first[1], first[2])
 
     def survival(self, sex: IntArray, year: FloatArray, age: FloatArray) -> FloatArray:
@@ -85,6 +89,12 @@ class LifeTable:
         at_year = np.clip(np.floor(year).astype(np.int64) - self.first_year, 0, years - 1)
         at_age = np.clip(np.floor(age).astype(np.int64) - self.first_age, 0, ages - 1)
         return np.asarray(1.0 - self.deaths[sex, at_year, at_age])
+
+
+def _label(category: object) -> str:
+    """A category as text; nulls in a column of whole numbers make these floating-point numbers."""
+    whole = isinstance(category, (float, np.floating)) and float(category).is_integer()
+    return str(int(category)) if whole else str(category)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +107,9 @@ class Population:
     year: str | None  # Of the begin of follow-up: a number, or a date
     times_a_year: float  # Units of the survival time in a year
 
-    def check_sexes(self, name: str, categories: Iterable[str]) -> None:
-        """Refuse a column with categories that the life table has not."""
-        if unknown := len(set(categories) - set(self.table.sexes)):
+    def check_sexes(self, name: str, categories: Iterable[object]) -> None:
+        """Refuse a column with categories that the life table does not have."""
+        if unknown := len(set(map(_label, categories)) - set(self.table.sexes)):
             raise InputError(
                 f"column {name!r} has {unknown} categories that the life table does not have in its column sex; write "
                 "both alike"
@@ -112,7 +122,7 @@ class Population:
         if self.sex is not None:
             levels, codes = columns[self.sex].levels, getattr(columns[self.sex], side)
             known = {name: at for at, name in enumerate(self.table.sexes)}
-            at = np.array([*(known.get(str(level), math.nan) for level in levels), math.nan])
+            at = np.array([*(known.get(_label(level), math.nan) for level in levels), math.nan])
             sex = at[np.where(np.isnan(codes), len(levels), codes).astype(np.int64)]
         if self.year is not None:
             year = getattr(columns[self.year], side)

@@ -265,9 +265,10 @@ def has_overlaps(run: Run) -> bool:
     return bool(overlaps.held) or (bool(overlaps.problems) and run.job.repeat.allow is not None)
 
 
-def overlap_notes(run: Run) -> tuple[str, ...]:
-    """Notes of the verdict on earlier releases."""
-    overlaps, notes = _read_overlaps(run), []
+def allowance_notes(run: Run) -> tuple[str, ...]:
+    """Notes of the verdict on earlier releases, and why risk was not measured."""
+    overlaps, allowed = _read_overlaps(run), run.job.measure.allow
+    notes = [] if allowed is None else [f"risk was not measured, as measure.allow says: {allowed}"]
     if overlaps.problems and run.job.repeat.allow is not None:
         notes.append(f"{release_log.ALLOWED}{run.job.repeat.allow}")
     elif overlaps.held:

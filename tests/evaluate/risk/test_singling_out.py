@@ -148,9 +148,10 @@ def tried(rng, released, original, held, wanted=300):
 
 
 @pytest.mark.parametrize(
-    ("rows", "held", "times", "copies"), [(400, 400, 40, 1), (1500, 300, 40, 1), (60_000, 3_000, 4, 2)]
+    ("rows", "held", "times", "copies", "least"),
+    [(400, 400, 40, 1, 0.15), (1500, 300, 40, 1, 0.15), (60_000, 3_000, 4, 2, 0.003)],
 )
-def test_knowing_nobody_singles_out_no_more_with_few_held_out(rows, held, times, copies):
+def test_knowing_nobody_singles_out_no_more_with_few_held_out(rows, held, times, copies, least):
     attack, control, false = [], [], 0
     for seed in range(times):
         rng = np.random.default_rng(seed)
@@ -163,7 +164,7 @@ def test_knowing_nobody_singles_out_no_more_with_few_held_out(rows, held, times,
     gain = np.array(attack) - np.array(control)
     # anonymeter's own correction found 0.17 to 0.20 here.
     assert abs(gain.mean()) < 3 * gain.std() / math.sqrt(times) + 1e-3 and gain.std() < 0.12
-    assert np.mean(attack) > 0.003 and false <= 0.1 * times
+    assert np.mean(attack) > least and false <= 0.1 * times
 
 
 def test_a_copy_singles_out_everybody():

@@ -118,7 +118,11 @@ def test_a_copy_is_at_zero_and_a_lost_group_at_one():
     [
         (lambda t: t.drop(columns="qx"), "no column 'qx'"),
         (lambda t: t.assign(qx=1.5), "outside of"),
-        (lambda t: t.assign(age=None), "no numbers"),
+        (lambda t: t.assign(age=None), "empty cell"),
+        (lambda t: t.assign(sex=t["sex"].where(t["age"] > 50)), "empty cell"),
+        (lambda t: t.assign(age=t["age"] + 0.2), "no whole number"),
+        (lambda t: t.assign(age=t["age"].replace({99: np.inf})), "no whole number"),
+        (lambda t: t.replace({"age": {99: 10**12}}), "combinations of sex, year, age"),
         (lambda t: t.iloc[1:], "combinations of sex, year, age"),
         (lambda t: pd.concat([t, t.iloc[:1]]), "one row"),
     ],
