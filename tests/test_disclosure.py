@@ -51,8 +51,7 @@ def survey(rows=240, seed=3):
 
 def described(**control):
     """A job of the survey."""
-    measure = {"risk": False, "utility": False}
-    return {"k": 3, "columns": COLUMNS, "disclosure": CONTROL | control, "gates": OPEN, "measure": measure}
+    return {"k": 3, "columns": COLUMNS, "disclosure": CONTROL | control, "gates": OPEN, "measure": small.OFF}
 
 
 def keys_of(frame, nulls="-"):

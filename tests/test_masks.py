@@ -44,6 +44,7 @@ GATES = {
 MASKS = [
     {"method": "noise"},
     {"method": "noise", "form": "exact"},
+    {"method": "pram"},
     {"method": "data_shuffle", "conditioning": ["vital_status"]},
     {"method": "rank_swap", "percent": 2},
     {"method": "spectral_swap"},
@@ -330,7 +331,7 @@ def test_a_late_worker_finds_its_input_gone_and_writes_nothing(tmp_path, registr
         ({"mask": {"method": "noise"}, "cluster": {"method": "mdav"}}, "leave out either mask or cluster"),
         ({"mask": {"method": "noise"}, "synthesize": {"method": "pca"}}, "leave out either mask or synthesize"),
         ({"mask": {"method": "noise"}, "sensitive": {"l_diversity": 2}}, "leave out either mask or sensitive"),
-        ({"mask": {"method": "magic"}}, "mask: unknown method; known are: noise, data_shuffle"),
+        ({"mask": {"method": "magic"}}, "mask: unknown method; known are: noise, pram, data_shuffle"),
         ({"mask": {}}, "mask"),
         ({"mask": {"method": "noise", "amount": 0}}, "amount"),
         ({"mask": {"method": "noise", "amount": float("inf")}}, "amount"),
@@ -374,7 +375,7 @@ def test_masker_needing_more_records_than_partition_says_so(tmp_path, registry, 
 def test_the_preview_tells_of_the_mask_and_of_whole_columns(tmp_path, registry):
     shown = preview(registry_job(tmp_path, registry, {"method": "spectral_swap"}))
     text = "\n".join(shown.lines())
-    assert "mask       spectral_swap of the whole table, basis=spectral; k=5, no groups" in text
+    assert "mask       spectral_swap of the whole table, no groups; k = 5" in text
     assert "group  " not in text and "synthesize " not in text
     plain = preview(registry_job(tmp_path, registry, {"method": "noise"}))
     assert plain.staging_bytes < shown.staging_bytes  # records of no person are held against their features at the end

@@ -16,7 +16,6 @@ from anonpipe.encoding.row_hash import row_numbers
 from anonpipe.errors import InputError
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
-MOST_KEYS = 12  # All sets of keys are tried for suppression
 MOST_LEVELS = 100_000  # Combinations of levels that are looked at
 NULL = -1
 

@@ -9,7 +9,6 @@ import numpy as np
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from anonpipe.columns import Kind, Role
-from anonpipe.encoding.disclosure import MOST_KEYS
 from anonpipe.methods.options import Options
 from anonpipe.types import FloatArray
 
@@ -33,6 +32,7 @@ def _read(given: Any) -> Any:
 
 _PATH_OR_ROWS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "array"}}]}
 Rows = Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_read), WithJsonSchema(_PATH_OR_ROWS)]
+MOST_KEYS = 12  # All sets of keys are tried for suppression
 _NUMBERS = (Kind.CONTINUOUS, Kind.INTEGER)
 
 
