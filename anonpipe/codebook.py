@@ -127,7 +127,7 @@ def describe(
                 step=column.step if column is not None and numeric else None,
                 levels=levels,
                 codes=info.get("codes", {}),
-                note=note,
+                note=" ".join(filter(None, (note, f"Recoded: {info['recoding']}." if "recoding" in info else ""))),
             )
         )
     about = {key: manifest.get(key, "") for key in ("version", "created", "anonpipe")}

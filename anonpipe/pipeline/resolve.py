@@ -343,8 +343,7 @@ _MOST_MOVED = 0.1
 
 def unpreserved_moments(fitted: Fitted) -> list[str]:
     """Warnings on columns whose mean, standard deviation or extremes are not preserved: names, no value."""
-    every = () if fitted.scores is None else fitted.scores.columns
-    scored = [column for column in every if column.name != fitted.job.weight_column]  # its sums are restored
+    scored = _scored(fitted)
     lost = {column.name: _lost(fitted, column) for column in scored}
     warnings = [*_extremes(fitted)]
     for what, (text, most) in _LOST.items():
@@ -355,6 +354,21 @@ def unpreserved_moments(fitted: Fitted) -> list[str]:
         *warnings,
         *_coded_extremes([column for column in scored if column.outliers and "coded" not in lost[column.name]]),
     ]
+
+
+def without_spreads(fitted: Fitted) -> tuple[str, ...]:
+    """What recipients read of columns that lose their standard deviation: names alone; none of a growing register."""
+    names = [column.name for column in _scored(fitted) if "spread" in _lost(fitted, column)]
+    if not names or fitted.job.repeat.growing:
+        return ()
+    lost = "Standard deviation, variance and correlations of"
+    return (f"{lost} {', '.join(names)} are not preserved: values far out are means of k or more records.",)
+
+
+def _scored(fitted: Fitted) -> list[ScoredColumn]:
+    """Columns by normal scores, without the survey weight, whose sums are restored."""
+    every = () if fitted.scores is None else fitted.scores.columns
+    return [column for column in every if column.name != fitted.job.weight_column]
 
 
 # Columns that one line names: wide tables with long tails have dozens

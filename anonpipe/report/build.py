@@ -266,13 +266,17 @@ def _pictures(facts: Facts, audience: Audience) -> Iterator[Picture]:
     """The columns; of categories the steward sees all records, and what there was before anything was suppressed."""
     of_all = facts.categories if audience == "internal" else {}
     for one in facts.distributions.get(audience, ()):
-        column = facts.job.columns.get(one.name)
+        column, about = facts.job.columns.get(one.name), facts.columns.get(one.name, {})
         treatment: Treatment = "unchanged" if column is not None and column.role.unchanged else "synthetic"
+        if about.get("treatment") == "recoded":
+            treatment = "recoded"
         picture = _picture(of_all.get(one.name, one), treatment, one.name in of_all)
         expanded = column is not None and column.role is Role.SAMPLING_WEIGHT and facts.job.measure.held_out > 0
-        yield picture.model_copy(update={"note": picture.note or _EXPANDED}) if expanded else picture
+        note = _RECODED.format(about["recoding"]) if "recoding" in about else _EXPANDED if expanded else ""
+        yield picture.model_copy(update={"note": picture.note or note})
 
 
+_RECODED = "both sides after recoding ({})"
 _EXPANDED = "released weights are larger, as records stand for those that were held out, too"
 
 

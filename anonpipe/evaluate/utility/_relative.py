@@ -21,6 +21,7 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST_OUTSIDE = 0.5  # Share of records outside of the life table that says that a column is not what it is taken for
 _COMPARED = (1, 5, 10)  # Years that registries report; of more years chance alone makes the largest larger
 _EPOCH, _DAYS = 1970.0, 365.25  # Dates are days since the first, of years of so many
 
@@ -82,6 +83,12 @@ class LifeTable:
         deaths = np.empty(shape)
         deaths[places[0], places[1] - first[1], places[2] - first[2]] = frame["qx"].to_numpy(dtype=np.float64)
         return cls(deaths, sexes, first[1], first[2])
+
+    def outside(self, year: FloatArray, age: FloatArray) -> BoolArray:
+        """Which years or ages the table does not have, shapes (n_rows,)."""
+        _, years, ages = self.deaths.shape
+        beyond = (age < self.first_age) | (age >= self.first_age + ages)
+        return np.asarray(beyond | (years > 1) & ((year < self.first_year) | (year >= self.first_year + years)))
 
     def survival(self, sex: IntArray, year: FloatArray, age: FloatArray) -> FloatArray:
         """Probability to survive a year, shapes (n_rows,)."""
@@ -174,6 +181,11 @@ def _relative(tables: TypedTables) -> list[Measurement]:
     for side, ends in zip(("old", "new"), both, strict=True):
         *places, there = population.places(columns, side)
         sides.append((ends.times / population.times_a_year, ends.outcomes > 0, places, there & ends.known))
+    _, _, (_, year, age), there = sides[0]
+    beyond = float(population.table.outside(year, age)[there].mean()) if there.any() else 0.0
+    if beyond > _MOST_OUTSIDE:
+        note = f"Not defined: {beyond:.0%} of the records begin in a year or at an age that the life table has not."
+        return [_DIFFERENCE.measured(math.nan, tables.rows, note=note)]
     for column, labels, *groups in grouped(tables, endpoint, both[0]):
         for at, label in enumerate(labels):
             rows = [there & (group == at) for (*_, there), group in zip(sides, groups, strict=True)]
@@ -186,7 +198,11 @@ def _relative(tables: TypedTables) -> list[Measurement]:
             ]
             terms += _differences(f"{column} {label}" if column else label, *found)
     terms.sort(key=lambda term: -term[1])
-    note = "While a tenth of the records is at risk." if terms else f"Not defined: {_DIFFERENCE.undefined}."
+    note = (
+        f"While a tenth of the records is at risk; {beyond:.1%} of them begin in a year or at an age that the life "
+        "table has not, and count as at its ends."
+    )
+    note = note if terms else f"Not defined: {_DIFFERENCE.undefined}."
     value = terms[0][1] if terms else math.nan
     return [_DIFFERENCE.measured(value, tables.rows, note=note, parts=tuple(terms[:MOST_PARTS]))]
 

@@ -23,7 +23,7 @@ from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.measures import for_recipients, load_assessment, sampled_tables
 from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
-from anonpipe.pipeline.resolve import columns_without_sums
+from anonpipe.pipeline.resolve import columns_without_sums, without_spreads
 from anonpipe.pipeline.tasks.passes import LAST, PassTask
 from anonpipe.pipeline.tasks.unfold import columns_of_rows, manifest_of_rows, units_part
 from anonpipe.pipeline.tasks.write import written_results
@@ -128,13 +128,15 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
     columns, sizes = _columns(fitted), group_sizes(work, fitted, cut)
     for name, of_strata in _transitions(work, fitted, cut).items():
         columns[name] |= of_strata
-    for name in () if work.controlled is None else work.controlled.facts["columns"]:
+    for name, done in () if work.controlled is None else work.controlled.facts["columns"].items():
+        columns[name]["recoding"] = ", ".join(f"{what.replace('_', ' ')} {value}" for what, value in done.items())
         if columns[name]["treatment"] == "unchanged":
             columns[name]["treatment"] = "recoded"
     checks = released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
     transforms = {entry["transform"] for entry in columns.values() if "transform" in entry}
     masked = any(column.encoded for column in job.columns.values())
     sections = {"cluster", "sensitive", "synthesize", "mask", "decode"} if masked else set()
+    lost = for_recipients(job, load_assessment(work), fitted.coarse_min_rows) + without_spreads(fitted)
     return {
         "anonpipe": version("anonpipe"),
         "secret_mark": secret_mark(steward_secret()),
@@ -153,7 +155,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
         **({"rules": _rules(work, fitted, cut)} if job.rules else {}),
         "schema": release.describe_schema(fitted.schema),
         "columns": columns,
-        **({"not_kept": lost} if (lost := for_recipients(job, load_assessment(work), fitted.coarse_min_rows)) else {}),
+        **({"not_kept": lost} if lost else {}),
         "transforms": {name: text for name, text in TRANSFORMS.items() if name in transforms},
         "group_sizes": None if sizes is None else group_size_histogram(sizes, job.k, fitted.unit is not None),
         "verdict": {

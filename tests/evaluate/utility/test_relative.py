@@ -113,6 +113,15 @@ def test_a_copy_is_at_zero_and_a_lost_group_at_one():
     assert math.isnan(unknown.value) and "Not defined" in unknown.note
 
 
+def test_records_outside_of_the_life_table_are_told():
+    old = patients(500, 6, excess=0.1)
+    assert "0.0% of them begin" in measured(old, old).note
+    some = old.assign(age=old["age"].where(old.index % 10 > 0, 30))
+    assert "10.0% of them begin" in measured(some, old).note
+    most = measured(old.assign(age=old["age"] + 60), old)  # such as a year in place of an age
+    assert math.isnan(most.value) and "Not defined: " in most.note
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
