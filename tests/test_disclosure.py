@@ -23,6 +23,7 @@ from tests.naive import disclosure as naive
 pytestmark = pytest.mark.secret("9f3c17a2b85de06441c7f29e8ab350d6" * 2)
 
 AREAS = [[f"m{at:02}", f"d{at // 4}", "land"] for at in range(12)]
+CLASH = [["1", "1", "land"], ["2", "1", "land"]]
 AGES = [[str(at), f"{at // 10 * 10}s", f"{at // 20 * 20}+"] for at in range(100)]
 COLUMNS = {
     "area": {"kind": "categorical", "role": "key"},
@@ -32,7 +33,7 @@ COLUMNS = {
     "weight": {"kind": "continuous", "role": "sampling_weight", "by": ["sex"]},
 }
 RECODE = {"area": {"hierarchy": AREAS}, "age": {"hierarchy": AGES, "top": 85, "bottom": 20}}
-CONTROL = {"key": ["area", "sex", "age"], "recode": RECODE, "max_suppressed": 0.1}
+CONTROL = {"key": ["area", "sex", "age"], "non_key": ["wage"], "recode": RECODE, "max_suppressed": 0.1}
 OPEN = {"unchanged_record_rate": 1, "reidentification_rate": None}
 
 
@@ -51,8 +52,7 @@ def survey(rows=240, seed=3):
 
 def described(**control):
     """A job of the survey."""
-    measure = {"risk": False, "utility": False}
-    return {"k": 3, "columns": COLUMNS, "disclosure": CONTROL | control, "gates": OPEN, "measure": measure}
+    return {"k": 3, "columns": COLUMNS, "disclosure": CONTROL | control, "gates": OPEN, "measure": small.OFF}
 
 
 def keys_of(frame, nulls="-"):
@@ -116,7 +116,7 @@ def test_areas_numbers_and_categories_are_recoded_before_a_mask():
     frame = survey(1_500).assign(job=lambda f: np.where(f["wage"] > 25_000, "a", np.where(f["age"] > 60, "b", "c")))
     frame["area"] = frame["area"].fillna("m00")
     recode = {"area": {"hierarchy": AREAS, "minimum_population": 1_500}, "age": {"top": 80, "base": 5}}
-    job = described(key=["area", "sex"], recode=recode) | {"columns": columns, "mask": {"method": "pram"}}
+    job = described(key=["area", "sex"], non_key=[], recode=recode) | {"columns": columns, "mask": {"method": "pram"}}
     result = anonymize(frame, job)
     assert result.verdict.passed, [check for check in result.verdict.lines if check.outcome == "failed"]
     made = result.table
@@ -187,7 +187,7 @@ def test_attack_by_all_keys_and_by_minimality(nulls):
 
 REFUSED = [
     ({"key": ["nobody"]}, "disclosure.key names 'nobody'"),
-    ({"key": ["wage", "weight"]}, "give it role key"),
+    ({"key": ["weight"]}, "give it role key"),
     ({"key": ["sex", "sex"]}, "name each column once"),
     ({"cost": {"wage": 2}}, "which is not in disclosure.key"),
     ({"recode": {"sex": {"top": 3}}}, "top, bottom and base are for numbers"),
@@ -199,7 +199,12 @@ REFUSED = [
     ({"recode": {"area": {"hierarchy": [["a", "b", "x"], ["c", "b", "y"]]}}}, "lies in several of level 2"),
     ({"recode": {"area": {"hierarchy": "nowhere.csv"}}}, "nowhere.csv cannot be read"),
     ({"recode": {"area": {"hierarchy": AREAS, "level": 1, "minimum_population": 9}}}, "leave out level"),
-    ({"key": ["sex", "area"]}, "name it, or give role sensitive"),
+    ({"key": ["sex", "area"]}, "'age' is released unchanged and not in disclosure.key"),
+    ({"non_key": []}, "'wage' is released unchanged and not in disclosure.key"),
+    ({"non_key": ["wage", "age"]}, "name each column once"),
+    ({"key": []}, "give key, too"),
+    ({"recode": {"age": {"top": 84, "base": 10}}}, "multiples of base"),
+    ({"recode": {"area": {"hierarchy": CLASH, "minimum_population": 9}}}, "stands at another level"),
     ({"recode": {"wage": {"hierarchy": AREAS}}}, "level auto is for columns in disclosure.key"),
 ]
 

@@ -265,6 +265,11 @@ class Job(Options):
         return tuple(name for name, column in self.released.items() if column.role.unchanged)
 
     @property
+    def non_keys(self) -> tuple[str, ...]:
+        """The columns of persons' true values that nothing holds against k."""
+        return () if self.disclosure is None else self.disclosure.non_key
+
+    @property
     def recategorized(self) -> tuple[str, ...]:
         """Columns that a hierarchy recodes."""
         recode = {} if self.disclosure is None else self.disclosure.recode
@@ -436,6 +441,11 @@ class Job(Options):
         found = [] if self.unmeasured is None else [f"nothing will be released: {self.unmeasured}"]
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
+        if self.non_keys:
+            found.append(
+                f"{', '.join(map(repr, self.non_keys))} released unchanged and in disclosure.non_key: these are persons' "
+                f"true values, not held against k={self.k}. Who knows one of a person may find that person's row"
+            )
         masked = [column for column in self.columns.values() if column.role.synthesized]
         named = [None if each is None else each.method for each in (self.mask, self.cluster, self.synthesize)]
         groups_by_default = named == [None, "mdav", "micro_perturbation"]
@@ -521,9 +531,8 @@ class Job(Options):
 def _drop_absent(content: dict[str, Any]) -> None:
     """Leave out what a job does not say of weights, units, copies and analyses: digests of jobs without any stay."""
     sections = [*content["columns"].values(), *content.get("analyses", ())]
-    sections += [
-        each for name in ("gates", "release", "input", "measure") if isinstance(each := content.get(name), dict)
-    ]
+    named = ("gates", "release", "input", "measure", "disclosure")
+    sections += [each for name in named if isinstance(each := content.get(name), dict)]
     for section in sections:
         for key, absent in _ABSENT:
             if key in section and section[key] == absent:
@@ -532,7 +541,7 @@ def _drop_absent(content: dict[str, Any]) -> None:
 
 _ABSENT: tuple[tuple[str, Any], ...] = (
     ("by", []), ("calibrate", []), ("competing", []), ("weighted_estimates", "default"), ("unit", "none"),
-    ("copies", 1), ("relative_survival", None), ("allow", None),
+    ("copies", 1), ("relative_survival", None), ("allow", None), ("non_key", []),
     *((name, None) for name in ("weights", "level", "order", "last_row", "exposure", "groups", "strata", "entry")),
 )  # fmt: skip
 
