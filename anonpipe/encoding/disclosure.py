@@ -58,6 +58,18 @@ def key_frequencies(codes: IntArray, records: FloatArray, wildcard: bool = True)
     return counted
 
 
+def counted_rows(cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Distinct rows of cells, and how many records have each."""
+    _, first, records = np.unique(row_numbers(cells), return_index=True, return_counts=True)
+    return cells[first], np.asarray(records, dtype=np.float64)
+
+
+def with_nulls(cells: FloatArray, nulls: Sequence[float]) -> IntArray:
+    """Codes of staged cells, in which NaN or a number of each column, shape (n_keys,), stands for null."""
+    codes = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in cells.T]
+    return np.where(np.isnan(cells) | (cells == nulls), NULL, np.stack(codes, axis=1))
+
+
 def _numbered(codes: IntArray) -> IntArray:
     """One number for each combination, 0 where there are no keys."""
     return row_numbers(codes.astype(np.float64)) if codes.shape[1] else np.zeros(len(codes), dtype=np.int64)

@@ -131,18 +131,19 @@ class Disclosure(Options):
         return self.nulls == "any"
 
 
-def check_disclosure(job: Job) -> None:
-    """Refuse a section that does not fit the columns, or what recounts them."""
-    given = job.disclosure
-    if given is None:
-        return
+def _check_names(given: Disclosure, job: Job) -> None:
+    """All that is released unchanged is a key, or said to be none."""
     for where in ("key", "non_key", "recode", "cost"):
         names = getattr(given, where)
         if unknown := [name for name in names if name not in job.released]:
             raise ValueError(f"disclosure.{where} names {unknown[0]!r}, which is no released column of the job")
+    if idle := [name for name in given.cost if name not in given.key]:
+        raise ValueError(f"disclosure.cost names {idle[0]!r}, which is not in disclosure.key")
     both, unchanged = (*given.key, *given.non_key), [n for n, each in job.columns.items() if each.role.unchanged]
     if same := [name for name in both if name not in unchanged or both.count(name) > 1]:
-        raise ValueError(f"disclosure names {same[0]!r} as a key or non-key; name each column once, and give it role key")
+        raise ValueError(
+            f"disclosure names {same[0]!r} as a key or non-key; name each column once, and give it role key"
+        )
     if given.non_key and not given.key:
         raise ValueError("disclosure.non_key is for the columns that are not in disclosure.key; give key, too")
     if given.key and (left := [name for name in unchanged if name not in both]):
@@ -150,11 +151,18 @@ def check_disclosure(job: Job) -> None:
             f"{left[0]!r} is released unchanged and not in disclosure.key, so that nothing holds it against k; name it "
             "there, mask or drop it, or name it in disclosure.non_key if nobody knows it of a person"
         )
-    masked = any(column.encoded for column in job.columns.values())
-    if not masked and (job.mask is None or job.mask.method != "pram"):
-        raise ValueError("no column is masked, which mask, cluster, synthesize and anonpipe compare need; leave them out")
-    if idle := [name for name in given.cost if name not in given.key]:
-        raise ValueError(f"disclosure.cost names {idle[0]!r}, which is not in disclosure.key")
+
+
+def check_disclosure(job: Job) -> None:
+    """Refuse a section that does not fit the columns, or what recounts them."""
+    given = job.disclosure
+    if given is None:
+        return
+    _check_names(given, job)
+    if not job.replaces and (job.mask is None or job.mask.method != "pram"):
+        raise ValueError(
+            "no column is masked, which mask, cluster, synthesize and anonpipe compare need; leave them out"
+        )
     for name, recoding in given.recode.items():
         if recoding.numeric and job.columns[name].kind not in _NUMBERS:
             raise ValueError(f"disclosure.recode.{name}: top, bottom and base are for numbers; give a hierarchy")

@@ -319,6 +319,11 @@ class Job(Options):
         return [name for name, column in self.released.items() if column.role.unchanged and name not in self.strata.by]
 
     @property
+    def replaces(self) -> bool:
+        """Whether synthetic values are made for some column."""
+        return any(column.encoded for column in self.columns.values())
+
+    @property
     def replacing(self) -> Synthesizer | Masker:
         """The record of the method that replaces records."""
         if self.mask is not None:
@@ -443,8 +448,8 @@ class Job(Options):
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
         if self.non_keys:
             found.append(
-                f"{', '.join(map(repr, self.non_keys))} released unchanged and in disclosure.non_key: these are persons' "
-                f"true values, not held against k={self.k}. Who knows one of a person may find that person's row"
+                f"{', '.join(map(repr, self.non_keys))} in disclosure.non_key: persons' true values, which nothing "
+                f"holds against k={self.k}. Who knows one of a person may find that person's row"
             )
         masked = [column for column in self.columns.values() if column.role.synthesized]
         named = [None if each is None else each.method for each in (self.mask, self.cluster, self.synthesize)]

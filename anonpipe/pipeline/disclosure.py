@@ -233,10 +233,10 @@ def _decided(
         cost = [given.cost.get(name, 1.0) for name in given.key]
         hidden = keys.suppress(general, records, job.k, cost, given.wildcard)
     rare = np.flatnonzero(hidden.any(axis=1))
-    share, told = records[rare].sum() / records.sum(), f"{given.max_suppressed:.2%} (disclosure.max_suppressed)"
+    share, limit = records[rare].sum() / records.sum(), f"{given.max_suppressed:.2%} (disclosure.max_suppressed)"
     if share > given.max_suppressed:
         raise InputError(
-            f"local suppression would take keys of {share:.2%} of the rows, more than {told}; recode keys of many "
+            f"local suppression would take keys of {share:.2%} of the rows, more than {limit}; recode keys of many "
             "categories, name fewer, or raise the limit"
         )
     for name, gone in zip(given.key, hidden.T, strict=True):
@@ -248,7 +248,7 @@ def _decided(
         *_lines(facts),
         *beyond,
         f"disclosure, key variables {named}: after coding of numbers {before}; released {after}; rows with suppressed "
-        f"keys {share:.2%}, at most {told}",
+        f"keys {share:.2%}, at most {limit}",
     ]
     for name, own in zip(given.key, general.T, strict=True):  # for recipients no count under k, nor by subtraction
         about, nulls = facts["columns"][name], int(records[own == NULL].sum())

@@ -32,13 +32,12 @@ if TYPE_CHECKING:
 
 def methods(job: Job) -> tuple[MethodLine, ...]:
     """The methods of a job in the order of their work."""
-    masked = any(column.encoded for column in job.columns.values())
     known: tuple[tuple[str, Any, Any], ...] = (
         ("grouping", job.cluster, CLUSTERERS),
         ("replacing records, group by group", job.synthesize, SYNTHESIZERS),
         ("masking", job.mask, MASKERS),
     )
-    if not masked:
+    if not job.replaces:
         return (MethodLine(step="no column is masked", name="", published="", reference="", keeps="", options=()),)
     lines = [_method(step, options, registry) for step, options, registry in known if options is not None]
     decoding = {"step": "decoding", "name": "", "published": "", "reference": "", "keeps": ""}

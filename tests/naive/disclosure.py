@@ -43,9 +43,9 @@ def suppress(rows, k, cost, wildcard):
     for own in sorted({made[at] for at in rare}):  # fewer than k in all: each joins the class that costs least
         members = [at for at, row in enumerate(made) if row == own and at in rare]
 
-        def lost(other, own=own, size=len(members)):
+        def lost(other, own=own, members=members):
             differs = [key for key in range(width) if other[key] != own[key]]
-            return sum(cost[key] * (size + (made.count(other) if other[key] != NULL else 0)) for key in differs)
+            return sum(cost[key] * (len(members) + (made.count(other) if other[key] != NULL else 0)) for key in differs)
 
         ranked = [(lost(made[at]), rows[at], made[at]) for at in range(len(rows)) if at not in rare]
         host = min(ranked)[2]
