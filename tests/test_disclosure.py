@@ -17,6 +17,7 @@ from anonpipe.job.model import parse_job
 from anonpipe.pipeline import disclosure, start
 from anonpipe.pipeline.preview import preview
 from anonpipe.storage import release
+from anonpipe.two_tables import evaluate_release
 from tests import small
 from tests.naive import disclosure as naive
 
@@ -214,6 +215,67 @@ def test_what_does_not_fit_is_refused_before_any_work(control, told):
     with pytest.raises(JobError, match=told) as caught:
         parse_job(described(**control) | {"input": "in.parquet", "output": "out"})
     assert len(str(caught.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("content", [{"disclosure": {}}, {"mask": {"method": "noise"}}])
+def test_what_is_idle_is_refused(content):
+    columns = {name: COLUMNS[name] for name in ("sex", "age")}
+    given = {"input": "in.parquet", "output": "out", "k": 3, "columns": columns, "disclosure": {"key": ["sex", "age"]}}
+    with pytest.raises(JobError, match="neither key nor recode" if "mask" not in content else "no column is masked"):
+        parse_job(given | content)
+
+
+def test_areas_may_be_populated_by_the_share_that_is_sampled():
+    recode = {"area": {"hierarchy": AREAS, "minimum_population": 9}}
+    given = described(recode=recode) | {"input": "in.parquet", "output": "out", "measure": {"sampling_fraction": 0.1}}
+    assert parse_job(given).measure.sampling_fraction == 0.1
+
+
+@pytest.mark.parametrize(
+    ("values", "rows"),
+    [
+        ([True, False], [[True, "a"], [False, "b"]]),
+        (pd.to_datetime(["2020-01-01", "2021-05-05"]), [["2020-01-01", "a"], ["2021-05-05", "b"]]),
+        ([1.0, 2.0], [[1, "a"], [2, "b"]]),
+    ],
+    ids=["truth", "dates", "numbers"],
+)
+def test_values_of_a_hierarchy_are_of_the_type_of_the_column(values, rows):
+    frame = pd.DataFrame({"at": np.repeat(values, [9, 11])})
+    recode = {"at": {"hierarchy": rows, "level": 1}}
+    job = {"k": 3, "columns": {"at": {"kind": "categorical", "role": "key"}}, "measure": small.OFF, "gates": OPEN}
+    made = anonymize(frame, job | {"disclosure": {"key": ["at"], "recode": recode}}).table
+    assert made["at"].value_counts().to_dict() == {"a": 9, "b": 11}
+
+
+def test_recipients_are_given_no_count_under_k(tmp_path):
+    """Not of coded rows, nor of nulls by subtraction; the steward is given both. Evaluation counts as the run does."""
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"sex": rng.choice(["f", "m"], 300), "age": rng.choice([30, 40, 50, 60], 300)})
+    frame["wage"] = np.arange(300.0)
+    frame.loc[:1, "age"], frame.loc[2:4, "age"], frame.loc[5:6, "age"] = 95, 85, None
+    columns = {name: COLUMNS[name] for name in ("sex", "age", "wage")}
+    control = {"key": ["sex", "age"], "non_key": ["wage"], "recode": {"age": {"top": 85}}, "nulls": "any"}
+    content = {"columns": columns, "disclosure": control, "gates": OPEN, "k": 5, "cluster": None}
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    job = small.job(tmp_path, table, **content)
+    outcome = small.run(job)
+    assert outcome.verdict.passed and any("coded rows 2" in warning for warning in outcome.warnings)
+    assert any("'wage' in disclosure.non_key" in warning for warning in outcome.warnings[:1])
+    where = release.resolve(job.output)
+    manifest = release.read_manifest(where)
+    assert "coded_rows" not in str(manifest["disclosure"]) and manifest["disclosure"]["non_key"] == ["wage"]
+    assert manifest["disclosure"]["columns"]["age"]["suppressed"].startswith("fewer than")
+    page = where.filesystem.cat_file(where.path("_report.html")).decode()
+    assert "Nothing holds wage against k=5" in page and "no column is masked" in page and "pram" not in page.lower()
+    compared = evaluate_release(job.source.path, job.output, job=job)
+    assert next(check for check in compared.verdict.checks if check.key == "keys.rare").measured == 0
+
+
+def test_rows_with_suppressed_keys_are_held_to_their_limit():
+    control = {"key": ["area", "sex", "age"], "recode": {"age": {"base": 10}}}
+    with pytest.raises(InputError, match="% of the rows, more than 2.00% "):
+        anonymize(survey(), described(**control, max_suppressed=0.02))
 
 
 @pytest.mark.parametrize(
