@@ -274,7 +274,7 @@ def test_recipients_are_given_no_count_under_k(tmp_path):
 
 def test_rows_with_suppressed_keys_are_held_to_their_limit():
     control = {"key": ["area", "sex", "age"], "recode": {"age": {"base": 10}}}
-    with pytest.raises(InputError, match="% of the rows, more than 2.00% "):
+    with pytest.raises(InputError, match=r"% of the rows, more than 2\.00% "):
         anonymize(survey(), described(**control, max_suppressed=0.02))
 
 

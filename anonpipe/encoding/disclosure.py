@@ -93,10 +93,7 @@ def suppress(codes: IntArray, records: FloatArray, k: int, cost: Sequence[float]
     sets.sort(key=lambda each: (math.fsum(cost[at] for at in each), -math.prod(sizes[at] for at in each), each))
     tried_rows = len(sets) * len(codes) * (2 * len(np.unique(codes == NULL, axis=0)) if wildcard else 1)
     if tried_rows > MOST_TRIED:
-        raise InputError(
-            f"{width} keys with {len(codes):,} combinations are too many for local suppression; name fewer keys, or "
-            "recode them (a higher level, base, top)"
-        )
+        raise InputError(f"{width} keys of {len(codes):,} combinations are too many to suppress; name fewer, or recode")
     kept, rare = codes.copy(), key_frequencies(codes, records, wildcard) < k
     for chosen in sets:
         if not rare.any():

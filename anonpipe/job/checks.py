@@ -158,10 +158,7 @@ def _growth(job: Job) -> None:
             "unit, or role identifier to no other column, and leave out rows_per_unit: many"
         )
     if job.mask is not None and job.mask.method == "pram":
-        raise ValueError(
-            "repeat.growing does not go with mask pram: its matrix, in the manifest, gives the exact counts that "
-            "repeat.growing rounds; take mask local_synthesis"
-        )
+        raise ValueError("repeat.growing does not go with mask pram, whose matrices give exact counts; take another")
     if job.decode.restore_survival_times:
         raise ValueError(
             "repeat.growing does not go with decode.restore_survival_times, which releases true times: the "
@@ -338,8 +335,7 @@ def _scenarios(job: Job) -> None:
     populated = any(each.minimum_population is not None for each in recoding)
     if job.measure.sampling_fraction is not None and not job.measure.scenarios and not populated:
         raise ValueError(
-            "measure.sampling_fraction is for the journalist's risk of measure.scenarios and for minimum_population, "
-            "and there are none; give scenarios, such as [{name: neighbour, knows: [age, sex]}], or leave it out"
+            "measure.sampling_fraction is for measure.scenarios and minimum_population; there are none: leave it out"
         )
     _check_names("scenarios", [each.name for each in job.measure.scenarios])
     for each in job.measure.scenarios:

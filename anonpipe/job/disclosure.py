@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -81,13 +80,9 @@ class Recoding(Options):
         for at in range(1, len(rows[0]) - 1):
             if len({row[at : at + 2] for row in rows}) > len({row[at] for row in rows}):
                 raise ValueError(f"a category of level {at} lies in several of level {at + 1}; give each one parent")
-        places: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
-        for which, row in enumerate(rows if self.minimum_population is not None else ()):
-            for at, text in enumerate(row):
-                places[text, at].append(which)
-        meant: dict[str, list[int]] = {}
-        for (text, at), of in places.items():
-            if meant.setdefault(text, of) != of:
+        texts = [set(level) for level in zip(*rows, strict=True)]
+        for at in range(len(texts)) if self.minimum_population is not None else ():
+            if any(text != row[at] and text in texts[at] for row in rows for text in row):
                 raise ValueError(f"a text of level {at} stands at another level for other values; give areas own names")
 
     @property

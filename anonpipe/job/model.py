@@ -265,11 +265,6 @@ class Job(Options):
         return tuple(name for name, column in self.released.items() if column.role.unchanged)
 
     @property
-    def non_keys(self) -> tuple[str, ...]:
-        """The columns of persons' true values that nothing holds against k."""
-        return () if self.disclosure is None else self.disclosure.non_key
-
-    @property
     def recategorized(self) -> tuple[str, ...]:
         """Columns that a hierarchy recodes."""
         recode = {} if self.disclosure is None else self.disclosure.recode
@@ -446,10 +441,10 @@ class Job(Options):
         found = [] if self.unmeasured is None else [f"nothing will be released: {self.unmeasured}"]
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
-        if self.non_keys:
+        if self.disclosure is not None and self.disclosure.non_key:
             found.append(
-                f"{', '.join(map(repr, self.non_keys))} in disclosure.non_key: persons' true values, which nothing "
-                f"holds against k={self.k}. Who knows one of a person may find that person's row"
+                f"{', '.join(map(repr, self.disclosure.non_key))} in disclosure.non_key: persons' true values, which "
+                f"nothing holds against k={self.k}. Who knows one of a person may find that person's row"
             )
         masked = [column for column in self.columns.values() if column.role.synthesized]
         named = [None if each is None else each.method for each in (self.mask, self.cluster, self.synthesize)]

@@ -55,16 +55,13 @@ class Controlled:
     @property
     def meaning(self) -> str:
         """What the measures are held against, without a count of the data."""
+        names = ", ".join(self.facts["non_key"])
         return (
             f"columns recoded or suppressed before all measures: {', '.join(self.facts['columns']) or 'none'}. The "
             "release is compared with the table after that. Where other columns are unchanged, rows are those of "
-            f"persons: who knows such a row sees that the person is a member{self._unchecked}"
+            "persons: who knows such a row sees that the person is a member"
+            + (f". Persons' true values that nothing holds against k: {names}" if names else "")
         )
-
-    @property
-    def _unchecked(self) -> str:
-        names = ", ".join(self.facts.get("non_key", ()))
-        return f". Persons' true values that are not held against k: {names}" if names else ""
 
 
 def control(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Controlled]:
@@ -266,8 +263,7 @@ def _facts(given: Disclosure, chosen: Mapping[str, int]) -> dict[str, Any]:
         columns[name] = each.model_dump(exclude={"hierarchy", "level"}, exclude_none=True)
         if each.hierarchy is not None and each.minimum_population is None:
             columns[name]["level"] = chosen[name] if each.level == "auto" else each.level
-    non_key = {"non_key": given.non_key} if given.non_key else {}
-    return {"key": given.key, **non_key, "nulls": given.nulls, "columns": columns}
+    return {"key": given.key, "non_key": given.non_key, "nulls": given.nulls, "columns": columns}
 
 
 def _lines(facts: Mapping[str, Any]) -> list[str]:

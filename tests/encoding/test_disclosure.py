@@ -79,7 +79,7 @@ def test_few_that_are_left_join_the_class_that_loses_least():
 
 def test_more_sets_of_keys_than_can_be_tried_are_refused():
     codes = np.unique(np.random.default_rng(0).integers(0, 9, (130_000, 12)), axis=0)
-    with pytest.raises(InputError, match="name fewer keys"):
+    with pytest.raises(InputError, match="name fewer, or recode"):
         disclosure.suppress(codes, np.ones(len(codes)), 5, [1.0] * 12)
 
 
