@@ -17,6 +17,7 @@ import pyarrow as pa
 from anonpipe import engine
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.cells import ColumnEncoder
+from anonpipe.encoding.disclosure import counted_rows, key_frequencies, with_nulls
 from anonpipe.encoding.row_hash import added, counted, looked_up, row_numbers
 from anonpipe.encoding.scan import merge_scans, scan_batch
 from anonpipe.encoding.values import is_date, is_number, is_supported, plain, plain_type
@@ -217,11 +218,13 @@ def _of_columns(tables: Tables, job: Job | None, least: int) -> tuple[Check, ...
     checks = [held("columns.forbidden", len(forbidden), 0, about=files)]
     keys = [at for at, name in enumerate(tables.encoder.names) if name in job.key_variables]
     if keys:
-        parts = [counted(row_numbers(cells[:, keys])) for _, cells in tables.cells(tables.release)]
-        counts = added(parts)[1]
-        names = ", ".join(tables.encoder.names[at] for at in keys)
-        about = files | {"names": names, "k": least, "whom": "records"}
-        rare = int(counts[counts < least].sum())
+        names = [tables.encoder.names[at] for at in keys]
+        parts = (counted_rows(cells[:, keys]) for _, cells in tables.cells(tables.release))
+        combinations, counts = map(np.concatenate, zip(*parts, strict=True))
+        nulls = [len(tables.encoder.categories.get(name, ())) or np.nan for name in names]  # numbers have NaN
+        wildcard = job.disclosure is not None and job.disclosure.wildcard
+        rare = int(counts[key_frequencies(with_nulls(combinations, nulls), counts, wildcard) < least].sum())
+        about = files | {"names": ", ".join(names), "k": least, "whom": "records"}
         checks.append(held("keys.rare", rare, job.gates.of_every_run["rows_under_k"], about=about))
     return tuple(checks)
 

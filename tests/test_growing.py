@@ -251,6 +251,7 @@ def test_limits_of_a_growing_register_are_these(tmp_path, monkeypatch):
         ({"strata": {}}, "status"),
         ({"repeat": {"growing": True, "min_changed": 4}}, "min_changed is 4"),
         ({"columns": PLAIN, "synthesize": {"method": "centroid"}}, "means of the group give his values: size"),
+        ({"mask": {"method": "pram"}}, "does not go with mask pram"),
         ({"columns": PLAIN, "mask": {"method": "generalize"}}, "does not go with generalize"),
     ],
 )

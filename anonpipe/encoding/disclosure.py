@@ -16,6 +16,7 @@ from anonpipe.encoding.row_hash import row_numbers
 from anonpipe.errors import InputError
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
+MOST_TRIED = 500_000_000  # Sets of keys, times combinations
 MOST_LEVELS = 100_000  # Combinations of levels that are looked at
 NULL = -1
 
@@ -56,6 +57,18 @@ def key_frequencies(codes: IntArray, records: FloatArray, wildcard: bool = True)
     return counted
 
 
+def counted_rows(cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Distinct rows of cells, and how many records have each."""
+    _, first, records = np.unique(row_numbers(cells), return_index=True, return_counts=True)
+    return cells[first], np.asarray(records, dtype=np.float64)
+
+
+def with_nulls(cells: FloatArray, nulls: Sequence[float]) -> IntArray:
+    """Codes of staged cells, in which NaN or a number of each column, shape (n_keys,), stands for null."""
+    codes = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in cells.T]
+    return np.where(np.isnan(cells) | (cells == nulls), NULL, np.stack(codes, axis=1))
+
+
 def _numbered(codes: IntArray) -> IntArray:
     """One number for each combination, 0 where there are no keys."""
     return row_numbers(codes.astype(np.float64)) if codes.shape[1] else np.zeros(len(codes), dtype=np.int64)
@@ -69,13 +82,17 @@ def suppress(codes: IntArray, records: FloatArray, k: int, cost: Sequence[float]
     - `wildcard`: a combination needs k records that agree in the keys that stay, as in sdcMicro. Else it needs k that
       are null in the same keys: only then does an intruder who knows all keys of a person find k records.
 
-    Sets of keys are tried from the cheapest on; each combination gets the first that suffices. The fewest suppressions
-    are NP-hard (Meyerson & Williams 2004, doi:10.1145/1055558.1055591).
+    Sets of keys are tried from the cheapest on; each combination gets the first that suffices. Fewer than k that are
+    left join another class, each the one that costs least: both lose the keys in which they differ. The fewest
+    suppressions are NP-hard (Meyerson & Williams 2004, doi:10.1145/1055558.1055591).
     """
     width = codes.shape[1]
     sizes = [len(np.unique(column)) for column in codes.T]
     sets = [each for count in range(1, width + 1) for each in combinations(range(width), count)]
     sets.sort(key=lambda each: (math.fsum(cost[at] for at in each), -math.prod(sizes[at] for at in each), each))
+    tried_rows = len(sets) * len(codes) * (2 * len(np.unique(codes == NULL, axis=0)) if wildcard else 1)
+    if tried_rows > MOST_TRIED:
+        raise InputError(f"{width} keys of {len(codes):,} combinations are too many to suppress; name fewer, or recode")
     kept, rare = codes.copy(), key_frequencies(codes, records, wildcard) < k
     for chosen in sets:
         if not rare.any():
@@ -88,12 +105,15 @@ def suppress(codes: IntArray, records: FloatArray, k: int, cost: Sequence[float]
         enough[matched] = key_frequencies(tried[matched], records[matched], wildcard) >= k
         kept[np.ix_(rare & enough, places)] = NULL
         rare &= ~enough
-    if rare.any():  # fewer than k in all: the class that loses least is suppressed with them
-        lost = np.where(rare, np.inf, key_frequencies(kept, records, False) * (kept != NULL).sum(axis=1))
-        lost[(kept == NULL).all(axis=1)] = np.inf
-        kept[rare | (kept == kept[np.argmin(lost)]).all(axis=1)] = NULL
-        if (key_frequencies(kept, records, wildcard) < k).any():
-            raise InputError(f"there are fewer than k={k} records; add some")
+    if rare.any() and records.sum() < k:
+        raise InputError(f"there are fewer than k={k} records; add some")
+    for at in np.flatnonzero(rare):
+        differs, sizes_now = kept != kept[at], key_frequencies(kept, records, False)
+        lost = (differs * (sizes_now[:, None] * (kept != NULL) + records[at])) @ np.array(cost)
+        host = int(np.argmin(np.where(rare, np.inf, lost)))
+        joined = (kept == kept[host]).all(axis=1)
+        joined[at], rare[at] = True, False
+        kept[np.ix_(joined, differs[host])] = NULL
     return np.asarray(kept != codes)
 
 

@@ -157,6 +157,8 @@ def _growth(job: Job) -> None:
             "repeat.growing counts the persons who joined, left or changed: give the column that names them role "
             "unit, or role identifier to no other column, and leave out rows_per_unit: many"
         )
+    if job.mask is not None and job.mask.method == "pram":
+        raise ValueError("repeat.growing does not go with mask pram, whose matrices give exact counts; take another")
     if job.decode.restore_survival_times:
         raise ValueError(
             "repeat.growing does not go with decode.restore_survival_times, which releases true times: the "
@@ -329,6 +331,12 @@ def _relative_survival(job: Job) -> None:
 
 def _scenarios(job: Job) -> None:
     """Scenarios have names of their own, and columns that are released."""
+    recoding = () if job.disclosure is None else job.disclosure.recode.values()
+    populated = any(each.minimum_population is not None for each in recoding)
+    if job.measure.sampling_fraction is not None and not job.measure.scenarios and not populated:
+        raise ValueError(
+            "measure.sampling_fraction is for measure.scenarios and minimum_population; there are none: leave it out"
+        )
     _check_names("scenarios", [each.name for each in job.measure.scenarios])
     for each in job.measure.scenarios:
         where = f"measure.scenarios, {each.name!r}"

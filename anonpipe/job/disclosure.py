@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from anonpipe.columns import Kind, Role
+from anonpipe.columns import Kind
 from anonpipe.methods.options import Options
 from anonpipe.types import FloatArray
 
@@ -44,7 +44,8 @@ class Recoding(Options):
     level `auto` in `key` the least loss of information (Samarati 2001; loss of Iyengar 2002) at which no more than
     `max_suppressed` of the rows are in classes under k. `minimum_population`: areas are released at the lowest level at
     which they and their siblings have so many inhabitants, by survey weights, or rows over `measure.sampling_fraction`.
-    `bottom` and `top`: numbers beyond are released as these. `base`: numbers are rounded to its multiples.
+    `bottom` and `top`: numbers beyond are released as these. `base`: numbers are rounded to its multiples, among which
+    are `bottom` and `top`.
     """
 
     hierarchy: Rows | None = None
@@ -62,6 +63,9 @@ class Recoding(Options):
             raise ValueError("level and minimum_population need a hierarchy; give both")
         if self.bottom is not None and self.top is not None and self.bottom >= self.top:
             raise ValueError("bottom must be below top")
+        ends = [each / (self.base or 1.0) for each in (self.bottom, self.top) if each is not None]
+        if self.base is not None and not np.allclose(ends, np.round(ends), rtol=1e-9, atol=1e-9):
+            raise ValueError("bottom and top must be multiples of base, or rounding goes beyond them")
         if not self.numeric and self.hierarchy is None:
             raise ValueError("nothing is recoded; give hierarchy, top, bottom or base")
         return self
@@ -76,6 +80,10 @@ class Recoding(Options):
         for at in range(1, len(rows[0]) - 1):
             if len({row[at : at + 2] for row in rows}) > len({row[at] for row in rows}):
                 raise ValueError(f"a category of level {at} lies in several of level {at + 1}; give each one parent")
+        texts = [set(level) for level in zip(*rows, strict=True)]
+        for at in range(len(texts)) if self.minimum_population is not None else ():
+            if any(text != row[at] and text in texts[at] for row in rows for text in row):
+                raise ValueError(f"a text of level {at} stands at another level for other values; give areas own names")
 
     @property
     def numeric(self) -> bool:
@@ -88,21 +96,24 @@ class Recoding(Options):
         return int(np.count_nonzero((values < low) | (values > high)))
 
     def applied(self, values: FloatArray) -> FloatArray:
-        """Numbers top- and bottom-coded, then rounded."""
-        coded = np.clip(values, self.bottom, self.top) if self.bottom != self.top else values
-        return coded if self.base is None else np.floor(coded / self.base + 0.5) * self.base
+        """Numbers rounded, and top- and bottom-coded."""
+        rounded = values if self.base is None else np.floor(values / self.base + 0.5) * self.base
+        return np.clip(rounded, self.bottom, self.top) if self.bottom != self.top else rounded
 
 
 class Disclosure(Options):
     """Disclosure control of key variables, as in sdcMicro: it comes before strata and methods.
 
-    `key`: columns released unchanged (role key) of which every combination has k rows or more. `recode`: see
-    `Recoding`, by column. What still is in a class under k is locally suppressed (released as null), the fewest values
-    by `cost` (1 for a column unless given). `nulls`: `category` counts a null as a value of its own, so that those who
-    know the keys of a person find k rows; `any` counts it as any value, as sdcMicro does, and suppresses less.
+    `key`: columns released unchanged of which every combination has k rows or more. `non_key`: all others released
+    unchanged. These are persons' true values, which nothing holds against k: only what nobody knows of a person belongs
+    here. `recode`: see `Recoding`, by column. What still is in a class under k is locally suppressed (released as
+    null), the fewest values by `cost` (1 for a column unless given), in no more than `max_suppressed` of the rows.
+    `nulls`: `category` counts a null as a value of its own, so that those who know the keys of a person find k rows;
+    `any` counts it as any value, as sdcMicro does, and suppresses less.
     """
 
     key: tuple[str, ...] = Field(default=(), max_length=MOST_KEYS)
+    non_key: tuple[str, ...] = ()
     recode: dict[str, Recoding] = Field(default_factory=dict)
     suppress: bool = True
     cost: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
@@ -115,25 +126,38 @@ class Disclosure(Options):
         return self.nulls == "any"
 
 
+def _check_names(given: Disclosure, job: Job) -> None:
+    """All that is released unchanged is a key, or said to be none."""
+    for where in ("key", "non_key", "recode", "cost"):
+        names = getattr(given, where)
+        if unknown := [name for name in names if name not in job.released]:
+            raise ValueError(f"disclosure.{where} names {unknown[0]!r}, which is no released column of the job")
+    if idle := [name for name in given.cost if name not in given.key]:
+        raise ValueError(f"disclosure.cost names {idle[0]!r}, which is not in disclosure.key")
+    both, unchanged = (*given.key, *given.non_key), [n for n, each in job.columns.items() if each.role.unchanged]
+    if same := [name for name in both if name not in unchanged or both.count(name) > 1]:
+        raise ValueError(
+            f"disclosure names {same[0]!r} as a key or non-key; name each column once, and give it role key"
+        )
+    if given.non_key and not given.key:
+        raise ValueError("disclosure.non_key is for the columns that are not in disclosure.key; give key, too")
+    if given.key and (left := [name for name in unchanged if name not in both]):
+        raise ValueError(
+            f"{left[0]!r} is released unchanged and not in disclosure.key, so that nothing holds it against k; name it "
+            "there, mask or drop it, or name it in disclosure.non_key if nobody knows it of a person"
+        )
+
+
 def check_disclosure(job: Job) -> None:
     """Refuse a section that does not fit the columns, or what recounts them."""
     given = job.disclosure
     if given is None:
         return
-    for where, names in (("key", given.key), ("recode", given.recode), ("cost", given.cost)):
-        if unknown := [name for name in names if name not in job.released]:
-            raise ValueError(f"disclosure.{where} names {unknown[0]!r}, which is no released column of the job")
-    if same := [name for name in given.key if not job.columns[name].role.unchanged or given.key.count(name) > 1]:
-        raise ValueError(f"disclosure.key names {same[0]!r}; name each column once, and give it role key")
-    if given.key and (left := [n for n, each in job.columns.items() if each.role is Role.KEY and n not in given.key]):
+    _check_names(given, job)
+    if not job.replaces and (job.mask is None or job.mask.method != "pram"):
         raise ValueError(
-            f"column {left[0]!r} has role key and is not in disclosure.key; name it, or give role sensitive"
+            "no column is masked, which mask, cluster, synthesize and anonpipe compare need; leave them out"
         )
-    masked = any(column.encoded for column in job.columns.values())
-    if not masked and (job.mask is None or job.mask.method != "pram"):
-        raise ValueError("no column is masked, and the job names methods; leave out mask, cluster and synthesize")
-    if idle := [name for name in given.cost if name not in given.key]:
-        raise ValueError(f"disclosure.cost names {idle[0]!r}, which is not in disclosure.key")
     for name, recoding in given.recode.items():
         if recoding.numeric and job.columns[name].kind not in _NUMBERS:
             raise ValueError(f"disclosure.recode.{name}: top, bottom and base are for numbers; give a hierarchy")

@@ -195,11 +195,6 @@ class Measure(Options):
                 "measure.scenarios are measures of risk, and risk is off; remove them "
                 "(--set 'measure.scenarios=[]') or switch it on"
             )
-        if self.sampling_fraction is not None and not self.scenarios:
-            raise ValueError(
-                "measure.sampling_fraction is for the journalist's risk of measure.scenarios, and there are none; "
-                "name one, or remove it"
-            )
         if self.allow is not None and self.risk:
             raise ValueError("measure.allow says why risk need not be measured, and it is; remove one of both")
         if self.held_out and not self.risk:

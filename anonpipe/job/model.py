@@ -314,6 +314,11 @@ class Job(Options):
         return [name for name, column in self.released.items() if column.role.unchanged and name not in self.strata.by]
 
     @property
+    def replaces(self) -> bool:
+        """Whether synthetic values are made for some column."""
+        return any(column.encoded for column in self.columns.values())
+
+    @property
     def replacing(self) -> Synthesizer | Masker:
         """The record of the method that replaces records."""
         if self.mask is not None:
@@ -437,6 +442,11 @@ class Job(Options):
         found = [] if self.unmeasured is None else [self.unmeasured]
         if self.decode.restore_survival_times:
             found.append("decode.restore_survival_times releases true survival times, the extremes included")
+        if self.disclosure is not None and self.disclosure.non_key:
+            found.append(
+                f"{', '.join(map(repr, self.disclosure.non_key))} in disclosure.non_key: persons' true values, which "
+                f"nothing holds against k={self.k}. Who knows one of a person may find that person's row"
+            )
         masked = [column for column in self.columns.values() if column.role.synthesized]
         named = [None if each is None else each.method for each in (self.mask, self.cluster, self.synthesize)]
         groups_by_default = named == [None, "mdav", "micro_perturbation"]
@@ -522,9 +532,8 @@ class Job(Options):
 def _drop_absent(content: dict[str, Any]) -> None:
     """Leave out what a job does not say of weights, units, copies and analyses: digests of jobs without any stay."""
     sections = [*content["columns"].values(), *content.get("analyses", ())]
-    sections += [
-        each for name in ("gates", "release", "input", "measure") if isinstance(each := content.get(name), dict)
-    ]
+    named = ("gates", "release", "input", "measure", "disclosure")
+    sections += [each for name in named if isinstance(each := content.get(name), dict)]
     for section in sections:
         for key, absent in _ABSENT:
             if key in section and section[key] == absent:
@@ -533,7 +542,7 @@ def _drop_absent(content: dict[str, Any]) -> None:
 
 _ABSENT: tuple[tuple[str, Any], ...] = (
     ("by", []), ("calibrate", []), ("competing", []), ("weighted_estimates", "default"), ("unit", "none"),
-    ("copies", 1), ("relative_survival", None), ("allow", None),
+    ("copies", 1), ("relative_survival", None), ("allow", None), ("non_key", []),
     *((name, None) for name in ("weights", "level", "order", "last_row", "exposure", "groups", "strata", "entry")),
 )  # fmt: skip
 

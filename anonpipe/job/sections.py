@@ -286,6 +286,8 @@ def with_methods(content: dict[str, Any]) -> dict[str, Any]:
                 f"leave out either mask or {' and '.join(given)}"
             )
         return content
+    if content.get("disclosure") == {}:
+        raise ValueError("disclosure has neither key nor recode; give one, or leave it out")
     if not given and content.get("disclosure") and not _masks_anything(content):
         return content | {"mask": {"method": "pram"}}
     if not given and not _needs_groups(content):

@@ -40,7 +40,6 @@ MOST_COMBINATIONS = 5_000_000
 _HELD_ROWS = 1_000_000  # Combinations of blocks that wait to be counted together
 _GROUP_ROWS = 65_536
 Texts = npt.NDArray[np.object_]
-_COUNTS = ("coded_rows", "suppressed")
 _ROWS, _WEIGHT = "rows of a combination", "weights of a combination"
 
 
@@ -56,10 +55,12 @@ class Controlled:
     @property
     def meaning(self) -> str:
         """What the measures are held against, without a count of the data."""
+        names = ", ".join(self.facts["non_key"])
         return (
             f"columns recoded or suppressed before all measures: {', '.join(self.facts['columns']) or 'none'}. The "
             "release is compared with the table after that. Where other columns are unchanged, rows are those of "
             "persons: who knows such a row sees that the person is a member"
+            + (f". Persons' true values that nothing holds against k: {names}" if names else "")
         )
 
 
@@ -176,10 +177,14 @@ class _Changes:
 
 def _standing(name: str, recoding: Recoding | None, values: pa.Array, rows: FloatArray, weights: FloatArray) -> Texts:
     """What may stand for each value: at each level, or at the one that is settled, shape (n_values, n_levels)."""
-    own = values.cast(pa.string())
     if recoding is None or recoding.hierarchy is None:
-        return np.array(own.to_pylist(), dtype=object)[:, None]
-    at = pc.fill_null(pc.index_in(own, value_set=pa.array([row[0] for row in recoding.hierarchy])), NULL).to_numpy()
+        return np.array(values.cast(pa.string()).to_pylist(), dtype=object)[:, None]
+    known = pa.array([row[0] for row in recoding.hierarchy])
+    try:
+        known = known.cast(values.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # some are no values of this type
+        values = values.cast(pa.string())
+    at = pc.fill_null(pc.index_in(values, value_set=known), NULL).to_numpy()
     if missing := int(rows[at == NULL].sum()):
         raise InputError(
             f"column {name!r}: {plural(missing, 'row')} with values that are not in its hierarchy; add them to its "
@@ -212,9 +217,11 @@ def _decided(
         node = keys.best_levels(keyed_codes, counts.records, levels, job.k, most, given.wildcard)
     chosen = dict(zip(given.key, node, strict=True))
     texts = {name: pa.array(standing[name][:, chosen.get(name, 0)], pa.string()) for name in job.recategorized}
-    facts = _facts(given, chosen, coded)
+    facts = _facts(given, chosen)
+    beyond = [f"disclosure, column {name!r}: coded rows {n}" for name, n in coded.items() if given.recode[name].numeric]
     if not width:
-        return _Changes(texts, [], np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.bool_)), facts, _lines(facts)
+        changes = _Changes(texts, [], np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.bool_))
+        return changes, facts, [*_lines(facts), *beyond]
     targets = [each[:, at] for each, at in zip(levels, node, strict=True)]
     general, which = np.unique(keys.recoded(keyed_codes, targets), axis=0, return_inverse=True)
     records, weights = (_sums(which.reshape(-1), each) for each in (counts.records, counts.weights))
@@ -222,31 +229,41 @@ def _decided(
     if given.suppress:
         cost = [given.cost.get(name, 1.0) for name in given.key]
         hidden = keys.suppress(general, records, job.k, cost, given.wildcard)
+    rare = np.flatnonzero(hidden.any(axis=1))
+    share, limit = records[rare].sum() / records.sum(), f"{given.max_suppressed:.2%} (disclosure.max_suppressed)"
+    if share > given.max_suppressed:
+        raise InputError(
+            f"local suppression would take keys of {share:.2%} of the rows, more than {limit}; recode keys of many "
+            "categories, name fewer, or raise the limit"
+        )
     for name, gone in zip(given.key, hidden.T, strict=True):
         facts["columns"].setdefault(name, {})["suppressed"] = int(records[gone].sum())
     before = _risk(keyed_codes, counts.records, counts.weights, job)
     after = _risk(np.where(hidden, NULL, general), records, weights, job)
     named = ", ".join(map(repr, given.key))
-    lines = [*_lines(facts), f"disclosure, key variables {named}: after coding of numbers {before}; released {after}"]
-    for about in facts["columns"].values():  # for recipients a count under k is none
-        few = [what for what in _COUNTS if 0 < about.get(what, 0) < job.k]
-        about.update(dict.fromkeys(few, f"fewer than {job.k}"))
-    rare = np.flatnonzero(hidden.any(axis=1))
+    lines = [
+        *_lines(facts),
+        *beyond,
+        f"disclosure, key variables {named}: after coding of numbers {before}; released {after}; rows with suppressed "
+        f"keys {share:.2%}, at most {limit}",
+    ]
+    for name, own in zip(given.key, general.T, strict=True):  # for recipients no count under k, nor by subtraction
+        about, nulls = facts["columns"][name], int(records[own == NULL].sum())
+        if 0 < about["suppressed"] < job.k or 0 < nulls < job.k:
+            about["suppressed"] = f"fewer than {max(job.k, about['suppressed'] + nulls + 1)}"
     numbered = row_numbers(general[rare].astype(np.float64))
     order = np.argsort(numbered)
     return _Changes(texts, targets, numbered[order], hidden[rare[order]]), facts, lines
 
 
-def _facts(given: Disclosure, chosen: Mapping[str, int], coded: Mapping[str, int]) -> dict[str, Any]:
+def _facts(given: Disclosure, chosen: Mapping[str, int]) -> dict[str, Any]:
     """What is done with keys and columns."""
     columns: dict[str, dict[str, Any]] = {}
     for name, each in given.recode.items():
         columns[name] = each.model_dump(exclude={"hierarchy", "level"}, exclude_none=True)
         if each.hierarchy is not None and each.minimum_population is None:
             columns[name]["level"] = chosen[name] if each.level == "auto" else each.level
-        if each.numeric:
-            columns[name]["coded_rows"] = coded[name]
-    return {"key": given.key, "nulls": given.nulls, "columns": columns}
+    return {"key": given.key, "non_key": given.non_key, "nulls": given.nulls, "columns": columns}
 
 
 def _lines(facts: Mapping[str, Any]) -> list[str]:

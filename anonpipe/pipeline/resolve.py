@@ -77,7 +77,8 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     if unit is None:
         scan = scan.without_units()
     remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)
-    remedied = (*remedied, *(name for name in job.unchanged_outside_strata if name not in job.key_variables))
+    settled = job.disclosure is not None and job.disclosure.suppress and job.disclosure.key  # k rows or more, or no key
+    remedied = (*remedied, *(name for name in job.unchanged_outside_strata if settled or name not in job.key_variables))
     advice, held_out = advice_on_k(job.mask is not None), job.measure.held_out > 0
     warnings = check_scan(scan, job.columns, job.k, remedied, zones, advice, held_out)
     digest = scan.digest
@@ -92,7 +93,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     scan, extremes = code_extremes(scan, job.columns, stratum, len(strata.rows), least)
     encoder = ColumnEncoder.fit(by_name(schema), job.columns, scan)
     fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit, extremes=extremes)
-    if fitted.features.width == 0 and any(column.encoded for column in job.columns.values()):
+    if fitted.features.width == 0 and job.replaces:
         raise JobError(_nothing_to_mask(job, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
     urgent = unpreserved_moments(fitted) + ([] if unit is None else [unit.apart])

@@ -36,7 +36,7 @@ LIMITS = (
     "Overlapping releases that the steward allowed may tell more together than each of them alone.",
     "An intruder who knows the population's means and covariances exactly may recognise members of a small table.",
     "Many columns by normal scores with a small k may tell members by their values; no measure shows this yet.",
-    "Columns released unchanged are protected by their counts only.",
+    "Columns released unchanged are protected by their counts only, those of disclosure.non_key by nothing.",
     "In groups a known record leads to its group, and to the right record with probability 1/n.",
     "Sums over few records are not secret; the largest share of a unit in its group is reported.",
     "Attacks that nobody has tried yet may succeed.",

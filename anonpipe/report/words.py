@@ -37,6 +37,8 @@ def methods(job: Job) -> tuple[MethodLine, ...]:
         ("replacing records, group by group", job.synthesize, SYNTHESIZERS),
         ("masking", job.mask, MASKERS),
     )
+    if not job.replaces:
+        return (MethodLine(step="no column is masked", name="", published="", reference="", keeps="", options=()),)
     lines = [_method(step, options, registry) for step, options, registry in known if options is not None]
     decoding = {"step": "decoding", "name": "", "published": "", "reference": "", "keeps": ""}
     return (*lines, MethodLine(**decoding, options=_set_options(job.decode)))

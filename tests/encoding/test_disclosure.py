@@ -71,6 +71,18 @@ def test_all_keys_find_k_records_if_nulls_are_a_category(rows, k):
         assert ((released == row) | (released == disclosure.NULL)).all(axis=1).sum() >= k
 
 
+def test_few_that_are_left_join_the_class_that_loses_least():
+    codes, records = np.array([[0, 0], [1, 0], [1, 1]]), np.array([77.0, 6.0, 2.0])
+    hidden = disclosure.suppress(codes, records, 5, [1.0, 1.0])
+    assert hidden.tolist() == [[False, False], [False, True], [False, True]]
+
+
+def test_more_sets_of_keys_than_can_be_tried_are_refused():
+    codes = np.unique(np.random.default_rng(0).integers(0, 9, (130_000, 12)), axis=0)
+    with pytest.raises(InputError, match="name fewer, or recode"):
+        disclosure.suppress(codes, np.ones(len(codes)), 5, [1.0] * 12)
+
+
 def test_a_dear_key_stays_and_one_of_many_categories_goes_first():
     codes = np.array([[0, 0], [0, 1], [1, 2], [1, 3]])
     assert disclosure.suppress(codes, np.ones(4), 2, [1.0, 1.0]).tolist() == [[False, True]] * 4

@@ -40,12 +40,20 @@ def suppress(rows, k, cost, wildcard):
         for at in enough:
             made[at] = tuple(NULL if key in chosen else value for key, value in enumerate(made[at]))
         rare -= enough
-    if rare:  # fewer than k: the class that has least to lose, of equal ones the first, goes with them
-        classes = {made[at] for at in range(len(rows)) if at not in rare} - {(NULL,) * width}
-        lost = min(
-            classes, key=lambda each: (made.count(each) * sum(value != NULL for value in each), made.index(each))
-        )
-        made = [(NULL,) * width if at in rare or row == lost else row for at, row in enumerate(made)]
+    for own in sorted({made[at] for at in rare}):  # fewer than k in all: each joins the class that costs least
+        members = [at for at, row in enumerate(made) if row == own and at in rare]
+
+        def lost(other, own=own, members=members):
+            differs = [key for key in range(width) if other[key] != own[key]]
+            return sum(cost[key] * (len(members) + (made.count(other) if other[key] != NULL else 0)) for key in differs)
+
+        ranked = [(lost(made[at]), rows[at], made[at]) for at in range(len(rows)) if at not in rare]
+        host = min(ranked)[2]
+        moved = [at for at, row in enumerate(made) if at in members or (row == host and at not in rare)]
+        common = tuple(a if a == b else NULL for a, b in zip(own, host, strict=True))
+        rare -= set(members)
+        for at in moved:
+            made[at] = common
     return made
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from anonpipe.columns import Role
 from anonpipe.encoding.cells import Tally, expected_tallies
-from anonpipe.encoding.disclosure import NULL, key_frequencies
+from anonpipe.encoding.disclosure import key_frequencies, with_nulls
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.weights import Factors, Pieces, WeightCounts
 from anonpipe.methods.executor import ColumnsPass
@@ -328,7 +328,7 @@ def _rows_under_k(work: Work, fitted: Fitted, cut: Cut) -> int:
     held = rows if fitted.unit is None else _units_of(work, fitted, cut, counted[names].to_numpy())
     if fitted.job.disclosure is not None and fitted.job.disclosure.wildcard:
         cells, nulls = counted[names].to_numpy(dtype=np.float64), [len(fitted.cells.categories[name]) for name in names]
-        held = key_frequencies(np.where(np.isnan(cells) | (cells == nulls), NULL, cells).astype(np.int64), rows)
+        held = key_frequencies(with_nulls(cells, nulls), rows)
     return int(rows[held < fitted.job.k].sum())
 
 

@@ -134,8 +134,7 @@ def manifest(work: Work, fitted: Fitted, cut: Cut, verdict: Verdict) -> dict[str
             columns[name]["treatment"] = "recoded"
     checks = released_checks(verdict, job.k, cut.released, job.repeat.growing, fitted.coarse_min_rows)
     transforms = {entry["transform"] for entry in columns.values() if "transform" in entry}
-    masked = any(column.encoded for column in job.columns.values())
-    sections = {"cluster", "sensitive", "synthesize", "mask", "decode"} if masked else set()
+    sections = {"cluster", "sensitive", "synthesize", "mask", "decode"} if job.replaces else set()
     lost = for_recipients(job, load_assessment(work), fitted.coarse_min_rows) + without_spreads(fitted)
     return {
         "anonpipe": version("anonpipe"),

@@ -206,7 +206,7 @@ def needed(job: Job, encoders: Encoders, rows: int) -> tuple[int, str] | None:
 
 def _lines(job: Job, masker: Masker) -> tuple[tuple[str, str], ...]:
     """The mask as `anonpipe plan` shows it."""
-    if not any(column.encoded for column in job.columns.values()):
+    if not job.replaces:
         return (("mask", "none: no column is masked"),)
     of = "each stratum" if job.masks_strata and job.strata.by else "the whole table"
     groups = f"groups of at least {job.k}" if masker.grouped else f"no groups; k = {job.k}"
