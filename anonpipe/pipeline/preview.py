@@ -186,7 +186,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         check_whole(job, unit, scanned.in_strata, pairs)
         unit = None if unit is None else unit.with_constant(scanned.of_units, job.columns)
     check_counts(job.parsed_rules, scanned.rules, job.k)
-    resolved = resolve(job, source.schema, scanned.scan, unit)
+    resolved = resolve(job, source.schema, scanned.scan, unit, whole is not None)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
     digests = resolved.digest, job_digest(job, unit)

@@ -72,8 +72,10 @@ class Resolved:
     warnings: Warnings
 
 
-def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None) -> Resolved:
-    """Check the scanned input against the job and derive what a run or its preview needs."""
+def resolve(
+    job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None, joined: bool = False
+) -> Resolved:
+    """Check the scanned input against the job and derive what a run or its preview needs; `joined`: rows of a unit are."""
     if unit is None:
         scan = scan.without_units()
     remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)
@@ -93,7 +95,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     if fitted.features.width == 0:
         raise JobError(_nothing_to_mask(job, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
-    urgent = unpreserved_moments(fitted) + ([] if unit is None else [unit.apart])
+    urgent = unpreserved_moments(fitted) + ([] if unit is None or joined else [unit.apart])
     return Resolved(fitted, digest, Warnings(urgent, warnings))
 
 
@@ -157,7 +159,7 @@ def fit(work: Work) -> None:
         rules = reduce(RuleCounts.merge, counted)
         check_counts(job.parsed_rules, rules, job.k)
         staging.write_record("rules.record", rules)
-    resolved = resolve(job, work.source.schema, merge_scans(scans), unit)
+    resolved = resolve(job, work.source.schema, merge_scans(scans), unit, work.folded is not None)
     fitted = resolved.fitted
     staging.write_record("suppression.record", fitted.suppression)
     staging.write_record("extremes.record", fitted.extremes)

@@ -1,7 +1,8 @@
 """Units that are released whole: their rows are laid side by side before a run, and below each other after it.
 
 The run between knows records that are units, and all that it counts, masks, attacks and measures are units. What is
-published is unfolded from the files that were measured, read again, and held against them.
+published is unfolded from the files that were measured, read again, and held against them. Of units with too many rows
+records are rows, each with the row before; the measured ones are linked into units (`pipeline/tasks/link.py`).
 """
 
 from __future__ import annotations
@@ -22,17 +23,22 @@ from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers
 from anonpipe.errors import InputError, plural
 from anonpipe.job.model import Job
-from anonpipe.job.wide import ROWS, Layout, check_width, levels_of, row_name, wide_job
+from anonpipe.job.linked import (
+    EARLY, FIRST, LATE, LATE_FROM, PART, ROW, before_name, check_linked_width, gap_name, linked_job, masked_rows,
+    mean_name, whole_gaps,
+)  # fmt: skip
+from anonpipe.job.wide import ROWS, Layout, fits_side_by_side, levels_of, row_name, wide_job
+from anonpipe.kernels.points import places
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, open_source, read_batches
 from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import make_private
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 FOLDER = "units"  # Of the staging: rows side by side; not sealed, as its pages have checksums
 RECORD = "units.record"
 _BUCKET_CELLS = 8_000_000  # Of units that are laid side by side at once
-SUMS = 12  # Of each column of `row_sums`
+SUMS = 13  # Of each column of `row_sums`
 _GROUP_ROWS = 65_536  # Records of a row group
 _LEAST = 20  # Units of a number of rows, or twice k: of numbers that fewer have rows are left out
 _LEAST_LONGEST = 100  # Units of the largest number of rows, or a 20th of all: moments of its last row rest on these
@@ -57,6 +63,11 @@ class Folded:
     @property
     def meaning(self) -> str:
         """What a record of the measures is, without a count of the data."""
+        if self.layout.linked:
+            return (
+                f"units are released whole, under new numbers in {self.layout.unit!r}: measures are of rows, each with "
+                "its row before; the masked rows were then linked into units, by these columns and nothing else"
+            )
         return (
             f"units are released whole, under new numbers in {self.layout.unit!r}: measures are of units, records of "
             f"up to {self.layout.most} rows side by side ({row_name('x', 2)!r} is column x in a unit's second row)"
@@ -97,16 +108,25 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     differing, nulls = np.zeros((2, len(others)), dtype=np.int64)
     for path in paths:
         bucket = _Bucket.read(job, path, key)
-        sizes = _added(sizes, np.bincount(bucket.sizes))
+        sizes = added(sizes, np.bincount(bucket.sizes))
         found = np.array([bucket.differing_and_nulls(name) for name in others])
         differing, nulls = differing + found[:, 0], nulls + found[:, 1]
     units, most = int(sizes.sum()), len(sizes) - 1
     by_name = dict(zip(others, zip(differing.tolist(), nulls.tolist(), strict=True), strict=True))
     _refuse(job, by_name, units)
-    check_width(job, most, units)
-    layout = Layout(unit, order, of_unit, of_row, _numbers(job, sizes), tuple(n for n in of_row if not by_name[n][1]))
     compared = tuple(name for name in of_row if not job.columns[name].kind.coded)
-    wide = wide_job(job, layout)  # before the rows are written: it may refuse names and rules
+    constant = tuple(name for name in of_row if most > 1 and not by_name[name][0])
+    averaged = tuple(
+        name for name in compared if job.columns[name].role.encoded and name not in {order, *constant}
+    )
+    numbers_of_rows = _numbers(job, sizes, linked=True)
+    if linked := not fits_side_by_side(job, numbers_of_rows[-1], units):
+        check_linked_width(job, averaged, units)
+    else:
+        numbers_of_rows, averaged = _numbers(job, sizes), ()
+    complete = tuple(name for name in of_row if not by_name[name][1])
+    layout = Layout(unit, order, of_unit, of_row, numbers_of_rows, complete, linked, averaged)
+    made_job = linked_job(job, layout) if linked else wide_job(job, layout)  # before any writing: it may refuse
     sums = _write(job, layout, compared, paths, key, folder / "rows.parquet")
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.wide_names(name)}
     folded = Folded(
@@ -121,7 +141,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
         digest=job.digest(),
         rows=source.rows,
         sizes=sizes,
-        constant=tuple(name for name in of_row if most > 1 and not by_name[name][0]),
+        constant=constant,
         compared=compared,
         sums=sums,
         sketches=sketches,
@@ -129,7 +149,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     types = {side: source.pandas_types[name] for side, name in sides.items() if name in source.pandas_types}
     labels = {side: source.labels[name] for side, name in sides.items() if name in source.labels}
     made = replace(open_source(str(folder / "rows.parquet")), pandas_types=types, labels=labels)
-    return wide, made, folded
+    return made_job, made, folded
 
 
 def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> None:
@@ -152,15 +172,21 @@ def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> Non
         raise InputError("\n".join(found))
 
 
-def _numbers(job: Job, sizes: IntArray) -> tuple[int, ...]:
-    """The numbers of rows that are released: enough units have each, or a larger one that is not."""
+def _numbers(job: Job, sizes: IntArray, linked: bool = False) -> tuple[int, ...]:
+    """The numbers of rows that are released: enough units have each, or a larger one that is not.
+
+    Of linked rows all up to the largest: their number is a masked column.
+    """
     least, units = max(2 * job.k, _LEAST), int(sizes.sum())
+    longest = least if linked else max(least, min(_LEAST_LONGEST, units // 20))
     found: list[int] = []
     waiting = 0
     for number in range(len(sizes) - 1, 0, -1):
         waiting += int(sizes[number])
-        if waiting >= (least if found else max(least, min(_LEAST_LONGEST, units // 20))):
+        if waiting >= (least if found else longest):
             found, waiting = [number, *found], 0
+            if linked:
+                return tuple(range(1, number + 1))
     if not found:
         raise InputError(
             f"release.unit: pseudonym needs {least} units to release a number of rows, and there are {units:,}; add "
@@ -174,7 +200,7 @@ def _released_number(sizes: IntArray, known: Sequence[int] | IntArray) -> IntArr
     return np.append(0, known)[np.searchsorted(known, sizes, side="right")]
 
 
-def _added(one: IntArray, other: IntArray) -> IntArray:
+def added(one: IntArray, other: IntArray) -> IntArray:
     size = max(len(one), len(other))
     return np.pad(one, (0, size - len(one))) + np.pad(other, (0, size - len(other)))
 
@@ -241,25 +267,49 @@ class _Bucket:
         units = np.count_nonzero(np.add.reduceat(other.astype(np.int64), self.starts))
         return int(units), int(np.count_nonzero(~there))
 
-    def to_wide(self, layout: Layout, schema: pa.Schema) -> pa.RecordBatch:
+    def to_wide(self, job: Job, layout: Layout) -> pa.RecordBatch:
         """One record for each unit, those of too few rows left out."""
         number = _released_number(self.sizes, layout.numbers)
         starts, number = self.starts[number > 0], number[number > 0]
-        first = pa.array(starts)
-        columns = [self.rows.column(layout.unit).take(first), pa.array(number, pa.int64())]
-        columns += [self.rows.column(name).take(first) for name in layout.of_unit]
+        columns = {layout.unit: self.rows.column(layout.unit).take(pa.array(starts)), ROWS: pa.array(number)}
+        columns |= {name: self.rows.column(name).take(pa.array(starts)) for name in layout.of_unit}
         for name in layout.of_row:
-            for at in range(layout.most):
-                columns.append(self.rows.column(name).take(pa.array(starts + at, mask=number <= at)))
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+            for at, side in enumerate(layout.wide_names(name)):
+                columns[side] = self.rows.column(name).take(pa.array(starts + at, mask=number <= at))
+        return pa.RecordBatch.from_pydict(columns)
+
+    def to_linked(self, job: Job, layout: Layout) -> pa.RecordBatch:
+        """A record for each row, with facts of its unit and of the row before."""
+        number = _released_number(self.sizes, layout.numbers)
+        record, place = places(number)
+        at = self.starts[record] + place
+        first, before = place == 0, pa.array(at - 1, mask=place == 0)
+        columns = {name: self.rows.column(name).take(pa.array(at)) for name in (layout.unit, *layout.of_unit)}
+        columns |= {ROWS: pa.array(number[record]), ROW: pa.array(place + 1)}
+        late = place + 1 >= min(LATE_FROM, layout.most + 1)
+        columns[PART] = pa.array(np.select([first, late], [FIRST, LATE], EARLY).tolist())
+        columns |= {name: self.rows.column(name).take(pa.array(at)) for name in layout.of_row}
+        if layout.order in layout.of_row:
+            whole, order = whole_gaps(job, layout.order), numbers(self.rows.column(layout.order))[at]
+            gaps = np.diff(np.floor(order) if whole else order, prepend=0.0)
+            columns[gap_name(layout.order)] = pa.array(gaps.astype(np.int64) if whole else gaps, mask=first)
+        columns |= {before_name(name): self.rows.column(name).take(before) for name in masked_rows(job, layout)}
+        for name in layout.averaged:
+            values = numbers(self.rows.column(name))[at]
+            there, starts = ~np.isnan(values), np.flatnonzero(first)
+            with np.errstate(invalid="ignore"):
+                mean = np.add.reduceat(np.where(there, values, 0.0), starts) / np.add.reduceat(there * 1.0, starts)
+            columns[mean_name(name)] = pa.array(mean[record], from_pandas=True)
+        return pa.RecordBatch.from_pydict(columns)
 
 
-def _schema(rows: pa.Schema, layout: Layout) -> pa.Schema:
-    """The columns of records that are units."""
-    fields = [rows.field(layout.unit), pa.field(ROWS, pa.int64(), nullable=False)]
-    fields += [rows.field(name) for name in layout.of_unit]
-    fields += [pa.field(side, rows.field(name).type) for name in layout.of_row for side in layout.wide_names(name)]
-    return pa.schema(fields)
+def _schema(rows: pa.Schema, records: pa.Schema) -> pa.Schema:
+    """The columns of records, those of the rows as these have them."""
+    counted = {ROWS, ROW, PART}
+    return pa.schema(
+        rows.field(field.name) if field.name in rows.names else field.with_nullable(field.name not in counted)
+        for field in records
+    )
 
 
 def _write(
@@ -270,13 +320,13 @@ def _write(
     with contextlib.ExitStack() as opened:
         for path in paths:
             bucket = _Bucket.read(job, path, key)
+            records = bucket.to_linked(job, layout) if layout.linked else bucket.to_wide(job, layout)
             if writer is None:
-                schema = _schema(bucket.rows.schema, layout)
+                schema = _schema(bucket.rows.schema, records.schema)
                 made = pq.ParquetWriter(file, schema, compression="lz4", write_page_checksum=True)
                 writer = opened.enter_context(made)
-            records = bucket.to_wide(layout, schema)
-            writer.write_batch(records, row_group_size=_GROUP_ROWS)
-            found += row_sums(compared, layout, records)
+            writer.write_batch(records.cast(schema), row_group_size=_GROUP_ROWS)
+            found += sums_of_records(compared, layout, records)
             path.unlink()
     return found
 
@@ -284,33 +334,46 @@ def _write(
 # --- What rows of a unit have to do with each other
 
 
-def row_sums(names: Sequence[str], layout: Layout, records: pa.RecordBatch) -> FloatArray:
-    """Sums of records from which correlations of rows of a unit follow, shape (n_names, `SUMS`).
+def sums_of_records(names: Sequence[str], layout: Layout, records: pa.RecordBatch) -> FloatArray:
+    """`row_sums` of columns of records: rows side by side, or below each other."""
+    if layout.linked:
+        values = [numbers(records.column(name)) for name in names]
+        return row_sums(values, records.column(ROW).to_numpy() == 1)
+    sides = [np.stack([numbers(records.column(side)) for side in layout.wide_names(name)], axis=1) for name in names]
+    return row_sums([each.ravel() for each in sides], np.arange(len(records) * layout.most) % layout.most == 0)
+
+
+def row_sums(columns: Sequence[FloatArray], first: BoolArray) -> FloatArray:
+    """Sums of rows of units from which correlations of these follow, shape (n_columns, `SUMS`).
 
     Of pairs of following rows: their number, sums, squares and products. Of rows: units, rows, squared rows of a unit,
-    sum, squares, and squared sums of a unit over its rows.
+    sum, squares, and squared sums of a unit over its rows. Then products of pairs as differences from the unit's mean.
     """
-    found = np.zeros((len(names), SUMS))
-    for at, name in enumerate(names):
-        values = np.stack([numbers(records.column(side)) for side in layout.wide_names(name)], axis=1)
-        there = ~np.isnan(values)
-        pairs = there[:, :-1] & there[:, 1:]
-        x, y = values[:, :-1][pairs], values[:, 1:][pairs]
-        rows, total = there.sum(axis=1), np.where(there, values, 0.0).sum(axis=1)
+    found, starts = np.zeros((len(columns), SUMS)), np.flatnonzero(first)
+    for at, column in enumerate(columns):
+        there = ~np.isnan(column)
+        values, pairs = np.where(there, column, 0.0), there[:-1] & there[1:] & ~first[1:]
+        x, y = values[:-1][pairs], values[1:][pairs]
+        rows, total = np.add.reduceat(there.astype(np.int64), starts), np.add.reduceat(values, starts)
         known = rows > 0
+        mean = np.divide(total, rows, out=np.zeros(len(rows)), where=known)[np.cumsum(first) - 1][1:][pairs]
         found[at, :6] = len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y
-        squares = np.square(values[there]).sum()
         between = (np.square(total[known]) / rows[known]).sum()
-        found[at, 6:] = known.sum(), rows.sum(), np.square(rows).sum(), total.sum(), squares, between
+        found[at, 6:12] = known.sum(), rows.sum(), np.square(rows).sum(), total.sum(), values @ values, between
+        found[at, 12] = (x - mean) @ (y - mean)
     return found
 
 
-def lag_and_icc(sums: FloatArray) -> FloatArray:
-    """Lag-one correlation, and intraclass correlation by analysis of variance (Fisher 1925), shape (n_names, 2)."""
-    pairs, sx, sy, sxx, syy, sxy, units, rows, squared, total, squares, between = sums.T
+def correlations_of_rows(sums: FloatArray) -> FloatArray:
+    """Correlations of the rows of a unit by their sums, shape (n_names, 3).
+
+    Lag one; intraclass by analysis of variance (Fisher 1925); lag one of differences from the unit's mean.
+    """
+    pairs, sx, sy, sxx, syy, sxy, units, rows, squared, total, squares, between, apart = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         lag = (sxy - sx * sy / pairs) / np.sqrt((sxx - sx**2 / pairs) * (syy - sy**2 / pairs))
         among = (between - total**2 / rows) / (units - 1)
         within = (squares - between) / (rows - units)
         mean_rows = (rows - squared / rows) / (units - 1)
-        return np.stack([lag, (among - within) / (among + (mean_rows - 1) * within)], axis=1)
+        lag_within = (apart / pairs) / ((squares - between) / rows)
+        return np.stack([lag, (among - within) / (among + (mean_rows - 1) * within), lag_within], axis=1)
