@@ -286,8 +286,8 @@ def show_compared(report: Report, form: Form = Form.TABLES) -> None:
         _show_tables(found, chance)
         if report.units is not None:
             line(f"units: {report.units.line}")
-            for name, *figures in report.units.columns:
-                pairs = [" -> ".join(map(_four, figures[at : at + 2])) for at in (0, 2, 4)]
+            for name, figures in report.units.columns:
+                pairs = (f"{_four(figures[at])} -> {_four(figures[at + 1])}" for at in (0, 2, 4))
                 line("  {}: correlation with the next row {}, share between units {}, within {}".format(name, *pairs))
 
 

@@ -1,4 +1,4 @@
-"""The job of a table whose records are rows of units, each with the row before; they are linked again after the mask."""
+"""The job of a table whose records are rows, each with the row before; after the mask they are linked into units."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def check_linked_width(job: Job, averaged: Collection[str], units: int) -> None:
     """Refuse records of more columns than can be masked, or than units can say something of."""
     of_unit, of_row = levels_of(job)
     width = len(of_unit) + 2 * sum(job.columns[name].role.encoded for name in of_row) + len(averaged) + 2
-    if width > (most := min(MOST_COLUMNS, units // 2)):
+    most = min(MOST_COLUMNS, units // 2)
+    if width > most:
         raise JobError(
             f"release.unit: pseudonym cannot lay the rows of units side by side, and rows with their row before have "
             f"{width} columns; at most {most} are possible (half as many as there are units, {units:,}); drop columns, "

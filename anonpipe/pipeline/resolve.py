@@ -72,10 +72,11 @@ class Resolved:
     warnings: Warnings
 
 
-def resolve(
-    job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None, joined: bool = False
-) -> Resolved:
-    """Check the scanned input against the job and derive what a run or its preview needs; `joined`: rows of a unit are."""
+def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None, joined: bool = False) -> Resolved:
+    """Check the scanned input against the job and derive what a run or its preview needs.
+
+    `joined` says that rows of a unit belong together in the release.
+    """
     if unit is None:
         scan = scan.without_units()
     remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)

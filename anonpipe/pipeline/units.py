@@ -22,11 +22,22 @@ from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers
 from anonpipe.errors import InputError, plural
-from anonpipe.job.model import Job
 from anonpipe.job.linked import (
-    EARLY, FIRST, LATE, LATE_FROM, PART, ROW, before_name, check_linked_width, gap_name, linked_job, masked_rows,
-    mean_name, whole_gaps,
+    EARLY,
+    FIRST,
+    LATE,
+    LATE_FROM,
+    PART,
+    ROW,
+    before_name,
+    check_linked_width,
+    gap_name,
+    linked_job,
+    masked_rows,
+    mean_name,
+    whole_gaps,
 )  # fmt: skip
+from anonpipe.job.model import Job
 from anonpipe.job.wide import ROWS, Layout, fits_side_by_side, levels_of, row_name, wide_job
 from anonpipe.kernels.points import places
 from anonpipe.rng import keyed, steward_secret
@@ -116,16 +127,14 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     _refuse(job, by_name, units)
     compared = tuple(name for name in of_row if not job.columns[name].kind.coded)
     constant = tuple(name for name in of_row if most > 1 and not by_name[name][0])
-    averaged = tuple(
-        name for name in compared if job.columns[name].role.encoded and name not in {order, *constant}
-    )
-    numbers_of_rows = _numbers(job, sizes, linked=True)
-    if linked := not fits_side_by_side(job, numbers_of_rows[-1], units):
+    averaged = tuple(name for name in compared if job.columns[name].role.encoded and name not in {order, *constant})
+    linked = not fits_side_by_side(job, most, units)
+    if linked:
         check_linked_width(job, averaged, units)
-    else:
-        numbers_of_rows, averaged = _numbers(job, sizes), ()
     complete = tuple(name for name in of_row if not by_name[name][1])
-    layout = Layout(unit, order, of_unit, of_row, numbers_of_rows, complete, linked, averaged)
+    layout = Layout(
+        unit, order, of_unit, of_row, _numbers(job, sizes, linked), complete, linked, averaged if linked else ()
+    )
     made_job = linked_job(job, layout) if linked else wide_job(job, layout)  # before any writing: it may refuse
     sums = _write(job, layout, compared, paths, key, folder / "rows.parquet")
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.wide_names(name)}
@@ -201,6 +210,7 @@ def _released_number(sizes: IntArray, known: Sequence[int] | IntArray) -> IntArr
 
 
 def added(one: IntArray, other: IntArray) -> IntArray:
+    """The sum of counts by number of rows; the shorter one has none of the largest numbers."""
     size = max(len(one), len(other))
     return np.pad(one, (0, size - len(one))) + np.pad(other, (0, size - len(other)))
 

@@ -87,7 +87,7 @@ class UnitsPart(Part):
     sizes: tuple[tuple[int, int | None, int], ...]  # A number of rows; units that have so many originally, and released
     # By column, originally and released: correlation of a row with the next one; share of the variance between units;
     # correlation of differences from the unit's mean with the next ones
-    columns: tuple[tuple[str | float | None, ...], ...]
+    columns: tuple[tuple[str, tuple[float | None, ...]], ...]
     # For the steward the columns that are not released, and whether each names persons
     unreleased: tuple[tuple[str, bool], ...] = ()
     linked: bool = False  # Measures are of rows, which were linked into units after the mask
@@ -103,7 +103,7 @@ class UnitsPart(Part):
         """What recipients may know, who can compute it."""
         sizes = tuple((rows, None, released) for rows, _, released in self.sizes if released)
         columns = tuple(
-            tuple(None if at % 2 else figure for at, figure in enumerate(column)) for column in self.columns
+            (name, tuple(each if at % 2 else None for at, each in enumerate(figures))) for name, figures in self.columns
         )
         return self.model_copy(update={"sizes": sizes, "columns": columns, "unreleased": ()})
 

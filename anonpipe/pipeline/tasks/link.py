@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 
-from anonpipe.encoding.values import as_dictionary, from_numbers, numbers, plain, positions
+from anonpipe.encoding.values import from_numbers, numbers, plain
 from anonpipe.job.linked import FIRST, PART, ROW, before_name, gap_name, masked_rows, mean_name
 from anonpipe.job.model import Job
 from anonpipe.job.wide import ROWS, Layout
-from anonpipe.kernels.links import link
 from anonpipe.pipeline.context import Fitted
 from anonpipe.types import FloatArray, IntArray
 
 _BUCKET = 50_000  # Records that are linked at once
-# What a standard deviation counts: of the row before, the unit's mean, other columns of the unit and its number of
-# rows, the order; and what a factor e of the row's number counts
-_BEFORE, _MEAN, _OF_UNIT, _ORDER, _ROW = 2.0, 1.5, 1.0, 1.0, 2.0
+_ASSIGNED = 500  # Units that take their next records together
+_LEVELS = 8  # Categories of a column by which records are compared
+# What a standard deviation counts of a column that tells all: of the row before, the unit's mean, and its other columns
+_BEFORE, _MEAN, _OF_UNIT = 3.0, 1.5, 1.0
+_ORDER = 0.3  # The same of the order, at least: units keep to their time
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,86 +81,119 @@ def _numbers(records: pa.Table, name: str) -> FloatArray:
 
 
 def _in_order(own: FloatArray, gap: FloatArray, starts: IntArray, unit: IntArray) -> FloatArray:
-    """The start of each unit and the gaps from there on; units that would end after all records begin earlier."""
+    """The start of each unit and the gaps from there on; units that would end after all records begin earlier.
+
+    Where that does not suffice, all gaps of the unit are shorter by the same factor.
+    """
     gap = np.nan_to_num(gap)
     gap[starts] = 0.0
+    span, room = np.add.reduceat(gap, starts), own.max() - own.min()
+    gap *= np.divide(room, span, out=np.ones(len(span)), where=span > room)[unit]
     total = np.cumsum(gap)
-    values = own[starts][unit] + (total - total[starts][unit])
-    late = np.maximum(np.maximum.reduceat(values, starts) - own.max(), 0.0)
-    return np.minimum(values - np.minimum(late, own[starts] - own.min())[unit], own.max())
+    begin = np.minimum(own[starts], own.max() - np.minimum(span, room))
+    return np.asarray(np.minimum(begin[unit] + (total - total[starts][unit]), own.max()))
 
 
 def _units_of(records: pa.Table, job: Job, layout: Layout) -> tuple[IntArray, IntArray]:
-    """The unit of each record, and its place there."""
+    """The unit of each record, and its place there.
+
+    Units begin with the records of first rows. Of those that have so many rows, as many go on as there are records of
+    the next row, in the order of the rows that they want. Together they take these records, each one, so that squared
+    distances between units and records are smallest in all. Records that are left at the end go to the nearest units.
+    """
     row, rows = (records.column(name).to_numpy() for name in (ROW, ROWS))
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
     first, rest = np.flatnonzero(begins), np.flatnonzero(~begins)
     rest = rest[np.argsort(row[rest], kind="stable")]
-    sought, left, gap = _numbers_of(records, job, layout)
-    sought_codes, left_codes, weights = _codes_of(records, job, layout)
-    state, codes = sought[first], sought_codes[first]
-    state[:, : left.shape[1]], codes[:, : left_codes.shape[1]] = left[first], left_codes[first]
+    upto = np.searchsorted(row[rest], np.arange(layout.most + 1), side="right")
+    sought, left, gap = _compared(records, job, layout)
+    state, width = sought[first], left.shape[1]
+    state[:, :width] = left[first]
     state[:, -1] += gap[first]
-    targets, by_row = (_ROW * np.log(each) for each in (np.arange(1, layout.most + 1), row))
-    return link(
-        first, rest, rows[first], targets, by_row, state, codes, sought, sought_codes, weights, left, left_codes, gap
+    unit, place = np.zeros((2, len(row)), dtype=np.int64)
+    unit[first], length = np.arange(len(first)), np.ones(len(first), dtype=np.int64)
+    longest, begin, step = np.argsort(-rows[first], kind="stable"), 0, 1
+    while begin < len(rest):
+        step += 1
+        able = longest[length[longest] == step - 1] if step <= layout.most else longest
+        end = min(begin + len(able), max(begin, upto[step] if step <= layout.most else len(rest)))
+        for units, taken in _blocks(state, able[: end - begin], sought, rest[begin:end]):
+            cost = cdist(state[units], sought[taken], "sqeuclidean")
+            who, which = units, taken[linear_sum_assignment(cost)[1]]
+            unit[which], place[which] = who, length[who]
+            state[who, :width] = left[which]
+            state[who, -1] += gap[which]
+            length[who] += 1
+        begin = end
+    return unit, place
+
+
+def _blocks(
+    state: FloatArray, units: IntArray, sought: FloatArray, records: IntArray
+) -> Iterator[tuple[IntArray, ...]]:
+    """Halves of units and records, by the widest column, until they are few enough for an exact assignment."""
+    if len(units) <= _ASSIGNED:
+        yield units, records
+        return
+    widest = int(np.argmax(sought[records].var(axis=0)))
+    units, records = (
+        each[np.argsort(values[each, widest], kind="stable")] for each, values in ((units, state), (records, sought))
     )
+    half = len(units) // 2
+    yield from _blocks(state, units[:half], sought, records[:half])
+    yield from _blocks(state, units[half:], sought, records[half:])
 
 
-def _numbers_of(records: pa.Table, job: Job, layout: Layout) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Numbers that a record seeks of the row before and of its unit, those it leaves, and its gap.
+def _compared(records: pa.Table, job: Job, layout: Layout) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """What a record seeks of the row before and of its unit, what it leaves for the next row, and its gap.
 
-    The last column is the order; others are normal scores among the records (van der Waerden 1952).
+    Differences count as much as columns are correlated with the row that they are to explain. The last column is the
+    order, on which gaps add up.
     """
-    before = [name for name in masked_rows(job, layout) if not job.columns[name].kind.coded]
-    own = [_numbers(records, name) for name in before]
-    sought = [_BEFORE * _scores(_numbers(records, before_name(name)), of) for name, of in zip(before, own, strict=True)]
-    once = {mean_name(name): _MEAN for name in layout.averaged} | {ROWS: _OF_UNIT}
-    once |= {name: _OF_UNIT for name in layout.of_unit if not job.columns[name].kind.coded}
-    for name, weight in once.items():
-        values = _numbers(records, name)
-        sought.append(weight * _scores(values, values))
+    later = pc.not_equal(records.column(PART), FIRST).to_numpy()
+    column = {name: records.column(name).combine_chunks() for name in records.column_names}
+    coded = {name for name, each in job.columns.items() if each.kind.coded}
+    several = masked_rows(job, layout)
+    left = [_features(column[name], column[name], name in coded) for name in several]
+    sought = [_features(column[before_name(name)], column[name], name in coded) for name in several]
+    weights = [_BEFORE * _tie(one[later], other[later]) for one, other in zip(sought, left, strict=True)]
     order = gap = np.zeros(len(records))
+    tied = [np.empty((len(records), 0)), *left]
     if layout.order in layout.of_row:
-        order, gap = _numbers(records, layout.order), np.nan_to_num(_numbers(records, gap_name(layout.order)))
-        scale = _ORDER / (np.std(order) or 1.0)
-        order, gap = scale * (order - order.mean()), scale * gap
-    left = np.stack([_BEFORE * _scores(of, of) for of in own], axis=1) if own else np.empty((len(records), 0))
-    return np.stack([*sought, order - gap], axis=1), left, gap
+        gaps = column[gap_name(layout.order)]
+        order, gap = numbers(column[layout.order]), np.nan_to_num(numbers(gaps))
+        order, gap = (order - order.mean()) / (order.std() or 1.0), gap / (order.std() or 1.0)
+        tied.append(_features(gaps, gaps, False))
+    explained = np.concatenate(tied, axis=1)[later]
+    facts = {mean_name(name): _MEAN for name in layout.averaged} | dict.fromkeys((ROWS, *layout.of_unit), _OF_UNIT)
+    for name, weight in facts.items():
+        sought.append(_features(column[name], column[name], name in coded))
+        weights.append(weight * _tie(sought[-1][later], explained))
+    sought.append((order - gap)[:, None])
+    weights.append(max(_ORDER, _tie(sought[-1][later], explained)))
+    scale = np.repeat(weights, [each.shape[1] for each in sought])
+    leaves = np.concatenate([np.empty((len(records), 0)), *left], axis=1)
+    return np.concatenate(sought, axis=1) * scale, leaves * scale[: leaves.shape[1]], gap * scale[-1]
 
 
-def _scores(values: FloatArray, among: FloatArray) -> FloatArray:
-    """Normal scores of the places of values among others, the middle one of equals; 0 for none."""
-    among = np.sort(among[~np.isnan(among)])
-    place = np.searchsorted(among, values, side="left") + np.searchsorted(among, values, side="right")
-    return np.where(np.isnan(values), 0.0, ndtri((place + 1.0) / (2.0 * len(among) + 2.0)))
+def _features(column: pa.Array, among: pa.Array, coded: bool) -> FloatArray:
+    """Normal scores among other values (van der Waerden 1952), and nulls; of categories the most frequent ones."""
+    if coded:
+        found = pc.value_counts(plain(among).drop_null())
+        ranked = sorted(zip((-count for count in found.field(1).to_pylist()), found.field(0), strict=True), key=repr)
+        levels = [pc.equal(plain(column), value).fill_null(False) for _, value in ranked[:_LEVELS]]
+        return np.stack([*(np.asarray(each) for each in levels), np.zeros(len(column))], axis=1)
+    values, known = numbers(column), np.sort(numbers(among.drop_null()))
+    place = np.searchsorted(known, values, side="left") + np.searchsorted(known, values, side="right")
+    scores, nulls = ndtri((place + 1.0) / (2.0 * len(known) + 2.0)), np.isnan(values)
+    return np.stack([np.where(nulls, 0.0, scores), 1.0 * nulls], axis=1)
 
 
-def _codes_of(records: pa.Table, job: Job, layout: Layout) -> tuple[IntArray, IntArray, FloatArray]:
-    """Codes that a record seeks, those that it leaves, and what a different one counts: categories, and nulls."""
-    sought, left, weights, n = [], [], [], len(records)
-    for name in masked_rows(job, layout):
-        own, before = records.column(name), records.column(before_name(name))
-        if job.columns[name].kind.coded:
-            both = as_dictionary(pa.chunked_array([*map(plain, (*own.chunks, *before.chunks))]).combine_chunks())
-            codes = positions(both.indices, -1)
-        elif own.null_count:
-            codes = np.concatenate([own.is_null().to_numpy(), before.is_null().to_numpy()]).astype(np.int64)
-        else:
-            continue
-        left.append(codes[:n])
-        sought.append(codes[n:])
-        weights.append(_BEFORE**2)
-    for name in layout.of_unit:
-        column = records.column(name)
-        if job.columns[name].kind.coded:
-            codes = positions(as_dictionary(column.combine_chunks()).indices, -1)
-        else:
-            codes = column.is_null().to_numpy().astype(np.int64)
-        sought.append(codes)
-        weights.append(_OF_UNIT**2)
-    return _stacked(sought, n), _stacked(left, n), np.array(weights)
-
-
-def _stacked(columns: list[IntArray], n: int) -> IntArray:
-    return np.stack(columns, axis=1) if columns else np.empty((n, 0), dtype=np.int64)
+def _tie(one: FloatArray, other: FloatArray) -> float:
+    """The largest correlation of a column with another one, without sign."""
+    if len(one) == 0 or 0 in (one.shape[1], other.shape[1]):
+        return 0.0
+    one, other = one - one.mean(axis=0), other - other.mean(axis=0)
+    products = np.einsum("ij,ik->jk", one, other)  # no BLAS: the same bits with any number of threads
+    sizes = np.sqrt(np.outer(np.square(one).sum(axis=0), np.square(other).sum(axis=0)))
+    return float(np.divide(np.abs(products), sizes, out=np.zeros_like(sizes), where=sizes > 0).max())

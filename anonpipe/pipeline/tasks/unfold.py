@@ -21,8 +21,8 @@ from anonpipe.kernels.points import places
 from anonpipe.pipeline.arrays import FILES, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
-from anonpipe.pipeline.tasks.write import Hashing, written_files
 from anonpipe.pipeline.tasks.link import Linked, linked
+from anonpipe.pipeline.tasks.write import Hashing, written_files
 from anonpipe.pipeline.units import SUMS, Folded, added, correlations_of_rows, row_sums, sums_of_records
 from anonpipe.report.compared import finite
 from anonpipe.report.content import UnitsPart
@@ -112,10 +112,12 @@ def verified_units(folded: Folded, path: Path, records: pa.Table, units: Linked,
         raise EngineError(_DIFFERS)
     unit, first = table.column(layout.unit).to_numpy() - before - 1, np.diff(units.unit, prepend=-1) != 0
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
-    known = {name: units.first for name in layout.of_unit} | {name: units.record for name in layout.of_row}
-    known.pop(layout.order, None)
+    known = {name: units.record for name in layout.of_row if name != layout.order}
+    known |= dict.fromkeys(layout.of_unit, units.first)
     same = (_same(table.column(n), records.column(n).take(pa.array(of)).combine_chunks()) for n, of in known.items())
-    if not (np.array_equal(unit, units.unit) and begins.sum() == first.sum() and begins[units.first].all() and all(same)):
+    if not (
+        np.array_equal(unit, units.unit) and begins.sum() == first.sum() and begins[units.first].all() and all(same)
+    ):
         raise EngineError(_DIFFERS)
     if layout.order in layout.of_row:
         order = numbers(table.column(layout.order).combine_chunks())
@@ -261,14 +263,15 @@ def units_part(work: Work, cut: Cut) -> UnitsPart | None:
     results = work.staging.results("unfold").read_all(cut.files)
     released, original = dict(_sizes(results)), dict(enumerate(folded.sizes.tolist()))
     before, after = (
-        correlations_of_rows(sums).T.tolist() for sums in (folded.sums, np.sum([each["sums"] for each in results], axis=0))
+        correlations_of_rows(sums).T.tolist()
+        for sums in (folded.sums, np.sum([each["sums"] for each in results], axis=0))
     )
     figures = zip(*(map(finite, each) for pair in zip(before, after, strict=True) for each in pair), strict=True)
     sizes = ((rows, original.get(rows, 0), released.get(rows, 0)) for rows in sorted(original | released))
     return UnitsPart(
         column=folded.layout.unit,
         sizes=tuple(each for each in sizes if any(each[1:])),
-        columns=tuple((name, *each) for name, each in zip(folded.compared, figures, strict=True)),
+        columns=tuple((name, each) for name, each in zip(folded.compared, figures, strict=True)),
         unreleased=folded.unreleased,
         linked=folded.layout.linked,
     )
