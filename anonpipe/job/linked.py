@@ -55,8 +55,8 @@ def linked_job(job: Job, layout: Layout) -> Job:
     for name in masked_rows(job, layout):
         added[before_name(name)] = columns[name] | {"missing": "carry", "label": None}
     for name in layout.averaged:
-        low, high = job.columns[name].numeric_bounds
-        added[mean_name(name)] = {"kind": "continuous", "bounds": [low, high]}
+        bounds = [0, 1] if job.columns[name].kind.coded else list(job.columns[name].numeric_bounds)
+        added[mean_name(name)] = {"kind": "continuous", "bounds": bounds}
     if twice := columns.keys() & added.keys():
         raise JobError(f"release.unit: pseudonym needs the name {min(twice)!r}, which a column has; rename that")
     content |= {"columns": columns | added, "strata": {"by": [PART]}}

@@ -11,16 +11,19 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from anonpipe.encoding.identifiers import keyed_values
+from anonpipe.columns import Kind
+from anonpipe.encoding.identifiers import UnitColumn, keyed_values
 from anonpipe.encoding.row_hash import identifier_lanes, keyed_rows, row_lanes, value_words
 from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import Tracer
-from anonpipe.encoding.values import numbers
+from anonpipe.encoding.values import numbers, plain
 from anonpipe.errors import InputError, plural
 from anonpipe.job.linked import (
     EARLY,
@@ -84,6 +87,17 @@ class Folded:
             f"up to {self.layout.most} rows side by side ({row_name('x', 2)!r} is column x in a unit's second row)"
         )
 
+    def told_apart(self, unit: UnitColumn, held_out: float) -> UnitColumn:
+        """The unit with the number of independent records that each stratum of linked rows has.
+
+        A unit has one row in the first stratum and few in the second. Kish's effective sample size of each says what
+        its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
+        """
+        rows = np.minimum(np.arange(len(self.sizes)), self.layout.most)
+        parts = (np.minimum(rows, 1), np.clip(rows, 1, LATE_FROM - 1) - 1, np.maximum(rows - LATE_FROM + 1, 0))
+        shares = [(self.sizes @ part**2) / (self.sizes @ part) ** 2 for part in parts if self.sizes @ part]
+        return replace(unit, fewest=int((1.0 - held_out) / sum(shares)))
+
     @property
     def warnings(self) -> list[str]:
         """What the steward should know; counts alone."""
@@ -117,17 +131,26 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     paths, sketches = _distribute(job, source, names, folder, key)
     sizes, others = np.zeros(1, dtype=np.int64), [name for name in names if name != unit]
     differing, nulls = np.zeros((2, len(others)), dtype=np.int64)
+    ones: dict[str, Any] = {}  # Of binary columns the larger value, which counts as 1
     for path in paths:
         bucket = _Bucket.read(job, path, key)
         sizes = added(sizes, np.bincount(bucket.sizes))
         found = np.array([bucket.differing_and_nulls(name) for name in others])
         differing, nulls = differing + found[:, 0], nulls + found[:, 1]
+        for name in (name for name in of_row if job.columns[name].kind is Kind.BINARY):
+            largest = pc.max(plain(bucket.rows.column(name))).as_py()
+            if largest is not None:
+                ones[name] = max(largest, ones.get(name, largest))
     units, most = int(sizes.sum()), len(sizes) - 1
     by_name = dict(zip(others, zip(differing.tolist(), nulls.tolist(), strict=True), strict=True))
     _refuse(job, by_name, units)
     compared = tuple(name for name in of_row if not job.columns[name].kind.coded)
     constant = tuple(name for name in of_row if most > 1 and not by_name[name][0])
-    averaged = tuple(name for name in compared if job.columns[name].role.encoded and name not in {order, *constant})
+    averaged = tuple(
+        name
+        for name in of_row
+        if job.columns[name].role.encoded and (name in {*compared, *ones}) and name not in {order, *constant}
+    )
     linked = not fits_side_by_side(job, most, units)
     if linked:
         check_linked_width(job, averaged, units)
@@ -136,7 +159,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
         unit, order, of_unit, of_row, _numbers(job, sizes, linked), complete, linked, averaged if linked else ()
     )
     made_job = linked_job(job, layout) if linked else wide_job(job, layout)  # before any writing: it may refuse
-    sums = _write(job, layout, compared, paths, key, folder / "rows.parquet")
+    sums = _write(job, layout, compared, ones, paths, key, folder / "rows.parquet")
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.wide_names(name)}
     folded = Folded(
         layout,
@@ -277,7 +300,7 @@ class _Bucket:
         units = np.count_nonzero(np.add.reduceat(other.astype(np.int64), self.starts))
         return int(units), int(np.count_nonzero(~there))
 
-    def to_wide(self, job: Job, layout: Layout) -> pa.RecordBatch:
+    def to_wide(self, layout: Layout) -> pa.RecordBatch:
         """One record for each unit, those of too few rows left out."""
         number = _released_number(self.sizes, layout.numbers)
         starts, number = self.starts[number > 0], number[number > 0]
@@ -288,7 +311,7 @@ class _Bucket:
                 columns[side] = self.rows.column(name).take(pa.array(starts + at, mask=number <= at))
         return pa.RecordBatch.from_pydict(columns)
 
-    def to_linked(self, job: Job, layout: Layout) -> pa.RecordBatch:
+    def to_linked(self, job: Job, layout: Layout, ones: Mapping[str, Any]) -> pa.RecordBatch:
         """A record for each row, with facts of its unit and of the row before."""
         number = _released_number(self.sizes, layout.numbers)
         record, place = places(number)
@@ -305,7 +328,8 @@ class _Bucket:
             columns[gap_name(layout.order)] = pa.array(gaps.astype(np.int64) if whole else gaps, mask=first)
         columns |= {before_name(name): self.rows.column(name).take(before) for name in masked_rows(job, layout)}
         for name in layout.averaged:
-            values = numbers(self.rows.column(name))[at]
+            column = self.rows.column(name)
+            values = numbers(pc.equal(plain(column), ones[name]) if name in ones else column)[at]
             there, starts = ~np.isnan(values), np.flatnonzero(first)
             with np.errstate(invalid="ignore"):
                 mean = np.add.reduceat(np.where(there, values, 0.0), starts) / np.add.reduceat(there * 1.0, starts)
@@ -323,14 +347,20 @@ def _schema(rows: pa.Schema, records: pa.Schema) -> pa.Schema:
 
 
 def _write(
-    job: Job, layout: Layout, compared: Sequence[str], paths: Sequence[Path], key: bytes, file: Path
+    job: Job,
+    layout: Layout,
+    compared: Sequence[str],
+    ones: Mapping[str, Any],
+    paths: Sequence[Path],
+    key: bytes,
+    file: Path,
 ) -> FloatArray:
     """Write the records bucket by bucket; returns the `row_sums` of all."""
     found, writer = np.zeros((len(compared), SUMS)), None
     with contextlib.ExitStack() as opened:
         for path in paths:
             bucket = _Bucket.read(job, path, key)
-            records = bucket.to_linked(job, layout) if layout.linked else bucket.to_wide(job, layout)
+            records = bucket.to_linked(job, layout, ones) if layout.linked else bucket.to_wide(layout)
             if writer is None:
                 schema = _schema(bucket.rows.schema, records.schema)
                 made = pq.ParquetWriter(file, schema, compression="lz4", write_page_checksum=True)

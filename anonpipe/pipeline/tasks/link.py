@@ -165,10 +165,14 @@ def _compared(records: pa.Table, job: Job, layout: Layout) -> tuple[FloatArray, 
         order, gap = (order - order.mean()) / (order.std() or 1.0), gap / (order.std() or 1.0)
         tied.append(_features(gaps, gaps, False))
     explained = np.concatenate(tied, axis=1)[later]
-    facts = {mean_name(name): _MEAN for name in layout.averaged} | dict.fromkeys((ROWS, *layout.of_unit), _OF_UNIT)
-    for name, weight in facts.items():
+    by_chance = float(np.mean(1.0 / numbers(column[ROWS])))  # a row is a part of its unit's mean
+    for name in layout.averaged:
+        sought.append(_features(column[mean_name(name)], column[mean_name(name)], False))
+        squared = _tie(sought[-1][later], left[several.index(name)][later]) ** 2
+        weights.append(_MEAN * np.sqrt(max(0.0, squared - by_chance) / (1.0 - by_chance)))
+    for name in (ROWS, *layout.of_unit):
         sought.append(_features(column[name], column[name], name in coded))
-        weights.append(weight * _tie(sought[-1][later], explained))
+        weights.append(_OF_UNIT * _tie(sought[-1][later], explained))
     sought.append((order - gap)[:, None])
     weights.append(max(_ORDER, _tie(sought[-1][later], explained)))
     scale = np.repeat(weights, [each.shape[1] for each in sought])
