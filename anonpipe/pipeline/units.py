@@ -25,21 +25,7 @@ from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers, plain
 from anonpipe.errors import InputError, plural
-from anonpipe.job.linked import (
-    EARLY,
-    FIRST,
-    LATE,
-    LATE_FROM,
-    PART,
-    ROW,
-    before_name,
-    check_linked_width,
-    gap_name,
-    linked_job,
-    masked_rows,
-    mean_name,
-    whole_gaps,
-)  # fmt: skip
+from anonpipe.job import linked
 from anonpipe.job.model import Job
 from anonpipe.job.wide import ROWS, Layout, fits_side_by_side, levels_of, row_name, wide_job
 from anonpipe.kernels.points import places
@@ -94,7 +80,11 @@ class Folded:
         its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
         """
         rows = np.minimum(np.arange(len(self.sizes)), self.layout.most)
-        parts = (np.minimum(rows, 1), np.clip(rows, 1, LATE_FROM - 1) - 1, np.maximum(rows - LATE_FROM + 1, 0))
+        parts = (
+            np.minimum(rows, 1),
+            np.clip(rows, 1, linked.LATE_FROM - 1) - 1,
+            np.maximum(rows - linked.LATE_FROM + 1, 0),
+        )
         shares = [(self.sizes @ part**2) / (self.sizes @ part) ** 2 for part in parts if self.sizes @ part]
         return replace(unit, fewest=int((1.0 - held_out) / sum(shares)))
 
@@ -146,19 +136,15 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     _refuse(job, by_name, units)
     compared = tuple(name for name in of_row if not job.columns[name].kind.coded)
     constant = tuple(name for name in of_row if most > 1 and not by_name[name][0])
-    averaged = tuple(
-        name
-        for name in of_row
-        if job.columns[name].role.encoded and (name in {*compared, *ones}) and name not in {order, *constant}
-    )
-    linked = not fits_side_by_side(job, most, units)
-    if linked:
-        check_linked_width(job, averaged, units)
+    varying = [name for name in of_row if job.columns[name].role.encoded and name not in {order, *constant}]
+    averaged = tuple(name for name in varying if name in {*compared, *ones})
+    if to_link := not fits_side_by_side(job, most, units):
+        linked.check_linked_width(job, averaged, units)
     complete = tuple(name for name in of_row if not by_name[name][1])
     layout = Layout(
-        unit, order, of_unit, of_row, _numbers(job, sizes, linked), complete, linked, averaged if linked else ()
+        unit, order, of_unit, of_row, _numbers(job, sizes, to_link), complete, to_link, averaged if to_link else ()
     )
-    made_job = linked_job(job, layout) if linked else wide_job(job, layout)  # before any writing: it may refuse
+    made_job = linked.linked_job(job, layout) if to_link else wide_job(job, layout)  # before any writing: it may refuse
     sums = _write(job, layout, compared, ones, paths, key, folder / "rows.parquet")
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.wide_names(name)}
     folded = Folded(
@@ -204,20 +190,20 @@ def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> Non
         raise InputError("\n".join(found))
 
 
-def _numbers(job: Job, sizes: IntArray, linked: bool = False) -> tuple[int, ...]:
+def _numbers(job: Job, sizes: IntArray, to_link: bool = False) -> tuple[int, ...]:
     """The numbers of rows that are released: enough units have each, or a larger one that is not.
 
     Of linked rows all up to the largest: their number is a masked column.
     """
     least, units = max(2 * job.k, _LEAST), int(sizes.sum())
-    longest = least if linked else max(least, min(_LEAST_LONGEST, units // 20))
+    longest = least if to_link else max(least, min(_LEAST_LONGEST, units // 20))
     found: list[int] = []
     waiting = 0
     for number in range(len(sizes) - 1, 0, -1):
         waiting += int(sizes[number])
         if waiting >= (least if found else longest):
             found, waiting = [number, *found], 0
-            if linked:
+            if to_link:
                 return tuple(range(1, number + 1))
     if not found:
         raise InputError(
@@ -318,43 +304,36 @@ class _Bucket:
         at = self.starts[record] + place
         first, before = place == 0, pa.array(at - 1, mask=place == 0)
         columns = {name: self.rows.column(name).take(pa.array(at)) for name in (layout.unit, *layout.of_unit)}
-        columns |= {ROWS: pa.array(number[record]), ROW: pa.array(place + 1)}
-        late = place + 1 >= min(LATE_FROM, layout.most + 1)
-        columns[PART] = pa.array(np.select([first, late], [FIRST, LATE], EARLY).tolist())
+        columns |= {ROWS: pa.array(number[record]), linked.ROW: pa.array(place + 1)}
+        part = np.select([first, place + 1 >= linked.LATE_FROM], [linked.FIRST, linked.LATE], linked.EARLY)
+        columns[linked.PART] = pa.array(part.tolist())
         columns |= {name: self.rows.column(name).take(pa.array(at)) for name in layout.of_row}
         if layout.order in layout.of_row:
-            whole, order = whole_gaps(job, layout.order), numbers(self.rows.column(layout.order))[at]
+            whole, order = linked.whole_gaps(job, layout.order), numbers(self.rows.column(layout.order))[at]
             gaps = np.diff(np.floor(order) if whole else order, prepend=0.0)
-            columns[gap_name(layout.order)] = pa.array(gaps.astype(np.int64) if whole else gaps, mask=first)
-        columns |= {before_name(name): self.rows.column(name).take(before) for name in masked_rows(job, layout)}
+            columns[linked.gap_name(layout.order)] = pa.array(gaps.astype(np.int64) if whole else gaps, mask=first)
+        columns |= {
+            linked.before_name(name): self.rows.column(name).take(before) for name in linked.masked_rows(job, layout)
+        }
         for name in layout.averaged:
             column = self.rows.column(name)
             values = numbers(pc.equal(plain(column), ones[name]) if name in ones else column)[at]
             there, starts = ~np.isnan(values), np.flatnonzero(first)
             with np.errstate(invalid="ignore"):
                 mean = np.add.reduceat(np.where(there, values, 0.0), starts) / np.add.reduceat(there * 1.0, starts)
-            columns[mean_name(name)] = pa.array(mean[record], from_pandas=True)
+            columns[linked.mean_name(name)] = pa.array(mean[record], from_pandas=True)
         return pa.RecordBatch.from_pydict(columns)
 
 
 def _schema(rows: pa.Schema, records: pa.Schema) -> pa.Schema:
     """The columns of records, those of the rows as these have them."""
-    counted = {ROWS, ROW, PART}
-    return pa.schema(
-        rows.field(field.name) if field.name in rows.names else field.with_nullable(field.name not in counted)
-        for field in records
-    )
+    known, counted = dict(zip(rows.names, rows, strict=True)), {ROWS, linked.ROW, linked.PART}
+    return pa.schema(known.get(each.name, each.with_nullable(each.name not in counted)) for each in records)
 
 
 def _write(
-    job: Job,
-    layout: Layout,
-    compared: Sequence[str],
-    ones: Mapping[str, Any],
-    paths: Sequence[Path],
-    key: bytes,
-    file: Path,
-) -> FloatArray:
+    job: Job, layout: Layout, compared: Sequence[str], ones: Mapping[str, Any], paths: Sequence[Path], key: bytes, file: Path
+) -> FloatArray:  # fmt: skip
     """Write the records bucket by bucket; returns the `row_sums` of all."""
     found, writer = np.zeros((len(compared), SUMS)), None
     with contextlib.ExitStack() as opened:
@@ -378,7 +357,7 @@ def sums_of_records(names: Sequence[str], layout: Layout, records: pa.RecordBatc
     """`row_sums` of columns of records: rows side by side, or below each other."""
     if layout.linked:
         values = [numbers(records.column(name)) for name in names]
-        return row_sums(values, records.column(ROW).to_numpy() == 1)
+        return row_sums(values, records.column(linked.ROW).to_numpy() == 1)
     sides = [np.stack([numbers(records.column(side)) for side in layout.wide_names(name)], axis=1) for name in names]
     return row_sums([each.ravel() for each in sides], np.arange(len(records) * layout.most) % layout.most == 0)
 

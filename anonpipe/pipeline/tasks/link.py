@@ -13,6 +13,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 
 from anonpipe.encoding.values import from_numbers, numbers, plain
+from anonpipe.errors import EngineError
 from anonpipe.job.linked import FIRST, PART, ROW, before_name, gap_name, masked_rows, mean_name
 from anonpipe.job.model import Job
 from anonpipe.job.wide import ROWS, Layout
@@ -104,6 +105,8 @@ def _units_of(records: pa.Table, job: Job, layout: Layout) -> tuple[IntArray, In
     row, rows = (records.column(name).to_numpy() for name in (ROW, ROWS))
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
     first, rest = np.flatnonzero(begins), np.flatnonzero(~begins)
+    if not len(first):
+        raise EngineError("no record of a bucket begins a unit; raise release.file_rows, and run again")
     rest = rest[np.argsort(row[rest], kind="stable")]
     upto = np.searchsorted(row[rest], np.arange(layout.most + 1), side="right")
     sought, left, gap = _compared(records, job, layout)
@@ -118,12 +121,11 @@ def _units_of(records: pa.Table, job: Job, layout: Layout) -> tuple[IntArray, In
         able = longest[length[longest] == step - 1] if step <= layout.most else longest
         end = min(begin + len(able), max(begin, upto[step] if step <= layout.most else len(rest)))
         for units, taken in _blocks(state, able[: end - begin], sought, rest[begin:end]):
-            cost = cdist(state[units], sought[taken], "sqeuclidean")
-            who, which = units, taken[linear_sum_assignment(cost)[1]]
-            unit[which], place[which] = who, length[who]
-            state[who, :width] = left[which]
-            state[who, -1] += gap[which]
-            length[who] += 1
+            taken = taken[linear_sum_assignment(cdist(state[units], sought[taken], "sqeuclidean"))[1]]
+            unit[taken], place[taken] = units, length[units]
+            state[units, :width] = left[taken]
+            state[units, -1] += gap[taken]
+            length[units] += 1
         begin = end
     return unit, place
 
@@ -169,7 +171,7 @@ def _compared(records: pa.Table, job: Job, layout: Layout) -> tuple[FloatArray, 
     for name in layout.averaged:
         sought.append(_features(column[mean_name(name)], column[mean_name(name)], False))
         squared = _tie(sought[-1][later], left[several.index(name)][later]) ** 2
-        weights.append(_MEAN * np.sqrt(max(0.0, squared - by_chance) / (1.0 - by_chance)))
+        weights.append(_MEAN * np.sqrt(max(0.0, squared - by_chance) / max(1.0 - by_chance, 1e-9)))
     for name in (ROWS, *layout.of_unit):
         sought.append(_features(column[name], column[name], name in coded))
         weights.append(_OF_UNIT * _tie(sought[-1][later], explained))
@@ -183,9 +185,9 @@ def _compared(records: pa.Table, job: Job, layout: Layout) -> tuple[FloatArray, 
 def _features(column: pa.Array, among: pa.Array, coded: bool) -> FloatArray:
     """Normal scores among other values (van der Waerden 1952), and nulls; of categories the most frequent ones."""
     if coded:
-        found = pc.value_counts(plain(among).drop_null())
-        ranked = sorted(zip((-count for count in found.field(1).to_pylist()), found.field(0), strict=True), key=repr)
-        levels = [pc.equal(plain(column), value).fill_null(False) for _, value in ranked[:_LEVELS]]
+        counted = pc.value_counts(plain(among).drop_null()).to_pylist()
+        counted.sort(key=lambda one: (-one["counts"], str(one["values"])))
+        levels = [pc.equal(plain(column), one["values"]).fill_null(False) for one in counted[:_LEVELS]]
         return np.stack([*(np.asarray(each) for each in levels), np.zeros(len(column))], axis=1)
     values, known = numbers(column), np.sort(numbers(among.drop_null()))
     place = np.searchsorted(known, values, side="left") + np.searchsorted(known, values, side="right")

@@ -27,7 +27,7 @@ from anonpipe.pipeline.units import SUMS, Folded, added, correlations_of_rows, r
 from anonpipe.report.compared import finite
 from anonpipe.report.content import UnitsPart
 from anonpipe.storage.release import describe_schema, sha256
-from anonpipe.types import IntArray
+from anonpipe.types import FloatArray, IntArray
 
 _NUMBER = {"treatment": "number of the unit"}
 _DIFFERS = "the rows of units differ from the records that were measured; nothing is released: go on with --resume"
@@ -107,25 +107,21 @@ def verified_units(folded: Folded, path: Path, records: pa.Table, units: Linked,
     Every record is one row, with the unit's columns of the record that begins it, and rows are in order.
     """
     layout, table = folded.layout, pq.read_table(path).unify_dictionaries().combine_chunks()
-    once = np.array_equal(np.sort(units.record), np.arange(len(records)))
-    if not once or len(table) != len(records):
-        raise EngineError(_DIFFERS)
     unit, first = table.column(layout.unit).to_numpy() - before - 1, np.diff(units.unit, prepend=-1) != 0
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
     known = {name: units.record for name in layout.of_row if name != layout.order}
     known |= dict.fromkeys(layout.of_unit, units.first)
     same = (_same(table.column(n), records.column(n).take(pa.array(of)).combine_chunks()) for n, of in known.items())
-    if not (
-        np.array_equal(unit, units.unit) and begins.sum() == first.sum() and begins[units.first].all() and all(same)
-    ):
+    held = (
+        np.array_equal(unit, units.unit),
+        np.array_equal(np.sort(units.record), np.arange(len(records))),
+        np.array_equal(np.sort(units.record[first]), np.flatnonzero(begins)),
+        layout.order not in layout.of_row or (np.diff(_numbers(table, layout.order))[~first[1:]] >= 0).all(),
+    )
+    if not all(held) or not all(same):
         raise EngineError(_DIFFERS)
-    if layout.order in layout.of_row:
-        order = numbers(table.column(layout.order).combine_chunks())
-        if not (np.diff(order)[~first[1:]] >= 0).all():
-            raise EngineError(_DIFFERS)
-    values = [numbers(table.column(name).combine_chunks()) for name in folded.compared]
+    sums = row_sums([_numbers(table, name) for name in folded.compared], first)
     sizes = np.bincount(np.bincount(unit))
-    sums = row_sums(values, first)
     return {"rows": len(table), "units": int(first.sum()), "sizes": sizes, "sums": sums, "disordered": 0}
 
 
@@ -140,7 +136,7 @@ def _verified(folded: Folded, path: Path, records: Path, before: int) -> dict[st
         if not _agree(layout, table, batch, number, of):
             raise EngineError(_DIFFERS)
         if layout.order in layout.of_row:
-            order = numbers(table.column(layout.order).combine_chunks())
+            order = _numbers(table, layout.order)
             disordered += int(np.count_nonzero((np.diff(order) < 0) & (np.diff(of) == 0)))
         units, rows = units + len(batch), rows + len(table)
         sizes += np.bincount(number, minlength=len(sizes))
@@ -164,6 +160,10 @@ def _agree(layout: Layout, table: pa.Table, records: pa.RecordBatch, number: Int
         for at, side in enumerate(layout.wide_names(name))
     )
     return all(once) and all(of_rows)
+
+
+def _numbers(table: pa.Table, name: str) -> FloatArray:
+    return numbers(table.column(name).combine_chunks())
 
 
 def _same(column: pa.ChunkedArray, other: pa.Array) -> bool:
