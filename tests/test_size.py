@@ -10,8 +10,8 @@ from tests.test_docs import count_words
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = sorted((ROOT / "anonpipe").rglob("*.py"))
 
-LINES = 59_838
-FILES = 220
+LINES = 60_275
+FILES = 222
 LONGEST_FILE = 1_400
 PAGES = 16_256  # Words of docs/*.md
 TEST_NAME = 60  # Characters

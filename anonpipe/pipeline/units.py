@@ -37,6 +37,7 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 FOLDER = "units"  # Of the staging: rows side by side; not sealed, as its pages have checksums
 RECORD = "units.record"
+_FILE = "rows.parquet"
 _BUCKET_CELLS = 8_000_000  # Of units that are laid side by side at once
 SUMS = 13  # Of each column of `row_sums`
 _GROUP_ROWS = 65_536  # Records of a row group
@@ -73,18 +74,15 @@ class Folded:
             f"up to {self.layout.most} rows side by side ({row_name('x', 2)!r} is column x in a unit's second row)"
         )
 
-    def told_apart(self, unit: UnitColumn, held_out: float) -> UnitColumn:
+    def with_effective_size(self, unit: UnitColumn, held_out: float) -> UnitColumn:
         """The unit with the number of independent records that each stratum of linked rows has.
 
         A unit has one row in the first stratum and few in the second. Kish's effective sample size of each says what
         its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
         """
         rows = np.minimum(np.arange(len(self.sizes)), self.layout.most)
-        parts = (
-            np.minimum(rows, 1),
-            np.clip(rows, 1, linked.LATE_FROM - 1) - 1,
-            np.maximum(rows - linked.LATE_FROM + 1, 0),
-        )
+        early = np.clip(rows, 1, linked.LATE_FROM - 1) - 1
+        parts = (np.minimum(rows, 1), early, np.maximum(rows - 1, 0) - early)
         shares = [(self.sizes @ part**2) / (self.sizes @ part) ** 2 for part in parts if self.sizes @ part]
         return replace(unit, fewest=int((1.0 - held_out) / sum(shares)))
 
@@ -145,7 +143,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
         unit, order, of_unit, of_row, _numbers(job, sizes, to_link), complete, to_link, averaged if to_link else ()
     )
     made_job = linked.linked_job(job, layout) if to_link else wide_job(job, layout)  # before any writing: it may refuse
-    sums = _write(job, layout, compared, ones, paths, key, folder / "rows.parquet")
+    sums = _write(job, layout, compared, ones, paths, key)
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.wide_names(name)}
     folded = Folded(
         layout,
@@ -166,7 +164,7 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     )
     types = {side: source.pandas_types[name] for side, name in sides.items() if name in source.pandas_types}
     labels = {side: source.labels[name] for side, name in sides.items() if name in source.labels}
-    made = replace(open_source(str(folder / "rows.parquet")), pandas_types=types, labels=labels)
+    made = replace(open_source(str(folder / _FILE)), pandas_types=types, labels=labels)
     return made_job, made, folded
 
 
@@ -312,9 +310,8 @@ class _Bucket:
             whole, order = linked.whole_gaps(job, layout.order), numbers(self.rows.column(layout.order))[at]
             gaps = np.diff(np.floor(order) if whole else order, prepend=0.0)
             columns[linked.gap_name(layout.order)] = pa.array(gaps.astype(np.int64) if whole else gaps, mask=first)
-        columns |= {
-            linked.before_name(name): self.rows.column(name).take(before) for name in linked.masked_rows(job, layout)
-        }
+        for name in linked.masked_rows(job, layout):
+            columns[linked.before_name(name)] = self.rows.column(name).take(before)
         for name in layout.averaged:
             column = self.rows.column(name)
             values = numbers(pc.equal(plain(column), ones[name]) if name in ones else column)[at]
@@ -332,9 +329,9 @@ def _schema(rows: pa.Schema, records: pa.Schema) -> pa.Schema:
 
 
 def _write(
-    job: Job, layout: Layout, compared: Sequence[str], ones: Mapping[str, Any], paths: Sequence[Path], key: bytes, file: Path
-) -> FloatArray:  # fmt: skip
-    """Write the records bucket by bucket; returns the `row_sums` of all."""
+    job: Job, layout: Layout, compared: Sequence[str], ones: Mapping[str, Any], paths: Sequence[Path], key: bytes
+) -> FloatArray:
+    """Write the records bucket by bucket, next to these; returns the `row_sums` of all."""
     found, writer = np.zeros((len(compared), SUMS)), None
     with contextlib.ExitStack() as opened:
         for path in paths:
@@ -342,7 +339,7 @@ def _write(
             records = bucket.to_linked(job, layout, ones) if layout.linked else bucket.to_wide(layout)
             if writer is None:
                 schema = _schema(bucket.rows.schema, records.schema)
-                made = pq.ParquetWriter(file, schema, compression="lz4", write_page_checksum=True)
+                made = pq.ParquetWriter(paths[0].parent / _FILE, schema, compression="lz4", write_page_checksum=True)
                 writer = opened.enter_context(made)
             writer.write_batch(records.cast(schema), row_group_size=_GROUP_ROWS)
             found += sums_of_records(compared, layout, records)
