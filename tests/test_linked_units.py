@@ -224,8 +224,9 @@ def test_links_are_those_of_all_permutations(seed):
     state = [np.concatenate([left[r], sought[r][left.shape[1] : -1], [sought[r][-1] + gap[r]]]) for r in firsts]
     for at in range(2, 5):
         new = np.flatnonzero(row == at).tolist()
-        able = [u for u in sorted(range(len(firsts)), key=lambda u: -wants[firsts[u]]) if len(chains[u]) == at - 1]
-        able = able[: len(new)]
+        ended = [len(chain) < at - 1 for chain in chains]
+        able = [u for u, chain in enumerate(chains) if not ended[u] or len(chain) < wants[firsts[u]]]
+        able = sorted(able, key=lambda u, ended=ended: (ended[u], -wants[firsts[u]]))[: len(new)]
 
         def cost(taken, able=able):
             return sum(np.square(state[u] - sought[r]).sum() for u, r in zip(able, taken, strict=True))

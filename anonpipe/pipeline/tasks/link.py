@@ -98,9 +98,9 @@ def _in_order(own: FloatArray, gap: FloatArray, starts: IntArray, unit: IntArray
 def _units_of(records: pa.Table, job: Job, layout: Layout) -> tuple[IntArray, IntArray]:
     """The unit of each record, and its place there.
 
-    Units begin with the records of first rows. Of those that have so many rows, as many go on as there are records of
-    the next row, in the order of the rows that they want. Together they take these records, each one, so that squared
-    distances between units and records are smallest in all. Records that are left at the end go to the nearest units.
+    Units begin with the records of first rows. As many go on as there are records of the next row: those that want most
+    rows, then those that ended before they had as many. Together they take these records, each one, so that the sum of
+    squared distances is smallest. Records that are left at the end go to units in the same way.
     """
     row, rows = (records.column(name).to_numpy() for name in (ROW, ROWS))
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
@@ -118,8 +118,10 @@ def _units_of(records: pa.Table, job: Job, layout: Layout) -> tuple[IntArray, In
     longest, begin, step = np.argsort(-rows[first], kind="stable"), 0, 1
     while begin < len(rest):
         step += 1
-        able = longest[length[longest] == step - 1] if step <= layout.most else longest
-        end = min(begin + len(able), max(begin, upto[step] if step <= layout.most else len(rest)))
+        last, unmet, ended = step > layout.most, rows[first] > length, length < step - 1
+        able = longest[(last | unmet | ~ended)[longest]]
+        able = able[np.argsort((~unmet if last else ended)[able], kind="stable")]
+        end = min(begin + len(able), len(rest) if last else max(begin, upto[step]))
         for units, taken in _blocks(state, able[: end - begin], sought, rest[begin:end]):
             taken = taken[linear_sum_assignment(cdist(state[units], sought[taken], "sqeuclidean"))[1]]
             unit[taken], place[taken] = units, length[units]
