@@ -107,18 +107,27 @@ def test_records_are_what_loops_give(tmp_path, monkeypatch):
     assert job.strata.by == (PART,) and job.rules == (RULE,) and job.unit_column == "person"
 
 
+def with_sums():
+    """The panel with a sum, and a column that is never smaller than another."""
+    table = panel()
+    more = np.random.default_rng(4).gamma(2.0, 10.0, len(table)).round(2)
+    return table.assign(total=(table["cost"] + 10).round(2), most=(table["cost"] + more).round(2))
+
+
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
     folder = tmp_path_factory.mktemp("linked")
     with small.private_home(folder, "9f3c17a2b85de06441c7f29e8ab350d6" * 2), pytest.MonkeyPatch.context() as patched:
         patched.setattr(wide, "MOST_COLUMNS", 20)
-        job = whole(folder, panel())
+        columns = COLUMNS | {name: {"kind": "continuous", "step": 0.01} for name in ("total", "most")}
+        job = whole(folder, with_sums(), columns=columns, rules=[RULE, "total = cost + 10", "cost <= most"])
         yield job, small.run(job)
 
 
 def test_release_has_units_in_order(outcome):
     job, _ = outcome
-    table, original = small.released(job).to_pandas(), panel()
+    table, original = small.released(job).to_pandas(), with_sums()
+    assert np.allclose(table["total"], table["cost"] + 10) and (table["cost"] <= table["most"]).all()
     assert list(table) == list(original) and len(table) == len(original)
     by = table.groupby("person", sort=False)
     assert (by[["born", "sex"]].nunique() == 1).all(axis=None) and sorted(by.groups) == list(range(1, 301))
@@ -142,7 +151,8 @@ def test_manifest_and_reports_say_how(outcome):
     where = release.resolve(job.output)
     manifest = release.read_manifest(where)
     assert manifest["units"]["linked"] and manifest["units"]["units"] == 300 and release.check(job.output) == []
-    assert list(manifest["columns"]) == list(COLUMNS) and manifest["rules"][0]["broken"] == 0
+    assert list(manifest["columns"]) == [*COLUMNS, "total", "most"]
+    assert [rule["broken"] for rule in manifest["rules"]] == [0, 0, 0]
     pages = where.filesystem.cat_file(where.path("_report.html")).decode(), open(done.report).read()
     assert all("were then linked into units" in page and "do not belong together" not in page for page in pages)
     assert not any("do not belong together" in text or small.CANARY in text for text in done.warnings)

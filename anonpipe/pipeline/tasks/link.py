@@ -72,12 +72,13 @@ def linked(records: pa.Table, fitted: Fitted, layout: Layout) -> Linked:
     starts, order = np.flatnonzero(np.diff(unit, prepend=-1)), None
     if (name := layout.order) in layout.of_row:
         grid = fitted.cells.grid(fitted.cells.names.index(name))
-        own, gap = (_numbers(records, each)[record] for each in (name, gap_name(name)))
+        own, gap = (numbers_of(records, each)[record] for each in (name, gap_name(name)))
         order = from_numbers(grid.round(_in_order(own, gap, starts, unit)), fitted.schema.field(name), grid.step)
     return Linked(record, record[starts][unit], unit, order)
 
 
-def _numbers(records: pa.Table, name: str) -> FloatArray:
+def numbers_of(records: pa.Table, name: str) -> FloatArray:
+    """A column as numbers, NaN where missing."""
     return numbers(records.column(name).combine_chunks())
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from anonpipe.columns import Column
-from anonpipe.encoding.values import numbers, plain, with_nullable_types
+from anonpipe.encoding.values import plain, with_nullable_types
 from anonpipe.errors import DamagedError, EngineError
 from anonpipe.job.linked import FIRST, PART
 from anonpipe.job.wide import ROWS, Layout, rule_of_rows
@@ -21,13 +21,13 @@ from anonpipe.kernels.points import places
 from anonpipe.pipeline.arrays import FILES, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
-from anonpipe.pipeline.tasks.link import Linked, linked
+from anonpipe.pipeline.tasks.link import Linked, linked, numbers_of
 from anonpipe.pipeline.tasks.write import Hashing, written_files
 from anonpipe.pipeline.units import SUMS, Folded, added, correlations_of_rows, row_sums, sums_of_records
 from anonpipe.report.compared import finite
 from anonpipe.report.content import UnitsPart
 from anonpipe.storage.release import describe_schema, sha256
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import IntArray
 
 _NUMBER = {"treatment": "number of the unit"}
 _DIFFERS = "the rows of units differ from the records that were measured; nothing is released: go on with --resume"
@@ -116,11 +116,11 @@ def verified_units(folded: Folded, path: Path, records: pa.Table, units: Linked,
         np.array_equal(unit, units.unit),
         np.array_equal(np.sort(units.record), np.arange(len(records))),
         np.array_equal(np.sort(units.record[first]), np.flatnonzero(begins)),
-        layout.order not in layout.of_row or (np.diff(_numbers(table, layout.order))[~first[1:]] >= 0).all(),
+        layout.order not in layout.of_row or (np.diff(numbers_of(table, layout.order))[~first[1:]] >= 0).all(),
     )
     if not all(held) or not all(same):
         raise EngineError(_DIFFERS)
-    sums = row_sums([_numbers(table, name) for name in folded.compared], first)
+    sums = row_sums([numbers_of(table, name) for name in folded.compared], first)
     sizes = np.bincount(np.bincount(unit))
     return {"rows": len(table), "units": int(first.sum()), "sizes": sizes, "sums": sums, "disordered": 0}
 
@@ -136,7 +136,7 @@ def _verified(folded: Folded, path: Path, records: Path, before: int) -> dict[st
         if not _agree(layout, table, batch, number, of):
             raise EngineError(_DIFFERS)
         if layout.order in layout.of_row:
-            order = _numbers(table, layout.order)
+            order = numbers_of(table, layout.order)
             disordered += int(np.count_nonzero((np.diff(order) < 0) & (np.diff(of) == 0)))
         units, rows = units + len(batch), rows + len(table)
         sizes += np.bincount(number, minlength=len(sizes))
@@ -160,10 +160,6 @@ def _agree(layout: Layout, table: pa.Table, records: pa.RecordBatch, number: Int
         for at, side in enumerate(layout.wide_names(name))
     )
     return all(once) and all(of_rows)
-
-
-def _numbers(table: pa.Table, name: str) -> FloatArray:
-    return numbers(table.column(name).combine_chunks())
 
 
 def _same(column: pa.ChunkedArray, other: pa.Array) -> bool:
