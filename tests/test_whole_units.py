@@ -104,7 +104,7 @@ def test_fold_is_what_loops_give(tmp_path, monkeypatch, cells):
     table = pd.concat([panel(120), few])
     _, source, told = folded(tmp_path, table)
     assert told.layout.numbers == (1, 2, 3) and told.sizes.tolist()[4] == 6 and sum(told.sizes) == 126
-    assert "6 rows of others left out" in told.warnings[0] and small.CANARY not in str(told.warnings)
+    assert "6 rows of longer units left out" in told.warnings[0] and small.CANARY not in str(told.warnings)
     made = pq.read_table(source.units[0].path).to_pandas().set_index("person")
     wanted = naive(table, told.layout.numbers)
     pd.testing.assert_frame_equal(

@@ -98,11 +98,10 @@ class Folded:
         size, known = np.arange(len(self.sizes)), np.array(self.layout.numbers)
         less = size - _released_number(size, known)
         if (self.sizes * less).any():
-            gone = int(self.sizes[1 : known[0]].sum())
-            found.append(
-                f"numbers of rows that few units have are not released: {plural(gone, 'unit')} with fewer rows than "
-                f"{known[0]} and {plural(int((self.sizes * less)[known[0] :].sum()), 'row')} of others left out"
-            )
+            gone, cut = int(self.sizes[1 : known[0]].sum()), int((self.sizes * less)[known[0] :].sum())
+            units = f"{plural(gone, 'unit')} with fewer rows than {known[0]} and " if gone else ""
+            lost = f"{units}{plural(cut, 'row')} of longer units left out"
+            found.append(f"numbers of rows that few units have are not released: {lost}")
         return found
 
 
