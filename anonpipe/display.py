@@ -280,16 +280,16 @@ def show_compared(report: Report, form: Form = Form.TABLES) -> None:
         for text in _largest(found, chance):
             line(text)
     else:
-        what = "row" if report.units is None else "unit"
+        what = "row" if report.units is None or report.units.linked else "unit"
         held = f"{plural(found.held_out, what)} of the input {'was' if found.held_out == 1 else 'were'}"
         apart = f"; {held} held out and are in neither table" if found.held_out else ""
         line(f"{report.rows:,} released rows, compared with those that they replace{apart}")
         _show_tables(found, chance)
         if report.units is not None:
             line(f"units: {report.units.line}")
-            for name, *figures in report.units.columns:
-                lag, own, icc, its = (_four(each) for each in figures)
-                line(f"  {name}: correlation with the next row {lag} -> {own}, share between units {icc} -> {its}")
+            for name, figures in report.units.columns:
+                pairs = (f"{_four(figures[at])} -> {_four(figures[at + 1])}" for at in (0, 2, 4))
+                line("  {}: correlation with the next row {}, share between units {}, within {}".format(name, *pairs))
 
 
 def _show_tables(found: Compared, chance: dict[str, MeasureLine]) -> None:

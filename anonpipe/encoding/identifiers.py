@@ -294,6 +294,7 @@ class UnitColumn:
     sure: int  # Rows that hold k units, whichever rows they are: one more than the k - 1 units with most have
     mean_rows: float  # Rows of the unit that a row belongs to, on average over the rows
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit
+    fewest: int = 0  # Records as independent as these in every stratum, where it is known
 
     @classmethod
     def of(cls, found: Repeats) -> UnitColumn:
@@ -303,7 +304,7 @@ class UnitColumn:
 
     def independent(self, rows: int) -> int:
         """Records that tell as much as so many rows, were those of a unit all equal (Kish's effective sample size)."""
-        return int(rows / self.mean_rows)
+        return max(self.fewest, int(rows / self.mean_rows))
 
     def coarse(self, k: int) -> int:
         """`sure` for what recipients see: as it is, it would be a count of the rows of fewer than k units."""

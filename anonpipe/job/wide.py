@@ -28,6 +28,8 @@ class UnitLayout:
     of_row: tuple[str, ...]  # Those that it has as many times as the largest unit has rows
     numbers: tuple[int, ...]  # Numbers of rows that units have, ascending
     complete: tuple[str, ...]  # Of `of_row` the columns with a value in every row
+    linked: bool = False  # Records are rows instead, and linked into units after the mask
+    averaged: tuple[str, ...] = ()  # Of linked rows the columns whose mean in the unit is known
 
     @property
     def most(self) -> int:
@@ -36,7 +38,8 @@ class UnitLayout:
 
     def wide_names(self, name: str) -> list[str]:
         """The columns side by side of a column that differs within a unit; else the column."""
-        return [row_name(name, at) for at in range(1, self.most + 1)] if name in self.of_row else [name]
+        several = name in self.of_row and not self.linked
+        return [row_name(name, at) for at in range(1, self.most + 1)] if several else [name]
 
 
 def row_name(name: str, at: int) -> str:
@@ -77,20 +80,11 @@ def wide_job(job: Job, layout: UnitLayout) -> Job:
     return parse_job(content)
 
 
-def check_width(job: Job, most: int, units: int) -> None:
-    """Refuse records of too many columns, or of more columns than units can say something of."""
+def fits_side_by_side(job: Job, most: int, units: int) -> bool:
+    """Whether records are of few enough columns, and units can say something of these."""
     of_unit, of_row = levels_of(job)
-    masked = [name for name in of_row if job.columns[name].role.synthesized]
-    wide = len(of_unit) + most * len(masked)
-    if wide <= min(MOST_COLUMNS, units // 2):
-        return
-    why = f"at most {MOST_COLUMNS}" if wide > MOST_COLUMNS else f"at most half as many as there are units ({units:,})"
-    raise JobError(
-        f"release.unit: pseudonym lays the rows of a unit side by side: up to {most} rows of {len(masked)} columns and "
-        f"{len(of_unit)} with level: unit make {wide} columns, and {why} are possible; drop columns, give those with "
-        "one value in a unit level: unit, leave out units with very many rows, or release rows without "
-        "release.unit: pseudonym"
-    )
+    wide = len(of_unit) + most * sum(job.columns[name].role.synthesized for name in of_row)
+    return wide <= min(MOST_COLUMNS, units // 2)
 
 
 def _of_rows(job: Job, layout: UnitLayout) -> list[str]:

@@ -204,8 +204,10 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         pairs = runs_in(folder, (*job.identifiers, "in strata"))[-1]
         check_whole(job, unit, scanned.in_strata, pairs)
         unit = None if unit is None else unit.with_constant(scanned.of_units, job.columns)
+        if whole is not None and unit is not None:
+            unit = whole.with_effective_size(unit, job.measure.held_out)
     check_counts(job.parsed_rules, scanned.rules, job.k)
-    resolved = resolve(job, source.schema, scanned.scan, unit)
+    resolved = resolve(job, source.schema, scanned.scan, unit, whole is not None)
     fitted = resolved.fitted
     encoder, strata, method = fitted.cells, fitted.strata, fitted.procedure
     digests = resolved.digest, job_digest(job, unit)

@@ -72,8 +72,11 @@ class Resolved:
     warnings: Warnings
 
 
-def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None) -> Resolved:
-    """Check the scanned input against the job and derive what a run or its preview needs."""
+def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = None, joined: bool = False) -> Resolved:
+    """Check the scanned input against the job and derive what a run or its preview needs.
+
+    `joined` says that rows of a unit belong together in the release.
+    """
     if unit is None:
         scan = scan.without_units()
     remedied, zones = () if job.strata.small == "error" else job.strata.by, time_zones(schema)
@@ -96,7 +99,7 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     if fitted.features.width == 0 and job.replaces:
         raise JobError(_nothing_to_mask(job, suppression, "records" if unit is None else "units"))
     warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
-    urgent = unpreserved_moments(fitted) + ([] if unit is None else [unit.apart])
+    urgent = unpreserved_moments(fitted) + ([] if unit is None or joined else [unit.apart])
     return Resolved(fitted, digest, Warnings(urgent, warnings))
 
 
@@ -154,13 +157,15 @@ def fit(work: Work) -> None:
     if unit is not None:
         rows = (staging.read_record(OF_UNITS.format(at)) for at in range(len(work.source.units)))
         unit = unit.with_constant([batch for batches in rows for batch in batches], job.columns)
+        if work.folded is not None:
+            unit = work.folded.with_effective_size(unit, job.measure.held_out)
     scans = (staging.read_record(f"scans/{unit}.record", *SCAN_RECORDS) for unit in range(len(work.source.units)))
     if job.rules:
         counted = [staging.read_record(RULES.format(at), RuleCounts) for at in range(len(work.source.units))]
         rules = reduce(RuleCounts.merge, counted)
         check_counts(job.parsed_rules, rules, job.k)
         staging.write_record("rules.record", rules)
-    resolved = resolve(job, work.source.schema, merge_scans(scans), unit)
+    resolved = resolve(job, work.source.schema, merge_scans(scans), unit, work.folded is not None)
     fitted = resolved.fitted
     staging.write_record("suppression.record", fitted.suppression)
     staging.write_record("extremes.record", fitted.extremes)

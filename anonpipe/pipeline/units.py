@@ -1,7 +1,8 @@
 """Units that are released whole: their rows are laid side by side before a run, and below each other after it.
 
 The run between knows records that are units, and all that it counts, masks, attacks and measures are units. What is
-published is unfolded from the files that were measured, read again, and held against them.
+published is unfolded from the files that were measured, read again, and held against them. Of units with too many rows
+records are rows, each with the row before; the measured ones are linked into units (`pipeline/tasks/link.py`).
 """
 
 from __future__ import annotations
@@ -10,29 +11,35 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from anonpipe.encoding.identifiers import keyed_values
+from anonpipe.columns import Kind
+from anonpipe.encoding.identifiers import UnitColumn, keyed_values
 from anonpipe.encoding.row_hash import identifier_lanes, keyed_rows, row_lanes, value_words
 from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import Tracer
-from anonpipe.encoding.values import numbers
+from anonpipe.encoding.values import numbers, plain
 from anonpipe.errors import InputError, plural
+from anonpipe.job import linked
 from anonpipe.job.model import Job
-from anonpipe.job.wide import ROWS, UnitLayout, check_width, levels_of, row_name, wide_job
+from anonpipe.job.wide import ROWS, UnitLayout, fits_side_by_side, levels_of, row_name, wide_job
+from anonpipe.kernels.points import places
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.source import Source, open_source, read_batches
 from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import make_private
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 FOLDER = "units"  # Of the staging: rows side by side; not sealed, as its pages have checksums
 RECORD = "units.record"
+_FILE = "rows.parquet"
 _BUCKET_CELLS = 8_000_000  # Of units that are laid side by side at once
-SUMS = 12  # Of each column of `row_sums`
+SUMS = 13  # Of each column of `row_sums`
 _GROUP_ROWS = 65_536  # Records of a row group
 _LEAST = 20  # Units of a number of rows, or twice k: of numbers that fewer have rows are left out
 _LEAST_LONGEST = 100  # Units of the largest number of rows, or a 20th of all: moments of its last row rest on these
@@ -57,10 +64,27 @@ class Folded:
     @property
     def meaning(self) -> str:
         """What a record of the measures is, without a count of the data."""
+        if self.layout.linked:
+            return (
+                f"units are released whole, under new numbers in {self.layout.unit!r}: measures are of rows, each with "
+                "its row before; the masked rows were then linked into units, by these columns and nothing else"
+            )
         return (
             f"units are released whole, under new numbers in {self.layout.unit!r}: measures are of units, records of "
             f"up to {self.layout.most} rows side by side ({row_name('x', 2)!r} is column x in a unit's second row)"
         )
+
+    def with_effective_size(self, unit: UnitColumn, held_out: float) -> UnitColumn:
+        """The unit with the number of independent records that each stratum of linked rows has.
+
+        A unit has one row in the first stratum and few in the second. Kish's effective sample size of each says what
+        its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
+        """
+        rows = np.minimum(np.arange(len(self.sizes)), self.layout.most)
+        early = np.clip(rows, 1, linked.LATE_FROM - 1) - 1
+        parts = (np.minimum(rows, 1), early, np.maximum(rows - 1, 0) - early)
+        shares = [(self.sizes @ part**2) / (self.sizes @ part) ** 2 for part in parts if self.sizes @ part]
+        return replace(unit, fewest=int((1.0 - held_out) / sum(shares)))
 
     @property
     def warnings(self) -> list[str]:
@@ -74,11 +98,10 @@ class Folded:
         size, known = np.arange(len(self.sizes)), np.array(self.layout.numbers)
         less = size - _released_number(size, known)
         if (self.sizes * less).any():
-            gone = int(self.sizes[1 : known[0]].sum())
-            found.append(
-                f"numbers of rows that few units have are not released: {plural(gone, 'unit')} with fewer rows than "
-                f"{known[0]} and {plural(int((self.sizes * less)[known[0] :].sum()), 'row')} of others left out"
-            )
+            gone, cut = int(self.sizes[1 : known[0]].sum()), int((self.sizes * less)[known[0] :].sum())
+            units = f"{plural(gone, 'unit')} with fewer rows than {known[0]} and " if gone else ""
+            lost = f"{units}{plural(cut, 'row')} of longer units left out"
+            found.append(f"numbers of rows that few units have are not released: {lost}")
         return found
 
 
@@ -95,20 +118,31 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     paths, sketches = _distribute(job, source, names, folder, key)
     sizes, others = np.zeros(1, dtype=np.int64), [name for name in names if name != unit]
     differing, nulls = np.zeros((2, len(others)), dtype=np.int64)
+    ones: dict[str, Any] = {}  # Of binary columns the larger value, which counts as 1
     for path in paths:
         bucket = _Bucket.read(job, path, key)
-        sizes = _added(sizes, np.bincount(bucket.sizes))
+        sizes = added(sizes, np.bincount(bucket.sizes))
         found = np.array([bucket.differing_and_nulls(name) for name in others])
         differing, nulls = differing + found[:, 0], nulls + found[:, 1]
+        for name in (name for name in of_row if job.columns[name].kind is Kind.BINARY):
+            largest = pc.max(plain(bucket.rows.column(name))).as_py()
+            if largest is not None:
+                ones[name] = max(largest, ones.get(name, largest))
     units, most = int(sizes.sum()), len(sizes) - 1
     by_name = dict(zip(others, zip(differing.tolist(), nulls.tolist(), strict=True), strict=True))
     _refuse(job, by_name, units)
-    check_width(job, most, units)
-    complete = tuple(name for name in of_row if not by_name[name][1])
-    layout = UnitLayout(unit, order, of_unit, of_row, _numbers(job, sizes), complete)
     compared = tuple(name for name in of_row if not job.columns[name].kind.coded)
-    wide = wide_job(job, layout)  # before the rows are written: it may refuse names and rules
-    sums = _write(job, layout, compared, paths, key, folder / "rows.parquet")
+    constant = tuple(name for name in of_row if most > 1 and not by_name[name][0])
+    varying = [name for name in of_row if job.columns[name].role.encoded and name not in {order, *constant}]
+    averaged = tuple(name for name in varying if name in {*compared, *ones})
+    if to_link := not fits_side_by_side(job, most, units):
+        linked.check_linked_width(job, averaged, units)
+    complete = tuple(name for name in of_row if not by_name[name][1])
+    layout = UnitLayout(
+        unit, order, of_unit, of_row, _numbers(job, sizes, to_link), complete, to_link, averaged if to_link else ()
+    )
+    made_job = linked.linked_job(job, layout) if to_link else wide_job(job, layout)  # before any writing: it may refuse
+    sums = _write(job, layout, compared, ones, paths, key)
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.wide_names(name)}
     folded = Folded(
         layout,
@@ -122,15 +156,15 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
         digest=job.digest(),
         rows=source.rows,
         sizes=sizes,
-        constant=tuple(name for name in of_row if most > 1 and not by_name[name][0]),
+        constant=constant,
         compared=compared,
         sums=sums,
         sketches=sketches,
     )
     types = {side: source.pandas_types[name] for side, name in sides.items() if name in source.pandas_types}
     labels = {side: source.labels[name] for side, name in sides.items() if name in source.labels}
-    made = replace(open_source(str(folder / "rows.parquet")), pandas_types=types, labels=labels)
-    return wide, made, folded
+    made = replace(open_source(str(folder / _FILE)), pandas_types=types, labels=labels)
+    return made_job, made, folded
 
 
 def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> None:
@@ -153,15 +187,21 @@ def _refuse(job: Job, by_name: Mapping[str, tuple[int, int]], units: int) -> Non
         raise InputError("\n".join(found))
 
 
-def _numbers(job: Job, sizes: IntArray) -> tuple[int, ...]:
-    """The numbers of rows that are released: enough units have each, or a larger one that is not."""
+def _numbers(job: Job, sizes: IntArray, to_link: bool = False) -> tuple[int, ...]:
+    """The numbers of rows that are released: enough units have each, or a larger one that is not.
+
+    Of linked rows all up to the largest: their number is a masked column.
+    """
     least, units = max(2 * job.k, _LEAST), int(sizes.sum())
+    longest = least if to_link else max(least, min(_LEAST_LONGEST, units // 20))
     found: list[int] = []
     waiting = 0
     for number in range(len(sizes) - 1, 0, -1):
         waiting += int(sizes[number])
-        if waiting >= (least if found else max(least, min(_LEAST_LONGEST, units // 20))):
+        if waiting >= (least if found else longest):
             found, waiting = [number, *found], 0
+            if to_link:
+                return tuple(range(1, number + 1))
     if not found:
         raise InputError(
             f"release.unit: pseudonym needs {least} units to release a number of rows, and there are {units:,}; add "
@@ -175,7 +215,8 @@ def _released_number(sizes: IntArray, known: Sequence[int] | IntArray) -> IntArr
     return np.append(0, known)[np.searchsorted(known, sizes, side="right")]
 
 
-def _added(one: IntArray, other: IntArray) -> IntArray:
+def added(one: IntArray, other: IntArray) -> IntArray:
+    """The sum of counts by number of rows; the shorter one has none of the largest numbers."""
     size = max(len(one), len(other))
     return np.pad(one, (0, size - len(one))) + np.pad(other, (0, size - len(other)))
 
@@ -242,42 +283,65 @@ class _Bucket:
         units = np.count_nonzero(np.add.reduceat(other.astype(np.int64), self.starts))
         return int(units), int(np.count_nonzero(~there))
 
-    def to_wide(self, layout: UnitLayout, schema: pa.Schema) -> pa.RecordBatch:
+    def to_wide(self, layout: UnitLayout) -> pa.RecordBatch:
         """One record for each unit, those of too few rows left out."""
         number = _released_number(self.sizes, layout.numbers)
         starts, number = self.starts[number > 0], number[number > 0]
-        first = pa.array(starts)
-        columns = [self.rows.column(layout.unit).take(first), pa.array(number, pa.int64())]
-        columns += [self.rows.column(name).take(first) for name in layout.of_unit]
+        columns = {layout.unit: self.rows.column(layout.unit).take(pa.array(starts)), ROWS: pa.array(number)}
+        columns |= {name: self.rows.column(name).take(pa.array(starts)) for name in layout.of_unit}
         for name in layout.of_row:
-            for at in range(layout.most):
-                columns.append(self.rows.column(name).take(pa.array(starts + at, mask=number <= at)))
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+            for at, side in enumerate(layout.wide_names(name)):
+                columns[side] = self.rows.column(name).take(pa.array(starts + at, mask=number <= at))
+        return pa.RecordBatch.from_pydict(columns)
+
+    def to_linked(self, job: Job, layout: UnitLayout, ones: Mapping[str, Any]) -> pa.RecordBatch:
+        """A record for each row, with facts of its unit and of the row before."""
+        number = _released_number(self.sizes, layout.numbers)
+        record, place = places(number)
+        at = self.starts[record] + place
+        first, before = place == 0, pa.array(at - 1, mask=place == 0)
+        columns = {name: self.rows.column(name).take(pa.array(at)) for name in (layout.unit, *layout.of_unit)}
+        columns |= {ROWS: pa.array(number[record]), linked.ROW: pa.array(place + 1)}
+        part = np.select([first, place + 1 >= linked.LATE_FROM], [linked.FIRST, linked.LATE], linked.EARLY)
+        columns[linked.PART] = pa.array(part.tolist())
+        columns |= {name: self.rows.column(name).take(pa.array(at)) for name in layout.of_row}
+        if layout.order in layout.of_row:
+            whole, order = linked.whole_gaps(job, layout.order), numbers(self.rows.column(layout.order))[at]
+            gaps = np.diff(np.floor(order) if whole else order, prepend=0.0)
+            columns[linked.gap_name(layout.order)] = pa.array(gaps.astype(np.int64) if whole else gaps, mask=first)
+        for name in linked.masked_rows(job, layout):
+            columns[linked.before_name(name)] = self.rows.column(name).take(before)
+        for name in layout.averaged:
+            column = self.rows.column(name)
+            values = numbers(pc.equal(plain(column), ones[name]) if name in ones else column)[at]
+            there, starts = ~np.isnan(values), np.flatnonzero(first)
+            with np.errstate(invalid="ignore"):
+                mean = np.add.reduceat(np.where(there, values, 0.0), starts) / np.add.reduceat(there * 1.0, starts)
+            columns[linked.mean_name(name)] = pa.array(mean[record], from_pandas=True)
+        return pa.RecordBatch.from_pydict(columns)
 
 
-def _schema(rows: pa.Schema, layout: UnitLayout) -> pa.Schema:
-    """The columns of records that are units."""
-    fields = [rows.field(layout.unit), pa.field(ROWS, pa.int64(), nullable=False)]
-    fields += [rows.field(name) for name in layout.of_unit]
-    fields += [pa.field(side, rows.field(name).type) for name in layout.of_row for side in layout.wide_names(name)]
-    return pa.schema(fields)
+def _schema(rows: pa.Schema, records: pa.Schema) -> pa.Schema:
+    """The columns of records, those of the rows as these have them."""
+    known, counted = dict(zip(rows.names, rows, strict=True)), {ROWS, linked.ROW, linked.PART}
+    return pa.schema(known.get(each.name, each.with_nullable(each.name not in counted)) for each in records)
 
 
 def _write(
-    job: Job, layout: UnitLayout, compared: Sequence[str], paths: Sequence[Path], key: bytes, file: Path
+    job: Job, layout: UnitLayout, compared: Sequence[str], ones: Mapping[str, Any], paths: Sequence[Path], key: bytes
 ) -> FloatArray:
-    """Write the records bucket by bucket; returns the `row_sums` of all."""
+    """Write the records bucket by bucket, next to these; returns the `row_sums` of all."""
     found, writer = np.zeros((len(compared), SUMS)), None
     with contextlib.ExitStack() as opened:
         for path in paths:
             bucket = _Bucket.read(job, path, key)
+            records = bucket.to_linked(job, layout, ones) if layout.linked else bucket.to_wide(layout)
             if writer is None:
-                schema = _schema(bucket.rows.schema, layout)
-                made = pq.ParquetWriter(file, schema, compression="lz4", write_page_checksum=True)
+                schema = _schema(bucket.rows.schema, records.schema)
+                made = pq.ParquetWriter(paths[0].parent / _FILE, schema, compression="lz4", write_page_checksum=True)
                 writer = opened.enter_context(made)
-            records = bucket.to_wide(layout, schema)
-            writer.write_batch(records, row_group_size=_GROUP_ROWS)
-            found += row_sums(compared, layout, records)
+            writer.write_batch(records.cast(schema), row_group_size=_GROUP_ROWS)
+            found += sums_of_records(compared, layout, records)
             path.unlink()
     return found
 
@@ -285,33 +349,46 @@ def _write(
 # --- What rows of a unit have to do with each other
 
 
-def row_sums(names: Sequence[str], layout: UnitLayout, records: pa.RecordBatch) -> FloatArray:
-    """Sums of records from which correlations of rows of a unit follow, shape (n_names, `SUMS`).
+def sums_of_records(names: Sequence[str], layout: UnitLayout, records: pa.RecordBatch) -> FloatArray:
+    """`row_sums` of columns of records: rows side by side, or below each other."""
+    if layout.linked:
+        values = [numbers(records.column(name)) for name in names]
+        return row_sums(values, records.column(linked.ROW).to_numpy() == 1)
+    sides = [np.stack([numbers(records.column(side)) for side in layout.wide_names(name)], axis=1) for name in names]
+    return row_sums([each.ravel() for each in sides], np.arange(len(records) * layout.most) % layout.most == 0)
+
+
+def row_sums(columns: Sequence[FloatArray], first: BoolArray) -> FloatArray:
+    """Sums of rows of units from which correlations of these follow, shape (n_columns, `SUMS`).
 
     Of pairs of following rows: their number, sums, squares and products. Of rows: units, rows, squared rows of a unit,
-    sum, squares, and squared sums of a unit over its rows.
+    sum, squares, and squared sums of a unit over its rows. Then products of pairs as differences from the unit's mean.
     """
-    found = np.zeros((len(names), SUMS))
-    for at, name in enumerate(names):
-        values = np.stack([numbers(records.column(side)) for side in layout.wide_names(name)], axis=1)
-        there = ~np.isnan(values)
-        pairs = there[:, :-1] & there[:, 1:]
-        x, y = values[:, :-1][pairs], values[:, 1:][pairs]
-        rows, total = there.sum(axis=1), np.where(there, values, 0.0).sum(axis=1)
+    found, starts = np.zeros((len(columns), SUMS)), np.flatnonzero(first)
+    for at, column in enumerate(columns):
+        there = ~np.isnan(column)
+        values, pairs = np.where(there, column, 0.0), there[:-1] & there[1:] & ~first[1:]
+        x, y = values[:-1][pairs], values[1:][pairs]
+        rows, total = np.add.reduceat(there.astype(np.int64), starts), np.add.reduceat(values, starts)
         known = rows > 0
+        mean = np.divide(total, rows, out=np.zeros(len(rows)), where=known)[np.cumsum(first) - 1][1:][pairs]
         found[at, :6] = len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y
-        squares = np.square(values[there]).sum()
         between = (np.square(total[known]) / rows[known]).sum()
-        found[at, 6:] = known.sum(), rows.sum(), np.square(rows).sum(), total.sum(), squares, between
+        found[at, 6:12] = known.sum(), rows.sum(), np.square(rows).sum(), total.sum(), values @ values, between
+        found[at, 12] = (x - mean) @ (y - mean)
     return found
 
 
-def lag_and_icc(sums: FloatArray) -> FloatArray:
-    """Lag-one correlation, and intraclass correlation by analysis of variance (Fisher 1925), shape (n_names, 2)."""
-    pairs, sx, sy, sxx, syy, sxy, units, rows, squared, total, squares, between = sums.T
+def correlations_of_rows(sums: FloatArray) -> FloatArray:
+    """Correlations of the rows of a unit by their sums, shape (n_names, 3).
+
+    Lag one; intraclass by analysis of variance (Fisher 1925); lag one of differences from the unit's mean.
+    """
+    pairs, sx, sy, sxx, syy, sxy, units, rows, squared, total, squares, between, apart = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         lag = (sxy - sx * sy / pairs) / np.sqrt((sxx - sx**2 / pairs) * (syy - sy**2 / pairs))
         among = (between - total**2 / rows) / (units - 1)
         within = (squares - between) / (rows - units)
         mean_rows = (rows - squared / rows) / (units - 1)
-        return np.stack([lag, (among - within) / (among + (mean_rows - 1) * within)], axis=1)
+        lag_within = (apart / pairs) / ((squares - between) / rows)
+        return np.stack([lag, (among - within) / (among + (mean_rows - 1) * within), lag_within], axis=1)

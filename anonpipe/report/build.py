@@ -223,7 +223,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "guarantees": words.guarantees(job, grouped, facts.identical, facts.least is not None),
         "not_guaranteed": (
             *words.not_guaranteed(job, grouped, facts.identical, not_kept),
-            *(words.apart(facts.constant) if facts.least is not None else ()),
+            *(words.apart(facts.constant) if facts.least is not None and units is None else ()),
             *facts.not_kept,
             *overlaps,
         ),

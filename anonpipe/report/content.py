@@ -85,10 +85,12 @@ class UnitsPart(Part):
 
     column: str  # Holds their numbers
     sizes: tuple[tuple[int, int | None, int], ...]  # A number of rows; units that have so many originally, and released
-    # By column: correlation of a row with the next one, originally and released; share of the variance between units
-    columns: tuple[tuple[str, float | None, float | None, float | None, float | None], ...]
+    # By column, originally and released: correlation of a row with the next one; share of the variance between units;
+    # correlation of differences from the unit's mean with the next ones
+    columns: tuple[tuple[str, tuple[float | None, ...]], ...]
     # For the steward the columns that are not released, and whether each names persons
     unreleased: tuple[tuple[str, bool], ...] = ()
+    linked: bool = False  # Measures are of rows, which were linked into units after the mask
 
     @property
     def line(self) -> str:
@@ -100,7 +102,9 @@ class UnitsPart(Part):
     def without_original(self) -> UnitsPart:
         """What recipients may know, who can compute it."""
         sizes = tuple((rows, None, released) for rows, _, released in self.sizes if released)
-        columns = tuple((name, None, lag, None, share) for name, _, lag, _, share in self.columns)
+        columns = tuple(
+            (name, tuple(each if at % 2 else None for at, each in enumerate(figures))) for name, figures in self.columns
+        )
         return self.model_copy(update={"sizes": sizes, "columns": columns, "unreleased": ()})
 
 

@@ -176,11 +176,12 @@ def _relative(tables: TypedTables) -> list[Measurement]:
     """The largest difference after some years, of all records and of groups, while a tenth is at risk."""
     population, columns = tables.population, {column.name: column for column in tables.columns}
     assert population is not None  # as the measure is left out without
-    endpoint, terms, sides = tables.endpoints[0], list[Term](), []
+    endpoint, terms = tables.endpoints[0], list[Term]()
+    sides: list[tuple[FloatArray, BoolArray, tuple[IntArray, FloatArray, FloatArray], BoolArray]] = []
     both = followed(tables, endpoint)
     for side, ends in zip(("old", "new"), both, strict=True):
-        *places, there = population.places(columns, side)
-        sides.append((ends.times / population.times_a_year, ends.outcomes > 0, places, there & ends.known))
+        sex, year, age, there = population.places(columns, side)
+        sides.append((ends.times / population.times_a_year, ends.outcomes > 0, (sex, year, age), there & ends.known))
     _, _, (_, year, age), there = sides[0]
     beyond = float(population.table.outside(year, age)[there].mean()) if there.any() else 0.0
     if beyond > _MOST_OUTSIDE:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from anonpipe.columns import Column
-from anonpipe.encoding.values import numbers, plain, with_nullable_types
+from anonpipe.encoding.values import plain, with_nullable_types
 from anonpipe.errors import DamagedError, EngineError
+from anonpipe.job.linked import FIRST, PART
 from anonpipe.job.wide import ROWS, UnitLayout, rule_of_rows
 from anonpipe.kernels.points import places
 from anonpipe.pipeline.arrays import FILES, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import Cut
+from anonpipe.pipeline.tasks.link import Linked, linked, numbers_of
 from anonpipe.pipeline.tasks.write import Hashing, written_files
-from anonpipe.pipeline.units import SUMS, Folded, lag_and_icc, row_sums
+from anonpipe.pipeline.units import SUMS, Folded, added, correlations_of_rows, row_sums, sums_of_records
 from anonpipe.report.compared import finite
 from anonpipe.report.content import UnitsPart
 from anonpipe.storage.release import describe_schema, sha256
@@ -45,11 +49,19 @@ def unfold_file(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, A
         Hashing(draft) as out,
         pq.ParquetWriter(out, schema, compression="zstd", store_schema=True) as writer,
     ):
-        for first, batch in _batches(records):
-            rows = to_long(batch, folded.layout, schema, before + first)
-            writer.write_batch(rows, row_group_size=max(1, rows.num_rows))
+        if folded.layout.linked:
+            read = pq.read_table(records).unify_dictionaries().combine_chunks()
+            units = linked(read, fitted, folded.layout)
+            writer.write_table(units.to_rows(read, folded.layout, schema, before), fitted.job.release.row_group_rows)
+        else:
+            for first, batch in _batches(records):
+                rows = to_long(batch, folded.layout, schema, before + first)
+                writer.write_batch(rows, row_group_size=max(1, rows.num_rows))
     path = work.staging.file(name)
-    found = _verified(folded, path, records, before)
+    if folded.layout.linked:
+        found = verified_units(folded, path, read, units, before)
+    else:
+        found = _verified(folded, path, records, before)
     if sha256(path) != out.digest.hexdigest():
         raise EngineError(_DIFFERS)
     return {"name": records.name, "sha256": out.digest.hexdigest(), "bytes": path.stat().st_size, **found}
@@ -89,6 +101,30 @@ def to_long(records: pa.RecordBatch, layout: UnitLayout, schema: pa.Schema, befo
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def verified_units(folded: Folded, path: Path, records: pa.Table, units: Linked, before: int) -> dict[str, Any]:
+    """Hold the rows of linked units, as they lie on the disk, against records: an error where they differ; else facts.
+
+    Every record is one row, with the unit's columns of the record that begins it, and rows are in order.
+    """
+    layout, table = folded.layout, pq.read_table(path).unify_dictionaries().combine_chunks()
+    unit, first = table.column(layout.unit).to_numpy() - before - 1, np.diff(units.unit, prepend=-1) != 0
+    begins = pc.equal(records.column(PART), FIRST).to_numpy()
+    known = {name: units.record for name in layout.of_row if name != layout.order}
+    known |= dict.fromkeys(layout.of_unit, units.first)
+    same = (_same(table.column(n), records.column(n).take(pa.array(of)).combine_chunks()) for n, of in known.items())
+    held = (
+        np.array_equal(unit, units.unit),
+        np.array_equal(np.sort(units.record), np.arange(len(records))),
+        np.array_equal(np.sort(units.record[first]), np.flatnonzero(begins)),
+        layout.order not in layout.of_row or (np.diff(numbers_of(table, layout.order))[~first[1:]] >= 0).all(),
+    )
+    if not all(held) or not all(same):
+        raise EngineError(_DIFFERS)
+    sums = row_sums([numbers_of(table, name) for name in folded.compared], first)
+    sizes = np.bincount(np.bincount(unit))
+    return {"rows": len(table), "units": int(first.sum()), "sizes": sizes, "sums": sums, "disordered": 0}
+
+
 def _verified(folded: Folded, path: Path, records: Path, before: int) -> dict[str, Any]:
     """Hold the rows of a file against its records: an error where they differ; else facts of the rows."""
     layout, unfolded = folded.layout, pq.ParquetFile(path)
@@ -100,11 +136,11 @@ def _verified(folded: Folded, path: Path, records: Path, before: int) -> dict[st
         if not _agree(layout, table, batch, number, of):
             raise EngineError(_DIFFERS)
         if layout.order in layout.of_row:
-            order = numbers(table.column(layout.order).combine_chunks())
+            order = numbers_of(table, layout.order)
             disordered += int(np.count_nonzero((np.diff(order) < 0) & (np.diff(of) == 0)))
         units, rows = units + len(batch), rows + len(table)
         sizes += np.bincount(number, minlength=len(sizes))
-        sums += row_sums(folded.compared, layout, batch)
+        sums += sums_of_records(folded.compared, layout, batch)
     if unfolded.metadata.num_rows != rows:
         raise EngineError(_DIFFERS)
     return {"rows": rows, "units": units, "sizes": sizes, "sums": sums, "disordered": disordered}
@@ -168,6 +204,7 @@ def manifest_of_rows(work: Work, fitted: Fitted, cut: Cut, manifest: dict[str, A
             "units": sum(result["units"] for result in results),
             "order": layout.order if layout.order in layout.of_row else None,
             "one_value": list(layout.of_unit),
+            **({"linked": True} if layout.linked else {}),
             "units_by_rows": {str(number): int(count) for number, count in _sizes(results) if count},
         },
         "schema": describe_schema(_long_schema(fitted, folded)),
@@ -186,7 +223,7 @@ def columns_of_rows(work: Work, columns: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _sizes(results: list[dict[str, Any]]) -> list[tuple[int, int]]:
-    return list(enumerate(np.sum([result["sizes"] for result in results], axis=0).tolist()))
+    return list(enumerate(reduce(added, (result["sizes"] for result in results)).tolist()))
 
 
 def _rules_of_rows(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -219,13 +256,15 @@ def units_part(work: Work, cut: Cut) -> UnitsPart | None:
     results = work.staging.results("unfold").read_all(cut.files)
     released, original = dict(_sizes(results)), dict(enumerate(folded.sizes.tolist()))
     before, after = (
-        lag_and_icc(sums).T.tolist() for sums in (folded.sums, np.sum([each["sums"] for each in results], axis=0))
+        correlations_of_rows(sums).T.tolist()
+        for sums in (folded.sums, np.sum([each["sums"] for each in results], axis=0))
     )
     figures = zip(*(map(finite, each) for pair in zip(before, after, strict=True) for each in pair), strict=True)
     sizes = ((rows, original.get(rows, 0), released.get(rows, 0)) for rows in sorted(original | released))
     return UnitsPart(
         column=folded.layout.unit,
         sizes=tuple(each for each in sizes if any(each[1:])),
-        columns=tuple((name, *each) for name, each in zip(folded.compared, figures, strict=True)),
+        columns=tuple((name, each) for name, each in zip(folded.compared, figures, strict=True)),
         unreleased=folded.unreleased,
+        linked=folded.layout.linked,
     )

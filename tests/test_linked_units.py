@@ -1,0 +1,291 @@
+"""Units with too many rows to lie side by side: rows are masked with the row before, and linked into units."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from anonpipe.encoding.values import Grid
+from anonpipe.errors import AnonpipeError, EngineError, JobError
+from anonpipe.job import wide
+from anonpipe.job.linked import FIRST, PART, ROW, linked_job
+from anonpipe.job.model import parse_job
+from anonpipe.job.wide import ROWS, UnitLayout
+from anonpipe.pipeline.preview import preview
+from anonpipe.pipeline.tasks import link, unfold
+from anonpipe.pipeline.units import fold
+from anonpipe.source import open_source
+from anonpipe.storage import release
+from tests import small
+
+pytestmark = pytest.mark.secret("9f3c17a2b85de06441c7f29e8ab350d6" * 2)
+
+COLUMNS = {
+    "visit": {"kind": "date"},
+    "person": {"role": "unit"},
+    "born": {"kind": "integer", "level": "unit"},
+    "sex": {"kind": "binary", "level": "unit"},
+    "level": {"kind": "continuous", "step": 0.1, "bounds": [0, 20]},
+    "cost": {"kind": "continuous", "step": 0.01, "bounds": [0, None]},
+    "paid": {"kind": "binary"},
+}
+RULE = "if paid == 'no' then cost == 0"
+WHOLE = {"unit": "pseudonym", "order": "visit"}
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch):
+    monkeypatch.setattr(wide, "MOST_COLUMNS", 20)
+
+
+def panel(persons=300, seed=1, most=8):
+    """Persons with one to eight visits, in random order; one measurement of a tenth of the visits is missing."""
+    rng = np.random.default_rng(seed)
+    many = rng.integers(1, most + 1, persons)
+    who = np.repeat(np.arange(persons), many)
+    paid = rng.random(len(who)) < 0.7
+    days = rng.integers(1, 60, len(who))
+    table = pd.DataFrame(
+        {
+            "visit": pd.Timestamp("2015-01-01") + pd.to_timedelta(pd.Series(days).groupby(who).cumsum(), "D"),
+            "person": [f"{small.CANARY} {each:04}" for each in who],
+            "born": rng.integers(1940, 1990, persons)[who],
+            "sex": rng.choice(["f", "m"], persons)[who],
+            "level": (rng.normal(8, 1, persons)[who] + rng.normal(0, 0.3, len(who))).round(1),
+            "cost": np.where(paid, rng.gamma(2.0, 50.0, len(who)).round(2) + 1, 0.0),
+            "paid": np.where(paid, "yes", "no"),
+        }
+    )
+    table["visit"] = table["visit"].astype("datetime64[ms]")
+    table.loc[rng.random(len(who)) < 0.1, "level"] = np.nan
+    return table.iloc[rng.permutation(len(table))].reset_index(drop=True)
+
+
+def whole(folder, table, **changes):
+    given = pa.Table.from_pandas(table, preserve_index=False)
+    changes = {"release": WHOLE, "mask": {"method": "local_synthesis"}, "rules": [RULE]} | changes
+    return small.job(folder, given, changes.pop("columns", COLUMNS), **changes)
+
+
+def naive(table):
+    """A record for each row by loops."""
+    records = []
+    for _, rows in table.groupby("person"):
+        rows = rows.sort_values("visit").reset_index(drop=True)
+        for at in range(len(rows)):
+            here, record = rows.loc[at], dict(rows.loc[at])
+            record |= {ROWS: len(rows), ROW: at + 1, PART: "first" if at == 0 else "early" if at < 3 else "late"}
+            record["visit (gap)"] = (here["visit"] - rows.loc[at - 1, "visit"]).days if at else None
+            for name in ("level", "cost", "paid"):
+                record[f"{name} (row before)"] = rows.loc[at - 1, name] if at else None
+            record |= {f"{name} (unit mean)": rows[name].mean() for name in ("level", "cost")}
+            record["paid (unit mean)"] = (rows["paid"] == "yes").mean()
+            records.append(record)
+    return pd.DataFrame(records)
+
+
+def test_records_are_what_loops_give(tmp_path, monkeypatch):
+    monkeypatch.setattr(wide, "MOST_COLUMNS", 10)
+    table = panel(120, most=4)
+    job, source, told = fold(whole(tmp_path, table), open_source(str(tmp_path / "data.parquet")), tmp_path / "side")
+    made = pq.read_table(source.units[0].path).to_pandas()
+    wanted = naive(table)[made.columns]
+    sequence = ["person", ROW]
+    pd.testing.assert_frame_equal(
+        made.sort_values(sequence, ignore_index=True),
+        wanted.sort_values(sequence, ignore_index=True),
+        check_dtype=False,
+    )
+    assert told.layout.linked and "linked into units" in told.meaning and told.warnings == []
+    assert job.strata.by == (PART,) and job.rules == (RULE,) and job.unit_column == "person"
+
+
+def with_sums():
+    """The panel with a sum, and a column that is never smaller than another."""
+    table = panel()
+    more = np.random.default_rng(4).gamma(2.0, 10.0, len(table)).round(2)
+    return table.assign(total=(table["cost"] + 10).round(2), most=(table["cost"] + more).round(2))
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("linked")
+    with small.private_home(folder, "9f3c17a2b85de06441c7f29e8ab350d6" * 2), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(wide, "MOST_COLUMNS", 20)
+        columns = COLUMNS | {name: {"kind": "continuous", "step": 0.01} for name in ("total", "most")}
+        job = whole(folder, with_sums(), columns=columns, rules=[RULE, "total = cost + 10", "cost <= most"])
+        yield job, small.run(job)
+
+
+def test_release_has_units_in_order(outcome):
+    job, _ = outcome
+    table, original = small.released(job).to_pandas(), with_sums()
+    assert np.allclose(table["total"], table["cost"] + 10) and (table["cost"] <= table["most"]).all()
+    assert list(table) == list(original) and len(table) == len(original)
+    by = table.groupby("person", sort=False)
+    assert (by[["born", "sex"]].nunique() == 1).all(axis=None) and sorted(by.groups) == list(range(1, 301))
+    assert (by["visit"].diff().dropna() >= pd.Timedelta(0)).all() and by.ngroup().is_monotonic_increasing
+    assert (table.loc[table["paid"] == "no", "cost"] == 0).all() and table["level"].dropna().between(0, 20).all()
+    assert 0.05 < table["level"].isna().mean() < 0.15 and table["visit"].dtype == original["visit"].dtype
+    for name, far in (("level", 0.5), ("visit", None)):
+        assert far is None or abs(table[name].mean() - original[name].mean()) < far
+    sizes = [frame.groupby("person").size() for frame in (table, original)]
+    assert abs(sizes[0].mean() - sizes[1].mean()) < 0.01 and abs(sizes[0].std() - sizes[1].std()) < 0.3
+
+    def lag(frame):
+        ordered = frame.sort_values(["person", "visit"], kind="stable")
+        return ordered["level"].corr(ordered.groupby("person")["level"].shift())
+
+    assert lag(original) > 0.85 and lag(table) > 0.7  # of loose rows it is about 0
+
+
+def test_manifest_and_reports_say_how(outcome):
+    job, done = outcome
+    where = release.resolve(job.output)
+    manifest = release.read_manifest(where)
+    assert manifest["units"]["linked"] and manifest["units"]["units"] == 300 and release.check(job.output) == []
+    assert list(manifest["columns"]) == [*COLUMNS, "total", "most"]
+    assert [rule["broken"] for rule in manifest["rules"]] == [0, 0, 0]
+    pages = where.filesystem.cat_file(where.path("_report.html")).decode(), open(done.report).read()
+    assert all("were then linked into units" in page and "do not belong together" not in page for page in pages)
+    assert not any("do not belong together" in text or small.CANARY in text for text in done.warnings)
+    (_, figures), *_ = done.for_recipients.units.columns
+    assert figures[::2] == (None,) * 3 and None not in figures[1::2]
+
+
+def test_same_bytes_for_any_order_and_after_stops(tmp_path):
+    made = []
+    for at, stops in enumerate((["rows of units"], [])):
+        job = whole(tmp_path, panel(150, most=5).sample(frac=1, random_state=at), output=str(tmp_path / f"out-{at}"))
+        for stage in stops:
+            with small.stopping_at(stage), pytest.raises(AnonpipeError):
+                small.run(job, resume=True)
+        small.run(job, resume=True)
+        made.append(small.hashes(job))
+    assert made[0] == made[1]
+    assert "linked into units" in " ".join(" ".join(preview(job).lines()).split())
+
+
+@pytest.mark.parametrize("damage", ["twice", "unit", "constant", "order", "value"])
+def test_rows_that_differ_from_the_records_are_refused(tmp_path, outcome, damage):
+    layout = UnitLayout("person", "t", ("born",), ("t", "level"), (1, 2, 3), (), linked=True)
+    parts = [FIRST, "early", FIRST, "early", "early"]
+    records = pa.table({PART: parts, "born": [1, 2, 3, 4, 5], "t": [1, 5, 2, 7, 3], "level": [1.0, 2, 3, 4, 5]})
+    made = link.Linked(
+        np.array([0, 1, 2, 4, 3]), np.array([0, 0, 2, 2, 2]), np.array([0, 0, 1, 1, 1]), pa.array([1, 5, 2, 3, 7])
+    )
+    schema = pa.schema([("person", pa.int64()), ("born", pa.int64()), ("t", pa.int64()), ("level", pa.float64())])
+    told = SimpleNamespace(layout=layout, compared=("level",))
+    rows = made.to_rows(records, layout, schema, 7)
+    assert rows.to_pydict() == {
+        "person": [8, 8, 9, 9, 9], "born": [1, 1, 3, 3, 3], "t": [1, 5, 2, 3, 7], "level": [1, 2, 3, 5, 4]
+    }  # fmt: skip
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    assert unfold.verified_units(told, tmp_path / "rows.parquet", records, made, 7)["sizes"].tolist() == [0, 0, 1, 1]
+    frame = rows.to_pandas()
+    if damage == "twice":
+        made.record[4] = 4
+        frame.loc[4, "level"] = 5.0
+    else:
+        name, at, value = {
+            "unit": ("person", 2, 8), "constant": ("born", 1, 2), "order": ("t", 3, 1), "value": ("level", 0, 9.0)
+        }[damage]  # fmt: skip
+        frame.loc[at, name] = value
+    pq.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False), tmp_path / "rows.parquet")
+    with pytest.raises(EngineError, match="rows of units differ from the records"):
+        unfold.verified_units(told, tmp_path / "rows.parquet", records, made, 7)
+
+
+def _records(rng, units):
+    """Measured records of a job with one number, in random order."""
+    rows = rng.integers(1, 5, units)
+    row = np.concatenate([np.arange(each) + 1 for each in rows])
+    n = len(row)
+    table = pa.table(
+        {
+            PART: np.where(row == 1, FIRST, "early"), ROW: row, ROWS: np.repeat(rows, rows),
+            "t": rng.integers(0, 50, n), "t (gap)": pa.array(rng.integers(1, 9, n), mask=row == 1),
+            "x": rng.normal(size=n),
+            "x (row before)": pa.array(rng.normal(size=n), mask=row == 1), "x (unit mean)": rng.normal(size=n),
+        }
+    )  # fmt: skip
+    return table.take(pa.array(rng.permutation(n)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_links_are_those_of_all_permutations(seed):
+    rng = np.random.default_rng(seed)
+    records = _records(rng, 5)
+    columns = {"u": {"role": "unit"}, "t": {"kind": "integer"}, "x": {"kind": "continuous"}}
+    job = parse_job({"input": "a", "output": "b", "k": 5, "columns": columns})
+    layout = UnitLayout("u", "t", (), ("t", "x"), (1, 2, 3, 4), (), True, ("x",))
+    unit, place = link._units_of(records, job, layout)
+    sought, left, gap = link._compared(records, job, layout)
+    row, wants = records.column(ROW).to_numpy(), records.column(ROWS).to_numpy()
+    firsts = np.flatnonzero(row == 1).tolist()
+    chains = [[record] for record in firsts]
+    state = [np.concatenate([left[r], sought[r][left.shape[1] : -1], [sought[r][-1] + gap[r]]]) for r in firsts]
+    for at in range(2, 5):
+        new = np.flatnonzero(row == at).tolist()
+        ended = [len(chain) < at - 1 for chain in chains]
+        able = [u for u, chain in enumerate(chains) if not ended[u] or len(chain) < wants[firsts[u]]]
+        able = sorted(able, key=lambda u, ended=ended: (ended[u], -wants[firsts[u]]))[: len(new)]
+
+        def cost(taken, able=able):
+            return sum(np.square(state[u] - sought[r]).sum() for u, r in zip(able, taken, strict=True))
+
+        for u, r in zip(able, min(permutations(new), key=cost), strict=True):
+            chains[u].append(r)
+            state[u] = np.concatenate([left[r], state[u][left.shape[1] : -1], [state[u][-1] + gap[r]]])
+    found = [[0] * int((unit == u).sum()) for u in range(len(firsts))]
+    for record, (u, where) in enumerate(zip(unit, place, strict=True)):
+        found[u][where] = record
+    assert found == chains
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_record_is_in_one_unit(seed, monkeypatch):
+    monkeypatch.setattr(link, "_ASSIGNED", 7)
+    monkeypatch.setattr(link, "_BUCKET", 60)
+    rng = np.random.default_rng(seed)
+    records = _records(rng, 40)
+    drop = np.flatnonzero((records.column(ROW).to_numpy() == rng.integers(1, 4)) & (rng.random(len(records)) < 0.6))
+    records = records.take(pa.array(np.setdiff1d(np.arange(len(records)), drop)))  # numbers of rows do not add up
+    columns = {"u": {"role": "unit"}, "t": {"kind": "integer"}, "x": {"kind": "continuous"}}
+    job = parse_job({"input": "a", "output": "b", "k": 5, "columns": columns})
+    cells = SimpleNamespace(names=["t"], grid=lambda _: Grid(1.0, 0.0, 60.0))
+    fitted = SimpleNamespace(job=job, cells=cells, schema=pa.schema([("t", pa.int64())]))
+    made = link.linked(records, fitted, UnitLayout("u", "t", (), ("t", "x"), (1, 2, 3, 4), (), True, ("x",)))
+    assert sorted(made.record) == list(range(len(records)))
+    begins = np.flatnonzero(np.diff(made.unit, prepend=-1))
+    firsts = np.flatnonzero(records.column(ROW).to_numpy() == 1)
+    assert sorted(made.record[begins]) == firsts.tolist() and (made.first == made.record[begins][made.unit]).all()
+    later = np.diff(made.unit, prepend=-1) == 0
+    assert (np.diff(made.order.to_numpy(), prepend=0)[later] >= 0).all()
+
+
+REFUSED = {
+    "does not go with role key": {"columns": COLUMNS | {"sex": {"kind": "binary", "level": "unit", "role": "key"}}},
+    "does not go with analyses": {"analyses": [{"name": "a", "model": "linear", "formula": "born ~ sex"}]},
+    "ties 'sex' to columns": {"rules": ["if sex == 'f' then level > 0"]},
+    "ties 'visit' to columns": {"rules": ["if visit is null and paid == 'no' then cost == 0"]},
+    "needs the name 'level": {"columns": COLUMNS | {"level (row before)": {"kind": "continuous"}}},
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_job_that_links_cannot_keep_is_refused(text):
+    job = {"input": "a", "output": "b", "k": 5, "release": WHOLE, "columns": COLUMNS} | REFUSED[text]
+    layout = UnitLayout(
+        "person", "visit", ("born", "sex"), ("visit", "level", "cost", "paid"), (1, 2, 3), (), True, ("level", "cost")
+    )
+    taken = tuple(name for name in job["columns"] if name not in COLUMNS)
+    with pytest.raises(JobError, match=text):
+        linked_job(parse_job(job), replace(layout, of_row=(*layout.of_row, *taken)))
