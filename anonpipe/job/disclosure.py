@@ -44,8 +44,7 @@ class Recoding(Options):
     level `auto` in `key` the least loss of information (Samarati 2001; loss of Iyengar 2002) at which no more than
     `max_suppressed` of the rows are in classes under k. `minimum_population`: areas are released at the lowest level at
     which they and their siblings have so many inhabitants, by survey weights, or rows over `measure.sampling_fraction`.
-    `bottom` and `top`: numbers beyond are released as these. `base`: numbers are rounded to its multiples, among which
-    are `bottom` and `top`.
+    `bottom` and `top`: numbers beyond are released as these. `base`: they are rounded to its multiples, as both are.
     """
 
     hierarchy: Rows | None = None
