@@ -431,8 +431,11 @@ class Job(Options):
             return None
         if masker.identical_rows or not (masker.link == "person" or masker.exact_columns):
             return None
+        what = (
+            f"mask {masker.name} keeps much of each person's values" if self.replaces else "rows are those of persons"
+        )
         return (
-            f"runs are refused: measure.risk is off, and mask {masker.name} keeps much of each person's values. "
+            f"runs are refused: measure.risk is off, and {what}. "
             "Only measuring tells how many are found again: remove measure.risk, or say in measure.allow why none is "
             "needed"
         )
