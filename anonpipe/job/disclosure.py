@@ -105,8 +105,9 @@ class Disclosure(Options):
 
     `key`: columns released unchanged of which every combination has k rows or more. `non_key`: all others released
     unchanged. These are persons' true values, which nothing holds against k: only what nobody knows of a person belongs
-    here. `recode`: see `Recoding`, by column. What still is in a class under k is locally suppressed (released as
-    null), the fewest values by `cost` (1 for a column unless given), in no more than `max_suppressed` of the rows.
+    here. `recode`: see `Recoding`, by column. With `suppress`, what still is in a class under k is locally suppressed
+    (released as null), the fewest values by `cost` (1 for a column unless given), in no more than `max_suppressed` of
+    the rows; without, the run is refused.
     `nulls`: `category` counts a null as a value of its own, so that those who know the keys of a person find k rows;
     `any` counts it as any value, as sdcMicro does, and suppresses less.
     """
