@@ -210,7 +210,8 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         "passed": passed,
         "headline": words.headline(
             replace(facts.verdict, checks=checks), rows_in_copies(rows, job.release.copies), lines
-        ),
+        )
+        + ("" if job.replaces else " No column is masked: rows are those of persons."),
         "summary": words.summary(lines),
         "k": job.k,
         "k_of_units": facts.least is not None or units is not None,
@@ -229,7 +230,7 @@ def _common(facts: Facts, audience: Audience, checks: tuple[Check, ...]) -> dict
         ),
         "checks": lines,
         "rules": tuple(RuleLine(**each) for each in facts.rules),
-        "dials": words.dials(checks),
+        "dials": words.dials(checks, [name for name, one in job.released.items() if one.role is Role.SENSITIVE]),
         "group_sizes": tuple(
             SizeLine(smallest=one["from"], largest=one["to"], groups=one["groups"]) for one in facts.group_sizes or ()
         ),

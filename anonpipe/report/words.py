@@ -78,7 +78,7 @@ def coefficient(name: str) -> str:
 
 _EXPECTED = " Expected from the means and covariances that are kept; attacks that were tried are listed below."
 _HALVES = "is {} times as far from the original as its random halves are from each other."
-_LINKS = "An attacker who has the original links {} of the records."
+_LINKS = "An attacker who has the original{less} links {} of the records."
 _MEMBERS = "Chance that a member of the table looks more like one than another person: {} (0.5 is guessing)."
 # Figures at the head of a report: check, title, the sentence of a figure, and whether it is a share
 _DIALS: tuple[tuple[str, str, str, bool], ...] = (
@@ -89,10 +89,16 @@ _DIALS: tuple[tuple[str, str, str, bool], ...] = (
 )
 
 
-def dials(checks: Sequence[Check]) -> tuple[Dial, ...]:
-    """The four figures at the head of a report, as far as these checks tell them."""
-    by_key = {check.key: check for check in checks}
-    return tuple(_dial(by_key.get(key), title, sentence, is_share) for key, title, sentence, is_share in _DIALS)
+def dials(checks: Sequence[Check], unknown: Sequence[str] = ()) -> tuple[Dial, ...]:
+    """The four figures at the head of a report, as far as these checks tell them.
+
+    `unknown` are columns that attacks do not take an intruder to know: those with role sensitive.
+    """
+    by_key, less = {check.key: check for check in checks}, f", but not {', '.join(unknown)}," if unknown else ""
+    return tuple(
+        _dial(by_key.get(key), title, sentence.replace("{less}", less), is_share)
+        for key, title, sentence, is_share in _DIALS
+    )
 
 
 def _dial(check: Check | None, title: str, sentence: str, is_share: bool) -> Dial:
