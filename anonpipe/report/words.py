@@ -95,13 +95,10 @@ def dials(checks: Sequence[Check], unknown: Sequence[str] = ()) -> tuple[Dial, .
     `unknown` are columns that attacks do not take an intruder to know: those with role sensitive.
     """
     by_key, less = {check.key: check for check in checks}, f", but not {', '.join(unknown)}," if unknown else ""
-    return tuple(
-        _dial(by_key.get(key), title, sentence.replace("{less}", less), is_share)
-        for key, title, sentence, is_share in _DIALS
-    )
+    return tuple(_dial(by_key.get(key), title, sentence, is_share, less) for key, title, sentence, is_share in _DIALS)
 
 
-def _dial(check: Check | None, title: str, sentence: str, is_share: bool) -> Dial:
+def _dial(check: Check | None, title: str, sentence: str, is_share: bool, less: str) -> Dial:
     if check is not None and check.withheld is not None:
         outcome = f"{measured_text(check)}; {limit_text(check)}: {check.outcome.value}."
         return Dial(key="", title=title, shown="–", sentence=outcome[:1].upper() + outcome[1:])
@@ -118,7 +115,7 @@ def _dial(check: Check | None, title: str, sentence: str, is_share: bool) -> Dia
         limit=check.limit,
         outcome=check.outcome.value,
         shown=shown,
-        sentence=sentence.format(shown) + _EXPECTED * (check.about.get("end") == "expected"),
+        sentence=sentence.format(shown, less=less) + _EXPECTED * (check.about.get("end") == "expected"),
     )
 
 

@@ -30,6 +30,11 @@ def test_dials_tell_estimate_limit_and_outcome():
     assert (fourth.outcome, fourth.shown, fourth.estimate) == ("not checked", "–", None)
 
 
+def test_a_dial_names_columns_unknown_to_attackers():
+    (shown, *_) = words.dials(CHECKS, ["income", "{0} of {name}"])
+    assert "has the original, but not income, {0} of {name}, links 1.0 % of" in shown.sentence
+
+
 def test_a_dial_of_a_hidden_figure_says_that_it_passed():
     hidden = replace(CHECKS[0], withheld=Withheld.FEW_OF_SHARE, about={"k": 5})
     (shown, *_) = words.dials((hidden,))
