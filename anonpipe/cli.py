@@ -465,10 +465,8 @@ def verify(
         display.as_json(intact | facts | {"problems": found.problems})
     manifest = _refuse(release, found)
     if form is Form.TABLES:
-        files, rows = (
-            plural(len(manifest["files"]), "file"),
-            rows_in_copies(manifest["rows"], manifest.get("copies", 1)),
-        )
+        files = plural(len(manifest["files"]), "file")
+        rows = rows_in_copies(manifest["rows"], manifest.get("copies", 1))
         display.line(f"{files}, {rows}: checksums and schema are those of the manifest")
         display.line(_NOT_LOOKED_AT if key is None else f"signed by the owner of {key}")
 

@@ -30,9 +30,8 @@ _CHOSEN = 40  # Most rounds of exchanges between chosen records
 _FAR = 0.01  # Columns whose correlations all have at most this error take no part in these
 _GAIN = 0.98  # Part of the sum of squares that such a round leaves at most; else numbers join in, or it is the last
 _HEAVY = 0.05  # Values with at least this share of the records, such as 0, are not exchanged
-_INFLATED = (
-    10.0  # Values of a column with this variance inflation factor stay: exchanged, it would not follow from others
-)
+# Values of a column with this variance inflation factor are not exchanged: it would not follow from others any more
+_INFLATED = 10.0
 _WIDEST = 4.0  # Largest factor by which numbers are spread
 
 
@@ -307,7 +306,7 @@ SAMPLE_ROWS = 40_000  # Records of a scope that the map is learned from; all, if
 _KNOTS = np.linspace(0.0, 1.0, 2_001)  # Positions at which the distribution of masked scores is kept
 _STEPS = 12  # Most steps of the search for the map
 
-_HALVED = 0.7  # Of the sum of squares that a step leaves at most, or the next are smaller
+_HALVED = 0.7  # Part of the loss that a step leaves at most, or the next are smaller
 
 _LEAST = 1e-4  # Variance that is added in each direction: one with less hardly counts, and no matrix is singular
 
@@ -371,13 +370,13 @@ class ValueScores:
         mean, spread = scores.mean(axis=0), scores.std(axis=0)
         unit = np.where(spread > 0.0, spread, 1.0)
         standard = (scores - mean) / unit
-        wanted = correlations(standard)
+        wanted = _correlations(standard)
         best = toward = np.eye(len(unit))
         least, step = np.inf, 1.0
         for _ in range(_STEPS if self.maps and len(unit) > 1 else 0):
             matrix = best + step * (toward @ best - best)
-            found = correlations(_mean_scores(mean + unit * (standard @ matrix.T), by_rank))
-            left = stein_loss(found, wanted)
+            found = _correlations(_mean_scores(mean + unit * (standard @ matrix.T), by_rank))
+            left = _stein_loss(found, wanted)
             if left > _HALVED * least:
                 step /= 2.0
             if left < least:
@@ -434,7 +433,7 @@ def _mean_scores(scores: FloatArray, by_rank: list[tuple[int, BoolArray, FloatAr
     return made
 
 
-def correlations(table: FloatArray) -> FloatArray:
+def _correlations(table: FloatArray) -> FloatArray:
     """Correlations of columns; those of a constant are 0. The diagonal is `_LEAST` above 1."""
     centred = table - table.mean(axis=0)
     spread = np.sqrt(np.square(centred).sum(axis=0))
@@ -442,7 +441,7 @@ def correlations(table: FloatArray) -> FloatArray:
     return np.asarray(unit.T @ unit + _LEAST * np.eye(len(spread)))
 
 
-def stein_loss(found: FloatArray, wanted: FloatArray) -> float:
+def _stein_loss(found: FloatArray, wanted: FloatArray) -> float:
     """Stein's loss of a matrix for another (James & Stein 1961): each direction counts by its ratio of variances."""
     values, vectors = np.linalg.eigh(wanted)
     inverse = vectors / np.sqrt(values)

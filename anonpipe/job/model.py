@@ -155,13 +155,18 @@ class Job(Options):
         """Leave out models without limits that name a column which is not released, as a proposed one may."""
         from anonpipe.evaluate.utility import columns_used
 
-        gone = {name: column.role for name, column in self.columns.items() if name not in self.released}
-        for each in [each for each in self.analyses if gone and not each.declared]:
-            with contextlib.suppress(JobError):  # which the checks report
-                for name in [name for name in columns_used(each.analysis, list(self.columns)) if name in gone][:1]:
-                    why = f"names {name}, which is not released (role {gone[name]}), and has no limits: it is left out"
-                    self._left_out.append(f"analysis {each.name!r} {why}")
-                    self.__dict__["analyses"] = tuple(one for one in self.analyses if one is not each)
+        gone, kept = {name: each.role for name, each in self.columns.items() if name not in self.released}, []
+        for each in self.analyses:
+            lost: list[str] = []
+            if gone and not each.declared:
+                with contextlib.suppress(JobError):  # which the checks report
+                    lost = [name for name in columns_used(each.analysis, list(self.columns)) if name in gone]
+            if lost:
+                why = f"names {lost[0]}, which is not released (role {gone[lost[0]]}), and has no limits"
+                self._left_out.append(f"analysis {each.name!r} {why}: it is left out")
+            else:
+                kept.append(each)
+        self.__dict__["analyses"] = tuple(kept)
 
     @property
     def source(self) -> Input:

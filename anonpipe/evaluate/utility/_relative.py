@@ -185,7 +185,7 @@ def _relative(tables: TypedTables) -> list[Measurement]:
     _, _, (_, year, age), there = sides[0]
     beyond = float(population.table.outside(year, age)[there].mean()) if there.any() else 0.0
     if beyond > _MOST_OUTSIDE:
-        note = f"Not defined: {beyond:.0%} of the records begin in a year or at an age that the life table has not."
+        note = f"Not defined: {beyond:.0%} of the records begin in a year or at an age outside of the life table."
         return [_DIFFERENCE.measured(math.nan, tables.rows, note=note)]
     for column, labels, *groups in grouped(tables, endpoint, both[0]):
         for at, label in enumerate(labels):
@@ -199,13 +199,13 @@ def _relative(tables: TypedTables) -> list[Measurement]:
             ]
             terms += _differences(f"{column} {label}" if column else label, *found)
     terms.sort(key=lambda term: -term[1])
+    if not terms:
+        return [_DIFFERENCE.measured(math.nan, tables.rows, note=f"Not defined: {_DIFFERENCE.undefined}.")]
     note = (
-        f"While a tenth of the records is at risk; {beyond:.1%} of them begin in a year or at an age that the life "
-        "table has not, and count as at its ends."
+        f"While a tenth of the records is at risk; {beyond:.1%} of them begin in a year or at an age outside of the "
+        "life table, and count as at its ends."
     )
-    note = note if terms else f"Not defined: {_DIFFERENCE.undefined}."
-    value = terms[0][1] if terms else math.nan
-    return [_DIFFERENCE.measured(value, tables.rows, note=note, parts=tuple(terms[:MOST_PARTS]))]
+    return [_DIFFERENCE.measured(terms[0][1], tables.rows, note=note, parts=tuple(terms[:MOST_PARTS]))]
 
 
 def _differences(title: str, old: FloatArray, new: FloatArray) -> list[Term]:

@@ -146,7 +146,8 @@ def _facts(run: Run) -> RunFacts:
     """Methods, strata and share held out, for the summary."""
     job = run.context.work.job
     methods = job.mask.method if job.mask else f"{job.by_groups.cluster.method} + {job.by_groups.synthesize.method}"
-    methods = methods if job.replaces else "no column is masked: rows are those of persons"
+    if not job.replaces:
+        methods = "no column is masked: rows are those of persons"
     part = run.context.call(units_part)
     units = "" if part is None else part.line
     return RunFacts(methods, tuple(job.strata.by), job.measure.held_out, job.release.copies, run.times, units)
