@@ -1,9 +1,9 @@
-"""A release that tells a lineage service: START, then COMPLETE or FAIL, with the input, the output and the verdict.
+"""A run with events for a lineage service: START, then COMPLETE with the rows, or FAIL with the exit code.
 
     OPENLINEAGE_URL=http://marquez:5000 python deploy/openlineage_run.py job.yaml
 
-Set ANONPIPE to the command, and the transport as for any OpenLineage client. Names of files and columns and counts are
-sent, no value. Tried with openlineage-python 1.54.
+Set ANONPIPE to the command, and the transport as for any OpenLineage client. Events name the job, its input and its
+output, and hold no value of the data. Tried with openlineage-python 1.54.
 """
 
 from __future__ import annotations
