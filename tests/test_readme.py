@@ -26,7 +26,7 @@ def block(language, containing=""):
 
 
 def test_length():
-    assert len(README.splitlines()) <= 126 and count_words(README) <= 1_100
+    assert len(README.splitlines()) <= 112 and count_words(README) <= 1_100
 
 
 def test_sentences_are_short():
