@@ -243,12 +243,16 @@ def expected_links(alike: EquivalenceClasses, *, records: int) -> Measurement:
 
     Records of a group that differ in an unchanged column make groups of their own, as a reader sees the difference. It
     is what the literature's shares of correct links measure where released records are drawn again in each group. The
-    interval is the normal one of a mean, but not below 0 nor above 1.
+    interval is Wilson's, of as many trials as would vary like the chances. Without a right link it is that of all
+    records, and without length where all chances are equal otherwise.
     """
     hits = alike.chances
     value, queries = float(hits.mean()), len(hits)
-    reach = 1.96 * float(hits.std()) / np.sqrt(queries)
-    interval = (max(0.0, value - reach), min(1.0, value + reach)) if queries < records else (None, None)
+    ends = (value, value) if value else wilson(0, queries)
+    if np.ptp(hits) > 0:
+        trials = queries * value * (1.0 - value) / float(hits.var())
+        ends = wilson(value * trials, trials)
+    interval = ends if queries < records else (None, None)
     return _EXPECTED.measured(value, queries, records, interval=interval, baseline=1.0 / records)
 
 

@@ -76,22 +76,31 @@ def test_models_of_the_run_are_those_of_the_two_tables(tmp_path, monkeypatch):
                 assert estimate.value == pytest.approx(theirs.estimates[name].value, rel=1e-6, abs=1e-9), name
 
 
+def links(hits, sizes, records):
+    """Expected links of records of which some are led to their own group of so many."""
+    found = Nearest(np.zeros((len(hits), 1)), np.zeros((len(hits), 1), dtype=np.int64))
+    led = NearestMatches(found, np.where(hits, 1, 2)[:, None])
+    return expected_links(
+        EquivalenceClasses(led, np.ones(len(hits), dtype=np.int64), np.asarray(sizes)), records=records
+    )
+
+
 def test_expected_links_by_hand():
-    found = Nearest(np.zeros((4, 1)), np.zeros((4, 1), dtype=np.int64))
-    told = expected_links(
-        EquivalenceClasses(
-            NearestMatches(found, np.array([[3], [3], [1], [2]])), np.array([3, 2, 1, 2]), np.array([4, 5, 10, 5])
-        ),
-        records=50,
-    )
-    values = [1 / 4, 0.0, 1 / 10, 1 / 5]
-    assert told.value == pytest.approx(sum(values) / 4)
-    reach = 1.96 * np.std(values) / 2
-    assert (told.low, told.high) == (max(0.0, told.value - reach), pytest.approx(told.value + reach))
-    whole = expected_links(
-        EquivalenceClasses(
-            NearestMatches(found, np.array([[3], [3], [1], [2]])), np.array([3, 2, 1, 2]), np.array([4, 5, 10, 5])
-        ),
-        records=4,
-    )
-    assert whole.low is None and whole.value == told.value
+    hits, sizes, values = np.array([True, False, True, True]), [4, 5, 10, 5], [1 / 4, 0.0, 1 / 10, 1 / 5]
+    told, whole = (links(hits, sizes, records) for records in (50, 4))
+    assert told.value == whole.value == pytest.approx(sum(values) / 4)
+    for end in (told.low, told.high):  # Wilson's: where a share of this variance would differ by 1.96 deviations
+        spread = np.var(values) / 4 * end * (1 - end) / (told.value * (1 - told.value))
+        assert (end - told.value) ** 2 == pytest.approx(1.959964**2 * spread, rel=1e-5)
+    assert whole.low is None is whole.high
+    alike = links(np.ones(9, dtype=bool), np.full(9, 5), 50)
+    assert alike.low == alike.value == alike.high
+
+
+@pytest.mark.parametrize(("rows", "chance"), [(300, 0.0005), (300, 0.01), (1_000, 0.002), (1_000, 0.3)])
+def test_upper_ends_of_expected_links_hold(rows, chance):
+    rng, held = np.random.default_rng(1), 0
+    for _ in range(300):
+        told = links(rng.random(rows) < chance, rng.integers(5, 10, rows), 10 * rows)
+        held += told.high >= chance * np.mean(1 / np.arange(5, 10))
+    assert held >= 0.95 * 300
