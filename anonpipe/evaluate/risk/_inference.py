@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -43,6 +43,7 @@ _figure = partial(
     source="Giomi, Boenisch, Wehmeyer & Tasnádi (2023), doi:10.56553/popets-2023-0055 "
     "(attribute inference with control)",
 )
+_UPPER_TAIL = 0.025  # Chance that an upper end is too low, whatever the number of columns
 _NO_MORE = "a release that says no more of its own persons than of others"
 
 _RISK = _figure(
@@ -91,7 +92,7 @@ class AttributeRisk:
     controls: float
     constant: float  # Share of right guesses for members by the one best value, whatever is known
     # (members - controls) / (1 - controls), of what cannot be guessed anyway the share that the release gives away, and
-    # its interval; NaN and None where controls are always guessed. Intervals of all columns attacked hold together.
+    # its interval; NaN and None where controls are always guessed. Lower ends of all columns attacked hold together.
     risk: float
     low: float | None
     high: float | None
@@ -141,7 +142,7 @@ class AttributeInference:
     @property
     def worst_interval(self) -> tuple[float, float] | tuple[None, None]:
         """95 % interval of the largest risk: the largest of both ends; None where none is defined."""
-        # The intervals hold together: the largest risk is no smaller than any lower end, nor above the largest upper.
+        # The lower ends hold together, and the upper end of the column that is worst in truth is among the upper ones.
         return _largest(self._intervals)
 
     @property
@@ -175,7 +176,7 @@ class AttributeInference:
                 baseline=0.0,
                 note=f"{undefined}Worst of {len(self.columns)} columns: {worst.name!r}"
                 + (f", of the surest {100 * shown[0].share:g} % of the guesses, " if shown else "")
-                + "; the largest of several is somewhat too large by chance, and the interval allows for that "
+                + "; the largest of several is somewhat too large by chance, and the lower end allows for that "
                 f"(Bonferroni). {note}",
                 parts=_risks(self.columns),
                 columns=len(self.columns),
@@ -205,7 +206,7 @@ class AttributeInference:
             note=f"The more of the {NEIGHBOURS} closest released records agree, and then the closer they are, the "
             f"surer is a guess: {surest.members} guesses of members, {surest.controls} of held-out records. Worst "
             f"column: {worst.name!r}, right in {100 * worst.members:.1f} % against {100 * worst.controls:.1f} %; the "
-            "interval allows for its being the worst of all columns and shares (Bonferroni). "
+            "lower end allows for its being the worst of all columns and shares (Bonferroni). "
             f"In {100 * inside:.1f} % of the guesses all {NEIGHBOURS} agree, and {100 * right:.1f} % of these are "
             f"right; of held-out records in {100 * outside:.1f} %, {100 * others:.1f} % right.",
             parts=_risks(surest.columns),
@@ -270,9 +271,10 @@ def attribute_inference(
     all.
 
     *The interval.* The risk is 1 less the ratio of the shares of wrong guesses, of members and of controls, whose exact
-    intervals are joined on the logarithmic scale (Donner & Zou). As the worst of m columns is reported, each errs with
-    a chance of 5 % / m (Bonferroni), with the surest guesses of three shares 5 % / 4 m. Of releases that say no more of
-    their own persons than of others, no more than the 2.5 % of one side show a risk above 0.
+    intervals are joined on the logarithmic scale (Donner & Zou). As the worst of m columns is reported, each lower end
+    errs with a chance of 2.5 % / m (Bonferroni), with the surest guesses of three shares 2.5 % / 4 m. Of releases that
+    say no more of their own persons than of others, no more than 2.5 % show a risk above 0. Each upper end errs with a
+    chance of 2.5 %: the largest is too low only if that of the column which is worst in truth is.
     """
     if not (np.isfinite(tolerance) and tolerance >= 0):
         raise JobError(f"tolerance={tolerance} was given; give 0 or a positive number")
@@ -345,7 +347,7 @@ def _surest(
 ) -> SurestGuesses:
     members, controls = (len(surest(np.arange(len(side.right)), share)) for side in sure[0])
     columns = tuple(
-        _risk(name, _surest_right(one, members, controls, tail), one.controls.right[:controls], best, tail)
+        _risk(name, partial(_surest_right, one, members, controls), one.controls.right[:controls], best, tail)
         for name, one, best in zip(names, sure, constant, strict=True)
     )
     return SurestGuesses(share, columns, members, controls)
@@ -390,15 +392,20 @@ def _right(guesses: FloatArray, truth: FloatArray, allowed: float) -> BoolArray:
 
 
 def risk_of_column(name: str, members: BoolArray, controls: BoolArray, constant: float, tail: float) -> AttributeRisk:
-    """Share of what is not guessed of controls that is guessed of members, with its interval."""
-    return _risk(name, exact_share(int(members.sum()), len(members), tail), controls, constant, tail)
+    """Share of what is not guessed of controls that is guessed of members; `tail`: chance that its lower end errs."""
+    return _risk(name, partial(exact_share, int(members.sum()), len(members)), controls, constant, tail)
 
 
-def _risk(name: str, attack: Share, controls: BoolArray, constant: float, tail: float) -> AttributeRisk:
-    control = exact_share(int(controls.sum()), len(controls), tail)
-    if control.value == 1.0:
-        return AttributeRisk(name, attack.value, control.value, constant, math.nan, None, None)
-    return AttributeRisk(name, attack.value, control.value, constant, *beyond_control(attack, control))
+def _risk(
+    name: str, attack: Callable[[float], Share], controls: BoolArray, constant: float, tail: float
+) -> AttributeRisk:
+    right = partial(exact_share, int(controls.sum()), len(controls))
+    members, others = attack(tail), right(tail)
+    if others.value == 1.0:
+        return AttributeRisk(name, members.value, others.value, constant, math.nan, None, None)
+    risk, low, _ = beyond_control(members, others)
+    high = beyond_control(attack(_UPPER_TAIL), right(_UPPER_TAIL))[2]
+    return AttributeRisk(name, members.value, others.value, constant, risk, low, high)
 
 
 def _of_release(data: AttackData) -> Measured:
@@ -437,9 +444,9 @@ def stratum_risks(guesses: Mapping[str, StratumGuesses]) -> tuple[AttributeRisk,
     -----
     The risk is (members - controls) / (1 - controls), as for any other attribute: of what cannot be guessed anyway, the
     share that the release gives away. Without a hold-out the control is the same intruder with the original records of
-    all *other* persons: what they say of a person follows from the population. Each interval errs with a chance of 5 %
-    over the number of columns (Bonferroni); members and controls count as independent, which is too wide where both are
-    guesses of the same persons.
+    all *other* persons: what they say of a person follows from the population. Each lower end errs with a chance of
+    2.5 % over the number of columns (Bonferroni), each upper end with 2.5 %. Members and controls count as independent,
+    which is too wide where both are guesses of the same persons.
     """
     tail = 0.025 / max(1, len(guesses))
     return tuple(risk_of_column(name, one.members, one.controls, one.commonest, tail) for name, one in guesses.items())
@@ -472,7 +479,7 @@ def stratum_inference(guesses: Mapping[str, StratumGuesses], of: int) -> tuple[M
             worst.risk,
             len(guess.members),
             of,
-            interval=_largest((worst,)),
+            interval=_largest(columns),
             baseline=0.0,
             note=how,
             parts=_risks(columns),

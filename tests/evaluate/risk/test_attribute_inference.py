@@ -137,6 +137,19 @@ def test_the_interval_covers_the_risk():
     assert 92 <= covered < 100
 
 
+def test_the_largest_upper_end_covers_the_largest_risk():
+    """Of 12 columns of which three give half of what others do not know away, the rest nothing: as one column would."""
+    rng, below = np.random.default_rng(5), 0
+    for _ in range(200):
+        members, controls = rng.random((12, 200)) < 0.2, rng.random((12, 50)) < 0.2
+        members[:3] = rng.random((3, 200)) < 0.6
+        columns = [risk_of_column("x", *sides, 0.0, 0.025 / 12) for sides in zip(members, controls, strict=True)]
+        below += max(column.high for column in columns) < 0.5
+        alone = [risk_of_column("x", *sides, 0.0, 0.025) for sides in zip(members, controls, strict=True)]
+        assert all(one.high == each.high and one.low < each.low for one, each in zip(columns, alone, strict=True))
+    assert below <= 5
+
+
 def test_risk_by_hand():
     """Members 3 of 4 right, held-out 1 of 4: of the other 3 / 4, the release gives 2 / 3 away."""
     released = np.column_stack([np.arange(4.0), [0.0, 1, 0, 1]])
@@ -359,8 +372,8 @@ def test_the_figure_is_what_others_do_not_tell_anyway():
         assert one.name == name and one.risk == pytest.approx((s - c) / (1 - c))
         assert one.low < one.risk < one.high
         # of a share of controls that is known the interval is that of the members alone, and this one is wider
-        alone = [1 - (1 - end) / (1 - c) for end in exact(int(each.members.sum()), 400, 0.0125)]
-        assert one.low < alone[0] and one.high > alone[1]
+        low, high = (exact(int(each.members.sum()), 400, tail)[at] for at, tail in enumerate((0.0125, 0.025)))
+        assert one.low < 1 - (1 - low) / (1 - c) and one.high > 1 - (1 - high) / (1 - c)
     risk, success = stratum_inference(told, 9_000)
     assert risk.value == columns[0].risk and risk.worst == ("status",)
     assert success.value == told["status"].members.mean() and success.baseline == told["status"].controls.mean()
