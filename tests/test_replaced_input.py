@@ -6,9 +6,11 @@ import os
 import shutil
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -25,6 +27,10 @@ COLUMNS = {
     "place": {"kind": "categorical"},
 }
 WAYS = ("rename", "in place")
+FORMS: dict[str, dict[str, Any]] = {
+    "parquet": {"cluster": {"method": "kd_tree", "refine": False}, "synthesize": {"method": "centroid"}},
+    "csv": {"mask": {"method": "local_synthesis"}},
+}
 ROWS = 3_000
 
 
@@ -45,69 +51,71 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setenv("ANONPIPE_SECRET", "ab" * 32)
     for name, seed in (("old", 1), ("new", 2)):
         # Without compression and dictionaries both files have the same size
-        pq.write_table(table(seed), tmp_path / name, compression="none", use_dictionary=False)
-    assert (tmp_path / "old").stat().st_size == (tmp_path / "new").stat().st_size
+        pq.write_table(table(seed), tmp_path / f"{name}.parquet", compression="none", use_dictionary=False)
+        pc.write_csv(table(seed), tmp_path / f"{name}.csv")
+    for form in FORMS:
+        assert (tmp_path / f"old.{form}").stat().st_size == (tmp_path / f"new.{form}").stat().st_size
     return tmp_path
 
 
-def replace(world, name, way):
+def replace(world, name, way, form="parquet"):
     """Put a table where the job reads, with the size and the time of change of the other."""
-    to, times = world / "input.parquet", (1_700_000_000, 1_700_000_000)
+    to, times = world / f"input.{form}", (1_700_000_000, 1_700_000_000)
     if way == "rename" or not to.exists():
-        shutil.copy(world / name, world / "coming")
+        shutil.copy(world / f"{name}.{form}", world / "coming")
         os.utime(world / "coming", times)
         (world / "coming").replace(to)
         return
     with to.open("r+b") as handle:
-        handle.write((world / name).read_bytes())
+        handle.write((world / f"{name}.{form}").read_bytes())
     os.utime(to, times)
 
 
-def job(world):
+def job(world, form="parquet"):
     gates = {"mean": 9, "covariance": 9, "category_share": 1, "unchanged_record_rate": 1}
     return small.job(
         world,
-        table(1),
+        str(world / f"input.{form}"),
         COLUMNS,
-        input=str(world / "input.parquet"),
-        cluster={"method": "kd_tree", "refine": False},
-        synthesize={"method": "centroid"},
         gates=gates,
         partition={"rows": 1_000, "sample_rows": 500},  # the sample is drawn by the contents of the first reading
         repeat={"allow": "both tables are invented"},
+        **FORMS[form],
     )
 
 
-def released_sums(world):
+def released_sums(world, form="parquet"):
     """The sums of the released files, or None where the run refused its input."""
     try:
-        outcome = small.run(job(world))
+        outcome = small.run(job(world, form))
     except InputError as error:
         assert "changed while it was read" in str(error)
         return None
     assert outcome.version is not None
-    return [file["sha256"] for file in release.read_manifest(release.resolve(job(world).output))["files"]]
+    return [file["sha256"] for file in release.read_manifest(release.resolve(job(world, form).output))["files"]]
 
 
-_OF_ONE_TABLE: list[list[str] | None] = []  # Released sums of either table alone; they do not depend on the folder
+_OF_ONE_TABLE: dict[str, list[list[str] | None]] = {}  # Released sums of either table alone, whatever the folder
 
 
-def allowed(world):
-    if not _OF_ONE_TABLE:
+def allowed(world, form="parquet"):
+    if form not in _OF_ONE_TABLE:
+        found = []
         for name in ("old", "new"):
-            replace(world, name, "rename")
-            _OF_ONE_TABLE.append(released_sums(world))
-        assert None not in _OF_ONE_TABLE and _OF_ONE_TABLE[0] != _OF_ONE_TABLE[1]
-    return [*_OF_ONE_TABLE, None]
+            replace(world, name, "rename", form)
+            found.append(released_sums(world, form))
+        assert None not in found and found[0] != found[1]
+        _OF_ONE_TABLE[form] = found
+    return [*_OF_ONE_TABLE[form], None]
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("reading", [0, 1, 2])
-@pytest.mark.parametrize("batches", [0, 1, 2])
-def test_replacement_in_any_reading_is_noticed(world, monkeypatch, way, reading, batches):
+@pytest.mark.parametrize(("form", "batches"), [*(("parquet", batches) for batches in (0, 1, 2)), ("csv", 1)])
+def test_replacement_in_any_reading_is_noticed(world, monkeypatch, way, reading, form, batches):
     """Two readings of the scan and one of the routing; the table is replaced before a reading or in it."""
-    expected = allowed(world)
-    replace(world, "old", "rename")
+    expected = allowed(world, form)
+    replace(world, "old", "rename", form)
     count = 0
 
     def replacing(read):
@@ -115,24 +123,24 @@ def test_replacement_in_any_reading_is_noticed(world, monkeypatch, way, reading,
             nonlocal count
             count, own = count + 1, count
             if own == reading and batches == 0:
-                replace(world, "new", way)
+                replace(world, "new", way, form)
             for at, batch in enumerate(read(*given, rows=1_000)):
                 if own == reading and batches == at + 1:
-                    replace(world, "new", way)
+                    replace(world, "new", way, form)
                 yield batch
 
         return batches_of
 
     for module in (scan, route):
         monkeypatch.setattr(module, "read_batches", replacing(module.read_batches))
-    assert released_sums(world) in expected
+    assert released_sums(world, form) in expected
     assert count >= reading + 1
 
 
 def test_identifiers_alone_are_compared_too(world, monkeypatch):
     """A table with other persons behind the same records: their sketches would be of one, their units of the other."""
     other = table(1).set_column(0, "person", pa.array(np.arange(ROWS) + 77_000))
-    pq.write_table(other, world / "new", compression="none", use_dictionary=False)
+    pq.write_table(other, world / "new.parquet", compression="none", use_dictionary=False)
     replace(world, "old", "rename")
     first_pass = scan._first_pass
 
@@ -146,16 +154,23 @@ def test_identifiers_alone_are_compared_too(world, monkeypatch):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_replacement_at_many_moments(world, way):
-    """From the start until a little after the last reading, after which no run looks at its input."""
-    expected, read = allowed(world), []
+def test_replacement_at_many_moments(world, monkeypatch, way):
+    """From the first reading until a little after the last, after which no run looks at its input."""
+    expected, read, waiting, scanned = allowed(world), [], [], scan.read_batches
+
+    def starting(*given, **options):
+        while waiting:
+            waiting.pop().start()
+        return scanned(*given, **options)
+
+    monkeypatch.setattr(scan, "read_batches", starting)
     replace(world, "old", "rename")
-    begin = time.perf_counter()
-    execute(job(world), cluster=False, on_progress=lambda now: read.append((now.stage, time.perf_counter() - begin)))
-    length = max(seconds for stage, seconds in read if stage == "route")
+    waiting.append(threading.Timer(0.0, lambda: read.append(("begin", time.perf_counter()))))
+    execute(job(world), cluster=False, on_progress=lambda now: read.append((now.stage, time.perf_counter())))
+    begin, end = (max(moment for stage, moment in read if stage == name) for name in ("begin", "route"))
     for moment in range(14):
         replace(world, "old", "rename")
-        timer = threading.Timer(1.15 * length * moment / 13, replace, (world, "new", way))
-        timer.start()
+        timer = threading.Timer(1.15 * (end - begin) * moment / 13, replace, (world, "new", way))
+        waiting.append(timer)
         assert released_sums(world) in expected, moment
         timer.join()
