@@ -167,19 +167,14 @@ def surest_links(
     """How many links are right where an intruder is surest of them."""
     # Sure: the nearest are of one group, and then the nearest is nearer than the second, as a share of its distance.
     hits, apart = np.asarray(chances, dtype=np.float64), np.asarray(distances, dtype=np.float64)
-    agree = np.ones(len(hits), dtype=np.int64)
-    if groups is not None:
-        of_found = np.asarray(groups)
-        agree = (of_found == of_found[:, :1]).sum(axis=1)
+    of_found = np.zeros((len(hits), 1)) if groups is None else np.asarray(groups)
+    agree = (of_found == of_found[:, :1]).sum(axis=1)
     ratio = np.divide(apart[:, 0], apart[:, 1], out=np.ones(len(hits)), where=apart[:, 1] > 0)
     ordered, everyone = by_sureness(agree, ratio), float(hits.mean())
     found = []
-    for share in SHARES:
-        if share * len(hits) < FEWEST:
-            continue
+    for share in (share for share in SHARES if share * len(hits) >= FEWEST):
         chosen = hits[surest(ordered, share)]
-        ends = wilson(float(chosen.sum()), len(chosen))
-        value = float(chosen.mean())
+        value, ends = float(chosen.mean()), wilson(float(chosen.sum()), len(chosen))
         found.append(_SUREST[share].measured(value, len(chosen), of, interval=ends, baseline=everyone))
     return tuple(found)
 
