@@ -427,9 +427,9 @@ def _outcome(measure: risk.RiskMeasure, data: risk.AttackData, units: bool) -> r
 
 
 # Half widths of an interval, as shares of the distance from guessing to the default limit. Up to `NARROW` the upper end
-# is held against the limit, up to `FAIR` the estimate, beyond that the lower end. So a release that discloses nothing
-# is refused less than once in a thousand runs.
-NARROW, FAIR = 0.4, 0.65
+# is held against the limit, up to `FAIR` the estimate. Beyond that the estimate counts if a 99.9 % interval lies above
+# guessing, `SURE` times as wide, else the lower end. So what discloses nothing is refused less than once in 1,000 runs.
+NARROW, FAIR, SURE = 0.4, 0.65, 1.68
 
 UPPER_ENDS = (
     "figures of risk in the verdict are upper ends of 95 % intervals, of wide ones the estimate or the lower end; "
@@ -569,8 +569,9 @@ def _judged(name: str, measured: Measurement, at_default: bool = False) -> tuple
         return measured.value, "expected" if measured.name.endswith(".expected") else ""
     gate, half = MEASURED[name], max(measured.high - measured.value, measured.value - measured.low)
     if at_default and gate.few_records and gate.default is not None and measured.high > gate.default:
-        way = gate.default - (gate.least or 0.0)
-        if half > FAIR * way:
+        guessing = gate.least or 0.0
+        way, sure = gate.default - guessing, measured.value - SURE * (measured.value - measured.low) > guessing
+        if half > FAIR * way and not sure:
             return measured.low, "lower"
         if half > NARROW * way:
             return measured.value, "estimate"
