@@ -203,11 +203,6 @@ def console(folder: Path) -> str:
     return (folder / "console.log").read_text(errors="replace")[-3000:]
 
 
-def staging(folder: Path) -> Path | None:
-    """The staging of the run below a folder."""
-    return runs.staging_of(folder)
-
-
 def umask() -> int:
     """The mask of this process."""
     mask = os.umask(0)

@@ -30,7 +30,7 @@ from anonpipe.verify.words import RunFacts
 from flows import anonymize
 from flows.anonymize import under_prefect
 from tests import runs
-from tests.flows.poison import WORKERS, Poison, console, staging
+from tests.flows.poison import WORKERS, Poison, console
 
 CODES = """
 import json, sys
@@ -203,7 +203,7 @@ def test_a_killed_run_is_gone_on_with(tmp_path, server):
         if worker.is_running():
             worker.kill()
     psutil.wait_procs(workers, timeout=30)
-    left = staging(tmp_path)
+    left = runs.staging_of(tmp_path)
     assert left is not None
     before = (tmp_path / "notes" / "finished").read_text().split()
     assert any(piece.startswith("step-0") for piece in before)

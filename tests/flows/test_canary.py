@@ -7,7 +7,7 @@ from collections import Counter
 import pandas as pd
 
 from tests import runs
-from tests.flows.poison import WORKERS, Poison, console, private, staging, umask
+from tests.flows.poison import WORKERS, Poison, console, private, umask
 
 EVERY_STAGE_ONCE = [f"{stage}:0:once" for stage in runs.STAGES]
 
@@ -32,7 +32,7 @@ def test_every_stage_fails_once_without_a_server(tmp_path):
     assert (tmp_path / "prefect" / "prefect.db").stat().st_size > 100_000
     assert private(tmp_path / "prefect")
     assert not (tmp_path / "outgoing.txt").exists()  # nothing left the machine
-    assert staging(tmp_path) is None
+    assert runs.staging_of(tmp_path) is None
     parts = list((tmp_path / "out" / "release").glob("*.parquet"))
     assert all(path.stat().st_mode & 0o777 == 0o666 & ~umask() for path in parts)
     released = pd.concat([pd.read_parquet(path) for path in parts])
@@ -83,7 +83,7 @@ def test_final_failure_keeps_private_staging_next_run_goes_on(tmp_path, server):
     assert done.returncode == 5, console(tmp_path)
     assert server.last_run()["state_name"] == "Failed"
     assert not (tmp_path / "out" / "release").exists()
-    left = staging(tmp_path)
+    left = runs.staging_of(tmp_path)
     assert left is not None and left.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "staging").stat().st_mode & 0o777 == 0o700
     outside = {path for path in poison.found_in(tmp_path, server.home) if left not in path.parents}
@@ -93,4 +93,4 @@ def test_final_failure_keeps_private_staging_next_run_goes_on(tmp_path, server):
     assert again.returncode == 0, console(tmp_path)
     after = Counter((tmp_path / "notes" / "finished").read_text().split())
     assert before and set(after.values()) == {1}
-    assert staging(tmp_path) is None
+    assert runs.staging_of(tmp_path) is None
