@@ -71,11 +71,17 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     return small.commands(capsys, monkeypatch)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
-    """Files of tests have no examples in their texts: none are looked for there, in both processes."""
-    found = yield
-    return [each for each in found if not (file_path.name.startswith("test_") and isinstance(each, DoctestModule))]
+class Examples:
+    """Looks for examples in modules whose text has one, here and in the package; files of tests have none."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[Any], list[Any]]:
+        """Leave out the modules without."""
+        found = yield
+        return [each for each in found if not isinstance(each, DoctestModule) or self._are_in(file_path)]
+
+    def _are_in(self, path: Path) -> bool:
+        return not path.name.startswith("test_") and ">>>" in path.read_text(encoding="utf-8")
 
 
 @pytest.hookimpl(trylast=True)
@@ -91,9 +97,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Examples())  # hooks of this file see the files of this folder only
     # An example's first call may compile a kernel; other examples are drawn at every run
-    settings.register_profile("compiled", deadline=None, max_examples=60)
+    settings.register_profile("compiled", deadline=None, max_examples=40)
     settings.load_profile("compiled")
     gc.disable()
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")

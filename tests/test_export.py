@@ -135,27 +135,28 @@ def test_a_damaged_release_is_not_exported(published, tmp_path, call):
     assert told.code == 2 and "SHA-256 differs" in told.err and not (tmp_path / "data.csv").exists()
 
 
+def released_places(folder, *places):
+    """The output of a job whose places are these."""
+    table = small.plain_table(300)
+    job = small.job(folder, table.set_column(2, "place", pa.array([*places] * 100)))
+    assert small.run(job).version is not None
+    return job.output
+
+
 @pytest.mark.secret(runs.SECRET)
 def test_texts_that_look_like_nulls_are_told(tmp_path, call):
-    table = small.plain_table(300)
-    table = table.set_column(2, "place", pa.array(["NA", "north", "south"] * 100))
-    job = small.job(tmp_path, table)
-    assert small.run(job).version is not None
-    told = call("export", job.output, tmp_path / "data.csv", "--quiet")
+    told = call("export", released_places(tmp_path, "NA", "north", "south"), tmp_path / "data.csv", "--quiet")
     assert told.out == f"{tmp_path / 'data.csv'}\n"
     assert "'place': many CSV readers take texts such as NA" in " ".join(told.err.split())
 
 
 @pytest.mark.secret(runs.SECRET)
 def test_texts_that_a_spreadsheet_would_run_are_refused(tmp_path, call):
-    table = small.plain_table(300)
-    table = table.set_column(2, "place", pa.array(["=1+1", "-9", "+cmd|x"] * 100))
-    job = small.job(tmp_path, table)
-    assert small.run(job).version is not None
-    told = call("export", job.output, tmp_path / "data.csv")
+    output = released_places(tmp_path, "=1+1", "-9", "+cmd|x")
+    told = call("export", output, tmp_path / "data.csv")
     said = " ".join(told.err.split())
     assert told.code == 2 and "column 'place'" in said and "--quote-formulas" in said and "=1+1" not in said
     assert not (tmp_path / "data.csv").exists()
-    assert call("export", job.output, tmp_path / "data.csv", "--quote-formulas").code == 0
+    assert call("export", output, tmp_path / "data.csv", "--quote-formulas").code == 0
     values = set(pcsv.read_csv(tmp_path / "data.csv")["place"].to_pylist())
     assert values == {"'=1+1", "-9", "'+cmd|x"}

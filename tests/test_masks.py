@@ -384,7 +384,7 @@ def test_the_preview_tells_of_the_mask_and_of_whole_columns(tmp_path, registry):
 def test_same_bytes_here_and_from_two_workers(tmp_path, monkeypatch):
     """Swaps and draws follow the run's key, whoever makes them; workers are killed in `test_robustness.py`."""
     changes = {"cluster": None, "mask": {"method": "data_shuffle", "conditioning": ["vital_status"]}, "gates": GATES}
-    job = load_job(str(runs.registry_job(tmp_path, 2_000, 2, **changes)))
+    job = load_job(str(runs.registry_job(tmp_path, 1_200, 2, **changes)))
     for name, value in runs.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     assert small.run(job).version

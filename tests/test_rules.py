@@ -35,6 +35,18 @@ def job_of(folder, table, columns=COLUMNS, rules=RULES, **changes):
     return small.job(folder, table, columns, **changes)
 
 
+PARTS = {"partition": {"rows": 1_000, "sample_rows": 500}, "release": {"file_rows": 1_000}}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A table, its job in several partitions and files, and a run of it that nothing stops."""
+    folder, table = tmp_path_factory.mktemp("whole"), table_of(2600)
+    job = job_of(folder, table, **PARTS)
+    with small.private_home(folder, runs.SECRET):
+        return table, job, small.run(job)
+
+
 def columns_of(**kinds):
     return {name: {"kind": kind} for name, kind in kinds.items()}
 
@@ -168,10 +180,8 @@ def assert_released(job, original, hidden=()):
     return table
 
 
-def test_a_mask_keeps_all_rules(tmp_path):
-    table = table_of(2600)
-    job = job_of(tmp_path, table, partition={"rows": 1_000, "sample_rows": 500})
-    outcome = small.run(job)
+def test_a_mask_keeps_all_rules(whole):
+    table, job, outcome = whole
     assert outcome.version
     released = assert_released(job, table)
     assert len(released) == len(table)
@@ -305,20 +315,19 @@ def test_a_lookup_and_pairs_give_away_no_rare_combination(tmp_path):
 # --- Workers, and going on after a stop
 
 
-def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path):
-    table = table_of(2600)
-    settings = {"partition": {"rows": 1_000, "sample_rows": 500}, "release": {"file_rows": 1_000}}
-    first, given = (job_of(tmp_path / name, table, **settings) for name in ("whole", "stopped"))
-    assert small.run(first).version
+@pytest.mark.secret(runs.SECRET)
+def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path, whole):
+    table, first, _ = whole
+    given = job_of(tmp_path, table, **PARTS)
     assert small.run_with_stops(given, ("scan", "decode", "write")).version
     assert small.hashes(given) == small.hashes(first)
 
 
 @pytest.mark.secret(runs.SECRET)
-def test_two_workers_release_the_same_bytes_as_this_process(tmp_path):
-    settings = {"partition": {"rows": 1_000, "sample_rows": 500}, "run": {"workers": 2}}
-    here, there = (job_of(tmp_path / name, table_of(2600), **settings) for name in ("here", "there"))
-    assert small.run(here).version and pipeline.execute(there).version
+def test_two_workers_release_the_same_bytes_as_this_process(tmp_path, whole):
+    table, here, _ = whole
+    there = job_of(tmp_path, table, **PARTS, run={"workers": 2})
+    assert pipeline.execute(there).version
     assert small.hashes(here) == small.hashes(there)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 
+import numpy as np
+
 from anonpipe.warm import warm
+from tests.benchmarks.plain_mdav import plain_pairs
 
 NEEDED = ("mdav", "measures")
 """The usual job with all measures."""
@@ -16,6 +19,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # an exception: temporary folders are removed
     warm(only=NEEDED)
     print("compiled: the kernels of the usual job", flush=True)
+    plain_pairs(np.random.default_rng(0).normal(size=(40, 2)), 3, 6)  # a twin of tests
     warm()
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.flows.listening import Told, answering
+from tests.flows.loaded import Loaded
 from tests.flows.poison import Server, noting, without_prefect
 
 QUIET = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
@@ -38,10 +39,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             stderr=log,
             umask=0o077,
         )
+    known = {"PREFECT_API_AUTH_STRING": password, "PREFECT_API_URL": url, "PREFECT_HOME": str(home)}
+    flows = Loaded({**without_prefect(dict(os.environ)), **known, **noting(home)})
     try:
         _wait_for(url, process)
-        yield Server(home, url, password)
+        yield Server(home, url, password, flows)
     finally:
+        flows.close()
         process.kill()
         process.wait()
     assert not (home / "outgoing.txt").exists()  # nothing left the machine

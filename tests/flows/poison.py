@@ -19,21 +19,27 @@ import pandas as pd
 import yaml
 
 from tests import runs
+from tests.flows.loaded import Loaded
 
 WORKERS: dict[str, Any] = {"workers": 2, "memory_per_worker": "2GiB", "retries": 0}
 """The section `run` of a job on two Dask workers."""
 
 ROOT = Path(__file__).resolve().parents[2]
+SABOTAGE = "import sys; from tests.flows import sabotage; sys.exit(sabotage.main(*sys.argv[1:]))"
 BUSY = 20  # Times that a busy server is asked
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running Prefect server: its home (database, storage), the URL of its API, and its name and password."""
+    """A running Prefect server: its home (database, storage), the URL of its API, and its name and password.
+
+    `flows` runs programs that use it.
+    """
 
     home: Path
     url: str
     password: str
+    flows: Loaded
 
     def ask(self, what: str, **filters: Any) -> list[dict[str, Any]]:
         """The answer to a filter of the API."""
@@ -135,6 +141,10 @@ class Poison:
         self, folder: Path, server: Server | None, code: str, *arguments: Any, **settings: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a program of a user of Prefect; `settings` are more variables of its environment."""
+        if server and not settings:
+            done = server.flows.run(code, *map(str, arguments), env=self.environment(folder, server), cwd=folder)
+            printed = (done.stdout.decode(), done.stderr.decode())
+            return subprocess.CompletedProcess(done.args, done.returncode, *printed)
         return subprocess.run(
             [sys.executable, "-c", code, *map(str, arguments)],
             env=self.environment(folder, server) | settings,
@@ -149,14 +159,12 @@ class Poison:
         self, folder: Path, server: Server | None, job: Path, pieces: list[str], *options: str
     ) -> subprocess.CompletedProcess[bytes]:
         """Run the sabotaged flow; its console is kept beside the other traces."""
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.flows.sabotage", str(job), *options],
-            env=self.environment(folder, server, *pieces),
-            cwd=folder,
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
+        environment = self.environment(folder, server, *pieces)
+        if server and "in-process" in options:
+            done = server.flows.run(SABOTAGE, str(job), *options, env=environment, cwd=folder)
+        else:
+            command = [sys.executable, "-m", "tests.flows.sabotage", str(job), *options]
+            done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, timeout=120, check=False)
         (folder / "console.log").write_bytes(done.stdout + done.stderr)
         return done
 
@@ -193,11 +201,6 @@ def private(folder: Path) -> bool:
 def console(folder: Path) -> str:
     """The end of a run's console, for messages."""
     return (folder / "console.log").read_text(errors="replace")[-3000:]
-
-
-def staging(folder: Path) -> Path | None:
-    """The staging of the run below a folder."""
-    return runs.staging_of(folder)
 
 
 def umask() -> int:

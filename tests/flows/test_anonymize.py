@@ -30,7 +30,7 @@ from anonpipe.verify.words import RunFacts
 from flows import anonymize
 from flows.anonymize import under_prefect
 from tests import runs
-from tests.flows.poison import WORKERS, Poison, console, staging
+from tests.flows.poison import WORKERS, Poison, console
 
 CODES = """
 import json, sys
@@ -81,7 +81,9 @@ def test_no_message_names_an_option_of_the_command_line():
     """Every text of the package that a flow can end with."""
     found = 0
     for path in Path(anonpipe.__file__).parent.rglob("*.py"):
-        tree = ast.parse(path.read_text())
+        if "-resume" not in (source := path.read_text()):
+            continue
+        tree = ast.parse(source)
         told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
         for node in ast.walk(tree):
             text = node.value if isinstance(node, ast.Constant) and id(node) not in told else None
@@ -201,7 +203,7 @@ def test_a_killed_run_is_gone_on_with(tmp_path, server):
         if worker.is_running():
             worker.kill()
     psutil.wait_procs(workers, timeout=30)
-    left = staging(tmp_path)
+    left = runs.staging_of(tmp_path)
     assert left is not None
     before = (tmp_path / "notes" / "finished").read_text().split()
     assert any(piece.startswith("step-0") for piece in before)

@@ -7,7 +7,7 @@ from collections import Counter
 import pandas as pd
 
 from tests import runs
-from tests.flows.poison import WORKERS, Poison, console, private, staging, umask
+from tests.flows.poison import WORKERS, Poison, console, private, umask
 
 EVERY_STAGE_ONCE = [f"{stage}:0:once" for stage in runs.STAGES]
 
@@ -32,7 +32,7 @@ def test_every_stage_fails_once_without_a_server(tmp_path):
     assert (tmp_path / "prefect" / "prefect.db").stat().st_size > 100_000
     assert private(tmp_path / "prefect")
     assert not (tmp_path / "outgoing.txt").exists()  # nothing left the machine
-    assert staging(tmp_path) is None
+    assert runs.staging_of(tmp_path) is None
     parts = list((tmp_path / "out" / "release").glob("*.parquet"))
     assert all(path.stat().st_mode & 0o777 == 0o666 & ~umask() for path in parts)
     released = pd.concat([pd.read_parquet(path) for path in parts])
@@ -63,23 +63,16 @@ def test_the_search_finds_poison_where_texts_are_passed_on(tmp_path, server):
 
 
 def test_a_retry_does_only_what_is_missing(tmp_path, server):
+    """Also where a stage hangs, and is stopped."""
     poison = Poison("canary-5d2b11", 65432.1987)
     job = poison.table(tmp_path)
-    done = poison.run(tmp_path, server, job, ["step-0:1:once", "decode:1:once"], "in-process")
+    pieces = ["step-0:1:once", "decode:1:once", "encode:1:slow"]
+    done = poison.run(tmp_path, server, job, pieces, "in-process", "fast")
     assert done.returncode == 0, console(tmp_path)
-    assert failed_stages(tmp_path) == {"step-0", "decode"}
+    assert failed_stages(tmp_path) == {"step-0", "decode"} and (tmp_path / "notes" / "slow-encode").exists()
     finished = Counter((tmp_path / "notes" / "finished").read_text().split())
     assert set(finished.values()) == {1}
-    assert {"step-0:0", "step-0:1", "decode:0", "decode:1"} <= set(finished)
-
-
-def test_a_stage_that_hangs_is_stopped_and_tried_again(tmp_path, server):
-    poison = Poison("canary-91e0aa", 54321.9876)
-    job = poison.table(tmp_path)
-    done = poison.run(tmp_path, server, job, ["decode:1:slow"], "in-process", "fast")
-    assert done.returncode == 0, console(tmp_path)
-    assert (tmp_path / "notes" / "slow-decode").exists()
-    assert set(Counter((tmp_path / "notes" / "finished").read_text().split()).values()) == {1}
+    assert {f"{stage}:{piece}" for stage in ("encode", "step-0", "decode") for piece in (0, 1)} <= set(finished)
     assert server.last_run()["state_name"] == "Completed"
 
 
@@ -90,7 +83,7 @@ def test_final_failure_keeps_private_staging_next_run_goes_on(tmp_path, server):
     assert done.returncode == 5, console(tmp_path)
     assert server.last_run()["state_name"] == "Failed"
     assert not (tmp_path / "out" / "release").exists()
-    left = staging(tmp_path)
+    left = runs.staging_of(tmp_path)
     assert left is not None and left.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "staging").stat().st_mode & 0o777 == 0o700
     outside = {path for path in poison.found_in(tmp_path, server.home) if left not in path.parents}
@@ -100,4 +93,4 @@ def test_final_failure_keeps_private_staging_next_run_goes_on(tmp_path, server):
     assert again.returncode == 0, console(tmp_path)
     after = Counter((tmp_path / "notes" / "finished").read_text().split())
     assert before and set(after.values()) == {1}
-    assert staging(tmp_path) is None
+    assert runs.staging_of(tmp_path) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import yaml
@@ -100,13 +100,14 @@ def test_a_deployment_runs(tmp_path, server):
 
 @pytest.mark.parametrize("flow", [anonymize, anonymize_file, compare_settings], ids=lambda flow: flow.name)
 def test_the_form_explains_each_field(flow):
-    fields = parameter_schema(flow).model_dump_for_openapi()["properties"]
+    fields = _parameters(flow)["properties"]
     assert [name for name, field in fields.items() if not field.get("description", "").endswith((".", ". "))] == []
 
 
-@pytest.mark.parametrize("schema", [Job.model_json_schema(), _parameters(anonymize)], ids=["editor", "form"])
-def test_each_key_of_a_job_has_a_description(schema):
+@pytest.mark.parametrize("made", [Job.model_json_schema, partial(_parameters, anonymize)], ids=["editor", "form"])
+def test_each_key_of_a_job_has_a_description(made):
     """What `anonpipe schema` prints, and what a deployment asks for, down to the options of every method."""
+    schema = made()
     parts = [schema, *schema.get("$defs", schema.get("definitions", {})).values()]
     keys = [(part.get("title"), name, key) for part in parts for name, key in part.get("properties", {}).items()]
     assert len(keys) > 300
@@ -114,7 +115,7 @@ def test_each_key_of_a_job_has_a_description(schema):
 
 
 def test_the_form_of_job_files_has_no_choices_without_names():
-    fields = parameter_schema(anonymize_file).model_dump_for_openapi()["properties"]
+    fields = _parameters(anonymize_file)["properties"]
     assert set(fields) == {"job_file", "changes", "resume", "keep"}
     assert not any("anyOf" in field or "$ref" in field for field in fields.values())
 
@@ -131,7 +132,7 @@ def test_a_job_file_runs_with_what_changes(tmp_path, monkeypatch):
 
 
 def test_keys_keep_order_of_job_in_database_that_sorts_them():
-    schema = parameter_schema(anonymize).model_dump_for_openapi()
+    schema = schema_of(anonymize)
     keys = schema["definitions"]["Job"]["properties"]
     assert [keys[name]["position"] for name in Job.model_fields] == list(range(len(Job.model_fields)))
     kept = [part["properties"].values() for part in schema["definitions"].values() if "properties" in part]
@@ -139,7 +140,7 @@ def test_keys_keep_order_of_job_in_database_that_sorts_them():
 
 
 def test_each_alternative_has_a_name_of_its_own():
-    schema = parameter_schema(anonymize).model_dump_for_openapi()
+    schema = schema_of(anonymize)
     kept = schema["definitions"]
     parts, seen = [schema], 0
     while parts:

@@ -71,14 +71,18 @@ def _outermost(features, left, k):
     return _take_nearest(features, left, features[_furthest(features, left, _mean(features, left))], k)
 
 
-@on_floats
-def mdav(features, k):
-    groups, left = _pairs(features, k, 2 * k)
+def _ended(features, groups, left, k):
+    """What is left is a group, or its records join the nearest ones."""
     if len(left) >= k:
         groups.append(left)
     else:
         _join_nearest(features, groups, left)
     return _labels(features, groups)
+
+
+@on_floats
+def mdav(features, k):
+    return _ended(features, *_pairs(features, k, 2 * k), k)
 
 
 @on_floats
@@ -138,12 +142,7 @@ def md(features, k):
 
 @on_floats
 def diameter_fixed(features, k):
-    groups, left = _distant_pairs(features, k)
-    if len(left) >= k:
-        groups.append(left)
-    else:
-        _join_nearest(features, groups, left)
-    return _labels(features, groups)
+    return _ended(features, *_distant_pairs(features, k), k)
 
 
 @on_floats

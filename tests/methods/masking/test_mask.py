@@ -98,8 +98,8 @@ def test_columns_that_depend_on_each_other_still_do(method):
     assert np.abs(masked[:, 3] - (masked[:, 0] - 2 * masked[:, 1])).max() < 1e-9 * np.abs(features).max()
 
 
-@pytest.mark.parametrize(("method", "options"), [("spectral_swap", {}), ("data_shuffle", {})])
-def test_whole_columns_are_permuted_alike_in_any_split(method, options):
+@pytest.mark.parametrize("method", ["spectral_swap", "data_shuffle"])
+def test_whole_columns_are_permuted_alike_in_any_split(method):
     """Their draws are by column: a split changes rounding only (and, for shuffling, the draws by part)."""
     features = correlated(50, 3)
     whole, cut = run(features, method), run(features, method, [7, 0, 43])

@@ -142,13 +142,18 @@ def test_safe_steps_never_lower_the_penalised_likelihood(seed, classes):
         start = class_m_step(statistics, start, bounds, newton=False)
 
 
-def test_fit_finds_the_classes():
-    features, codes, classes = truth(20_000, 1)
+def fitted(features, codes, **options):
+    """Two classes that begin on either side of the first number's mean."""
     labels = (features[:, 0] < 0).astype(np.int64)
     bounds = least_weight(100, 20_000, 2, "classes")
     tables = count_categories(codes, labels, 2, STARTS)
     start = first_classes(tables, np.bincount(labels).astype(float), STARTS, 2)
-    result = fit_classes(features, codes, start, bounds, tolerance=1e-10)
+    return fit_classes(features, codes, start, bounds, **options)
+
+
+def test_fit_finds_the_classes():
+    features, codes, classes = truth(20_000, 1)
+    result = fitted(features, codes, tolerance=1e-10)
     assert result.converged
     assert result.classes.shares == pytest.approx(classes.shares, abs=0.04)
     assert result.classes.slopes == pytest.approx(classes.slopes, abs=0.15)
@@ -158,14 +163,10 @@ def test_fit_finds_the_classes():
 
 def test_drawn_categories_keep_shares_and_relation_to_numbers():
     features, codes, _ = truth(20_000, 2)
-    labels = (features[:, 0] < 0).astype(np.int64)
-    bounds = least_weight(100, 20_000, 2, "classes")
-    tables = count_categories(codes, labels, 2, STARTS)
-    start = first_classes(tables, np.bincount(labels).astype(float), STARTS, 2)
-    fitted = fit_classes(features, codes, start, bounds).classes
+    classes = fitted(features, codes).classes
     fresh = np.random.default_rng(9).normal(size=features.shape)
-    new = draw_categories(fresh, fitted, rng=np.random.default_rng(1))
-    assert (new == draw_categories(fresh, fitted, rng=np.random.default_rng(1))).all()
+    new, again = (draw_categories(fresh, classes, rng=np.random.default_rng(1)) for _ in range(2))
+    assert (new == again).all()
     for j in range(2):
         shares = [np.bincount(c[:, j], minlength=3)[:3] / 20_000 for c in (codes, new)]
         assert shares[1] == pytest.approx(shares[0], abs=0.02)

@@ -1,0 +1,68 @@
+"""A process that has loaded the flows, and forks one for each program: loading them takes three seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Loaded:
+    """That process, and what runs programs in its children."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        command = [sys.executable, "-m", "tests.flows.loaded"]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env=environment, cwd=ROOT, start_new_session=True, **pipes)
+
+    def run(self, code: str, *arguments: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[bytes]:
+        """What `subprocess.run` gives for `python -c` with this code; variables are added to those of the process."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        with tempfile.TemporaryDirectory() as folder:
+            printed = [Path(folder) / name for name in ("out", "err")]
+            request = {"code": code, "argv": arguments, "env": env, "cwd": cwd, "printed": printed}
+            print(json.dumps(request, default=str), file=self.process.stdin, flush=True)
+            ended = int(self.process.stdout.readline())
+            return subprocess.CompletedProcess(arguments, ended, *(path.read_bytes() for path in printed))
+
+    def close(self) -> None:
+        """End it with whatever it has begun."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+def main() -> None:
+    """Fork for each request; a child ends as any program does, and the parent tells its exit code."""
+    import flows.anonymize
+    import flows.compare
+    import flows.watch  # noqa: F401
+
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            return _become(**json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _become(code: str, argv: list[str], env: dict[str, str], cwd: str, printed: list[str]) -> None:
+    from prefect.context import refresh_global_settings_context
+
+    os.environ.update(env)
+    os.chdir(cwd)
+    for number, path in enumerate(printed, 1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
+    tempfile.tempdir = None
+    refresh_global_settings_context()
+    sys.argv = ["-c", *argv]
+    exec(code, {"__name__": "__main__"})
+
+
+if __name__ == "__main__":
+    main()
