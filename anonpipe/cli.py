@@ -51,7 +51,7 @@ ReleaseFolder = Annotated[str, typer.Argument(help="Output folder of a run, or a
 StewardKey = Annotated[Path | None, typer.Option("--key", help="The steward's public key, which must have signed")]
 Internal = Annotated[str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs")]
-Details = Annotated[bool, typer.Option("--details", help="Print every check, reason and note")]
+Details = Annotated[bool, typer.Option("--details", help="Print all columns, checks, reasons and notes")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log stages, rows and seconds on standard error")]
 _NOT_LOOKED_AT = "who published it was not looked at; with the steward's public key: --key steward.pub"
 _MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
@@ -167,6 +167,7 @@ def plan(
     workers: Workers = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the warnings alone")] = False,
+    details: Details = False,
 ) -> None:
     """Show what a run would do, without running it: columns, strata, methods, partitions, memory, gates.
 
@@ -182,7 +183,7 @@ def plan(
     if form is Form.JSON:
         display.as_json(content.to_dict())
     else:
-        for text in content.lines() if form is Form.TABLES else content.warning_lines():
+        for text in content.lines(details) if form is Form.TABLES else content.warning_lines():
             display.line(text)
     if content.exit_code:
         raise typer.Exit(content.exit_code)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from anonpipe.columns import Kind, Role
 from anonpipe.errors import JobError
 from anonpipe.job.disclosure import check_disclosure
+from anonpipe.job.measure import GIVE_HOLD_OUT, NO_HOLD_OUT
 from anonpipe.job.sections import COPY
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.masking import MASKERS
@@ -383,7 +384,8 @@ def _gates(job: Job) -> None:
             if part in needs and not getattr(job.measure, part):
                 raise ValueError(f"gates.{name} limits a measure of {part}, and measure.{part} is off; switch it on")
         if "hold_out" in needs and not job.measure.hold_out:
-            raise ValueError(f"gates.{name} needs held-out records; give measure.hold_out, such as 0.05")
+            what = f"and {NO_HOLD_OUT}" if job.keys_recoded else GIVE_HOLD_OUT
+            raise ValueError(f"gates.{name} needs held-out records; {what}")
         if "scenarios" in needs and not job.measure.scenarios:
             raise ValueError(
                 f"gates.{name} limits what a scenario finds, and the job names none; give measure.scenarios, "

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anonpipe.columns import Kind
+from anonpipe.columns import Kind, Role
 from anonpipe.encoding.identifiers import (
     SAMPLED_ROWS,
     Repeats,
@@ -56,13 +56,14 @@ from anonpipe.storage.sketch import Sketch, UnitSums
 from anonpipe.storage.staging import scratch
 from anonpipe.types import BoolArray, IntArray
 from anonpipe.verify import words
-from anonpipe.verify.catalogue import Check, kind_of, worst_of
+from anonpipe.verify.catalogue import GATES, Check, kind_of, worst_of
 from anonpipe.verify.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+_MOST_STRATA = 3  # That are listed without --details
 MASKED_ROWS = 20_000  # Tables of up to so many rows are masked once by a plan: a matter of seconds
 
 
@@ -88,6 +89,9 @@ class Preview:
     peak_bytes: int
     warnings: tuple[str, ...]  # What the run would warn of
     methods: tuple[tuple[str, str], ...]  # What would be done with the records: labels and texts
+    # recoded, recoded_in_short: what disclosure control does to key variables
+    recoded: tuple[str, ...]
+    recoded_in_short: str
     # Risk of the original in the job's scenarios, before suppression of rare categories; for the steward alone
     scenarios: tuple[ScenarioRisk, ...]
     # The run's worst check of covariances, as the table was masked here with the run's own random numbers; None where
@@ -104,25 +108,36 @@ class Preview:
         held = [*files, *measured, *(f"analysis {each.name!r}" for each in job.analyses if each.declared)]
         return tuple(name for name in held if name != "local_suppression_rate")
 
-    @property
-    def end(self) -> str:
+    def end(self, details: bool = False) -> str:
         """What follows for the run, in sentences."""
         if self.exit_code:
             return f"The run will be refused, with exit code {self.exit_code}: the warnings say why, and what helps."
-        held = ", ".join(self.of_run_alone)
-        only = f" Only the run measures {held}; anonpipe run --trial does so and publishes nothing." if held else ""
+        held = self.of_run_alone
+        what = ", ".join(held) if details else plural(len(held), "limit")
+        only = f" Only the run measures {what}; anonpipe run --trial does so and publishes nothing." if held else ""
         return f"Nothing that is known now refuses the run.{only}"
 
-    def lines(self) -> list[str]:
-        """The preview as text."""
+    @property
+    def columns(self) -> str:
+        """How many columns have each role, and which these are."""
+        found = {role: [name for name, each in self.given.columns.items() if each.role is role] for role in Role}
+        return "; ".join(f"{len(names)} {role.value}: {', '.join(names)}" for role, names in found.items() if names)
+
+    def lines(self, details: bool = False) -> list[str]:
+        """The preview as text: on a screen, or with `details` all that is known."""
+        return [*self.about(details), *self.warning_lines(), fill(self.end(details), 80, break_on_hyphens=False)]
+
+    def about(self, details: bool = False) -> list[str]:
+        """The preview as text, without warnings."""
         environment = templates(Path(__file__).parent)
         environment.filters |= {"size": _size, "labelled": _labelled, "thousands": "{:,}".format}
         environment.globals |= {"counted": plural, "options_text": options_text, "words": words}
         record = "unit" if self.given.whole_release else "record"
-        given = {"job": self.job, "source": self.source, "gates": _gates_text(self.job), "record": record}
+        limits = _all_limits(self.job) if details else _own_limits(self.job)
+        given = {"job": self.job, "source": self.source, "limits": limits, "record": record, "details": details}
         given |= {"measured": _measure_text(self.job, record), "scenario_line": _scenario_line}
-        text = environment.get_template("plan.jinja").render(plan=self, **given)
-        return [*text.rstrip("\n").split("\n"), *self.warning_lines(), fill(self.end, 80, break_on_hyphens=False)]
+        given |= {"most": len(self.strata) if details else _MOST_STRATA}
+        return environment.get_template("plan.jinja").render(plan=self, **given).rstrip("\n").split("\n")
 
     def warning_lines(self) -> list[str]:
         """The warnings as text."""
@@ -157,11 +172,26 @@ def _scenario_line(risk: ScenarioRisk) -> str:
     return f"{risk.name}: who knows {', '.join(risk.knows)}, of the original: {'; '.join(figures)}"
 
 
-def _gates_text(job: Job) -> str:
-    """All limits, and of which risks they are the default ones."""
-    held = job.gates.of_every_run | {name: limit for name, limit in job.limits.items() if limit is not None}
-    at_default = job.gates.at_default
-    return ", ".join(f"{name} {limit:g}{' (default)' if name in at_default else ''}" for name, limit in held.items())
+def _limits(job: Job) -> dict[str, float]:
+    """All limits by name."""
+    return job.gates.of_every_run | {name: limit for name, limit in job.limits.items() if limit is not None}
+
+
+def _own_limits(job: Job) -> str:
+    """The limits that the job gives, and how many others there are."""
+    limits = _limits(job)
+    own = {name: limit for name, limit in limits.items() if limit != job.default_limits.get(name, GATES[name].default)}
+    given = ", ".join(f"{name} {limit:g}" for name, limit in own.items())
+    return f"{given}{'; ' if own else ''}{plural(len(limits) - len(own), 'default limit')} (--details)"
+
+
+def _all_limits(job: Job) -> list[str]:
+    """All limits as a table of two to a line, with those that are the default of a measure."""
+    cells = [
+        f"  {name:<24}{limit:<5g}{'default' if name in job.gates.at_default else '':<8}"
+        for name, limit in _limits(job).items()
+    ]
+    return [" ".join(cells[at : at + 2]).rstrip() for at in range(0, len(cells), 2)]
 
 
 def _measure_text(job: Job, record: str) -> str:
@@ -174,8 +204,10 @@ def _measure_text(job: Job, record: str) -> str:
     return f"{what}, of samples of up to {plural(measure.rows, record)}{attacks}"
 
 
-def _labelled(text: str, label: str) -> str:
-    return fill(f"{label:<11}{text}", 80, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
+def _labelled(text: str, label: str, most: int | None = None) -> str:
+    """A text with its label, in lines of a terminal, and no more of them than `most`."""
+    lines = wrap(f"{label:<11}{text}", 80, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines if most is None or len(lines) <= most else [*lines[: most - 1], f"{lines[most - 1][:78]} …"])
 
 
 def _size(count: float) -> str:
@@ -269,6 +301,8 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
             )
         ),
         methods=method.lines,
+        recoded=() if controlled is None else controlled.figures,
+        recoded_in_short="" if controlled is None else controlled.in_short,
         scenarios=tuple(_scenarios(job, scanned.classes, scanned.scan.rows if unit is None else unit.distinct)),
         covariance=_covariance(verdict),
         exit_code=_exit_code(job, overlaps, failing),

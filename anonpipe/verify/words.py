@@ -133,7 +133,18 @@ def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tu
 
 def advice_of(kind: CheckKind, on: Collection[str]) -> str:
     """What to do where a check fails in a job that has `on` already."""
+    if "recoded" in on and (kind.key.startswith("risk.") or not isinstance(kind.remedy, str)):
+        return _recoded_otherwise(kind, on)
     return kind.remedy if isinstance(kind.remedy, str) else kind.remedy(on)
+
+
+def _recoded_otherwise(kind: CheckKind, on: Collection[str]) -> str:
+    """Advice where key variables are recoded, and other columns released unchanged or drawn by PRAM."""
+    finer = kind.key.partition(".")[0] not in ("risk", "records", "cells")
+    retain = f"a {'higher' if finer else 'lower'} mask.retain, " * ("pram" in on)
+    if finer:
+        return f"{retain}finer levels in disclosure.recode, or fewer keys, which suppress less"
+    return f"{retain}coarser levels in disclosure.recode (or base, top), a larger k, or a column less (role: dropped)"
 
 
 def _of_wide_interval(check: Check) -> str:
@@ -208,7 +219,9 @@ class RunFacts:
     held_out: float = 0.0  # share of the records
     copies: int = 1  # of the release, which are all counted by its rows
     times: Mapping[str, float] = field(default_factory=dict)  # seconds of each step of the run
-    units: str = ""  # those that are released whole, in a line
+    # units, recoded: those that are released whole, and the columns that disclosure control changed, in a line each
+    units: str = ""
+    recoded: str = ""
 
 
 def headline(verdict: Verdict, rows: int, facts: RunFacts) -> str:
@@ -332,14 +345,20 @@ def failures(verdict: Verdict, remedies: Sequence[str], most: int = _MOST_FAILUR
     return [*lines, "more     remedies in full: --details, or the report"]
 
 
+def _cut(text: str) -> str:
+    """A text on one line of the terminal."""
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+
+
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
     reserved, method = verdict.passed and verdict.word != Outcome.PASSED.value, _method_line(verdict, facts)
     head = [
         headline(verdict, rows, facts),
         *(textwrap.wrap(f"verdict  {verdict.word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),
-        f"method   {method if len(method) <= WIDTH - 9 else f'{method[: WIDTH - 10]}…'}",
+        _cut(f"method   {method}"),
         f"checks   {counts(verdict)}",
         *([f"units    {facts.units}"] if facts.units and verdict.passed else []),
+        *([_cut(f"recoded  {facts.recoded}")] if facts.recoded else []),
     ]
     return head + (table(verdict) if verdict.passed else failures(verdict, remedies))
