@@ -433,10 +433,19 @@ def _refuse(release: str, found: Checked) -> dict[str, Any]:
 
 def _intact(release: str, key: Path | None) -> tuple[OutputPlace, dict[str, Any]]:
     """Place and manifest of a release that is what was published, and signed by the key if one is given."""
-    from anonpipe.storage.release import checked, read_public_key
-
-    found = checked(release, None if key is None else read_public_key(key))
+    found = _checked(release, key)
     return found.where, _refuse(release, found)
+
+
+def _checked(url: str, key: Path | None, seen: str | None = None) -> Checked:
+    """A release held against its manifest; of one that is not there any more when it was withdrawn."""
+    from anonpipe.storage import release, release_log
+
+    try:
+        return release.checked(url, None if key is None else release.read_public_key(key), seen)
+    except InputError:
+        release_log.refuse_withdrawn(url)
+        raise
 
 
 @app.command(epilog="Example: anonpipe verify registry-release --key steward.pub")
@@ -448,12 +457,11 @@ def verify(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing where all is well")] = False,
 ) -> None:
     """Check a published release against its manifest: checksums, rows and schema; with a key, whose it is, too."""
-    from anonpipe.storage.release import checked, read_public_key
     from anonpipe.storage.release_log import known_as_withdrawn
     from anonpipe.verify.words import rows_in_copies
 
     form = _form(as_json, quiet)
-    found = checked(release, None if key is None else read_public_key(key), seen)
+    found = _checked(release, key, seen)
     withdrawn = found.manifest is not None and known_as_withdrawn(found.manifest["version"])
     if withdrawn:
         display.warn(f"{release} is a copy of a version that was withdrawn; delete it, and tell who has others")

@@ -92,6 +92,7 @@ class Preview:
     # recoded, recoded_in_short: what disclosure control does to key variables
     recoded: tuple[str, ...]
     recoded_in_short: str
+    again: str  # The version with the same rows, which the run would give a new number; empty for none
     # Risk of the original in the job's scenarios, before suppression of rare categories; for the steward alone
     scenarios: tuple[ScenarioRisk, ...]
     # The run's worst check of covariances, as the table was masked here with the run's own random numbers; None where
@@ -150,6 +151,7 @@ class Preview:
             "input": {"rows": self.source.rows, "bytes": self.source.bytes, "splits": len(self.source.units)},
             "strata": [{"name": name, "rows": rows} for name, rows in self.strata],
             **{name: getattr(self, name) for name in plain},
+            "again": self.again or None,
             "of_run_alone": list(self.of_run_alone),
             "scenarios": [measurement.to_dict() for risk in self.scenarios for measurement in risk.measurements()],
             "covariance": None if self.covariance is None else words.content(self.covariance),
@@ -303,6 +305,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         methods=method.lines,
         recoded=() if controlled is None else controlled.figures,
         recoded_in_short="" if controlled is None else controlled.in_short,
+        again=overlaps.again,
         scenarios=tuple(_scenarios(job, scanned.classes, scanned.scan.rows if unit is None else unit.distinct)),
         covariance=_covariance(verdict),
         exit_code=_exit_code(job, overlaps, failing),

@@ -149,7 +149,9 @@ def _facts(run: Run) -> RunFacts:
     part = run.context.call(units_part)
     units = "" if part is None else part.line
     recoded = "" if run.context.work.controlled is None else run.context.work.controlled.in_short
-    return RunFacts(methods, tuple(job.strata.by), job.measure.held_out, job.release.copies, run.times, units, recoded)
+    again = _read_overlaps(run).again
+    about = {"units": units, "recoded": recoded, "again": again}
+    return RunFacts(methods, tuple(job.strata.by), job.measure.held_out, job.release.copies, run.times, **about)
 
 
 def unmeasured_warnings(run: Run) -> Warnings:
