@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anonpipe.columns import Kind, Role
+from anonpipe.columns import Kind
 from anonpipe.encoding.identifiers import (
     SAMPLED_ROWS,
     Repeats,
@@ -118,12 +118,6 @@ class Preview:
         only = f" Only the run measures {what}; anonpipe run --trial does so and publishes nothing." if held else ""
         return f"Nothing that is known now refuses the run.{only}"
 
-    @property
-    def columns(self) -> str:
-        """How many columns have each role, and which these are."""
-        found = {role: [name for name, each in self.given.columns.items() if each.role is role] for role in Role}
-        return "; ".join(f"{len(names)} {role.value}: {', '.join(names)}" for role, names in found.items() if names)
-
     def lines(self, details: bool = False) -> list[str]:
         """The preview as text: on a screen, or with `details` all that is known."""
         return [*self.about(details), *self.warning_lines(), fill(self.end(details), 80, break_on_hyphens=False)]
@@ -134,11 +128,13 @@ class Preview:
         environment.filters |= {"size": _size, "labelled": _labelled, "thousands": "{:,}".format}
         environment.globals |= {"counted": plural, "options_text": options_text, "words": words}
         record = "unit" if self.given.whole_release else "record"
-        limits = _all_limits(self.job) if details else _own_limits(self.job)
-        given = {"job": self.job, "source": self.source, "limits": limits, "record": record, "details": details}
-        given |= {"measured": _measure_text(self.job, record), "scenario_line": _scenario_line}
+        job, every = self.job, {name: limit for name, limit in self.job.limits.items() if limit is not None}
+        limits, usual = job.gates.of_every_run | every, {name: gate.default for name, gate in GATES.items()}
+        own = {name: limit for name, limit in limits.items() if limit != (usual | job.default_limits)[name]}
+        given = {"job": job, "source": self.source, "limits": limits, "own": own, "record": record, "details": details}
         given |= {"most": len(self.strata) if details else _MOST_STRATA}
-        return environment.get_template("plan.jinja").render(plan=self, **given).rstrip("\n").split("\n")
+        text = environment.get_template("plan.jinja").render(plan=self, **given)
+        return [line.rstrip() for line in text.rstrip("\n").split("\n")]
 
     def warning_lines(self) -> list[str]:
         """The warnings as text."""
@@ -159,51 +155,6 @@ class Preview:
             "warnings": list(self.warnings),
             "job": self.job.model_dump(mode="json"),
         }
-
-
-def _scenario_line(risk: ScenarioRisk) -> str:
-    """The original's figures, in one sentence."""
-    figures = [
-        f"single {risk.uniques:.1%}",
-        f"in classes of fewer than 3 {risk.below_3:.1%}, of fewer than {risk.k} {risk.below_k:.1%}",
-        f"prosecutor risk at most {1 / risk.smallest:.3g}, mean {risk.average:.3g}",
-    ]
-    if risk.journalist is not None:
-        highest, mean, single = risk.journalist
-        figures += [f"journalist risk at most {highest:.3g}, mean {mean:.3g}", f"single in the population {single:.1%}"]
-    return f"{risk.name}: who knows {', '.join(risk.knows)}, of the original: {'; '.join(figures)}"
-
-
-def _limits(job: Job) -> dict[str, float]:
-    """All limits by name."""
-    return job.gates.of_every_run | {name: limit for name, limit in job.limits.items() if limit is not None}
-
-
-def _own_limits(job: Job) -> str:
-    """The limits that the job gives, and how many others there are."""
-    limits = _limits(job)
-    own = {name: limit for name, limit in limits.items() if limit != job.default_limits.get(name, GATES[name].default)}
-    given = ", ".join(f"{name} {limit:g}" for name, limit in own.items())
-    return f"{given}{'; ' if own else ''}{plural(len(limits) - len(own), 'default limit')} (--details)"
-
-
-def _all_limits(job: Job) -> list[str]:
-    """All limits as a table of two to a line, with those that are the default of a measure."""
-    cells = [
-        f"  {name:<24}{limit:<5g}{'default' if name in job.gates.at_default else '':<8}"
-        for name, limit in _limits(job).items()
-    ]
-    return [" ".join(cells[at : at + 2]).rstrip() for at in range(0, len(cells), 2)]
-
-
-def _measure_text(job: Job, record: str) -> str:
-    """What is measured besides the gates of every run, and on what."""
-    measure = job.measure
-    if not (measure.utility or measure.risk):
-        return "neither utility nor risk"
-    what = " and ".join(name for name in ("utility", "risk") if getattr(measure, name))
-    attacks = f", attacks on up to {measure.queries:,}, {100 * measure.held_out:.3g} % held out" if measure.risk else ""
-    return f"{what}, of samples of up to {plural(measure.rows, record)}{attacks}"
 
 
 def _labelled(text: str, label: str, most: int | None = None) -> str:
