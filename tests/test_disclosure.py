@@ -215,10 +215,10 @@ def test_no_remedy_of_recoded_keys_is_a_refused_key(tmp_path):
     words = "disclosure made one category of all values of 'area', which tells recipients nothing"
     assert any(words in each for each in planned.warnings) and any(words in each for each in outcome.urgent)
     assert words in html.unescape(Path(outcome.report).read_text(encoding="utf-8")) and not any(
-        "rows with suppressed" in each for each in planned.warnings
+        "rows suppressed" in each for each in planned.warnings
     )
     text = " ".join([*planned.lines(details=True), *outcome.verdict.notes, *map(limit, outcome.verdict.checks)])
-    assert "hold_out" not in text and "none is left out" in text and "rows with suppressed keys 0.00%" in text
+    assert "hold_out" not in text and "none is left out" in text and "keys of 0 % of the rows suppressed" in text
     for limits in ({"membership_auc": 0.6}, {"attribute_inference": 0.2}):
         with pytest.raises(JobError, match=r"with disclosure\.key none are; remove it"):
             preview(small.job(tmp_path, job.source.path, **content | {"gates": OPEN | limits}))
