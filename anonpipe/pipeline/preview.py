@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_MOST_STRATA = 3  # That are listed without --details
 MASKED_ROWS = 20_000  # Tables of up to so many rows are masked once by a plan: a matter of seconds
 
 
@@ -132,7 +131,6 @@ class Preview:
         limits, usual = job.gates.of_every_run | every, {name: gate.default for name, gate in GATES.items()}
         own = {name: limit for name, limit in limits.items() if limit != (usual | job.default_limits)[name]}
         given = {"job": job, "source": self.source, "limits": limits, "own": own, "record": record, "details": details}
-        given |= {"most": len(self.strata) if details else _MOST_STRATA}
         text = environment.get_template("plan.jinja").render(plan=self, **given)
         return [line.rstrip() for line in text.rstrip("\n").split("\n")]
 
