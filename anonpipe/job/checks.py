@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from anonpipe.columns import Kind, Role
 from anonpipe.errors import JobError
 from anonpipe.job.disclosure import check_disclosure
-from anonpipe.job.measure import GIVE_HOLD_OUT, NO_HOLD_OUT
 from anonpipe.job.sections import COPY
 from anonpipe.methods.grouping import METHODS as GROUPINGS
 from anonpipe.methods.masking import MASKERS
@@ -383,8 +382,8 @@ def _gates(job: Job) -> None:
         for part in ("risk", "utility"):
             if part in needs and not getattr(job.measure, part):
                 raise ValueError(f"gates.{name} limits a measure of {part}, and measure.{part} is off; switch it on")
-        if "hold_out" in needs and not job.measure.hold_out:
-            what = f"and {NO_HOLD_OUT}" if job.keys_recoded else GIVE_HOLD_OUT
+        if "hold_out" in needs and (job.keys_recoded or not job.measure.hold_out):
+            what = "with disclosure.key none are; remove it" if job.keys_recoded else "give measure.hold_out: 0.05"
             raise ValueError(f"gates.{name} needs held-out records; {what}")
         if "scenarios" in needs and not job.measure.scenarios:
             raise ValueError(

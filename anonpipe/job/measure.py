@@ -12,8 +12,6 @@ from anonpipe.errors import JobError
 from anonpipe.methods.options import Options
 from anonpipe.verify.catalogue import GATES, MEASURED, Gate
 
-GIVE_HOLD_OUT = "give measure.hold_out, such as 0.05"
-NO_HOLD_OUT = "with disclosure.key none are; remove it"  # Of a gate that needs some
 DEFAULT: Literal["default"] = "default"  # What a job says of a limit, or of the hold-out, that it leaves to anonpipe
 
 

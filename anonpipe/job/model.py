@@ -24,16 +24,7 @@ from anonpipe.errors import JobError
 from anonpipe.job import sections
 from anonpipe.job.checks import check_growth, check_sections
 from anonpipe.job.disclosure import Disclosure
-from anonpipe.job.measure import (
-    DEFAULT,
-    GIVE_HOLD_OUT,
-    HELD_OUT,
-    NO_HOLD_OUT,
-    Gates,
-    Measure,
-    RecipientAnalysis,
-    usual_hold_out,
-)
+from anonpipe.job.measure import DEFAULT, HELD_OUT, Gates, Measure, RecipientAnalysis, usual_hold_out
 from anonpipe.job.plain_yaml import load_yaml, overridden
 from anonpipe.job.rules import check_rules, parse_rules, with_rules
 from anonpipe.job.sections import Input, Sensitive, checked_path, with_methods
@@ -191,9 +182,10 @@ class Job(Options):
         limited = [name for name in self.gates.given if "hold_out" in MEASURED[name].needs]
         if limited and not share:
             fewer = f"of {rows:,} rows, fewer than {min(HELD_OUT):,},"
-            why = f"{'with repeat.growing' if whole else fewer} none are unless the job says so; {GIVE_HOLD_OUT}"
-            why = NO_HOLD_OUT if self.keys_recoded else why
-            raise JobError(f"gates.{limited[0]} needs held-out records, and {why}")
+            raise JobError(
+                f"gates.{limited[0]} needs held-out records, and {'with repeat.growing' if whole else fewer} none are "
+                "unless the job says so; give measure.hold_out, such as 0.05"
+            )
         return self.model_copy(update={"measure": self.measure.model_copy(update={"hold_out": share})})
 
     @property

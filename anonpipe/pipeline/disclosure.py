@@ -72,14 +72,14 @@ def control(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Contro
     given = job.disclosure or Disclosure()
     names = tuple(dict.fromkeys((*given.key, *job.recategorized)))
     counts, coded, sketches = _counted(job, given, source, names)
-    changes, facts, told = _decided(job, given, counts, coded)
+    changes, facts, of_steward = _decided(job, given, counts, coded)
     path = make_private(folder) / "rows.parquet"
     _write(job, source, counts, changes, path)
     columns = {name: _declared(column, given.recode.get(name)) for name, column in job.columns.items()}
     types = {name: kind for name, kind in source.pandas_types.items() if name not in job.recategorized}
     made = replace(open_source(str(path)), pandas_types=types, labels=source.labels)
     settled = job.model_copy(update={"columns": columns, "disclosure": given.model_copy(update={"recode": {}})})
-    return settled, made, Controlled(job.digest(), sketches, facts, **told)
+    return settled, made, Controlled(job.digest(), sketches, facts, **of_steward)
 
 
 def _declared(column: Column, recoding: Recoding | None) -> Column:
@@ -224,10 +224,10 @@ def _decided(
     beyond = [f"column {name!r}: coded rows {n}" for name, n in coded.items() if given.recode[name].numeric]
     levels_of = {name: each.get("level") for name, each in facts["columns"].items()}
     in_short = ", ".join(name if at is None else f"{name} (level {at})" for name, at in levels_of.items() if at != 0)
-    told = {"figures": (*_lines(facts), *beyond), "warnings": _single(given, counts, texts), "in_short": in_short}
+    of_steward = {"figures": (*_lines(facts), *beyond), "warnings": _single(given, counts, texts), "in_short": in_short}
     if not width:
         changes = _Changes(texts, [], np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.bool_))
-        return changes, facts, told
+        return changes, facts, of_steward
     targets = [each[:, at] for each, at in zip(levels, node, strict=True)]
     general, which = np.unique(keys.recoded(keyed_codes, targets), axis=0, return_inverse=True)
     records, weights = (_sums(which.reshape(-1), each) for each in (counts.records, counts.weights))
@@ -247,19 +247,19 @@ def _decided(
     before = _risk(keyed_codes, counts.records, counts.weights, job)
     after = _risk(np.where(hidden, NULL, general), records, weights, job)
     named, suppressed = ", ".join(map(repr, given.key)), f"keys of {100 * share:.3g} % of the rows suppressed"
-    told["figures"] = (
+    of_steward["figures"] = (
         *_lines(facts),
         *beyond,
         f"key variables {named}: after coding of numbers {before}; released {after}; {suppressed}, at most {limit}",
     )
-    told["in_short"] = "; ".join(filter(None, [in_short, suppressed]))
+    of_steward["in_short"] = "; ".join(filter(None, [in_short, suppressed]))
     for name, own in zip(given.key, general.T, strict=True):  # for recipients no count under k, nor by subtraction
         about, nulls = facts["columns"][name], int(records[own == NULL].sum())
         if 0 < about["suppressed"] < job.k or 0 < nulls < job.k:
             about["suppressed"] = f"fewer than {max(job.k, about['suppressed'] + nulls + 1)}"
     numbered = row_numbers(general[rare].astype(np.float64))
     order = np.argsort(numbered)
-    return _Changes(texts, targets, numbered[order], hidden[rare[order]]), facts, told
+    return _Changes(texts, targets, numbered[order], hidden[rare[order]]), facts, of_steward
 
 
 def _single(given: Disclosure, counts: _Counts, texts: Mapping[str, pa.Array]) -> tuple[str, ...]:

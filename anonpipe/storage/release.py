@@ -261,7 +261,7 @@ def refuse_withdrawn(url: str, internal: str | None = None) -> None:
 
 
 def withdrawn_error(version: str, note: Mapping[str, str]) -> InputError:
-    """The error for who asks for a version that was withdrawn."""
+    """The error where a version was withdrawn."""
     return InputError(f"{version} was withdrawn on {note['time'][:10]}: {note['because']}")
 
 
