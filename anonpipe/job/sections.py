@@ -327,9 +327,8 @@ def _masks_numbers(content: Mapping[str, Any]) -> bool:
 
 def _masked(content: Mapping[str, Any]) -> dict[str, str]:
     """Roles for which synthetic values are made, each with a column."""
-    encoded = [role for role in Role if role.encoded]
-    roles = {each.get("role", Role.MASKED): name for name, each in _columns(content).items() if not each.get("by")}
-    return {role: name for role, name in roles.items() if role in encoded}
+    roles = {name: each.get("role", Role.MASKED) for name, each in _columns(content).items() if not each.get("by")}
+    return {role: name for name, own in roles.items() for role in Role if role.encoded and own == role}
 
 
 def _columns(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
