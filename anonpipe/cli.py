@@ -51,7 +51,7 @@ ReleaseFolder = Annotated[str, typer.Argument(help="Output folder of a run, or a
 StewardKey = Annotated[Path | None, typer.Option("--key", help="The steward's public key, which must have signed")]
 Internal = Annotated[str | None, typer.Option(help="Where internal reports lie, if the job says so (report.internal)")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs")]
-Details = Annotated[bool, typer.Option("--details", help="Print every check, reason and note")]
+Details = Annotated[bool, typer.Option("--details", help="Print all columns, checks, reasons and notes")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log stages, rows and seconds on standard error")]
 _NOT_LOOKED_AT = "who published it was not looked at; with the steward's public key: --key steward.pub"
 _MEND = "fetch it again from where it was published; its steward runs the same job again and has the same release"
@@ -167,6 +167,7 @@ def plan(
     workers: Workers = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the warnings alone")] = False,
+    details: Details = False,
 ) -> None:
     """Show what a run would do, without running it: columns, strata, methods, partitions, memory, gates.
 
@@ -182,7 +183,7 @@ def plan(
     if form is Form.JSON:
         display.as_json(content.to_dict())
     else:
-        for text in content.lines() if form is Form.TABLES else content.warning_lines():
+        for text in content.lines(details) if form is Form.TABLES else content.warning_lines():
             display.line(text)
     if content.exit_code:
         raise typer.Exit(content.exit_code)
@@ -432,10 +433,19 @@ def _refuse(release: str, found: Checked) -> dict[str, Any]:
 
 def _intact(release: str, key: Path | None) -> tuple[OutputPlace, dict[str, Any]]:
     """Place and manifest of a release that is what was published, and signed by the key if one is given."""
-    from anonpipe.storage.release import checked, read_public_key
-
-    found = checked(release, None if key is None else read_public_key(key))
+    found = _checked(release, key)
     return found.where, _refuse(release, found)
+
+
+def _checked(url: str, key: Path | None, seen: str | None = None) -> Checked:
+    """A release held against its manifest; of one that is not there any more when it was withdrawn."""
+    from anonpipe.storage import release, release_log
+
+    try:
+        return release.checked(url, None if key is None else release.read_public_key(key), seen)
+    except InputError:
+        release_log.refuse_withdrawn(url)
+        raise
 
 
 @app.command(epilog="Example: anonpipe verify registry-release --key steward.pub")
@@ -447,12 +457,11 @@ def verify(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing where all is well")] = False,
 ) -> None:
     """Check a published release against its manifest: checksums, rows and schema; with a key, whose it is, too."""
-    from anonpipe.storage.release import checked, read_public_key
     from anonpipe.storage.release_log import known_as_withdrawn
     from anonpipe.verify.words import rows_in_copies
 
     form = _form(as_json, quiet)
-    found = checked(release, None if key is None else read_public_key(key), seen)
+    found = _checked(release, key, seen)
     withdrawn = found.manifest is not None and known_as_withdrawn(found.manifest["version"])
     if withdrawn:
         display.warn(f"{release} is a copy of a version that was withdrawn; delete it, and tell who has others")

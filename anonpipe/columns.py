@@ -304,6 +304,7 @@ class Rule:
     terms: tuple[tuple[str, float], ...] = ()
     constant: float = 0.0
     gap: str = ""  # The column of differences
+    step: float = 0.0  # On which these lie; 0 for whole numbers and for any
     sign: int = 1
     when: tuple[Comparison, ...] = ()
     then: tuple[Comparison, ...] = ()

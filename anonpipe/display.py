@@ -117,8 +117,9 @@ def show_outcome(outcome: RunOutcome, form: Form, details: bool = False) -> None
         if outcome.version is not None or outcome.trial:
             line(outcome.version or outcome.summary[0])
         return
-    urgent = () if in_full else outcome.urgent[:MOST_WARNINGS]
-    show_summary([*outcome.summary, *_in_short(urgent, SCREEN - _PLACES - len(outcome.summary))])
+    room = SCREEN - _PLACES - len(outcome.summary)
+    urgent = () if in_full else outcome.urgent[: max(1, min(MOST_WARNINGS, room))]
+    show_summary([*outcome.summary, *_in_short(urgent, room)])
     if details:
         show_verdict(outcome.verdict)
     if outcome.version is not None:
@@ -167,6 +168,7 @@ def outcome_content(outcome: RunOutcome, pruned: Iterable[str]) -> dict[str, Any
         "exit_code": 0 if outcome.verdict.passed else GateError.exit_code,
         "version": outcome.version,
         "rows": outcome.rows,
+        "again": outcome.facts.again or None,
         "seconds": {step: round(taken, 2) for step, taken in outcome.facts.times.items()},
         **outcome.verdict.in_words(),
         "remedies": outcome.remedies,

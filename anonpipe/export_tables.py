@@ -32,12 +32,13 @@ from anonpipe.export import Exported, batches, check_target, schema_of
 from anonpipe.files import sync_path, why
 from anonpipe.source import call_driver, connect, refuse_password
 from anonpipe.storage import release
-from anonpipe.storage.versions import MANIFEST, SIGNATURE, OutputPlace
+from anonpipe.storage.versions import MANIFEST, SIGNATURE, OutputPlace, created
 
 _TARGET = re.compile(r"(postgres(?:ql)?|duckdb|sqlite|delta|iceberg)(?:(?<=delta)\+(s3))?://(.*)")
 _SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
 _ICEBERG = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}  # Iceberg has no shorter integers
 _OF_A_DATABASE = ("", "-journal", "-wal", "-shm", ".wal")  # A file of SQLite or DuckDB, and those next to it
+_MARK = "anonpipe.manifest"
 _PACKAGES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",)}  # Of the extra [lake]
 
 
@@ -165,10 +166,10 @@ def _ingest(
         _written(broke, connection.commit)
 
 
-def _written(problem: str, function: Callable[..., Any], *arguments: Any) -> None:
+def _written(problem: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a driver or library that writes; its own errors may quote values."""
     try:
-        call_driver(problem, function, *arguments)
+        return call_driver(problem, function, *arguments)
     except InputError as error:
         raise OutputError(str(error)) from None
     except OSError as error:
@@ -200,7 +201,8 @@ def _to_delta_on_store(target: str, place: str, rows: Rows, documents: Mapping[s
     """A new prefix of an object store, of which readers see nothing before the commit, which is one put."""
     folder = release.place(place)
     broke = f"{target} did not take the rows: its storage does not answer or refuses; nothing was written"
-    if folder.filesystem.exists(folder.root):
+    first = folder.path(MANIFEST), documents[MANIFEST]  # of two exports that begin together one alone creates it
+    if folder.filesystem.exists(folder.root) or not _written(broke, created, folder, *first):
         raise InputError(f"{target} exists already; choose another name or delete it")
     try:
         for name, content in documents.items():
@@ -208,15 +210,33 @@ def _to_delta_on_store(target: str, place: str, rows: Rows, documents: Mapping[s
         _commit_delta(broke, place, rows, documents, count)
     except BaseException:
         with suppress(OSError):
-            folder.filesystem.rm(folder.root, recursive=True)
+            if _is_of_another(place, documents):
+                folder.filesystem.rm([folder.path(name) for name in documents])
+            else:
+                folder.filesystem.rm(folder.root, recursive=True)
         raise
+
+
+def _is_of_another(place: str, documents: Mapping[str, bytes]) -> bool:
+    """Whether another program's table lies there, or it cannot be known that none does."""
+    delta = import_module("deltalake")
+    try:
+        return any(each.get(_MARK) != _mark(documents)[_MARK] for each in delta.DeltaTable(place).history())
+    except delta.exceptions.TableNotFoundError:
+        return False
+    except Exception:
+        return True
+
+
+def _mark(documents: Mapping[str, bytes]) -> dict[str, str]:
+    """What a commit says of the release."""
+    return {_MARK: hashlib.sha256(documents[MANIFEST]).hexdigest()}
 
 
 def _commit_delta(broke: str, folder: Path | str, rows: Rows, documents: Mapping[str, bytes], count: int) -> None:
     """Write the rows in one commit, which names the manifest, and count them."""
     delta = import_module("deltalake")
-    named = {"anonpipe.manifest": hashlib.sha256(documents[MANIFEST]).hexdigest()}
-    note = delta.CommitProperties(custom_metadata=named)
+    note = delta.CommitProperties(custom_metadata=_mark(documents))
     _written(broke, partial(delta.write_deltalake, folder, rows(), mode="error", commit_properties=note))
     if delta.DeltaTable(folder).count() != count:
         raise OutputError(broke)

@@ -43,9 +43,8 @@ def _plan(job: Job) -> dict[str, Any]:
 
     found = preview(job, _progress)
     found = replace(found, values=("",) * len(found.strata))  # the values of strata are for a terminal
-    warnings = len(found.warnings)
-    lines = found.lines()
-    return {"lines": lines[: len(lines) - warnings], "warnings": found.warnings, "exit_code": found.exit_code}
+    lines = [*found.about(details=True), found.end()]
+    return {"lines": lines, "warnings": found.warnings, "exit_code": found.exit_code}
 
 
 def _run(job: Job, trial: bool = False, resume: bool = False) -> dict[str, Any]:

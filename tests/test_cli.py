@@ -21,6 +21,7 @@ import yaml
 from rich.console import Console
 
 from anonpipe import cli, display
+from anonpipe.display import SCREEN
 from anonpipe.job.model import load_job
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
@@ -106,7 +107,9 @@ def test_from_init_to_verify(call, tmp_path):
     assert answer.code == 2 and "columns.vital_status: event is empty" in answer.err and answer.out == ""
     job.write_text(job.read_text().replace("event: []", "event: [Dead]"))
 
-    answer = call("plan", job, "--workers", "3")
+    short = [text for text in call("plan", job).out.splitlines() if not text.startswith("warning: ")]
+    assert len(short) <= SCREEN and any("default limits (--details)" in text for text in short)
+    answer = call("plan", job, "--workers", "3", "--details")
     assert answer.code == 0 and answer.err == ""
     assert "Nothing that is known now refuses the run. Only the run measures" in answer.out
     for words in (
@@ -122,7 +125,7 @@ def test_from_init_to_verify(call, tmp_path):
         "on disk",
         "3 workers",
         "memory     about ",
-        "gates      mean 0.02",
+        "  mean                    0.02",
         "step 1, by normal scores",
     ):
         assert words in answer.out, words
@@ -340,7 +343,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are(call, tmp_path):
     columns = dict(zip(table.column_names, small.COLUMNS.values(), strict=True))
     job = tmp_path / "job.yaml"
     job.write_text(yaml.safe_dump(small.content(tmp_path, data, columns)))
-    assert "[red]age[/red]: integer" in call("plan", job).out
+    assert "[red]age[/red]: integer" in call("plan", job, "--details").out
     answer = call("run", job, "--details")
     assert answer.code == 0 and "'income [EUR]'" in answer.err
     answer = call("summary", job)

@@ -212,10 +212,10 @@ def test_default_limit_is_held_against_end_few_controls_allow(value, half, judge
 
 
 def test_the_plan_says_which_limits_are_usual(tmp_path):
-    text = " ".join(" ".join(preview(silent(tmp_path)).lines()).split())
+    text = " ".join(" ".join(preview(silent(tmp_path)).lines(details=True)).split())
     assert (
-        "reidentification_rate 0.09 (default)" in text
-        and "membership_auc 0.6 (default)" in text
+        "reidentification_rate 0.09 default" in text
+        and "membership_auc 0.6 default" in text
         and ", 0 % held out" in text
     )
 

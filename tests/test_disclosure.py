@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -18,6 +19,7 @@ from anonpipe.pipeline import disclosure, start
 from anonpipe.pipeline.preview import preview
 from anonpipe.storage import release
 from anonpipe.two_tables import evaluate_release
+from anonpipe.verify.words import limit
 from tests import small
 from tests.naive import disclosure as naive
 
@@ -65,11 +67,12 @@ def keys_of(frame, nulls="-"):
 @pytest.mark.parametrize("nulls", ["category", "any"])
 def test_rows_are_those_of_a_literal_twin(nulls):
     frame = survey()
-    made, verdict, warnings = anonymize(frame, described(nulls=nulls))
+    made, verdict, _ = anonymize(frame, described(nulls=nulls))
     assert verdict.passed, [check for check in verdict.lines if check.outcome == "failed"]
     # the levels that were found, then the twin on the same codes
     levels = [
-        int(next(w for w in warnings if f"column {name!r}" in w).split("level ")[1][0]) for name in ("area", "age")
+        int(next(each for each in verdict.notes if f"column {name!r}" in each).split("level ")[1][0])
+        for name in ("area", "age")
     ]
     area = frame["area"].map({row[0]: row[levels[0]] for row in AREAS})
     age = frame["age"].clip(20, 85).astype(str).map({row[0]: row[levels[1]] for row in AGES})
@@ -108,7 +111,7 @@ def test_same_bytes_for_any_order_blocks_and_stops(tmp_path, monkeypatch):
     page = where.filesystem.cat_file(where.path("_report.html")).decode()
     assert "recoded" in page
     plan = preview(parse_job(described() | {"input": job.source.path, "output": str(tmp_path / "plan")}))
-    risks = [warning for warning in plan.warnings if "key variables 'area'" in warning]
+    risks = [figure for figure in plan.recoded if "key variables 'area'" in figure]
     assert len(risks) == 1 and "rows in classes under 3" in risks[0] and "individual risk" in risks[0]
 
 
@@ -186,6 +189,41 @@ def test_attack_by_all_keys_and_by_minimality(nulls):
     assert lone and (min(left) >= 2) == (nulls == "category")
 
 
+@pytest.mark.parametrize("weight", [{}, {"by": ["sex"]}], ids=str)
+def test_a_weight_that_nothing_masks_is_refused_with_a_remedy(weight):
+    content = described() | {"input": "in.parquet", "output": "out"}
+    columns = COLUMNS | {"weight": {"kind": "continuous", "role": "sampling_weight"} | weight}
+    if weight:
+        assert not parse_job(content | {"columns": columns}).replaces
+        return
+    with pytest.raises(JobError, match=r"give columns\.weight\.by .*, role: key with disclosure\.non_key"):
+        parse_job(content | {"columns": columns})
+    kept = columns | {"weight": {"kind": "continuous", "role": "key"}}
+    control = {"disclosure": CONTROL | {"non_key": ["wage", "weight"]}}
+    assert anonymize(survey(), described() | control | {"columns": kept}).table["weight"].nunique() == 2
+
+
+def test_no_remedy_of_recoded_keys_is_a_refused_key(tmp_path):
+    """No hold-out is advised, which goes with no key; what one level left is said in plan, run and report."""
+    control = {
+        "max_suppressed": 0.0,
+        "recode": {"area": {"hierarchy": AREAS}, "age": {"bottom": 40, "top": 80, "base": 40}},
+    }
+    content = described(**control) | {"measure": {"scenarios": []}, "k": 30, "cluster": None}
+    job = small.job(tmp_path, pa.Table.from_pandas(survey().dropna(), preserve_index=False), **content)
+    planned, outcome = preview(job), small.run(job)
+    words = "disclosure made one category of all values of 'area', which tells recipients nothing"
+    assert any(words in each for each in planned.warnings) and any(words in each for each in outcome.urgent)
+    assert words in html.unescape(Path(outcome.report).read_text(encoding="utf-8")) and not any(
+        "rows suppressed" in each for each in planned.warnings
+    )
+    text = " ".join([*planned.lines(details=True), *outcome.verdict.notes, *map(limit, outcome.verdict.checks)])
+    assert "hold_out" not in text and "none is left out" in text and "keys of 0 % of the rows suppressed" in text
+    for limits in ({"membership_auc": 0.6}, {"attribute_inference": 0.2}):
+        with pytest.raises(JobError, match=r"with disclosure\.key none are; remove it"):
+            preview(small.job(tmp_path, job.source.path, **content | {"gates": OPEN | limits}))
+
+
 REFUSED = [
     ({"key": ["nobody"]}, "disclosure.key names 'nobody'"),
     ({"key": ["weight"]}, "give it role key"),
@@ -260,8 +298,11 @@ def test_recipients_are_given_no_count_under_k(tmp_path):
     table = pa.Table.from_pandas(frame, preserve_index=False)
     job = small.job(tmp_path, table, **content)
     outcome = small.run(job)
-    assert outcome.verdict.passed and any("coded rows 2" in warning for warning in outcome.warnings)
-    assert any("'wage' in disclosure.non_key" in warning for warning in outcome.warnings[:1])
+    assert outcome.verdict.passed and any("coded rows 2" in note for note in outcome.verdict.notes)
+    (warning,) = outcome.warnings  # figures belong to the result
+    assert "'wage' in disclosure.non_key" in warning and any(
+        each.startswith("recoded  age; keys of ") for each in outcome.summary
+    )
     where = release.resolve(job.output)
     manifest = release.read_manifest(where)
     assert "coded_rows" not in str(manifest["disclosure"]) and manifest["disclosure"]["non_key"] == ["wage"]

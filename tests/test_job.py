@@ -112,6 +112,8 @@ def test_settings_that_are_no_settings_are_told(setting):
     [
         (changed(k=1), "k: "),
         (changed(zzz=3), "zzz: unknown key; remove it or correct its spelling: input, output, k"),
+        (changed(K=5), "K: unknown key; did you mean k?"),
+        (changed(Stratas={}), "Stratas: unknown key; did you mean strata?"),
         (changed(measure={"holdout": 0.1}), "measure.holdout: unknown key; did you mean hold_out?"),
         (changed(gates={"means": 0.1}), "gates.means: unknown key; did you mean mean?"),
         (changed(mask={"method": "noise", "cop": "stratum"}), "mask.noise.cop: unknown key; did you mean scope?"),

@@ -584,6 +584,35 @@ def test_kinds() -> None:
     }
 
 
+FEW = {  # Shares of rows that have each whole number, from the first on
+    "visits": (0, [40, 36, 16, 5, 2, 1], True),
+    "v1": (0, [368, 368, 184, 61, 15, 3], True),  # rare events
+    "v2": (0, [72, 14, 7, 4, 2, 1], False),  # no more of these than codes by frequency
+    "kinder": (0, [72, 14, 7, 4, 2, 1], True),
+    "household rooms": (1, [11, 25, 25, 20, 11, 5, 3], True),
+    "visit": (1, [25, 25, 25, 25], False),  # its number
+    "children": (0, [2, 30, 30, 38], False),
+    "N": (0, [55, 25, 15, 5], False),  # stage
+    "ecog": (0, [45, 30, 15, 7, 3], False),
+    "asa": (1, [30, 40, 24, 5, 1], False),
+    "religion": (1, [50, 20, 15, 8, 5, 2], False),
+    "sector": (0, [30, 20, 15, 10, 9, 7, 5, 3, 1], False),
+    "agree": (1, [50, 25, 12, 8, 5], False),
+    "satisfied": (1, [5, 10, 20, 40, 25], False),
+    "education": (0, [1, 15, 26, 25, 33], False),
+    "zip": (0, [10] * 9, False),
+    "year": (2015, [40, 36, 16, 8], False),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_few_whole_numbers_are_counts_or_codes(name: str) -> None:
+    first, shares, count = FEW[name]
+    values = np.random.default_rng(0).permutation(np.repeat(first + np.arange(len(shares)), 10 * np.array(shares)))
+    found = kinds(**{name: values, "other": np.linspace(0, 1, len(values))})
+    assert found[name] is (Kind.INTEGER if count else Kind.CATEGORICAL)
+
+
 @pytest.mark.parametrize(
     ("name", "role"),
     [

@@ -138,7 +138,7 @@ def test_values_beyond_original_are_told_to_steward_alone(tmp_path):
     columns = small.unscored({"surv_mm": TIME, "size": NUMBER, "far": {**NUMBER, "bounds": [-50, 50]}})
     job = small.job(tmp_path, table, columns, gates=LOOSE, mask={"method": "noise"})
     plan = preview(job)
-    assert any("surv_mm" in line and "lower bound 0, as none is declared" in line for line in plan.lines())
+    assert any("surv_mm" in line and "lower bound 0, as none is declared" in line for line in plan.lines(details=True))
     assert any("'surv_mm' (above), 'size' have no bounds" in line for line in plan.warnings)
     outcome = small.run(job)
     assert outcome.version

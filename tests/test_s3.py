@@ -6,8 +6,10 @@ import socket
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from anonpipe import export_tables
 from anonpipe.errors import InputError, OutputError
 from anonpipe.export import export_csv
 from anonpipe.export_tables import export_table
@@ -117,6 +119,35 @@ def test_a_table_of_delta_lake_comes_whole_and_goes_by_version(tmp_path, server,
         with opened(url) as source:
             read = sum(batch.num_rows for unit in source.units for _, batch in read_batches(source, unit))
             assert read == source.rows and (read == rows if rows else 0 < read < 300)
+
+
+def test_another_table_of_delta_lake_stays(tmp_path, store, monkeypatch):
+    """What another program commits while an export is at work, and an export that began before, stay."""
+    given, url, other = job(tmp_path, store), "delta+s3://bucket/lake/other", pa.table({"a": [1, 2]})
+    pipeline.execute(given, cluster=False)
+    found, whole = release.checked(given.output), export_tables._commit_delta
+
+    def late(*about):
+        deltalake.write_deltalake("s3://bucket/lake/other", other)
+        whole(*about)
+
+    monkeypatch.setattr(export_tables, "_commit_delta", late)
+    with pytest.raises(OutputError, match="nothing was written"):
+        export_table(found.where, found.manifest, url)
+    assert deltalake.DeltaTable("s3://bucket/lake/other").to_pyarrow_table().equals(other)
+    assert not [path for path in listed(store, "bucket") if path.startswith("lake/other/_manifest")]
+    store.rm("bucket/lake/other", recursive=True)
+
+    def second(*about):
+        with pytest.raises(InputError, match="exists already"):
+            export_table(found.where, found.manifest, url)
+        whole(*about)
+
+    monkeypatch.setattr(export_tables, "_commit_delta", second)
+    exists = s3fs.S3FileSystem.exists  # both look before either begins
+    early = lambda self, path, **options: "lake" not in path and exists(self, path, **options)  # noqa: E731
+    monkeypatch.setattr(s3fs.S3FileSystem, "exists", early)
+    assert export_table(found.where, found.manifest, url).rows == 300
 
 
 def test_a_bucket_that_is_not_there_is_not_made(tmp_path, store):

@@ -55,6 +55,16 @@ def test_nothing_to_resume_on_a_new_machine(job_file):
     assert not os.path.exists(os.environ["ANONPIPE_STAGING"]) and not is_resumable(load_job(job_file))
 
 
+def test_the_same_rows_are_said_to_be_the_same(call, job_file, tmp_path):
+    assert "again  " not in call("plan", job_file).out + call("run", job_file).out
+    [version] = os.listdir(tmp_path / "out/versions")
+    line = f"again    rows of {version} under a new number: nothing more is disclosed"
+    assert " ".join(line.split()) in " ".join(call("plan", job_file).out.split())
+    assert json.loads(call("plan", job_file, "--json").out)["again"] == version
+    assert line in call("run", job_file, "--set", "gates.mean=0.5").out.splitlines()
+    assert "again  " not in call("run", job_file, "--set", "k=7", "--set", "repeat.allow=a").out
+
+
 def test_trial_is_no_release_and_leaves_later_run_the_same(call, job_file, tmp_path):
     assert call("run", job_file, "--trial", "--set", "k=7")[0] == 0
     code, _, err = call("run", job_file)
@@ -107,6 +117,7 @@ def test_what_is_withdrawn_is_gone_and_told_and_counts_no_more(call, job_file, t
     assert code == 0 and told in " ".join((out + err).split())
     code, out, err = call("run", job_file, "--trial")
     assert code == 0 and told not in " ".join((out + err).split())  # the same release once more
+    assert "again  " not in out
     code, out, err = call("run", job_file, "--set", "k=7")
     assert code == 0 and told in " ".join((out + err).split()), err
     [page] = (tmp_path / "out/steward").glob("v000002-*-report.json")
@@ -236,7 +247,10 @@ def test_a_log_that_lies_elsewhere_is_asked_for(call, job_file, tmp_path):
     assert code == 2 and "--internal" in err and call("verify", tmp_path / "out")[0] == 0
     assert call("withdraw", tmp_path / "out", "--because", "x", "--internal", inside)[0] == 0
     assert release_log._read_output(release.place(str(tmp_path / "out"), str(inside))).lines == home_log() == ()
-    assert len(versions.withdrawals(release.place(str(tmp_path / "out"), str(inside)))) == 1
+    (note,) = versions.withdrawals(release.place(str(tmp_path / "out"), str(inside)))
+    for place in (tmp_path / "out", tmp_path / "out/versions" / note["version"]):
+        code, _, err = call("export", place, tmp_path / "a.csv")
+        assert code == 2 and f"{note['version']} was withdrawn on 20" in err and err.strip().endswith(": x")
 
 
 def test_tables_of_other_sizes_hold_other_persons(tmp_path, monkeypatch):

@@ -103,7 +103,7 @@ def test_a_plan_names_the_limits_that_only_a_run_measures(tmp_path):
     held = {name for name in MEASURED if job.limits[name] is not None}
     assert held >= {"column_shapes", "reidentification_rate", "membership_auc"} and "linkability" not in held
     assert set(planned.of_run_alone) == held | {"analysis 'pay'"}
-    text = " ".join(" ".join(planned.lines()).split())
+    text = " ".join(" ".join(planned.lines(details=True)).split())
     assert f"Only the run measures {planned.of_run_alone[0]}, " in text and "column_shapes" in text
     assert (
         not re.search(r"[a-z_]+=[a-z0-9]", text.replace(str(tmp_path), ""))

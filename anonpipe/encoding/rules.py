@@ -37,7 +37,11 @@ def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordB
     """The batch with the column of differences of each order between columns."""
     for rule in rules:
         if rule.gap and rule.gap not in batch.schema.names:
-            gap = rule.sign * (numbers(batch.column(rule.target)) - first_there(rule, batch))
+            target, first = numbers(batch.column(rule.target)), first_there(rule, batch)
+            gap = rule.sign * (target - first)
+            if rule.step:  # without rounding errors, by which equal differences of cents would be rare values
+                nearest = np.rint(gap / rule.step) * rule.step
+                gap = np.where(np.abs(gap - nearest) <= 4.0 * np.spacing(np.abs(target) + np.abs(first)), nearest, gap)
             array = pa.array(gap, pa.float64(), mask=np.isnan(gap))
             batch = pa.record_batch(
                 [*batch.columns, array], schema=batch.schema.append(pa.field(rule.gap, pa.float64()))

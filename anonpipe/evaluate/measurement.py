@@ -137,6 +137,7 @@ class Reason(StrEnum):
     PROBABILITIES = "released as probabilities (decode.categories)"
     ONLY_PROBABILITIES = "every masked column is released as probabilities"
     NO_HOLD_OUT = "no hold-out (measure.hold_out: default from 2,000 records on, of fewer 0.1, say)"
+    ALL_IN_CLASSES = "no hold-out: disclosure.key counts all rows in classes of k, and none is left out"
     FEW_HELD = "the hold-out has fewer than {fewest} records that could be in the release; raise measure.hold_out"
     NO_LINK = (
         "no released record stands for one person or one group, so that no link is right or wrong; "

@@ -382,8 +382,9 @@ def _gates(job: Job) -> None:
         for part in ("risk", "utility"):
             if part in needs and not getattr(job.measure, part):
                 raise ValueError(f"gates.{name} limits a measure of {part}, and measure.{part} is off; switch it on")
-        if "hold_out" in needs and not job.measure.hold_out:
-            raise ValueError(f"gates.{name} needs held-out records; give measure.hold_out, such as 0.05")
+        if "hold_out" in needs and (job.keys_recoded or not job.measure.hold_out):
+            what = "with disclosure.key none are; remove it" if job.keys_recoded else "give measure.hold_out: 0.05"
+            raise ValueError(f"gates.{name} needs held-out records; {what}")
         if "scenarios" in needs and not job.measure.scenarios:
             raise ValueError(
                 f"gates.{name} limits what a scenario finds, and the job names none; give measure.scenarios, "

@@ -177,15 +177,14 @@ class Job(Options):
         """The same for a table of so many rows, on which the default hold-out depends."""
         if self.measure.hold_out != DEFAULT:
             return self
-        whole = self.repeat.growing or (self.disclosure is not None and bool(self.disclosure.key))
+        whole = self.repeat.growing or self.keys_recoded
         share = usual_hold_out(rows) if self.measure.risk and not whole else 0.0
         limited = [name for name in self.gates.given if "hold_out" in MEASURED[name].needs]
         if limited and not share:
             fewer = f"of {rows:,} rows, fewer than {min(HELD_OUT):,},"
-            why = "with repeat.growing or disclosure.key" if whole else fewer
             raise JobError(
-                f"gates.{limited[0]} needs held-out records, and {why} none are unless the job says so; give "
-                "measure.hold_out, such as 0.05"
+                f"gates.{limited[0]} needs held-out records, and {'with repeat.growing' if whole else fewer} none are "
+                "unless the job says so; give measure.hold_out, such as 0.05"
             )
         return self.model_copy(update={"measure": self.measure.model_copy(update={"hold_out": share})})
 
@@ -265,9 +264,14 @@ class Job(Options):
     @property
     def key_variables(self) -> tuple[str, ...]:
         """The columns whose combinations k rows or more have: those of `disclosure`, else all released unchanged."""
-        if self.disclosure is not None and self.disclosure.key:
+        if self.disclosure is not None and self.keys_recoded:
             return self.disclosure.key
         return tuple(name for name, column in self.released.items() if column.role.unchanged)
+
+    @property
+    def keys_recoded(self) -> bool:
+        """Whether disclosure control holds the classes of keys to k rows."""
+        return self.disclosure is not None and bool(self.disclosure.key)
 
     @property
     def recategorized(self) -> tuple[str, ...]:
@@ -308,9 +312,11 @@ class Job(Options):
 
     @property
     def in_force(self) -> frozenset[str]:
-        """What remedies need not name: the mask or `groups`; `normal_scores` where all columns that can, have it."""
+        """What remedies need not name: the mask or `groups`, `normal_scores`; keys `recoded` in their place."""
         scored = all(column.scored for column in self.columns.values() if column.can_be_scored)
-        how = {self.mask.method if self.mask is not None else "groups"} | ({"normal_scores"} if scored else set())
+        how = {self.mask.method if self.mask is not None else "groups"} if self.replaces else set()
+        how |= {"recoded"} if self.keys_recoded and (self.mask is None or self.mask.method == "pram") else set()
+        how |= {"normal_scores"} if scored else set()
         return frozenset(how | ({"unchanged outside strata"} if self.unchanged_outside_strata else set()))
 
     @property
@@ -594,7 +600,7 @@ def _explain(item: Any) -> str:
     where = ".".join(path) or "job"
     if item["type"] == "extra_forbidden":
         keys = _keys_at(item["loc"][:-1])
-        near = get_close_matches(path[-1], keys, 1, 0.6)
+        near = get_close_matches(path[-1].lower(), keys, 1, 0.6)
         listed = f": {', '.join(keys)}" if keys else ""
         return f"{where}: unknown key; {f'did you mean {near[0]}?' if near else _UNKNOWN + listed}"
     if item["type"] in _PLAIN_WORDS:

@@ -156,6 +156,7 @@ def _read(text: str, columns: Mapping[str, Column]) -> list[Rule]:
         rules = [_with_days(rule, columns) for rule in rules]
         for rule in rules:
             _CHECKS[rule.kind](rule, columns)
+        rules = [replace(each, step=_gap_column(each, columns).step or 0.0) if each.gap else each for each in rules]
     except ValueError as error:
         raise ValueError(f"rule {text!r}: {error}") from None
     return rules

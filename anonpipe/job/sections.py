@@ -288,7 +288,14 @@ def with_methods(content: dict[str, Any]) -> dict[str, Any]:
         return content
     if content.get("disclosure") == {}:
         raise ValueError("disclosure has neither key nor recode; give one, or leave it out")
-    if not given and content.get("disclosure") and not _masks_anything(content):
+    if not given and content.get("disclosure") and set(masked := _masked(content)) <= {Role.SAMPLING_WEIGHT}:
+        if masked:
+            name = masked[Role.SAMPLING_WEIGHT]
+            raise ValueError(
+                f"no mask draws the survey weight {name!r}, as disclosure alone masks no column; give "
+                f"columns.{name}.by (categories that decide it, of which it is then drawn), role: key with "
+                "disclosure.non_key (released unchanged, and in no estimate of risk), or role: dropped"
+            )
         return content | {"mask": {"method": "pram"}}
     if not given and not _needs_groups(content):
         method = "local_synthesis" if _masks_numbers(content) else "spectral_swap"  # as `anonpipe init` proposes
@@ -318,10 +325,10 @@ def _masks_numbers(content: Mapping[str, Any]) -> bool:
     )
 
 
-def _masks_anything(content: Mapping[str, Any]) -> bool:
-    """Whether synthetic values are made for some column."""
-    encoded = [role for role in Role if role.encoded]
-    return any(each.get("role", Role.MASKED) in encoded and not each.get("by") for each in _columns(content).values())
+def _masked(content: Mapping[str, Any]) -> dict[str, str]:
+    """Roles for which synthetic values are made, each with a column."""
+    roles = {name: each.get("role", Role.MASKED) for name, each in _columns(content).items() if not each.get("by")}
+    return {role: name for name, own in roles.items() for role in Role if role.encoded and own == role}
 
 
 def _columns(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -50,7 +50,10 @@ class Controlled:
     digest: str  # Of the job as it was given
     sketches: dict[str, Sketch]  # Of the rows as they were, for the release logs
     facts: dict[str, Any]  # For recipients: no count under k
-    warnings: tuple[str, ...]  # For the steward
+    # figures, warnings, in_short: for the steward; the last of the figures on one line
+    figures: tuple[str, ...]
+    warnings: tuple[str, ...]
+    in_short: str
 
     @property
     def meaning(self) -> str:
@@ -69,14 +72,14 @@ def control(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Contro
     given = job.disclosure or Disclosure()
     names = tuple(dict.fromkeys((*given.key, *job.recategorized)))
     counts, coded, sketches = _counted(job, given, source, names)
-    changes, facts, warnings = _decided(job, given, counts, coded)
+    changes, facts, of_steward = _decided(job, given, counts, coded)
     path = make_private(folder) / "rows.parquet"
     _write(job, source, counts, changes, path)
     columns = {name: _declared(column, given.recode.get(name)) for name, column in job.columns.items()}
     types = {name: kind for name, kind in source.pandas_types.items() if name not in job.recategorized}
     made = replace(open_source(str(path)), pandas_types=types, labels=source.labels)
     settled = job.model_copy(update={"columns": columns, "disclosure": given.model_copy(update={"recode": {}})})
-    return settled, made, Controlled(job.digest(), sketches, facts, tuple(warnings))
+    return settled, made, Controlled(job.digest(), sketches, facts, **of_steward)
 
 
 def _declared(column: Column, recoding: Recoding | None) -> Column:
@@ -204,7 +207,7 @@ def _numbered(texts: Texts) -> IntArray:
 
 def _decided(
     job: Job, given: Disclosure, counts: _Counts, coded: Mapping[str, int]
-) -> tuple[_Changes, dict[str, Any], list[str]]:
+) -> tuple[_Changes, dict[str, Any], dict[str, Any]]:
     """Levels of hierarchies, then suppression; the facts for recipients, and for the steward."""
     standing, width = {}, len(given.key)
     for (name, values), own in zip(counts.values.items(), counts.codes.T, strict=True):
@@ -218,10 +221,13 @@ def _decided(
     chosen = dict(zip(given.key, node, strict=True))
     texts = {name: pa.array(standing[name][:, chosen.get(name, 0)], pa.string()) for name in job.recategorized}
     facts = _facts(given, chosen)
-    beyond = [f"disclosure, column {name!r}: coded rows {n}" for name, n in coded.items() if given.recode[name].numeric]
+    beyond = [f"column {name!r}: coded rows {n}" for name, n in coded.items() if given.recode[name].numeric]
+    levels_of = {name: each.get("level") for name, each in facts["columns"].items()}
+    in_short = ", ".join(name if at is None else f"{name} (level {at})" for name, at in levels_of.items() if at != 0)
+    of_steward = {"figures": (*_lines(facts), *beyond), "warnings": _single(given, counts, texts), "in_short": in_short}
     if not width:
         changes = _Changes(texts, [], np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.bool_))
-        return changes, facts, [*_lines(facts), *beyond]
+        return changes, facts, of_steward
     targets = [each[:, at] for each, at in zip(levels, node, strict=True)]
     general, which = np.unique(keys.recoded(keyed_codes, targets), axis=0, return_inverse=True)
     records, weights = (_sums(which.reshape(-1), each) for each in (counts.records, counts.weights))
@@ -240,20 +246,32 @@ def _decided(
         facts["columns"].setdefault(name, {})["suppressed"] = int(records[gone].sum())
     before = _risk(keyed_codes, counts.records, counts.weights, job)
     after = _risk(np.where(hidden, NULL, general), records, weights, job)
-    named = ", ".join(map(repr, given.key))
-    lines = [
+    named, suppressed = ", ".join(map(repr, given.key)), f"keys of {100 * share:.3g} % of the rows suppressed"
+    of_steward["figures"] = (
         *_lines(facts),
         *beyond,
-        f"disclosure, key variables {named}: after coding of numbers {before}; released {after}; rows with suppressed "
-        f"keys {share:.2%}, at most {limit}",
-    ]
+        f"key variables {named}: after coding of numbers {before}; released {after}; {suppressed}, at most {limit}",
+    )
+    of_steward["in_short"] = "; ".join(filter(None, [in_short, suppressed]))
     for name, own in zip(given.key, general.T, strict=True):  # for recipients no count under k, nor by subtraction
         about, nulls = facts["columns"][name], int(records[own == NULL].sum())
         if 0 < about["suppressed"] < job.k or 0 < nulls < job.k:
             about["suppressed"] = f"fewer than {max(job.k, about['suppressed'] + nulls + 1)}"
     numbered = row_numbers(general[rare].astype(np.float64))
     order = np.argsort(numbered)
-    return _Changes(texts, targets, numbered[order], hidden[rare[order]]), facts, lines
+    return _Changes(texts, targets, numbered[order], hidden[rare[order]]), facts, of_steward
+
+
+def _single(given: Disclosure, counts: _Counts, texts: Mapping[str, pa.Array]) -> tuple[str, ...]:
+    """A warning on columns of which the level that was found leaves one category."""
+    found = [name for name, column in texts.items() if len(counts.values[name]) > 1 and len(column.unique()) == 1]
+    names = [name for name in found if given.recode[name].level == "auto"]
+    text = (
+        f"disclosure made one category of all values of {', '.join(map(repr, names))}, which tells recipients nothing: "
+        "no lower level keeps to k. Name fewer keys, raise disclosure.max_suppressed, or give a level "
+        "(disclosure.recode.NAME.level)"
+    )
+    return (text,) if names else ()
 
 
 def _facts(given: Disclosure, chosen: Mapping[str, int]) -> dict[str, Any]:
@@ -270,7 +288,7 @@ def _lines(facts: Mapping[str, Any]) -> list[str]:
     """The facts of columns for the steward."""
     columns: dict[str, dict[str, Any]] = facts["columns"]
     texts = (", ".join(f"{what.replace('_', ' ')} {n}" for what, n in each.items()) for each in columns.values())
-    return [f"disclosure, column {name!r}: {text}" for name, text in zip(columns, texts, strict=True)]
+    return [f"column {name!r}: {text}" for name, text in zip(columns, texts, strict=True)]
 
 
 def _sums(places: IntArray, values: FloatArray, size: int = 0) -> FloatArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,7 +56,7 @@ from anonpipe.storage.sketch import Sketch, UnitSums
 from anonpipe.storage.staging import scratch
 from anonpipe.types import BoolArray, IntArray
 from anonpipe.verify import words
-from anonpipe.verify.catalogue import Check, kind_of, worst_of
+from anonpipe.verify.catalogue import GATES, Check, kind_of, worst_of
 from anonpipe.verify.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -88,6 +88,10 @@ class Preview:
     peak_bytes: int
     warnings: tuple[str, ...]  # What the run would warn of
     methods: tuple[tuple[str, str], ...]  # What would be done with the records: labels and texts
+    # recoded, recoded_in_short: what disclosure control does to key variables
+    recoded: tuple[str, ...]
+    recoded_in_short: str
+    again: str  # The version with the same rows, which the run would give a new number; empty for none
     # Risk of the original in the job's scenarios, before suppression of rare categories; for the steward alone
     scenarios: tuple[ScenarioRisk, ...]
     # The run's worst check of covariances, as the table was masked here with the run's own random numbers; None where
@@ -104,25 +108,31 @@ class Preview:
         held = [*files, *measured, *(f"analysis {each.name!r}" for each in job.analyses if each.declared)]
         return tuple(name for name in held if name != "local_suppression_rate")
 
-    @property
-    def end(self) -> str:
+    def end(self, details: bool = False) -> str:
         """What follows for the run, in sentences."""
         if self.exit_code:
             return f"The run will be refused, with exit code {self.exit_code}: the warnings say why, and what helps."
-        held = ", ".join(self.of_run_alone)
-        only = f" Only the run measures {held}; anonpipe run --trial does so and publishes nothing." if held else ""
+        held = self.of_run_alone
+        what = ", ".join(held) if details else plural(len(held), "limit")
+        only = f" Only the run measures {what}; anonpipe run --trial does so and publishes nothing." if held else ""
         return f"Nothing that is known now refuses the run.{only}"
 
-    def lines(self) -> list[str]:
-        """The preview as text."""
+    def lines(self, details: bool = False) -> list[str]:
+        """The preview as text: on a screen, or with `details` all that is known."""
+        return [*self.about(details), *self.warning_lines(), fill(self.end(details), 80, break_on_hyphens=False)]
+
+    def about(self, details: bool = False) -> list[str]:
+        """The preview as text, without warnings."""
         environment = templates(Path(__file__).parent)
         environment.filters |= {"size": _size, "labelled": _labelled, "thousands": "{:,}".format}
         environment.globals |= {"counted": plural, "options_text": options_text, "words": words}
         record = "unit" if self.given.whole_release else "record"
-        given = {"job": self.job, "source": self.source, "gates": _gates_text(self.job), "record": record}
-        given |= {"measured": _measure_text(self.job, record), "scenario_line": _scenario_line}
+        job, every = self.job, {name: limit for name, limit in self.job.limits.items() if limit is not None}
+        limits, usual = job.gates.of_every_run | every, {name: gate.default for name, gate in GATES.items()}
+        own = {name: limit for name, limit in limits.items() if limit != (usual | job.default_limits)[name]}
+        given = {"job": job, "source": self.source, "limits": limits, "own": own, "record": record, "details": details}
         text = environment.get_template("plan.jinja").render(plan=self, **given)
-        return [*text.rstrip("\n").split("\n"), *self.warning_lines(), fill(self.end, 80, break_on_hyphens=False)]
+        return [line.rstrip() for line in text.rstrip("\n").split("\n")]
 
     def warning_lines(self) -> list[str]:
         """The warnings as text."""
@@ -135,6 +145,7 @@ class Preview:
             "input": {"rows": self.source.rows, "bytes": self.source.bytes, "splits": len(self.source.units)},
             "strata": [{"name": name, "rows": rows} for name, rows in self.strata],
             **{name: getattr(self, name) for name in plain},
+            "again": self.again or None,
             "of_run_alone": list(self.of_run_alone),
             "scenarios": [measurement.to_dict() for risk in self.scenarios for measurement in risk.measurements()],
             "covariance": None if self.covariance is None else words.content(self.covariance),
@@ -144,38 +155,10 @@ class Preview:
         }
 
 
-def _scenario_line(risk: ScenarioRisk) -> str:
-    """The original's figures, in one sentence."""
-    figures = [
-        f"single {risk.uniques:.1%}",
-        f"in classes of fewer than 3 {risk.below_3:.1%}, of fewer than {risk.k} {risk.below_k:.1%}",
-        f"prosecutor risk at most {1 / risk.smallest:.3g}, mean {risk.average:.3g}",
-    ]
-    if risk.journalist is not None:
-        highest, mean, single = risk.journalist
-        figures += [f"journalist risk at most {highest:.3g}, mean {mean:.3g}", f"single in the population {single:.1%}"]
-    return f"{risk.name}: who knows {', '.join(risk.knows)}, of the original: {'; '.join(figures)}"
-
-
-def _gates_text(job: Job) -> str:
-    """All limits, and of which risks they are the default ones."""
-    held = job.gates.of_every_run | {name: limit for name, limit in job.limits.items() if limit is not None}
-    at_default = job.gates.at_default
-    return ", ".join(f"{name} {limit:g}{' (default)' if name in at_default else ''}" for name, limit in held.items())
-
-
-def _measure_text(job: Job, record: str) -> str:
-    """What is measured besides the gates of every run, and on what."""
-    measure = job.measure
-    if not (measure.utility or measure.risk):
-        return "neither utility nor risk"
-    what = " and ".join(name for name in ("utility", "risk") if getattr(measure, name))
-    attacks = f", attacks on up to {measure.queries:,}, {100 * measure.held_out:.3g} % held out" if measure.risk else ""
-    return f"{what}, of samples of up to {plural(measure.rows, record)}{attacks}"
-
-
-def _labelled(text: str, label: str) -> str:
-    return fill(f"{label:<11}{text}", 80, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
+def _labelled(text: str, label: str, most: int | None = None) -> str:
+    """A text with its label, in lines of a terminal, and no more of them than `most`."""
+    lines = wrap(f"{label:<11}{text}", 80, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines if most is None or len(lines) <= most else [*lines[: most - 1], f"{lines[most - 1][:78]} …"])
 
 
 def _size(count: float) -> str:
@@ -269,6 +252,9 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
             )
         ),
         methods=method.lines,
+        recoded=() if controlled is None else controlled.figures,
+        recoded_in_short="" if controlled is None else controlled.in_short,
+        again=overlaps.again,
         scenarios=tuple(_scenarios(job, scanned.classes, scanned.scan.rows if unit is None else unit.distinct)),
         covariance=_covariance(verdict),
         exit_code=_exit_code(job, overlaps, failing),

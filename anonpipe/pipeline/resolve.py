@@ -349,22 +349,20 @@ _MOST_MOVED = 0.1
 
 def unpreserved_moments(fitted: Fitted) -> list[str]:
     """Warnings on columns whose mean, standard deviation or extremes are not preserved: names, no value."""
-    scored = _scored(fitted)
-    lost = {column.name: _lost(fitted, column) for column in scored}
-    warnings = [*_extremes(fitted)]
+    lost, warnings = _losses(fitted), [*_extremes(fitted)]
     for what, (text, most) in _LOST.items():
         if names := [name for name, column in lost.items() if what in column]:
             warnings.append(f"{_named(names, most)}: {text}")
     warnings += _codes(fitted)
     return [
         *warnings,
-        *_coded_extremes([column for column in scored if column.outliers and "coded" not in lost[column.name]]),
+        *_coded_extremes([each for each in _scored(fitted) if each.outliers and "coded" not in lost[each.name]]),
     ]
 
 
 def without_spreads(fitted: Fitted) -> tuple[str, ...]:
     """What recipients read of columns that lose their standard deviation: names alone; none of a growing register."""
-    names = [column.name for column in _scored(fitted) if "spread" in _lost(fitted, column)]
+    names = [name for name, lost in _losses(fitted).items() if "spread" in lost]
     if not names or fitted.job.repeat.growing:
         return ()
     lost = "Standard deviation, variance and correlations of"
@@ -462,6 +460,11 @@ def _much(fitted: Fitted, name: str, moved: float) -> bool:
     return bool(abs(moved) > _MOST_MOVED * fitted.scan.columns[name].sd)
 
 
+def _losses(fitted: Fitted) -> dict[str, set[str]]:
+    """What each column by normal scores loses."""
+    return {column.name: _lost(fitted, column) for column in _scored(fitted)}
+
+
 def _lost(fitted: Fitted, column: ScoredColumn) -> set[str]:
     """Why a scored column loses its mean (top-coding, bounds) or, else, its standard deviation."""
     spread, original = column.released_moments[1], fitted.scan.columns[column.name].sd
@@ -475,7 +478,6 @@ def columns_without_sums(fitted: Fitted) -> tuple[str, ...]:
     # Not of a register that grows: one name more than in the last release would disclose that one person came.
     if fitted.job.repeat.growing:
         return ()
-    scored = () if fitted.scores is None else fitted.scores.columns
-    lost = {column.name for column in scored if _lost(fitted, column) & {"coded", "clipped"}}
+    lost = {name for name, what in _losses(fitted).items() if what & {"coded", "clipped"}}
     lost |= {name for name, moved in fitted.extremes.moved.items() if _much(fitted, name, moved)}
     return tuple(name for name in fitted.cells.names if name in lost and name != fitted.job.weight_column)

@@ -27,7 +27,7 @@ from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_
 from anonpipe.pipeline.evaluation.samples import gather_queries, samples
 from anonpipe.pipeline.evaluation.search import gather_borders
 from anonpipe.pipeline.outcome.evidence import evidence
-from anonpipe.pipeline.outcome.facts import gather, manifest
+from anonpipe.pipeline.outcome.facts import gather
 from anonpipe.pipeline.outcome.publish import (
     RunOutcome,
     allowance_notes,
@@ -202,7 +202,8 @@ def verify(run: Run) -> Verdict:
     if folded is not None:
         many = (*many, folded.meaning)
     if run.context.work.controlled is not None:
-        many = (*many, run.context.work.controlled.meaning)
+        controlled = run.context.work.controlled
+        many = (*many, controlled.meaning, *(f"disclosure, {figure}" for figure in controlled.figures))
     if run.context.fitted.weight is not None:
         many = (*many, run.context.fitted.weight.meaning)
     moved = unpreserved_moments(run.context.fitted)
@@ -295,7 +296,7 @@ def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemoryRel
 
 def _ended(run: Run) -> InMemoryRelease:
     verdict, warnings, records = verify(run), warnings_of(run).all(), run.context
-    facts = records.call(gather, verdict, records.call(manifest, verdict), warnings, has_overlaps(run))
+    facts, _ = records.call(gather, verdict, warnings, has_overlaps(run))
     table, for_recipients = (_written(run), external(facts)) if verdict.passed else (None, None)
     helps = () if verdict.passed else remedies(verdict.checks, run.job.in_force)
     return InMemoryRelease(verdict, table, warnings, internal(facts, None), for_recipients, helps)

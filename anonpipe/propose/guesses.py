@@ -29,6 +29,7 @@ from anonpipe.propose.names import (
     best_of,
     has_word,
     holds_person_names,
+    names_count,
     names_one_person,
     names_one_unit,
     names_unit,
@@ -396,6 +397,8 @@ def _without_persons(look: Look, kind: Kind) -> Guess:
         return Guess(kind, Role.DROPPED, "too many different texts for categories; if it matters, classify it first")
     if kind is Kind.CATEGORICAL and look.numbers is not None:
         return Guess(kind, Role.MASKED, "few whole numbers, taken for codes; if they are counts, write kind: integer")
+    if kind is Kind.INTEGER and look.distinct <= FEW_CODES:
+        return Guess(kind, Role.MASKED, "few whole numbers that look like counts; for codes write kind: categorical")
     digits = _equal_digits(look) if kind is Kind.INTEGER else 0
     return Guess(kind, Role.MASKED, REASONS["same_length"].format(digits=digits) if digits >= MANY_DIGITS else "")
 
@@ -417,9 +420,30 @@ def _kind(look: Look) -> Kind:
         return Kind.DATE
     if look.distinct == 2 or pa.types.is_boolean(look.type):
         return Kind.BINARY
-    if look.numbers is None or (look.whole and look.distinct <= FEW_CODES):
+    if look.numbers is None or (look.whole and look.distinct <= FEW_CODES and not _counts(look)):
         return Kind.ORDINAL if look.ordered else Kind.CATEGORICAL
     return Kind.INTEGER if look.whole else Kind.CONTINUOUS
+
+
+FEWEST_COUNTS = 4  # Distinct counts below which they may be codes
+LARGEST_COUNT = 0.01  # Share of the rows that have the largest of counts that no name says are such
+STEEPER = 0.9  # Times the ratio of neighbouring shares that the next one is at most: of codes by frequency it is more
+
+
+def _counts(look: Look) -> bool:
+    """Whether few whole numbers are counts: all from 0 or 1 on, and ever fewer rows have the larger ones.
+
+    Where no name says so they begin with 0, and their shares fall ever more steeply, as those of rare events do.
+    """
+    values, rows = np.unique(look.values[~np.isnan(look.values)], return_counts=True)
+    if len(values) < FEWEST_COUNTS or values[0] not in (0.0, 1.0) or values[-1] - values[0] >= len(values):
+        return False
+    after = rows[rows.argmax() :]
+    if (np.diff(after) > 2.0 * np.sqrt(after[1:])).any() or after[-1] > after[0] / 2.0:
+        return False
+    ratios = (rows[1:] / rows[:-1])[rows[1:] >= ENOUGH_ROWS]
+    steep = len(ratios) > 1 and bool((ratios[1:] <= STEEPER * ratios[:-1]).all())
+    return names_count(look.name) or (steep and values[0] == 0.0 and rows[-1] < LARGEST_COUNT * rows.sum())
 
 
 def _identifying(look: Look) -> str:

@@ -28,6 +28,7 @@ _DEAD, _ALIVE = (frozenset(_WORDS["status"][state]) for state in ("dead", "alive
 TIME_NAMES, STATUS_NAMES = (tuple(map(tuple, _WORDS[what])) for what in ("times", "statuses"))
 BIRTH_NAMES, POSTAL_NAMES, PUBLIC_DATES = (tuple(_WORDS[what]) for what in ("births", "postal", "public_dates"))
 _WEIGHTS = {key: tuple(words) for key, words in _WORDS["weights"].items()}
+_COUNTED = tuple(_WORDS["counts"]["counted"])
 REASONS: Mapping[str, str] = _WORDS["reasons"]
 SEEN_NAMES = (*_WORDS["seen"], *BIRTH_NAMES)
 
@@ -78,6 +79,11 @@ def names_weight(name: str) -> bool | None:
         return True
     either = has_word(name, _WEIGHTS["either"])
     return (True if has_word(name, _WEIGHTS["with"]) else None) if either else False
+
+
+def names_count(name: str) -> bool:
+    """Whether a name says that the values count something."""
+    return words_of(name)[:1] in ([word] for word in _WORDS["counts"]["first"]) or has_word(name, _COUNTED)
 
 
 def tell_life(texts: Iterable[str]) -> bool:

@@ -6,7 +6,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ _BLOCK_BYTES = 4 * 2**20
 _HEADER_BYTES = 2**20
 _GZIP = b"\x1f\x8b"
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
+_READ_AS_WHOLE = r"^\s*-?[0-9]{1,18}\s*$"  # By the library
 _TRUTH = ["true", "false", "True", "False", "TRUE", "FALSE"]
 _NO_TEXT = re.compile("[\udc80-\udcff\0]")  # What is read in place of bytes that are not of the encoding
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -280,8 +281,7 @@ class _Pass:
 
     def _ragged_text(self) -> str:
         fields = len(self.types)
-        line = guarded(self.path, _UNREADABLE, _first_ragged_line, self.path, self.form, fields)
-        where = f", the first is line {line}" if line else ""
+        where = _first_line(self.path, self.form, lambda row: len(row) != fields)
         many = "1 line has" if self.ragged == 1 else f"{self.ragged:,} lines have"
         return f"{self.path}: {many} another number of fields than the header's {fields}{where}; correct the file"
 
@@ -290,11 +290,17 @@ class _Pass:
         wanted = {pa.int64(): "whole numbers", pa.float64(): "numbers"}.get(kind, "ISO dates such as 1990-01-31")
         if is_date(kind) and self.form.dates:
             wanted = f"dates (1990-01-31, or as {', '.join(self.form.dates)})"
-        pattern = _WHOLE if kind == pa.int64() and not self.form.thousands else pattern_of(self.form, kind)
+        pattern = _READ_AS_WHOLE if kind == pa.int64() and not self.form.thousands else pattern_of(self.form, kind)
+        at, right = list(self.types).index(name), re.compile(pattern)
+
+        def wrong(row: list[str]) -> bool:
+            return len(row) > at and row[at] not in self.form.nulls and right.search(row[at]) is None
+
+        where = _first_line(self.path, self.form, wrong)
         count = guarded(self.path, _UNREADABLE, _count_misfits, self.path, self.form, name, pattern)
         many = {0: "values", 1: "1 row"}.get(count, f"{count:,} rows")
         return (
-            f"{self.path}: column {name!r} is declared {wanted} and holds {many} of another form; "
+            f"{self.path}: column {name!r} is declared {wanted} and holds {many} of another form{where}; "
             "correct the file, or declare another kind (missing values are empty fields or NA; other texts for them "
             "are listed in input.missing, and input.decimal, input.thousands and input.dates say how values are "
             "written: anonpipe init finds these)"
@@ -349,11 +355,14 @@ def _foreign_text(path: str, form: CsvFormat) -> str:
     )
 
 
-def _first_ragged_line(path: str, form: CsvFormat, fields: int) -> int | None:
+def _first_line(path: str, form: CsvFormat, wrong: Callable[[list[str]], bool]) -> str:
+    """The first line of data that is wrong, in words; empty for none."""
     with _plain_bytes(path) as source:
         text = io.TextIOWrapper(source, encoding=form.encoding, newline="")
         lines = csv.reader(text, delimiter=str(form.delimiter))
-        return next((lines.line_num for row in lines if row and len(row) != fields), None)
+        found = (lines.line_num for at, row in enumerate(filter(None, lines)) if at and wrong(row))
+        number = guarded(path, _UNREADABLE, next, found, None)
+    return f", the first is line {number:,}" if number else ""
 
 
 def _count_misfits(path: str, form: CsvFormat, name: str, pattern: str) -> int:

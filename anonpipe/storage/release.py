@@ -257,8 +257,12 @@ def refuse_withdrawn(url: str, internal: str | None = None) -> None:
     where = place(output, internal)
     gone = [each for each in versions.withdrawals(where) if name in (None, each["version"])]
     if gone and (name is not None or versions.current_version(where) is None):
-        last = gone[-1]
-        raise InputError(f"{last['version']} was withdrawn on {last['time'][:10]}: {last['because']}")
+        raise withdrawn_error(gone[-1]["version"], gone[-1])
+
+
+def withdrawn_error(version: str, note: Mapping[str, str]) -> InputError:
+    """The error where a version was withdrawn."""
+    return InputError(f"{version} was withdrawn on {note['time'][:10]}: {note['because']}")
 
 
 @contextlib.contextmanager

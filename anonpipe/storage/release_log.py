@@ -14,7 +14,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -200,6 +200,7 @@ class Overlaps:
     # Names of overlapping releases whose units were not counted, which is a problem. If the steward allows this run,
     # its line accepts them for later ones
     uncounted: tuple[str, ...] = ()
+    again: str = ""  # The release that comes out again as it was
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ class _Log:
 
     lines: tuple[dict[str, Any], ...] = ()
     repeated: tuple[dict[str, Any], ...] = ()  # Short lines of versions that equal an earlier one
-    withdrawn: frozenset[str] = frozenset()  # Versions, also those whose equal is still published
+    withdrawn: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # Versions, also if their equal is still out
     received: tuple[dict[str, Any], ...] = ()  # Lines of those that were out before they were withdrawn
     foreign: int = 0
     readable: bool = True
@@ -226,8 +227,9 @@ def find_overlaps(trace: Trace, secret: bytes, where: OutputPlace | None) -> Ove
     own = secret_mark(secret)
     releases = {str(line["version"]): line for line in (*home.lines, *in_output.lines) if line["secret"] == own}
     job, population = _job(secret, trace.job), _hex(secret, "population", trace.digest)
-    if any((line["job"], line["population"]) == (job, population) for line in releases.values()):
-        return Overlaps((), tuple(warnings))  # it comes out again as it was
+    for name, line in releases.items():
+        if (line["job"], line["population"]) == (job, population):
+            return Overlaps((), tuple(warnings), again=name)
     received = {str(line["version"]): line for line in (*home.received, *in_output.received) if line["secret"] == own}
     again = [line for line in received.values() if (line["job"], line["population"]) != (job, population)]
     warnings += _received(trace, secret, again, population)
@@ -602,8 +604,8 @@ def _equal_versions(where: OutputPlace, log: _Log, name: str) -> tuple[list[str]
     if name not in named:
         return [], []
     equal = {each for each, line in named.items() if each != name and _CONTENT(line) == _CONTENT(named[name])}
-    there |= {each for each in equal - log.withdrawn if _is_elsewhere(where, named[each])}
-    unknown = there - set(named) - log.withdrawn  # logs had no lines of equal versions
+    there |= {each for each in equal - log.withdrawn.keys() if _is_elsewhere(where, named[each])}
+    unknown = there - set(named) - log.withdrawn.keys()  # logs had no lines of equal versions
     return sorted(equal), sorted((there & equal) | unknown, key=versions.version_order)
 
 
@@ -613,7 +615,7 @@ def unfinished(where: OutputPlace, log: _Log | None = None) -> list[str]:
     return [
         f"the withdrawal of {name} is unfinished, and it counts until then; finish it: anonpipe withdraw "
         f'{where.url(versions.VERSIONS, name)} --because "why"{option}'
-        for name in sorted({each["version"] for each in versions.withdrawals(where)} - log.withdrawn)
+        for name in sorted({each["version"] for each in versions.withdrawals(where)} - log.withdrawn.keys())
         if log.readable and not _is_elsewhere(where, _named(log).get(name, {}))
     ]
 
@@ -628,6 +630,15 @@ def history(where: OutputPlace) -> list[tuple[str, str, int, bool]]:
 def known_as_withdrawn(name: str) -> bool:
     """Whether the log in the steward's home says that a version was withdrawn, wherever a copy of it lies."""
     return name in _read_home().withdrawn
+
+
+def refuse_withdrawn(url: str) -> None:
+    """As that of `release`, by the log in the steward's home, where internal reports lie elsewhere."""
+    output, name = versions.named_version(url)
+    home, at = _read_home(), _hex(b"output", release.place(output).url())
+    here = [line["version"] for line in home.received if line.get("output") == at] if name is None else [name]
+    if gone := [each for each in here if "because" in home.withdrawn.get(each, {})]:
+        raise release.withdrawn_error(gone[-1], home.withdrawn[gone[-1]])
 
 
 def _anywhere(digest: str) -> str:
@@ -654,14 +665,14 @@ def _read(content: Callable[[], bytes]) -> _Log:
 
 def _parsed(content: bytes) -> _Log:
     """The readable lines that were not taken back, and the number of unreadable ones."""
-    lines, repeated, foreign, withdrawn, stopped, received = [], [], 0, set(), set(), set()
+    lines, repeated, foreign, withdrawn, stopped, received = [], [], 0, dict[str, dict[str, Any]](), set(), set()
     for text in filter(bytes.strip, content.splitlines()):
         try:
             line = json.loads(text)
             if line["anonpipe_log"] != _FORM:
                 raise ValueError
             if "withdrawn" in line:
-                withdrawn.add(str(line["withdrawn"]))
+                withdrawn[str(line["withdrawn"])] = line
                 gone = set() if "remaining" in line else {str(line["withdrawn"]), *line.get("equal", ())}
                 stopped |= gone
                 received |= gone if "because" in line else set()  # else it was taken back before it was out
@@ -674,7 +685,7 @@ def _parsed(content: bytes) -> _Log:
             foreign += 1
     counting = tuple(line for line in lines if line["version"] not in stopped)
     gone_lines = tuple(line for line in lines if line["version"] in received)
-    return _Log(counting, tuple(repeated), frozenset(withdrawn), gone_lines, foreign)
+    return _Log(counting, tuple(repeated), withdrawn, gone_lines, foreign)
 
 
 def _checked(line: dict[str, Any]) -> None:

@@ -132,7 +132,7 @@ def _decoding(gate: str) -> Callable[[Collection[str]], str]:
         coded = (
             ""
             if "groups" in on
-            else "give counts of few values kind: integer (they are taken for categories), and ordered ones kind: "
+            else "give counts of few values kind: integer (they may be taken for categories), and ordered ones kind: "
             "ordinal; join rare categories, or drop one of the two columns (in measure.scenarios, too); "
         )
         return f"{of_zeros if zeros else ''}{finer}{coded}or raise gates.{gate}"

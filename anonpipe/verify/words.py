@@ -133,7 +133,18 @@ def remedies(checks: tuple[Check, ...], on: Collection[str] = ("groups",)) -> tu
 
 def advice_of(kind: CheckKind, on: Collection[str]) -> str:
     """What to do where a check fails in a job that has `on` already."""
+    if "recoded" in on and (kind.key.startswith("risk.") or not isinstance(kind.remedy, str)):
+        return _recoded_otherwise(kind, on)
     return kind.remedy if isinstance(kind.remedy, str) else kind.remedy(on)
+
+
+def _recoded_otherwise(kind: CheckKind, on: Collection[str]) -> str:
+    """Advice where key variables are recoded, and other columns released unchanged or drawn by PRAM."""
+    finer = kind.key.partition(".")[0] not in ("risk", "records", "cells")
+    retain = f"a {'higher' if finer else 'lower'} mask.retain, " * ("pram" in on)
+    if finer:
+        return f"{retain}finer levels in disclosure.recode, or fewer keys, which suppress less"
+    return f"{retain}coarser levels in disclosure.recode (or base, top), a larger k, or a column less (role: dropped)"
 
 
 def _of_wide_interval(check: Check) -> str:
@@ -191,11 +202,13 @@ def _number(value: Any) -> str:
 
 # --- The summary: a verdict on one screen, with the same lines in the terminal, in Prefect and in a notebook ----------
 
+AGAIN = "rows of {} under a new number: nothing more is disclosed"
 RISKS = ("reidentification_rate", "membership_auc", "attribute_inference", "singling_out")
 UTILITIES = ("column_shapes", "pair_shapes", "survival_curves", "distinguishability")
 WIDTH = 80
 _LABEL = 38  # characters of the first column; the table has 78
 _MOST_FAILURES = 12  # lines of a refusal below the first three: with places and next command 20 in all
+_DOUBT = "?"  # After the limit of a check that is uncertain
 _NAMED = ("attribute_inference", "stratum_inference")  # figures of one column, which the summary names
 
 
@@ -208,7 +221,10 @@ class RunFacts:
     held_out: float = 0.0  # share of the records
     copies: int = 1  # of the release, which are all counted by its rows
     times: Mapping[str, float] = field(default_factory=dict)  # seconds of each step of the run
-    units: str = ""  # those that are released whole, in a line
+    # units, recoded: those that are released whole, and the columns that disclosure control changed, in a line each
+    units: str = ""
+    recoded: str = ""
+    again: str = ""  # the version with the same rows
 
 
 def headline(verdict: Verdict, rows: int, facts: RunFacts) -> str:
@@ -221,8 +237,9 @@ def headline(verdict: Verdict, rows: int, facts: RunFacts) -> str:
 
 
 def rows_in_copies(rows: int, copies: int) -> str:
-    """The rows of a release, with the number of its copies where there are several."""
-    return plural(rows, "row") + (f" in {copies} copies" if copies > 1 else "")
+    """The rows of a release, of each of its copies where there are several."""
+    each = "" if rows % copies == 0 else "about "
+    return f"{copies} copies of {each}{plural(rows // copies, 'row')}" if copies > 1 else plural(rows, "row")
 
 
 def _timed(text: str, times: Mapping[str, float]) -> str:
@@ -280,7 +297,7 @@ def _row(name: str, check: Check | None) -> tuple[str, str, str, str]:
     estimate = check.measured if check.point is None else check.point
     upper = "" if check.high is None else _figure_text(check.high, name)
     upper = "expected" if check.about.get("end") == "expected" else upper
-    mark = " failed" if check.outcome is Outcome.FAILED else " ?" if check.uncertain else ""
+    mark = " failed" if check.outcome is Outcome.FAILED else f" {_DOUBT}" if check.uncertain else ""
     label = label if len(label) <= _LABEL - 2 else label[: _LABEL - 4] + "…)"
     return label, f"{_figure_text(estimate, name)} {unit}".strip(), upper, _figure_text(check.limit, name) + mark
 
@@ -332,14 +349,22 @@ def failures(verdict: Verdict, remedies: Sequence[str], most: int = _MOST_FAILUR
     return [*lines, "more     remedies in full: --details, or the report"]
 
 
+def _cut(text: str) -> str:
+    """A text on one line of the terminal."""
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+
+
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
     reserved, method = verdict.passed and verdict.word != Outcome.PASSED.value, _method_line(verdict, facts)
+    word = verdict.word.replace(" uncertain:", f" uncertain ({_DOUBT}):")
     head = [
         headline(verdict, rows, facts),
-        *(textwrap.wrap(f"verdict  {verdict.word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),
-        f"method   {method if len(method) <= WIDTH - 9 else f'{method[: WIDTH - 10]}…'}",
+        *(textwrap.wrap(f"verdict  {word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),
+        _cut(f"method   {method}"),
         f"checks   {counts(verdict)}",
         *([f"units    {facts.units}"] if facts.units and verdict.passed else []),
+        *([_cut(f"recoded  {facts.recoded}")] if facts.recoded else []),
+        *([f"again    {AGAIN.format(facts.again)}"] if facts.again and verdict.passed else []),
     ]
     return head + (table(verdict) if verdict.passed else failures(verdict, remedies))

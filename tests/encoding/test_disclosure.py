@@ -135,3 +135,20 @@ def test_too_many_nodes_are_refused():
     ancestors = [np.zeros((1, 11), dtype=np.int64)] * 5
     with pytest.raises(InputError, match="give some columns a level"):
         disclosure.best_levels(np.zeros((1, 5), dtype=np.int64), np.ones(1), ancestors, 2, 0.0)
+    many = np.lib.stride_tricks.as_strided(np.zeros((1, 5), dtype=np.int64), (10**6, 5), (0, 8))  # takes no memory
+    with pytest.raises(InputError, match="1,000,000 combinations of values, are too many to try"):
+        disclosure.best_levels(many, np.ones(10**6), [each[:, :8] for each in ancestors], 2, 0.0)
+
+
+def test_few_nodes_of_a_large_lattice_are_tried(monkeypatch):
+    """In the order of loss alone all nodes would be."""
+    rng, tried = np.random.default_rng(0), []
+    codes, ancestors = rng.integers(0, 64, (400, 5)), [np.arange(64)[:, None] >> np.arange(0, 7, 2)] * 5
+    count = disclosure.key_frequencies
+    monkeypatch.setattr(disclosure, "key_frequencies", lambda *given: tried.append(1) or count(*given))
+    with pytest.raises(InputError, match="no level"):
+        disclosure.best_levels(codes, np.ones(400), ancestors, 401, 0.0)
+    assert len(tried) == 1
+    tried.clear()
+    node = disclosure.best_levels(codes, np.ones(400), ancestors, 4, 0.1)
+    assert max(node) > 0 and len(tried) < 150 < 4**5

@@ -252,3 +252,14 @@ def test_pairs_are_exchanged_among_rows_at_fault_first():
         np.abs(np.bincount(after[:, at].astype(int)) - np.bincount(mixed[:, at].astype(int))).sum() for at in (0, 1)
     ]
     assert max(moved) <= 0.02 * 600
+
+
+def test_equal_differences_of_cents_are_equal():
+    cost, visits = np.random.default_rng(0).integers(0, 10**6, 2000) / 100, np.arange(2000) % 7
+    table = pa.table({"part": cost, "all": (cost + visits * 83.1).round(2)})
+    declared = {name: Column(kind="continuous", step=0.01) for name in ("part", "all")}
+    (rule,) = parse_rules(["part <= all"], declared | with_rules(["part <= all"], declared))
+    found = with_differences(table.to_batches()[0], [rule]).column(rule.gap).to_numpy()
+    assert np.array_equal(np.unique(found), np.unique(visits * 8310 * 0.01))
+    off = pa.table({"part": [1.0, 2.0], "all": [1.004, 2.5]})  # no rounding error
+    assert with_differences(off.to_batches()[0], [rule]).column(rule.gap).to_pylist() == pytest.approx([0.004, 0.5])

@@ -205,7 +205,11 @@ def test_several_csv_files(tmp_path):
         (f"a,b\n1,x\n2,{CANARY},3\n4,y\n5\n", r"2 lines have another number of fields than the header's 2.*line 3"),
         (f'a,b\n1,x\n2,"{CANARY}\n4,y\n', "double quotes is odd"),
         (f"a,b,a\n1,{CANARY},2\n", "column 3 "),
-        (f"a,b\n1,x\n{CANARY},y\n,z\n{CANARY},z\n", "column 'a' is declared whole numbers and holds 2 rows"),
+        (
+            f"a,b\n1,x\n{CANARY},y\n,z\n{CANARY},z\n",
+            "whole numbers and holds 2 rows of another form, the first is line 3;",
+        ),
+        (f'b,a\n"x\ny",007\n\n,NA\nz,{CANARY}\n', "holds 1 row of another form, the first is line 6;"),
         (f"a,b\n1,x\n2,{CANARY}".encode() + b"\xff\xfe\n", "line 3 holds bytes that are not UTF-8"),
         (f"a,b\n1,x\n2,{CANARY}".encode() + b",\xff\xfe\n", "line 3 holds bytes that are not UTF-8"),
         (f"a,\xe9\n1,{CANARY}\n".encode("latin-1"), "line 1 holds bytes that are not UTF-8"),
@@ -216,7 +220,7 @@ def test_several_csv_files(tmp_path):
         ("\n\n", "readable CSV"),
         (gzip.compress(f"a,b\n1,{CANARY}\n".encode() * 100)[:40], "readable CSV"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_csv_errors(tmp_path, text, message, capfd):
     columns = {"a": Column(kind="integer"), "b": Column(kind="categorical")}
@@ -234,7 +238,7 @@ def test_values_of_another_kind_are_counted_not_quoted(tmp_path, kind, good, mes
     monkeypatch.setattr("anonpipe.source._csv._BLOCK_BYTES", 1000)
     path = write_csv(tmp_path, "a\n" + f"{good}\n" * 2000 + f"{CANARY}\n{good}\n{CANARY}\n")
     found = refused(open_source, path, {"a": Column(kind=kind)})
-    assert f"declared {message}" in found and "2 rows" in found
+    assert f"declared {message}" in found and "2 rows of another form, the first is line 2,002" in found
 
 
 def test_missing_and_forbidden(tmp_path):

@@ -91,6 +91,15 @@ def test_no_remedy_names_what_is_on(key):
     assert len(advice) > 10
 
 
+@pytest.mark.parametrize("on", [("recoded",), ("recoded", "pram", "unchanged outside strata")], ids=str)
+@pytest.mark.parametrize("key", [key for key, kind in KINDS.items() if kind.remedy])
+def test_where_keys_are_recoded_remedies_name_no_other_mask(key, on):
+    (line,) = remedies((held(key, 1.0 if not KINDS[key].at_least else 0.1, 0.5),), on)
+    assert "mask: {" not in line and ("mask.retain" not in line or "pram" in on)
+    if key.startswith("risk."):
+        assert "coarser levels in disclosure.recode" in line and ("a lower mask.retain" in line) == ("pram" in on)
+
+
 RISKY = ("a smaller k", "lower k", "moments: expected", "extremes: keep", "raise gates.unchanged", "raise gates.exact")
 """Advice that raises a risk."""
 EFFECT = re.compile(r"^[^.;]*?(\d %|which releases|with which)")

@@ -33,9 +33,14 @@ def test_summary_is_one_screen():
 def test_headline_counts_copies_and_tells_the_longest_steps():
     times = {"scan": 0.4, "mask": 21.2, "search for records": 13.0, "measure": 1.2}
     facts = RunFacts("local_synthesis", held_out=0.05, copies=3, times=times)
-    assert lines_of(figures(), facts)[0] == "RELEASED 123,456,789 rows in 3 copies (5 % held out) in 36 s: mask 21 s"
+    assert lines_of(figures(), facts)[0] == "RELEASED 3 copies of 41,152,263 rows (5 % held out) in 36 s: mask 21 s"
     whole = lines_of(figures(), RunFacts("local_synthesis", held_out=0.05, units="2 rows", times={"scan": 0.4}))
     assert whole[0] == "RELEASED 123,456,789 rows (5 % of the units held out) in 0 s"
+
+
+def test_a_question_mark_is_explained_in_the_verdict():
+    lines = lines_of([*figures(), held("risk.singling_out", 0.05, 0.1, point=0.05, high=0.16, records=90)])
+    assert lines[1].endswith("uncertain (?): wide interval") and any(line.endswith("10 % ?") for line in lines)
 
 
 def test_what_is_not_plain_has_a_line_of_its_own():

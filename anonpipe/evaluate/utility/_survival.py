@@ -130,13 +130,13 @@ def _survival_curves(tables: TypedTables, rng: np.random.Generator) -> list[Meas
     by_group, halves = [np.empty(0)], [np.empty((len(splits.first), 0))]
     for endpoint in part.endpoints:
         old, new = followed(part, endpoint)
-        prefix = f"{endpoint.name}: " if endpoint.name else ""
+        which = f" ({endpoint.name})" if endpoint.name else ""
         for column, labels, groups, others in grouped(part, endpoint, old):
             differences, between = _apart(old, new, groups, others, len(labels), part.least, splits)
             by_group.append(differences)
             halves.append(between)
             names += [(endpoint.time, endpoint.status, *([column] if column else []))] * len(labels)
-            titles += [f"{prefix}{column} {label}" if column else f"{prefix}all records" for label in labels]
+            titles += [f"{column} {label}{which}" if column else f"all records{which}" for label in labels]
     differences = np.concatenate(by_group)
     ratio = split_half_ratio(differences, np.concatenate(halves, axis=1), splits.scale)
     records = min(part.rows, part.released)

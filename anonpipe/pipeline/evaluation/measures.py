@@ -193,7 +193,7 @@ class RunReader:
         self.held_cells = held_cells(work, fitted)
         self.no_control = None if len(self.held_cells) >= FEWEST_HELD else Reason.FEW_HELD
         if not fitted.job.measure.held_out:
-            self.no_control = Reason.NO_HOLD_OUT
+            self.no_control = Reason.ALL_IN_CLASSES if self.fitted.job.keys_recoded else Reason.NO_HOLD_OUT
 
     def attack_data(self) -> risk.AttackData:
         """Everything, read from the staging once."""
@@ -465,7 +465,8 @@ def notes(assessment: Assessment, limits: Mapping[str, float | None]) -> tuple[s
     """
     of_risk = [name for name, gate in MEASURED.items() if "risk" in gate.needs]
     apply = [f"gates.{name}" for name in of_risk if gated(name, assessment.measured) is not None]
-    if not any("hold_out" in MEASURED[name.partition(".")[2]].needs for name in apply):
+    whole = any(each.reason is Reason.ALL_IN_CLASSES for each in assessment.not_checked)
+    if not whole and not any("hold_out" in MEASURED[name.partition(".")[2]].needs for name in apply):
         apply.append("with measure.hold_out also gates.membership_auc and attribute_inference")
     instead = ", ".join(apply)
     judged = [measured for name in limits if (measured := gated(name, assessment.measured)) is not None]

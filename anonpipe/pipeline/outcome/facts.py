@@ -25,7 +25,7 @@ from anonpipe.pipeline.evaluation.measures import for_recipients, load_assessmen
 from anonpipe.pipeline.outcome.evidence import COUNTED, group_sizes, original_moments, released_moments
 from anonpipe.pipeline.resolve import columns_without_sums, without_spreads
 from anonpipe.pipeline.tasks.passes import LAST, PassTask
-from anonpipe.pipeline.tasks.unfold import columns_of_rows, manifest_of_rows, units_part
+from anonpipe.pipeline.tasks.unfold import manifest_of_rows, units_part
 from anonpipe.pipeline.tasks.write import written_results
 from anonpipe.report.build import Facts
 from anonpipe.report.compared import Measured, category_pictures, compared
@@ -43,13 +43,13 @@ def gather(
     fitted: Fitted,
     cut: Cut,
     verdict: Verdict,
-    manifest: dict[str, Any],
     warnings: tuple[str, ...],
     overlaps: bool,
-) -> Facts:
-    """The facts of a run that its reports show."""
+) -> tuple[Facts, dict[str, Any]]:
+    """The facts of a run that its reports show, and the manifest of the published rows."""
     job, tables = fitted.job, sampled_tables(work, fitted, cut)
-    of_rows = manifest_of_rows(work, fitted, cut, manifest)
+    listed = manifest(work, fitted, cut, verdict)
+    of_rows = manifest_of_rows(work, fitted, cut, listed)
     pictures: dict[str, Any] = {"distributions": {}, "survival": {}, "correlations": None, "pictured": 0}
     if tables is not None and len(tables.original):
         kinds = {name: tables.kinds[name] for name in fitted.input.names if name in tables.kinds}
@@ -62,7 +62,7 @@ def gather(
             "correlations": correlation_changes(samples),
             "pictured": len(tables.original),
         }
-    return Facts(
+    facts = Facts(
         job=job,
         digest=next((each.digest for each in (work.folded, work.controlled) if each is not None), ""),
         least=fitted.coarse_min_rows,
@@ -75,13 +75,14 @@ def gather(
         identical=fitted.procedure.identical_within_groups,
         rules=of_rows.get("rules", ()),
         units=units_part(work, cut),
-        columns=columns_of_rows(work, manifest["columns"]),
+        columns=of_rows["columns"],
         files=of_rows["files"],
-        not_kept=manifest.get("not_kept", ()),
-        **{name: manifest[name] for name in ("created", "anonpipe", "rows", "group_sizes")},
+        not_kept=listed.get("not_kept", ()),
+        **{name: listed[name] for name in ("created", "anonpipe", "rows", "group_sizes")},
         **_of_all_records(work, fitted, cut),
         **pictures,
     )
+    return facts, of_rows
 
 
 def _of_all_records(work: Work, fitted: Fitted, cut: Cut) -> dict[str, Any]:

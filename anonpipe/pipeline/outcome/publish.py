@@ -16,10 +16,10 @@ from anonpipe.pipeline.evaluation import measures as evaluation
 from anonpipe.pipeline.evaluation.measures import load_assessment
 from anonpipe.pipeline.outcome.documents import codebook_documents
 from anonpipe.pipeline.outcome.evidence import release_warnings
-from anonpipe.pipeline.outcome.facts import gather, manifest
+from anonpipe.pipeline.outcome.facts import gather
 from anonpipe.pipeline.resolve import WARNINGS, Warnings, trace_of
 from anonpipe.pipeline.start import Run
-from anonpipe.pipeline.tasks.unfold import manifest_of_rows, published_files, released_rows, units_part
+from anonpipe.pipeline.tasks.unfold import published_files, released_rows, units_part
 from anonpipe.progress import Progress
 from anonpipe.report import Report, as_trial, documents, external, internal
 from anonpipe.rng import steward_secret
@@ -78,8 +78,7 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
     warnings, urgent = list(found.all()), tuple(found.urgent)
     if not verdict.passed:
         keep_verdict(verdict, where)  # before the report: no fault of that may keep it from the steward
-    listed = run.context.call(manifest, verdict)
-    facts = run.context.call(gather, verdict, listed, tuple(warnings), has_overlaps(run))
+    facts, listed = run.context.call(gather, verdict, tuple(warnings), has_overlaps(run))
     name = versions.new_version(where) if verdict.passed else release.FAILED_RUN
     inside = documents(internal(facts, where.url("versions", name) if verdict.passed else None))
     if not verdict.passed:
@@ -99,7 +98,6 @@ def _finish(run: Run, verdict: Verdict, where: versions.OutputPlace, quiet: cont
 
     run.on_progress(Progress("publish", 0, 1, 0))
     files = run.context.call(published_files)
-    listed = run.context.call(manifest_of_rows, listed)
     shown = external(facts)
     external_files = {f"_{file}": content for file, content in documents(shown).items()}
     external_files |= run.context.call(codebook_documents, listed, name)
@@ -125,7 +123,7 @@ def finish_trial(run: Run, verdict: Verdict) -> RunOutcome:
     where = release.place(run.job.output, run.job.report.internal)
     rows, found = run.context.call(released_rows), warnings_of(run)
     warnings = found.all()
-    facts = run.context.call(gather, verdict, run.context.call(manifest, verdict), warnings, has_overlaps(run))
+    facts, _ = run.context.call(gather, verdict, warnings, has_overlaps(run))
     with versions.exclusive_lock(where):
         report = _keep_report(where, "trial", documents(as_trial(internal(facts, None))))
     dropped = _dropped(run)
@@ -150,7 +148,10 @@ def _facts(run: Run) -> RunFacts:
         methods = "no column is masked: rows are those of persons"
     part = run.context.call(units_part)
     units = "" if part is None else part.line
-    return RunFacts(methods, tuple(job.strata.by), job.measure.held_out, job.release.copies, run.times, units)
+    recoded = "" if run.context.work.controlled is None else run.context.work.controlled.in_short
+    again = _read_overlaps(run).again
+    about = {"units": units, "recoded": recoded, "again": again}
+    return RunFacts(methods, tuple(job.strata.by), job.measure.held_out, job.release.copies, run.times, **about)
 
 
 def unmeasured_warnings(run: Run) -> Warnings:

@@ -194,6 +194,7 @@ def manifest_of_rows(work: Work, fitted: Fitted, cut: Cut, manifest: dict[str, A
     if (folded := work.folded) is None:
         return manifest
     layout, results = folded.layout, work.staging.results("unfold").read_all(cut.files)
+    wide, columns = layout.wide_names, manifest["columns"]
     kept = {"rules": _rules_of_rows(manifest["rules"])} if "rules" in manifest else {}
     return manifest | {
         "rows": sum(result["rows"] for result in results),
@@ -208,18 +209,10 @@ def manifest_of_rows(work: Work, fitted: Fitted, cut: Cut, manifest: dict[str, A
             "units_by_rows": {str(number): int(count) for number, count in _sizes(results) if count},
         },
         "schema": describe_schema(_long_schema(fitted, folded)),
-        "columns": columns_of_rows(work, manifest["columns"]),
+        "columns": {name: _NUMBER if name == layout.unit else columns[wide(name)[0]] for name in folded.names},
         **kept,
         "files": [{key: result[key] for key in ("name", "rows", "bytes", "sha256")} for result in results],
     }
-
-
-def columns_of_rows(work: Work, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The columns of the published rows, from those that measures are of."""
-    if (folded := work.folded) is None:
-        return columns
-    wide = folded.layout.wide_names
-    return {name: _NUMBER if name == folded.layout.unit else columns[wide(name)[0]] for name in folded.names}
 
 
 def _sizes(results: list[dict[str, Any]]) -> list[tuple[int, int]]:

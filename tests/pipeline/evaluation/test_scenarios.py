@@ -287,7 +287,7 @@ def test_limits_of_what_is_known_have_to_make_sense(tmp_path):
     with pytest.raises(JobError, match="scenarios with a tolerance would count rows"):
         preview.preview(job(tmp_path, table(units=300), columns, measure, cluster={"method": "mdav"}))
     planned = preview.preview(job(tmp_path, measure=measure))
-    told = " ".join(" ".join(planned.lines()).split())
+    told = " ".join(" ".join(planned.lines(details=True)).split())
     assert "scenario a: who knows age within 1: measured by the run" in told and "scenarios=" not in told
 
 
@@ -307,7 +307,7 @@ def test_the_plan_tells_of_the_original_what_the_run_will(tmp_path, monkeypatch,
     expected = {name: one.value for name, one in seen["found"].items() if name in told}
     assert told == pytest.approx(expected) and {name.split(".")[1] for name in told} == {"neighbour", "kin", "file"}
     assert len(told) == 3 * 9 and told["scenarios.kin.original_uniques"] > 0.5
-    text = " ".join(" ".join(planned.lines()).split())
+    text = " ".join(" ".join(planned.lines(details=True)).split())
     assert "scenario neighbour: who knows age, sex, of the original: single" in text and "journalist risk" in text
 
 
@@ -320,4 +320,4 @@ def test_a_share_of_the_classes_is_counted_whole(tmp_path, monkeypatch):
 
 def test_a_plan_without_scenarios_counts_none(tmp_path):
     planned = preview.preview(job(tmp_path, measure={"scenarios": []}))
-    assert planned.scenarios == () and not any(line.startswith("scenario") for line in planned.lines())
+    assert planned.scenarios == () and not any(line.startswith("scenario") for line in planned.lines(details=True))
