@@ -52,7 +52,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
     encoded = staging.results("encode").read_all(partitions, *COUNTED)
     decoded = staging.results("decode").read_all(partitions, *COUNTED)
     written = staging.results("write").read_all(cut.files, *COUNTED)
-    handed = staging.results("values").read_all(len(compared_names(job)))
+    handed = staging.results("values").read_all(len(compared_names(work)))
     shares = fitted.procedure.decoder.shares
     values = None if shares is None else shares.values
     return Evidence(
@@ -67,7 +67,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         equal_by_chance=sum(result["by_chance"] for result in decoded),
         chance_variance=sum(result["chance_variance"] for result in decoded),
         suppressed=(fitted.suppression.largest_share, fitted.suppression.largest_in),
-        handed_on=handed_on(job, handed),
+        handed_on=handed_on(work, handed),
         unchanged=tuple(fitted.unchanged_names),
         released_names=tuple(fitted.schema.names),
         forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),

@@ -14,13 +14,12 @@ from scipy.special import ndtri
 
 from anonpipe.encoding.values import from_numbers, numbers, plain
 from anonpipe.errors import EngineError
-from anonpipe.job.linked import FIRST, PART, ROW, before_name, gap_name, masked_rows, mean_name
+from anonpipe.job.linked import FILE_ROWS, FIRST, PART, ROW, before_name, gap_name, masked_rows, mean_name
 from anonpipe.job.model import Job
 from anonpipe.job.wide import ROWS, UnitLayout
 from anonpipe.pipeline.context import Fitted
 from anonpipe.types import FloatArray, IntArray
 
-_BUCKET = 50_000  # Records that are linked at once
 _ASSIGNED = 500  # Units that take their next records together
 _LEVELS = 8  # Categories of a column by which records are compared
 # What a standard deviation counts of a column that tells all: of the row before, the unit's mean, and its other columns
@@ -58,7 +57,7 @@ def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
     Records lie in random order, so that buckets are random, too.
     """
     row = records.column(ROW).to_numpy()
-    buckets = -(-len(row) // _BUCKET)
+    buckets = -(-len(row) // FILE_ROWS)
     bucket = np.empty(len(row), dtype=np.int64)
     bucket[np.argsort(row, kind="stable")] = np.arange(len(row)) % buckets
     parts, units = [], 0
