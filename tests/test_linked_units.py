@@ -259,6 +259,23 @@ def test_links_are_those_of_all_permutations(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
+def test_units_end_with_what_no_row_follows(seed):
+    """Whatever else records say: who dies does so in the last row, if units that want no more take the record."""
+    rng = np.random.default_rng(seed)
+    records = _records(rng, 200)
+    row, wanted = (records.column(name).to_numpy() for name in (ROW, ROWS))
+    state = np.where((row == wanted) & (rng.random(len(row)) < 0.4), "dead", rng.choice(["well", "ill"], len(row)))
+    before = pa.array(rng.choice(["well", "ill"], len(row)), mask=row == 1)
+    records = records.append_column("s", pa.array(state, mask=rng.random(len(row)) < 0.1))
+    columns = {"u": {"role": "unit"}, "x": {"kind": "continuous"}, "s": {"kind": "categorical"}}
+    job = parse_job({"input": "a", "output": "b", "k": 5, "columns": columns})
+    layout = UnitLayout("u", None, (), ("x", "s"), (1, 2, 3, 4), (), True, ("x",))
+    unit, place = link._units_of(records.append_column("s (row before)", before), job, layout)
+    died = records.column("s").to_numpy(zero_copy_only=False) == "dead"
+    assert (died & (place > 0)).sum() > 20 and not (died & (place + 1 < np.bincount(unit)[unit])).any()
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_every_record_is_in_one_unit(seed, monkeypatch):
     monkeypatch.setattr(link, "_ASSIGNED", 7)
     monkeypatch.setattr(link, "FILE_ROWS", 60)

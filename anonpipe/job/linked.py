@@ -33,10 +33,10 @@ def gap_name(name: str) -> str:
 
 
 def unpublished(layout: UnitLayout) -> set[str]:
-    """Columns of linked records by which these are linked, and which no published row holds."""
+    """Columns of linked records that no published row holds: their part, and those by which they are linked."""
     if not layout.linked:
         return set()
-    return {*map(before_name, layout.of_row), *map(mean_name, layout.averaged)}
+    return {PART, *map(before_name, layout.of_row), *map(mean_name, layout.averaged)}
 
 
 def masked_rows(job: Job, layout: UnitLayout) -> list[str]:
