@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.values import Grid
 from anonpipe.errors import AnonpipeError, EngineError, JobError
 from anonpipe.job import wide
@@ -20,6 +21,7 @@ from anonpipe.job.model import parse_job
 from anonpipe.job.wide import ROWS, UnitLayout
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks import link, unfold
+from anonpipe.pipeline.tasks.write import compared_names
 from anonpipe.pipeline.units import fold
 from anonpipe.source import open_source
 from anonpipe.storage import release
@@ -105,6 +107,12 @@ def test_records_are_what_loops_give(tmp_path, monkeypatch):
     )
     assert told.layout.linked and "linked into units" in told.meaning and told.warnings == []
     assert job.strata.by == (PART,) and job.rules == (RULE,) and job.unit_column == "person"
+    unit = told.with_strata(UnitColumn("person", len(made), 120, 4, 17, 3.0), job)
+    by = [made[made[PART] == part]["person"].value_counts() for part in ("early", "first", "late")]
+    assert unit.sure_in == tuple(1 + int(counts.iloc[:4].sum()) for counts in by)
+    assert unit.fewest == int(1 / sum((counts**2).sum() / counts.sum() ** 2 for counts in by))
+    published = {"visit", "born", "level", "cost", "visit (gap)", ROWS, ROW}  # not the row before, nor means
+    assert set(compared_names(SimpleNamespace(job=job, folded=told))) == published
 
 
 def with_sums():
@@ -251,9 +259,26 @@ def test_links_are_those_of_all_permutations(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
+def test_units_end_with_what_no_row_follows(seed):
+    """Whatever else records say: who dies does so in the last row, if units that want no more take the record."""
+    rng = np.random.default_rng(seed)
+    records = _records(rng, 200)
+    row, wanted = (records.column(name).to_numpy() for name in (ROW, ROWS))
+    state = np.where((row == wanted) & (rng.random(len(row)) < 0.4), "dead", rng.choice(["well", "ill"], len(row)))
+    before = pa.array(rng.choice(["well", "ill"], len(row)), mask=row == 1)
+    records = records.append_column("s", pa.array(state, mask=rng.random(len(row)) < 0.1))
+    columns = {"u": {"role": "unit"}, "x": {"kind": "continuous"}, "s": {"kind": "categorical"}}
+    job = parse_job({"input": "a", "output": "b", "k": 5, "columns": columns})
+    layout = UnitLayout("u", None, (), ("x", "s"), (1, 2, 3, 4), (), True, ("x",))
+    unit, place = link._units_of(records.append_column("s (row before)", before), job, layout)
+    died = records.column("s").to_numpy(zero_copy_only=False) == "dead"
+    assert (died & (place > 0)).sum() > 20 and not (died & (place + 1 < np.bincount(unit)[unit])).any()
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_every_record_is_in_one_unit(seed, monkeypatch):
     monkeypatch.setattr(link, "_ASSIGNED", 7)
-    monkeypatch.setattr(link, "_BUCKET", 60)
+    monkeypatch.setattr(link, "FILE_ROWS", 60)
     rng = np.random.default_rng(seed)
     records = _records(rng, 40)
     drop = np.flatnonzero((records.column(ROW).to_numpy() == rng.integers(1, 4)) & (rng.random(len(records)) < 0.6))

@@ -294,7 +294,9 @@ class UnitColumn:
     sure: int  # Rows that hold k units, whichever rows they are: one more than the k - 1 units with most have
     mean_rows: float  # Rows of the unit that a row belongs to, on average over the rows
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit
-    fewest: int = 0  # Records as independent as these in every stratum, where it is known
+    # fewest, sure_in: records as independent as these in every stratum, and `sure` of each; where they are known
+    fewest: int = 0
+    sure_in: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, found: Repeats) -> UnitColumn:

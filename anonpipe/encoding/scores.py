@@ -238,13 +238,16 @@ class Scores:
         minimum: str = "",
         thin: Thin | None = None,
         draws: Draws | None = None,
+        least: Sequence[int] = (),
     ) -> Scores:
         """The scores of a scanned table, survival times by event where they were counted by status.
 
         `minimum` names k in messages. Quantile functions are of what `thin` leaves; `draws` places their records.
+        `least` is k of each stratum, where strata differ.
         """
         scored = [name for name in cells.names if name in scan.scored]
-        found = [_fitted(name, cells, scan, strata, k, minimum or f"k={k}", thin, draws) for name in scored]
+        of_strata = np.array(least or [k] * len(strata.rows))
+        found = [_fitted(name, cells, scan, strata, k, minimum or f"k={k}", thin, draws, of_strata) for name in scored]
         return cls(tuple(found), strata)
 
     def by_position(self) -> Mapping[int, ScoredColumn]:
@@ -298,6 +301,7 @@ def _fitted(
     minimum: str,
     thin: Thin | None,
     draws: Draws | None,
+    of_strata: IntArray,
 ) -> ScoredColumn:
     position = cells.names.index(name)
     codes = {each: scan.scored_codes[:, at] for at, each in enumerate(scan.scored_by)}
@@ -317,10 +321,12 @@ def _fitted(
     fine = np.arange(len(strata.rows))[:, None] * outcomes + happened  # of each stratum and code
     place = np.where(stratum < 0, -1, fine[np.maximum(stratum, 0), np.minimum(code, len(happened) - 1)])
     found = scan.scored[name].moved(place)
-    joined = _joined(np.bincount(found.places, found.counts, outcomes * len(strata.rows)), k, outcomes)
-    if joined is None:
+    rows = np.bincount(found.places, found.counts, outcomes * len(strata.rows))
+    classes = _joined(rows, of_strata, k, outcomes)
+    if classes is None:
         raise InputError(f"column {name!r} has fewer than {minimum} values; give it role dropped, or {LOWER_K}")
-    found, grid = found.moved(joined), cells.grid(position)
+    (joined, least), grid = classes, cells.grid(position)
+    found = found.moved(joined)
     # 0 is a bound where no value is on its other side: an outermost run may reach beyond its values
     low = max(grid.low, 0.0) if (found.smallest >= 0.0).all() else grid.low
     high = min(grid.high, 0.0) if (found.largest <= 0.0).all() else grid.high
@@ -328,10 +334,10 @@ def _fitted(
     kept = each if thin is None else [thin(one, name, at) for at, one in enumerate(each)]
     keyed = (None if draws is None else draws(f"means {name}", at) for at in range(len(kept)))
     quantiles = tuple(
-        Quantiles.fit(one, k, low, high, stepped=grid.step is not None, rng=rng).smoothed(
+        Quantiles.fit(one, few, low, high, stepped=grid.step is not None, rng=rng).smoothed(
             grid.step, len(scan.scored), rng
         )
-        for one, rng in zip(kept, keyed, strict=True)
+        for one, few, rng in zip(kept, least, keyed, strict=True)
     )
     return ScoredColumn(
         name,
@@ -360,16 +366,24 @@ def _outliers(found: Sequence[Radix], released: Sequence[Quantiles], grid: Grid)
     return outside
 
 
-def _joined(rows: FloatArray | IntArray, k: int, outcomes: int) -> IntArray | None:
-    """The class of each stratum and outcome; few values join its most frequent outcome, or the largest class.
+def _joined(
+    rows: FloatArray | IntArray, of_strata: IntArray, k: int, outcomes: int
+) -> tuple[IntArray, list[int]] | None:
+    """The class of each stratum and outcome, and k of each class; None where all together are few.
 
-    None where all together are few.
+    Few values join their stratum's most frequent outcome, or the largest class. A class of several strata needs the
+    table's k; where that leaves it with too few, there is one class.
     """
-    of_stratum, places = rows.reshape(-1, outcomes), np.arange(len(rows)).reshape(-1, outcomes)
-    most = places[:, :1] + of_stratum.argmax(axis=1, keepdims=True)
-    own = np.where(of_stratum < k, most, places).ravel()
+    of_stratum, places = rows.reshape(-1, outcomes), np.arange(len(rows))
+    most = places[::outcomes, None] + of_stratum.argmax(axis=1, keepdims=True)
+    own = np.where(of_stratum < of_strata[:, None], most, places.reshape(-1, outcomes)).ravel()
     sums = np.bincount(own, rows, len(rows))
     if sums.sum() < k:
         return None
-    own = np.where(sums[own] < k, int(np.argmax(sums)), own)
-    return np.unique(own, return_inverse=True)[1].reshape(-1)
+    own = np.where(sums[own] < of_strata[own // outcomes], int(np.argmax(sums)), own)
+    joined = np.unique(own, return_inverse=True)[1].reshape(-1)
+    there = [np.unique(places[(joined == at) & (rows > 0)] // outcomes) for at in range(int(joined.max()) + 1)]
+    least = [int(of_strata[strata[0]]) if len(strata) == 1 else k for strata in there]
+    if (np.bincount(joined, rows) < least).any():
+        return np.zeros_like(joined), [k]
+    return joined, least

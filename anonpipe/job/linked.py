@@ -14,6 +14,7 @@ ROW = "row of the unit"
 PART = "part of the unit"
 FIRST, EARLY, LATE = "first", "early", "late"
 LATE_FROM = 4  # The first row that is late
+FILE_ROWS = 50_000  # Of a file at least: each is linked by itself, and of few rows units get other numbers of rows
 
 
 def before_name(name: str) -> str:
@@ -29,6 +30,13 @@ def mean_name(name: str) -> str:
 def gap_name(name: str) -> str:
     """The column of the difference from the row before."""
     return f"{name} (gap)"
+
+
+def unpublished(layout: UnitLayout) -> set[str]:
+    """Columns of linked records that no published row holds: their part, and those by which they are linked."""
+    if not layout.linked:
+        return set()
+    return {PART, *map(before_name, layout.of_row), *map(mean_name, layout.averaged)}
 
 
 def masked_rows(job: Job, layout: UnitLayout) -> list[str]:
@@ -60,6 +68,7 @@ def linked_job(job: Job, layout: UnitLayout) -> Job:
     if twice := columns.keys() & added.keys():
         raise JobError(f"release.unit: pseudonym needs the name {min(twice)!r}, which a column has; rename that")
     content |= {"columns": columns | added, "strata": {"by": [PART]}}
+    content["release"]["file_rows"] = max(FILE_ROWS, job.release.file_rows)
     given = content["input"] if isinstance(content["input"], dict) else {"path": content["input"]}
     content["input"] = given | {"last_row": "record"}
     return parse_job(content)

@@ -248,7 +248,8 @@ class Fitted:
             return None
         least_text = "" if self.unit is None else f"{self.min_rows} (fewer need not be of k={self.job.k} units)"
         thin = None if self.rounding is None else self.rounding.thinned
-        return Scores.fit(self.cells, self.scan, self.strata, self.min_rows, least_text, thin, self.draws)
+        least = () if self.unit is None else self.unit.sure_in
+        return Scores.fit(self.cells, self.scan, self.strata, self.min_rows, least_text, thin, self.draws, least)
 
     @cached_property
     def conditioning(self) -> ConditioningEncoder:

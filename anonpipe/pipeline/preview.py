@@ -188,7 +188,7 @@ def preview(job: Job, on_progress: OnProgress = lambda _: None) -> Preview:
         check_whole(job, unit, scanned.in_strata, pairs)
         unit = None if unit is None else unit.with_constant(scanned.of_units, job.columns)
         if whole is not None and unit is not None:
-            unit = whole.with_effective_size(unit, job.measure.held_out)
+            unit = whole.with_strata(unit, job)
     check_counts(job.parsed_rules, scanned.rules, job.k)
     resolved = resolve(job, source.schema, scanned.scan, unit, whole is not None)
     fitted = resolved.fitted

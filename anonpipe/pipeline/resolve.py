@@ -158,7 +158,7 @@ def fit(work: Work) -> None:
         rows = (staging.read_record(OF_UNITS.format(at)) for at in range(len(work.source.units)))
         unit = unit.with_constant([batch for batches in rows for batch in batches], job.columns)
         if work.folded is not None:
-            unit = work.folded.with_effective_size(unit, job.measure.held_out)
+            unit = work.folded.with_strata(unit, job)
     scans = (staging.read_record(f"scans/{unit}.record", *SCAN_RECORDS) for unit in range(len(work.source.units)))
     if job.rules:
         counted = [staging.read_record(RULES.format(at), RuleCounts) for at in range(len(work.source.units))]

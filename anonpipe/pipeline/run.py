@@ -179,7 +179,7 @@ def write(run: Run, executor: Executor) -> None:
     """Write the output files in the staging, measure them, and compare their values with the original ones."""
     for one in run.copies:
         one.map_stage(executor, "write", one.context.cut.files)
-        if columns := len(compared_names(run.job)):
+        if columns := len(compared_names(run.context.work)):
             one.map_stage(executor, "values", columns, "compare values")
     if run.context.work.folded is not None:
         run.map_stage(executor, "unfold", run.context.cut.files, "rows of units")

@@ -74,17 +74,20 @@ class Folded:
             f"up to {self.layout.most} rows side by side ({row_name('x', 2)!r} is column x in a unit's second row)"
         )
 
-    def with_effective_size(self, unit: UnitColumn, held_out: float) -> UnitColumn:
-        """The unit with the number of independent records that each stratum of linked rows has.
+    def with_strata(self, unit: UnitColumn, job: Job) -> UnitColumn:
+        """The unit with what is known of the strata of linked rows: independent records, and rows that hold k units.
 
         A unit has one row in the first stratum and few in the second. Kish's effective sample size of each says what
         its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
         """
         rows = np.minimum(np.arange(len(self.sizes)), self.layout.most)
         early = np.clip(rows, 1, linked.LATE_FROM - 1) - 1
-        parts = (np.minimum(rows, 1), early, np.maximum(rows - 1, 0) - early)
-        shares = [(self.sizes @ part**2) / (self.sizes @ part) ** 2 for part in parts if self.sizes @ part]
-        return replace(unit, fewest=int((1.0 - held_out) / sum(shares)))
+        ordered = (early, np.minimum(rows, 1), np.maximum(rows - 1, 0) - early)  # as the names of strata
+        parts = [part for part in ordered if self.sizes @ part]
+        shares = [(self.sizes @ part**2) / (self.sizes @ part) ** 2 for part in parts]
+        largest = np.diff(np.minimum(np.cumsum(self.sizes[::-1]), job.k - 1), prepend=0)[::-1]
+        sure = tuple(1 + int(largest @ part) for part in parts)
+        return replace(unit, fewest=int((1.0 - job.measure.held_out) / sum(shares)), sure_in=sure)
 
     @property
     def warnings(self) -> list[str]:

@@ -189,6 +189,7 @@ class Evidence:
     rounded: Rounded | None = None  # None where counts are kept
     unpreserved_moments: tuple[str, ...] = ()  # Columns whose mean is known not to be the original's
     record: str = "row"  # What a row of the measures is: a row, or a unit
+    unpublished: frozenset[str] = frozenset()  # Columns of the records that no published row holds, or as a difference
     unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
     # Whether scores were mapped so that their values have the original's covariances (`encoding.matching`)
     values_matched: bool = False
@@ -283,7 +284,7 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     equal = max(0.0, evidence.unchanged_records - float(chance)) / max(1, evidence.rows_out)
     columns, least = (column,) if column else (), evidence.unit_rows or k
     tables = merge_all(evidence.original), merge_all(evidence.released)
-    small_cells = SmallCellCounts.of(*tables, evidence.view, least)
+    small_cells = SmallCellCounts.of(*tables, evidence.view, least, evidence.unpublished)
     return [
         held("keys.rare", evidence.rows_under_k, limits["rows_under_k"], about={**files, "names": names}),
         held("values.handed_on", handed_on, 0, about=files, columns=columns),

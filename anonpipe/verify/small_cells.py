@@ -9,6 +9,7 @@ original alone (Good & Toulmin 1956, doi:10.1093/biomet/43.1-2.45), not from the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import comb
 
@@ -47,9 +48,16 @@ class SmallCellCounts:
         return max(exact, _beyond(self.occurring, self.expected_to_occur, self.variance_of_occurring, self.released))
 
     @classmethod
-    def of(cls, original: PairwiseMoments, released: PairwiseMoments, view: ReleaseView, k: int) -> SmallCellCounts:
-        """Those of a table."""
-        levels = _Levels.of(view)
+    def of(
+        cls,
+        original: PairwiseMoments,
+        released: PairwiseMoments,
+        view: ReleaseView,
+        k: int,
+        unpublished: Collection[str] = (),
+    ) -> SmallCellCounts:
+        """Those of a table, without columns that are not published."""
+        levels = _Levels.of(view, unpublished)
         before, after = levels.counts(original), levels.counts(released)
         compared = np.triu(levels.apart) & (before > 0) & (before < k)
         counts = before[compared]
@@ -96,12 +104,12 @@ class _Levels:
     sd: FloatArray
 
     @classmethod
-    def of(cls, view: ReleaseView) -> _Levels:
+    def of(cls, view: ReleaseView, unpublished: Collection[str]) -> _Levels:
         """Those of a view; a column of one indicator has a second level, and so have nulls."""
         size, rows = len(view.variables), []
         own = [sum(each.position == other.position for other in view.variables) for each in view.variables]
         for at, variable in enumerate(view.variables):
-            if variable.own_unit or variable.probability:
+            if variable.own_unit or variable.probability or variable.column in unpublished:
                 continue
             unit = np.eye(1, size, at)[0]
             if variable.category is None:

@@ -75,6 +75,19 @@ def fitted(batch, columns, by=(), k=3, parts=1):
     return cells, scan, strata, Scores.fit(cells, scan, strata, k)
 
 
+def test_strata_have_runs_of_as_many_as_each_needs():
+    rng = np.random.default_rng(4)
+    batch = pa.record_batch({"x": rng.normal(size=900), "part": np.repeat(["a", "b", "c"], [400, 480, 20])})
+    columns = {"x": Column(kind="continuous", **SCORED), "part": Column(kind="categorical", role="key")}
+    cells, scan, strata, alike = fitted(batch, columns, ("part",), k=60)
+    apart = Scores.fit(cells, scan, strata, 60, least=(3, 60)).columns[0].quantiles
+    assert strata.rows == (400, 500)  # the small one is part of the second
+    assert len(apart[0].centres) > len(alike.columns[0].quantiles[0].centres)
+    assert np.diff(apart[1].edges).min() >= 60 > np.diff(apart[0].edges).min() >= 3
+    few = Scores.fit(cells, scan, strata, 60, least=(3, 501)).columns[0]  # joins the first, and both need k
+    assert len(few.quantiles) == 1 and np.diff(few.quantiles[0].edges).min() >= 60
+
+
 def survival(rows=600, seed=0):
     rng = np.random.default_rng(seed)
     dead = rng.random(rows) < 0.4

@@ -133,7 +133,7 @@ def test_any_cut_of_values_gives_all_and_what_lies_around(monkeypatch):
     runs = []
     for values in rng.integers(0, 300, (2, 4, 60)).astype(float):
         made = [np.unique(part, return_counts=True) for part in values]
-        runs.append([np.rec.fromarrays(run, dtype=handed_on._ENTRY) for run in made])
+        runs.append([np.rec.fromarrays([run[0], 0 * run[0], run[1]], dtype=handed_on._ENTRY) for run in made])
     originals, released = (np.concatenate([np.repeat(r["value"], r["rows"]) for r in part]) for part in runs)
     found = list(ranges(*runs))
     assert len(found) > 4
@@ -145,6 +145,19 @@ def test_any_cut_of_values_gives_all_and_what_lies_around(monkeypatch):
         for value in inside:
             nearest = every[np.argsort(np.abs(every - value), kind="stable")[: handed_on.NEIGHBOURS]]
             assert np.isin(nearest, around).all()
+
+
+def test_rows_of_a_unit_count_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(handed_on, "RUN_ROWS", 100)
+    rng = np.random.default_rng(3)
+    values, units = rng.integers(0, 9, 900).astype(float), rng.integers(0, 30, 900).astype(float)  # 0: of no unit
+    values[::7] = np.nan
+    parts = (handed_on._entries(*part) for part in zip(np.split(values, 30), np.split(units, 30), strict=True))
+    originals = handed_on._write_runs(parts, tmp_path, "original")
+    assert len(originals) > 5
+    ((found, rows, _),) = ranges(originals, [])
+    wanted = [len(set(units[(values == at) & (units > 0)])) + ((values == at) & (units == 0)).sum() for at in found]
+    assert found.tolist() == list(range(9)) and rows.tolist() == wanted
 
 
 def test_evenly_spread_means_are_no_alarm():

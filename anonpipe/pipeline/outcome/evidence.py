@@ -14,6 +14,8 @@ from anonpipe.encoding.cells import Tally, expected_tallies
 from anonpipe.encoding.disclosure import key_frequencies, with_nulls
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.weights import Factors, Pieces, WeightCounts
+from anonpipe.job.linked import gap_name, unpublished
+from anonpipe.job.wide import UnitLayout
 from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments, PairwiseMoments, merge_all
@@ -52,7 +54,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
     encoded = staging.results("encode").read_all(partitions, *COUNTED)
     decoded = staging.results("decode").read_all(partitions, *COUNTED)
     written = staging.results("write").read_all(cut.files, *COUNTED)
-    handed = staging.results("values").read_all(len(compared_names(job)))
+    handed = staging.results("values").read_all(len(compared_names(work)))
     shares = fitted.procedure.decoder.shares
     values = None if shares is None else shares.values
     return Evidence(
@@ -67,7 +69,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         equal_by_chance=sum(result["by_chance"] for result in decoded),
         chance_variance=sum(result["chance_variance"] for result in decoded),
         suppressed=(fitted.suppression.largest_share, fitted.suppression.largest_in),
-        handed_on=handed_on(job, handed),
+        handed_on=handed_on(work, handed),
         unchanged=tuple(fitted.unchanged_names),
         released_names=tuple(fitted.schema.names),
         forbidden_names=tuple(name for name, column in job.columns.items() if not column.role.released),
@@ -84,9 +86,15 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         by=_of_method(work, fitted, cut, encoded, decoded),
         staging_check=_staging_check(fitted, encoded, decoded),
         unpreserved_moments=columns_without_sums(fitted),
+        unpublished=frozenset() if work.folded is None else _unpublished(work.folded.layout),
         unit_rows=None if fitted.unit is None else fitted.min_rows,
         values_matched=values is not None and values.keeps_covariances,
     )
+
+
+def _unpublished(layout: UnitLayout) -> frozenset[str]:
+    """Also gaps between rows: that a row has none tells that it is the first."""
+    return frozenset({*unpublished(layout), *([gap_name(layout.order)] if layout.order else [])})
 
 
 def _rules_broken(work: Work, cut: Cut, written: TaskResults) -> int:

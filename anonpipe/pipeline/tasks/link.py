@@ -14,18 +14,18 @@ from scipy.special import ndtri
 
 from anonpipe.encoding.values import from_numbers, numbers, plain
 from anonpipe.errors import EngineError
-from anonpipe.job.linked import FIRST, PART, ROW, before_name, gap_name, masked_rows, mean_name
+from anonpipe.job.linked import FILE_ROWS, FIRST, PART, ROW, before_name, gap_name, masked_rows, mean_name
 from anonpipe.job.model import Job
 from anonpipe.job.wide import ROWS, UnitLayout
 from anonpipe.pipeline.context import Fitted
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
-_BUCKET = 50_000  # Records that are linked at once
 _ASSIGNED = 500  # Units that take their next records together
 _LEVELS = 8  # Categories of a column by which records are compared
 # What a standard deviation counts of a column that tells all: of the row before, the unit's mean, and its other columns
 _BEFORE, _MEAN, _OF_UNIT = 3.0, 1.5, 1.0
 _ORDER = 0.3  # The same of the order, at least: units keep to their time
+_RARELY, _FINAL = 0.25, 5.0  # Of the share of rows that have a next one; what it counts that such a row is the last
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def linked(records: pa.Table, fitted: Fitted, layout: UnitLayout) -> Linked:
     Records lie in random order, so that buckets are random, too.
     """
     row = records.column(ROW).to_numpy()
-    buckets = -(-len(row) // _BUCKET)
+    buckets = -(-len(row) // FILE_ROWS)
     bucket = np.empty(len(row), dtype=np.int64)
     bucket[np.argsort(row, kind="stable")] = np.arange(len(row)) % buckets
     parts, units = [], 0
@@ -101,7 +101,8 @@ def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray
 
     Units begin with the records of first rows. As many go on as there are records of the next row: those that want most
     rows, then those that ended before they had as many. Together they take these records, each one, so that the sum of
-    squared distances is smallest. Records that are left at the end go to units in the same way.
+    squared distances is smallest, and `_final` ones go to units that want no more. Records that are left at the end go
+    to units in the same way.
     """
     row, rows = (records.column(name).to_numpy() for name in (ROW, ROWS))
     begins = pc.equal(records.column(PART), FIRST).to_numpy()
@@ -116,6 +117,7 @@ def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray
     state[:, -1] += gap[first]
     unit, place = np.zeros((2, len(row)), dtype=np.int64)
     unit[first], length = np.arange(len(first)), np.ones(len(first), dtype=np.int64)
+    final = _FINAL * _final(records, job, layout)[:, None]
     longest, begin, step = np.argsort(-rows[first], kind="stable"), 0, 1
     while begin < len(rest):
         step += 1
@@ -124,13 +126,28 @@ def _units_of(records: pa.Table, job: Job, layout: UnitLayout) -> tuple[IntArray
         able = able[np.argsort((~unmet if last else ended)[able], kind="stable")]
         end = min(begin + len(able), len(rest) if last else max(begin, upto[step]))
         for units, taken in _blocks(state, able[: end - begin], sought, rest[begin:end]):
-            taken = taken[linear_sum_assignment(cdist(state[units], sought[taken], "sqeuclidean"))[1]]
+            ends = _FINAL * (rows[first[units]] <= length[units] + 1)[:, None]
+            sides = np.append(state[units], ends, axis=1), np.append(sought[taken], final[taken], axis=1)
+            taken = taken[linear_sum_assignment(cdist(*sides, "sqeuclidean"))[1]]
             unit[taken], place[taken] = units, length[units]
             state[units, :width] = left[taken]
             state[units, -1] += gap[taken]
             length[units] += 1
         begin = end
     return unit, place
+
+
+def _final(records: pa.Table, job: Job, layout: UnitLayout) -> BoolArray:
+    """Records of a category that has a next row less than `_RARELY` as often as others, such as a death."""
+    found = np.zeros(len(records), dtype=np.bool_)
+    for name in (name for name in masked_rows(job, layout) if job.columns[name].kind.coded):
+        column, before = (plain(records.column(each).combine_chunks()) for each in (name, before_name(name)))
+        levels = pc.unique(column).drop_null()
+        own, after = (pc.fill_null(pc.index_in(each, value_set=levels), -1).to_numpy() for each in (column, before))
+        rows, followed = (np.bincount(each[each >= 0], minlength=len(levels)) for each in (own, after))
+        rare = followed * rows.sum() < _RARELY * rows * followed.sum()
+        found |= np.append(rare, False)[own]
+    return found
 
 
 def _blocks(

@@ -22,7 +22,7 @@ from anonpipe.encoding.rules import with_differences
 from anonpipe.encoding.values import numbers
 from anonpipe.encoding.weights import WeightCounts
 from anonpipe.errors import EngineError, InputError
-from anonpipe.job.model import Job
+from anonpipe.job.linked import unpublished
 from anonpipe.moments import PairwiseMoments, merge_all
 from anonpipe.pipeline.arrays import ADDED, FILES, MEASURE_ROWS, SYNTHETIC, VALUES, released_array, routed_array
 from anonpipe.pipeline.context import Fitted, Work
@@ -30,7 +30,7 @@ from anonpipe.pipeline.cut import Cut
 from anonpipe.storage import sealed
 from anonpipe.storage.release import sha256
 from anonpipe.storage.staging import make_private
-from anonpipe.types import FloatArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 from anonpipe.verify.original_values import NEIGHBOURS, Chances, Fineness, chances, coarsest_grid, means_lie_on
 
 if TYPE_CHECKING:
@@ -278,23 +278,26 @@ RANGE_ENTRIES = 2**19  # Entries of the original runs that are compared at once,
 
 _SAMPLED = 20_000  # Released values that tell whether rounded values or means are released
 
-_ENTRY = np.dtype([("value", "<f8"), ("rows", "<i8")])
+_ENTRY = np.dtype([("value", "<f8"), ("unit", "<f8"), ("rows", "<i8")])  # The unit is 0 where each row is one
 
 
-def compared_names(job: Job) -> list[str]:
-    """Columns of numbers and dates whose values are replaced."""
-    return [name for name, column in job.released.items() if column.role.synthesized and not column.kind.coded]
+def compared_names(work: Work) -> list[str]:
+    """Published columns of numbers and dates whose values are replaced."""
+    gone = set() if work.folded is None else unpublished(work.folded.layout)
+    columns = {name: column for name, column in work.job.released.items() if name not in gone}
+    return [name for name, column in columns.items() if column.role.synthesized and not column.kind.coded]
 
 
 def compare_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
     """Count the rare original values, of fewer than k records or units, that a masked column reproduces."""
-    name = compared_names(fitted.job)[index]
+    names = compared_names(work)
+    name = names[index]
     # no task but this one reads the runs: they go with it, and are not sealed
     with tempfile.TemporaryDirectory(dir=make_private(work.staging.root / VALUES)) as folder:
         originals = _write_runs(_original(work, fitted, cut, name), Path(folder), "original")
         released = _write_runs(_released(work, fitted, cut, name), Path(folder), "released")
         chance = _compare(fitted, name, originals, released)
-    return {"rows": cut.rows, "beyond": chance.beyond(len(compared_names(fitted.job)))}
+    return {"rows": cut.rows, "beyond": chance.beyond(len(names))}
 
 
 def _compare(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Chances:
@@ -303,7 +306,7 @@ def _compare(fitted: Fitted, name: str, originals: Runs, released: Runs) -> Chan
     bounds = np.array([bound - origin for bound in fitted.job.columns[name].numeric_bounds if bound is not None])
     total = Chances.none()
     for values, rows, around in ranges(originals, released):
-        rare = values[rows < fitted.min_rows]
+        rare = values[rows < fitted.job.k]
         if len(bounds):  # what is cut off at a declared bound takes its value from the job
             rare = rare[np.abs(rare[:, None] - bounds).min(axis=1) > fineness.rounding(rare)]
         total = total.merge(chances(rare, around, fineness))
@@ -314,7 +317,9 @@ def _original(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
     staged, position = routed_array(work, fitted), fitted.cells.names.index(name)
     for chunk, counts in enumerate(cut.chunk_leaf_rows):
         if rows := sum(counts):
-            yield staged.read(chunk, 0, rows)[:, position] - fitted.cells.grid(position).origin
+            cells = staged.read(chunk, 0, rows)
+            values = cells[:, position] - fitted.cells.grid(position).origin
+            yield _entries(values, 0.0 if fitted.unit is None else cells[:, len(fitted.cells.names)])
 
 
 def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[FloatArray]:
@@ -323,24 +328,38 @@ def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
     for at in range(cut.files):
         parquet = pq.ParquetFile(work.staging.root / _file_name(work, cut, at))
         for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=list(own[0].names) if own else [name]):
-            yield numbers(with_differences(batch, own).column(name)) - origin
+            yield _entries(numbers(with_differences(batch, own).column(name)) - origin)
+
+
+def _entries(values: FloatArray, units: FloatArray | float = 0.0) -> FloatArray:
+    """The values that are there, each with its unit, shape (n, 2)."""
+    there = ~np.isnan(values)
+    return np.stack(np.broadcast_arrays(values + 0.0, units), axis=1)[there]
+
+
+def _first_of_equal(*ordered: FloatArray | IntArray) -> BoolArray:
+    """Whether each place of sorted arrays differs from the one before in any of them."""
+    return np.asarray(np.any([np.diff(each, prepend=np.nan) != 0 for each in ordered], axis=0))
 
 
 def _write_runs(parts: Iterator[FloatArray], folder: Path, stem: str) -> Runs:
-    """Distinct values with their frequencies, in memory-mapped runs of bounded length."""
+    """Distinct entries with their frequencies, in memory-mapped runs of bounded length."""
     paths: list[Path] = []
     held: list[FloatArray] = []
 
     def write() -> None:
-        values, rows = np.unique(np.concatenate(held), return_counts=True)
-        run = np.empty(len(values), dtype=_ENTRY)
-        run["value"], run["rows"] = values, rows
+        values, units = np.concatenate(held).T
+        order = np.lexsort((units, values))
+        starts = np.flatnonzero(_first_of_equal(values[order], units[order]))
+        run = np.empty(len(starts), dtype=_ENTRY)
+        run["value"], run["unit"] = values[order[starts]], units[order[starts]]
+        run["rows"] = np.diff(np.append(starts, len(order)))
         paths.append(folder / f"{stem}-{len(paths)}.npy")
         np.save(paths[-1], run)
         held.clear()
 
     for part in parts:
-        held.append(part[~np.isnan(part)] + 0.0)
+        held.append(part)
         if sum(map(len, held)) >= RUN_ROWS:
             write()
     if held:
@@ -366,13 +385,15 @@ def _some(runs: Runs) -> FloatArray:
 
 
 def ranges(originals: Runs, released: Runs) -> Iterator[tuple[FloatArray, npt.NDArray[np.int64], FloatArray]]:
-    """By range of values: distinct originals, their frequencies, and distinct released values around."""
+    """By range of values: distinct originals, the rows or units that have them, and distinct released values around."""
     edges = _edges(originals)
     for low, high in pairwise(edges):
         inside = np.concatenate([run[slice(*_place(run, low, high))] for run in originals])
         values, which = np.unique(inside["value"], return_inverse=True)
-        rows = np.zeros(len(values), dtype=np.int64)
-        np.add.at(rows, which, inside["rows"])
+        units, rows = inside["unit"], np.zeros(len(values), dtype=np.int64)
+        order = np.lexsort((units, which))
+        once = _first_of_equal(which[order], units[order])
+        np.add.at(rows, which[order], np.where(units[order] == 0.0, inside["rows"][order], once))
         around = []
         for run in released:
             begin, end = _place(run, low, high)
@@ -395,8 +416,8 @@ def _place(run: npt.NDArray[np.void], low: float, high: float) -> tuple[int, int
     return int(begin), int(end)
 
 
-def handed_on(job: Job, results: Sequence[dict[str, Any]]) -> tuple[int, str]:
+def handed_on(work: Work, results: Sequence[dict[str, Any]]) -> tuple[int, str]:
     """The most values that a column reproduces above chance, and its name; empty where none does."""
-    counted = {name: result["beyond"] for name, result in zip(compared_names(job), results, strict=True)}
+    counted = {name: result["beyond"] for name, result in zip(compared_names(work), results, strict=True)}
     worst = max(counted, key=lambda name: counted[name], default="")
     return (counted[worst], worst) if worst and counted[worst] else (0, "")
