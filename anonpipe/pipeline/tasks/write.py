@@ -282,8 +282,10 @@ _ENTRY = np.dtype([("value", "<f8"), ("rows", "<i8")])
 
 
 def compared_names(job: Job) -> list[str]:
-    """Columns of numbers and dates whose values are replaced."""
-    return [name for name, column in job.released.items() if column.role.synthesized and not column.kind.coded]
+    """Columns of numbers and dates whose values are replaced; not products and shares, which follow from others."""
+    names = [name for name, column in job.released.items() if column.role.synthesized and not column.kind.coded]
+    follow = {rule.gap or rule.target for rule in job.parsed_rules if rule.factors}
+    return [name for name in names if name not in follow]
 
 
 def compare_values(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
