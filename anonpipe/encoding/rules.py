@@ -11,7 +11,7 @@ import pyarrow as pa
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from anonpipe.columns import Column, Comparison, RuleFactor, Kind, Role, Rule
+from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import code_of
 from anonpipe.encoding.values import level_array, numbers, plain, present
@@ -60,21 +60,16 @@ def _sum(
     part: Rule | RuleFactor, batch: pa.RecordBatch, size: Callable[[FloatArray], FloatArray] = np.positive
 ) -> FloatArray:
     """A constant plus multiples of columns, or of `size` of each summand, shape (n_rows,)."""
-    total = size(np.full(batch.num_rows, part.constant))
-    for name, times in part.terms:
-        total = total + size(times * numbers(batch.column(name)))
-    return total
+    terms = (size(times * numbers(batch.column(name))) for name, times in part.terms)
+    return sum(terms, size(np.full(batch.num_rows, part.constant)))
 
 
 def _product(rule: Rule, batch: pa.RecordBatch, size: Callable[[FloatArray], FloatArray] = np.positive) -> FloatArray:
     """A constant times and divided by sums, whose summands count by `size`, shape (n_rows,)."""
     value = size(np.full(batch.num_rows, rule.constant))
     for factor in rule.factors:
-        if factor.divides:
-            divisor = _sum(factor, batch)
-            value = value / size(np.where(divisor == 0, np.nan, divisor))
-        else:
-            value = value * _sum(factor, batch, size)
+        each = _sum(factor, batch, np.positive if factor.divides else size)
+        value = value / size(np.where(each == 0, np.nan, each)) if factor.divides else value * each
     return value
 
 

@@ -11,7 +11,7 @@ from datetime import date
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from anonpipe.columns import Column, Comparison, RuleFactor, Kind, Role, Rule, Scalar
+from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor, Scalar
 from anonpipe.errors import InputError
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Synthesizer
@@ -63,9 +63,7 @@ def with_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> dict[str,
             found[rule.gap] = _gap_column(rule, columns)
             given = columns.get(rule.gap)
             if given is not None and given.model_copy(update={"transform": None}) != found[rule.gap]:
-                raise ValueError(
-                    f"rule {rule.text!r} needs the name {rule.gap!r} for what it masks; rename that column"
-                )
+                raise ValueError(f"rule {rule.text!r} masks a column of the name {rule.gap!r}; rename that column")
     for name, column in columns.items():
         if column.role is Role.DERIVED and name not in found:
             raise ValueError(f"column {name!r} has role derived, and no rule derives it; give a rule, or role masked")
@@ -117,7 +115,7 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
         if broken := counts.broken_by(at, rule):
             problems.append(
                 f"rule {rule.text!r} does not hold in {broken:,} rows of the input; correct these rows, or remove the "
-                "rule" + _NULLS.get(rule.kind, "")
+                "rule" + _NULLS * (rule.kind in ("linear", "product"))
             )
         elif rows := int(counts.without_operand[at]):
             other = " <= " if rule.sign < 0 or rule.kind == "share" else " >= "
@@ -136,10 +134,7 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
         raise InputError("\n".join(problems))
 
 
-_NULLS = {
-    "linear": " (where an operand is null, the result must be null, and nowhere else)",
-    "product": " (where an operand is null or a divisor is 0, the result must be null, and nowhere else)",
-}
+_NULLS = " (where an operand is null or a divisor is 0, the result must be null, and nowhere else)"
 
 
 def _refuse_cycle(rule: Rule, derived: Mapping[str, Rule], path: tuple[str, ...]) -> None:
@@ -365,11 +360,11 @@ def _check_computed(rule: Rule, columns: Mapping[str, Column]) -> None:
         raise ValueError(f"{coded[0]!r} is {columns[coded[0]].kind.value}, and is not computed with")
     if not rule.terms or rule.target in names[1:]:
         raise ValueError(f"{rule.target!r} must follow from other columns")
-    dated = columns[rule.target].kind is Kind.DATE
-    sums = [
-        [times for name, times in part.terms if columns[name].kind is Kind.DATE] for part in rule.factors or (rule,)
-    ]
-    if (dated and rule.kind == "product") or any(sum(dates) != (1.0 if dated else 0.0) for dates in sums):
+    dated = {name for name in names if columns[name].kind is Kind.DATE}
+    sums = [sum(times for name, times in part.terms if name in dated) for part in rule.factors or (rule,)]
+    if any(dates != (1.0 if rule.target in dated else 0.0) for dates in sums) or (
+        rule.factors and rule.target in dated
+    ):
         raise ValueError("a number may follow from differences of dates (in days), and a date from a date and days")
 
 

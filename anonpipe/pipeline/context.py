@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anonpipe.columns import Column, Comparison, RuleFactor, Rule
+from anonpipe.columns import Column, Comparison, Rule, RuleFactor
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import ClassColumn, ConditioningEncoder, FeatureEncoder, class_columns
 from anonpipe.encoding.identifiers import UnitColumn

@@ -16,7 +16,7 @@ from anonpipe.job.rules import parse_rules
 from anonpipe.propose.guesses import Guess
 from anonpipe.propose.names import quoted, words_of
 from anonpipe.propose.profile import MANY_CATEGORIES, Look
-from anonpipe.types import BoolArray, FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray
 
 _ENOUGH = 50  # Rows below which nothing is proposed
 _THIN = 400  # Rows of the first, quick look
@@ -196,7 +196,7 @@ def _of_two(one: FloatArray, other: FloatArray) -> FloatArray:
 
 
 def _products(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
-    """Columns that are products or ratios of two others, to their step; of three columns the one that is told best."""
+    """Columns that are products or ratios of two others, to their step; of three columns the most exact one."""
     numbers = [look for look in _numbers(looks, columns) if not look.date]
     if len(numbers) < 3:
         return
@@ -206,27 +206,28 @@ def _products(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[
     fits = [each for each in _fits(table, steps) if numbers[each[0]].name in masked]
     for target, form, one, other, times in sorted(fits, key=lambda each: (steps[each[0]] / spread[each[0]], *each)):
         value, there = times * _of_two(table[one], table[other])[form], table[target]
-        allowed = _allowed(steps[target], there)
         known = ~np.isnan(value) & ~np.isnan(there)
-        met = float((np.abs(value - there) <= allowed)[known].mean())
-        chance = float((np.abs(np.roll(value, len(value) // 2 + 1) - there) <= allowed)[known].mean())
+        met, chance = (
+            float((np.abs(each - there) <= _allowed(steps[target], there))[known].mean())
+            for each in (value, np.roll(value, len(value) // 2 + 1))
+        )
         if met < _NEARLY or known.sum() * np.log(max(chance, 1e-9)) > _CHANCE or {target, one, other} in done:
             continue
         done.add(frozenset((target, one, other)))
         text = _FORMS[form].format(*(_name(numbers[at].name) for at in (one, other)))
         text = f"{_name(numbers[target].name)} = {f'{times:.0f} * ' if times > 1 else ''}{text}"
-        share = 1.0 - float(differ(value, there, allowed).mean())
+        share = 1.0 - float(differ(value, there, _allowed(steps[target], there)).mean())
         yield Proposed(text, share, share == 1.0, f"{text}: {_ZERO}" if met == 1.0 and share < 1.0 else "")
 
 
 def _fits(table: FloatArray, steps: FloatArray) -> Iterator[tuple[int, int, int, int, float]]:
     """Of few rows, targets, forms, both operands and multiples that fit; of numbers, shape (n_columns, n_rows)."""
     thin = table[:, :: max(1, table.shape[1] // _FEW)]
-    sizes, allowed = np.nanmean(np.abs(thin), axis=1), _allowed(steps[:, None], thin)
+    sizes, allowed = _sizes(thin), _allowed(steps[:, None], thin)
     for one, other in permutations(range(len(thin)), 2):
         values = _of_two(thin[one], thin[other])
         with np.errstate(divide="ignore", invalid="ignore"):
-            power = np.rint(np.log10(sizes / np.nanmean(np.abs(values), axis=1)[:, None]))
+            power = np.rint(np.log10(sizes / _sizes(values)[:, None]))
         times = np.where(np.isin(power, _POWERS), 10.0**power, np.nan)
         off = np.abs(thin - times[:, :, None] * values[:, None, :])
         known = ~np.isnan(off)
@@ -236,6 +237,10 @@ def _fits(table: FloatArray, steps: FloatArray) -> Iterator[tuple[int, int, int,
         yield from (
             (target, form, one, other, float(times[form, target])) for form, target in np.argwhere(fit).tolist()
         )
+
+
+def _sizes(values: FloatArray) -> FloatArray:
+    return np.asarray(np.nansum(np.abs(values), axis=1) / np.maximum((~np.isnan(values)).sum(axis=1), 1))
 
 
 def _allowed(step: float | FloatArray, values: FloatArray) -> FloatArray:
@@ -299,8 +304,10 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column]) -> Iterator[Pr
 
 def _parts(numbers: Sequence[Look]) -> Iterator[Proposed]:
     """Questions about numbers that no row has above another which they nearly follow, whatever their names."""
-    ranks = np.array([_ranks(np.nan_to_num(look.values[:_THIN])) for look in numbers])
-    near = np.abs(np.corrcoef(ranks)) - 2.0 * np.eye(len(numbers)) if len(numbers) > 1 else np.empty((0, 0))
+    if len(numbers) < 2:
+        return
+    near = np.abs(_rank_correlations([np.nan_to_num(look.values[:_THIN]) for look in numbers]))
+    near[np.diag_indices(len(near))] = 0.0
     for at in np.flatnonzero((near >= _PART).any(axis=1))[:_QUESTIONS].tolist():
         one, other = numbers[at], numbers[int(near[at].argmax())]
         if _in_order(one.values, other.values) == 1.0 and (text := _order_text(one, other, 1.0).text).startswith("0"):
@@ -308,8 +315,10 @@ def _parts(numbers: Sequence[Look]) -> Iterator[Proposed]:
             yield Proposed(text, 1.0, False, note)
 
 
-def _ranks(values: FloatArray) -> IntArray:
-    return np.unique(values, return_inverse=True)[1]
+def _rank_correlations(columns: Sequence[FloatArray]) -> FloatArray:
+    """Of each column with each, equal values sharing a rank, shape (n_columns, n_columns); NaN of a constant."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.corrcoef([np.unique(values, return_inverse=True)[1] for values in columns])
 
 
 def _is_part(one: Look, other: Look) -> bool:
@@ -318,8 +327,8 @@ def _is_part(one: Look, other: Look) -> bool:
     part, total = one.values[known][:_THIN], other.values[known][:_THIN]
     if one.date or (one.values < 0).any() or len(part) < _ENOUGH:
         return False
-    ranks = [_ranks(each) for each in (total, total - part, part / total)]
-    return bool(abs(np.corrcoef(ranks[0], ranks[2])[0, 1]) < abs(np.corrcoef(ranks[0], ranks[1])[0, 1]))
+    _, of_difference, of_share = np.abs(_rank_correlations([total, total - part, part / total])[0])
+    return bool(of_share < of_difference)
 
 
 def _in_order(first: FloatArray, second: FloatArray) -> float:
