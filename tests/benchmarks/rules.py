@@ -195,17 +195,19 @@ def households(rows, rng):
     frame["age"], frame["sex"] = rng.integers(0, 95, len(home)), rng.choice(["f", "m"], len(home))
     wage = np.exp(9 + rich + 0.4 * rng.normal(size=len(home))) * rng.uniform(0.2, 1, len(home))
     frame["wage"] = np.where(frame["age"].between(16, 66), np.rint(wage), 0.0)
-    frame["pension"] = np.where(frame["age"] > 60, np.rint(0.6 * wage), 0.0)
+    frame["pension"] = np.where(frame["age"] > 60, np.rint(np.exp(9 + rich + 0.3 * rng.normal(size=len(home)))), 0.0)
     frame["income"] = frame["wage"] + frame["pension"]
     columns: dict[str, Any] = {name: {"kind": "integer", "bounds": [0, None]} for name in ("wage", "pension", "income")}
     columns |= {"home": {"role": "unit"}, "region": {"kind": "categorical", "level": "unit"}}
-    columns |= {"weight": {"kind": "continuous", "role": "sampling_weight", "level": "unit"}}
+    columns |= {"weight": {"kind": "continuous", "role": "sampling_weight", "level": "unit", "by": ["region"]}}
     columns |= {"age": {"kind": "integer", "bounds": [0, 110]}, "sex": {"kind": "binary"}}
-    rules = ["income = wage + pension", "if age < 16 then wage == 0", "if age < 61 then pension == 0"]
+    rules = ["income = wage + pension", "if age < 16 then wage == 0", "if age > 66 then wage == 0"]
+    rules += ["if age >= 16 and age <= 66 then wage > 0", "if age <= 60 then pension == 0"]
+    rules += ["if age > 60 then pension > 0"]
     checks = [
         lambda t: t.income != t.wage + t.pension,
-        lambda t: (t.age < 16) & (t.wage != 0),
-        lambda t: (t.age < 61) & (t.pension != 0),
+        lambda t: t.age.between(16, 66) != (t.wage > 0),
+        lambda t: (t.age > 60) != (t.pension > 0),
     ]
     models = ["np.log(income + 1) ~ age + I(age**2) + C(sex) + C(region)"]
     more = {"release": {"unit": "pseudonym"}}
