@@ -289,22 +289,34 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class RuleFactor:
+    """A sum of a constant and multiples of columns, which a product takes once: times it, or divided by it."""
+
+    terms: tuple[tuple[str, float], ...]
+    constant: float
+    divides: bool = False
+
+
+@dataclass(frozen=True)
 class Rule:
     """One rule of a job.
 
     `linear`: the target is a constant plus multiples of other columns.
+    `product`: the target is a constant times and divided by `factors`; of `terms` the number is the column's power.
     `order`: the target lies `gap` after (sign 1) or before (sign -1) the first of `terms` that is there.
+    `share`: the target lies between 0 and the only term, and is `gap` times it.
     `lookup`: the target is a function of the only term. `pairs`: only pairs of both that occur are released.
     `condition`: where all of `when` hold, all of `then` hold.
     """
 
     text: str
-    kind: Literal["linear", "order", "lookup", "pairs", "condition"]
+    kind: Literal["linear", "product", "order", "share", "lookup", "pairs", "condition"]
     target: str = ""
     terms: tuple[tuple[str, float], ...] = ()
     constant: float = 0.0
-    gap: str = ""  # The column of differences
-    step: float = 0.0  # On which these lie; 0 for whole numbers and for any
+    factors: tuple[RuleFactor, ...] = ()
+    gap: str = ""  # The column of differences, or of shares
+    step: float = 0.0  # On which differences lie; 0 for whole numbers and for any
     sign: int = 1
     when: tuple[Comparison, ...] = ()
     then: tuple[Comparison, ...] = ()
@@ -312,7 +324,7 @@ class Rule:
     @property
     def derives(self) -> bool:
         """Whether its target is computed from other columns."""
-        return self.kind in ("linear", "order", "lookup")
+        return self.kind in ("linear", "product", "order", "share", "lookup")
 
     @property
     def names(self) -> tuple[str, ...]:

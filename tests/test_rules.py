@@ -65,7 +65,16 @@ NUMBERS = columns_of(a="integer", b="integer", c="integer", start="date", end="d
         (["a = bb"], "did you mean b?"),
         (["a = key"], "'key' is not released (role identifier)"),
         (["a = gone + b"], "'gone' is not released (role dropped)"),
-        (["a = b * c"], "is not linear"),
+        (["a = b + b * c"], "products and ratios are of sums"),
+        (["a = b / (c - c / b)"], "products and ratios are of sums"),
+        (["a = 100 * (b - c) / c ** 2"], None),
+        (["a = b / (end - start)"], None),
+        (["a = b * start"], "differences of dates"),
+        (["start = end * a"], "differences of dates"),
+        (["a = b / 0"], "divides by 0"),
+        (["a = b / c", "c = b * a"], "which is a circle"),
+        (["a = a / c"], "must follow from other columns"),
+        (["a = b / word"], "'word' is categorical"),
         (["a = word + 1"], "'word' is categorical"),
         (["a = 3"], "must follow from other columns"),
         (["a = start"], "differences of dates"),
@@ -74,11 +83,15 @@ NUMBERS = columns_of(a="integer", b="integer", c="integer", start="date", end="d
         (["start <= a"], "an order is of numbers, or of dates"),
         (["a < b"], "takes <= alone"),
         (["a <= b >= c"], "takes <= alone"),
+        (["0 <= a <= b", "c >= b >= 0"], None),
+        (["0 <= a <= b <= c"], "is of two columns"),
+        (["a <= b <= 0"], "is of two columns"),
+        (["0 <= start <= end"], "is of numbers"),
         (["a -> word"], "'a' is integer, and this rule is of categories"),
         (["word -> word"], "named twice"),
         (["pairs(word, a)"], "'a' is integer"),
         (["if word == 'x' then fixed == 'y'"], "turn the rule round"),
-        (["a = fixed"], "sums are of numbers"),
+        (["a = fixed"], "is not computed with"),
         (["word -> fixed"], "only a masked column"),
         (["if a > 'x' then b == 0"], "compared with a text"),
         (["if word < 'x' then b == 0"], "holds categories"),
@@ -340,6 +353,8 @@ def test_the_example_of_the_page_runs():
         release["county"].map(region) == release["region"]
     ).all()
     assert np.allclose(release["total"], release["cost"] + release["fee"])
+    each = release["total"] / release["visits"].where(release["visits"] > 0)
+    assert np.allclose(release["each"], each, atol=0.0051, equal_nan=True) and release["each"].notna().any()
 
 
 LOOSE = {"mean": 1, "covariance": 1, "unchanged_record_rate": 1, "mean_in_unit": 9, "variance_in_unit": 99}

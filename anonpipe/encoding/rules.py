@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from anonpipe.columns import Column, Comparison, Kind, Role, Rule
+from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.columns import code_of
 from anonpipe.encoding.values import level_array, numbers, plain, present
@@ -34,14 +34,17 @@ def first_there(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
 
 
 def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordBatch:
-    """The batch with the column of differences of each order between columns."""
+    """The batch with the column of differences, or of shares, of each order between columns."""
     for rule in rules:
         if rule.gap and rule.gap not in batch.schema.names:
-            target, first = numbers(batch.column(rule.target)), first_there(rule, batch)
-            gap = rule.sign * (target - first)
+            target, base = numbers(batch.column(rule.target)), first_there(rule, batch)
+            if rule.kind == "share":
+                gap = np.divide(target, base, out=np.where(base == 0, 0.0, np.nan), where=base != 0)
+            else:
+                gap = rule.sign * (target - base)
             if rule.step:  # without rounding errors, by which equal differences of cents would be rare values
                 nearest = np.rint(gap / rule.step) * rule.step
-                gap = np.where(np.abs(gap - nearest) <= 4.0 * np.spacing(np.abs(target) + np.abs(first)), nearest, gap)
+                gap = np.where(np.abs(gap - nearest) <= 4.0 * np.spacing(np.abs(target) + np.abs(base)), nearest, gap)
             array = pa.array(gap, pa.float64(), mask=np.isnan(gap))
             batch = pa.record_batch(
                 [*batch.columns, array], schema=batch.schema.append(pa.field(rule.gap, pa.float64()))
@@ -50,13 +53,27 @@ def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordB
 
 
 def value_of(rule: Rule, batch: pa.RecordBatch) -> FloatArray:
-    """What a linear rule or an order computes, NaN where an operand is missing, shape (n_rows,)."""
+    """What a rule computes, NaN where an operand is missing or a divisor is 0, shape (n_rows,)."""
     if rule.kind == "order":
         return first_there(rule, batch) + rule.sign * numbers(batch.column(rule.gap))
-    total = np.full(batch.num_rows, rule.constant)
-    for name, times in rule.terms:
-        total = total + times * numbers(batch.column(name))
-    return total
+    return _product(rule, batch) if rule.factors else _sum(rule, batch)
+
+
+def _sum(
+    part: Rule | RuleFactor, batch: pa.RecordBatch, size: Callable[[FloatArray], FloatArray] = np.positive
+) -> FloatArray:
+    """A constant plus multiples of columns, or of `size` of each summand, shape (n_rows,)."""
+    terms = (size(times * numbers(batch.column(name))) for name, times in part.terms)
+    return sum(terms, size(np.full(batch.num_rows, part.constant)))
+
+
+def _product(rule: Rule, batch: pa.RecordBatch, size: Callable[[FloatArray], FloatArray] = np.positive) -> FloatArray:
+    """A constant times and divided by sums, whose summands count by `size`, shape (n_rows,)."""
+    value = size(np.full(batch.num_rows, rule.constant))
+    for factor in rule.factors:
+        each = _sum(factor, batch, np.positive if factor.divides else size)
+        value = value / size(np.where(each == 0, np.nan, each)) if factor.divides else value * each
+    return value
 
 
 def is_broken(rule: Rule, batch: pa.RecordBatch, columns: Mapping[str, Column]) -> BoolArray:
@@ -64,13 +81,15 @@ def is_broken(rule: Rule, batch: pa.RecordBatch, columns: Mapping[str, Column]) 
     if rule.kind == "condition":
         return _all(rule.when, batch, columns) & ~_all(rule.then, batch, columns)
     target = numbers(batch.column(rule.target))
+    if rule.kind == "share":
+        return np.asarray((target < 0) | (target > first_there(rule, batch)))
     if rule.kind == "order":
         far = [rule.sign * (target - numbers(batch.column(name))) < 0 for name, _ in rule.terms]
         return np.asarray(np.logical_or.reduce(far))
     value = value_of(rule, batch)
-    terms = [abs(times) * np.abs(numbers(batch.column(name))) for name, times in rule.terms]
+    size = (_product if rule.factors else _sum)(rule, batch, np.abs)
     single = any(pa.types.is_float32(batch.schema.field(name).type) for name in rule.names)
-    allowed = (_SINGLE if single else _RELATIVE) * (sum(terms) + abs(rule.constant) + np.abs(target))
+    allowed = (_SINGLE if single else _RELATIVE) * (size + np.abs(target))
     allowed = allowed + (columns[rule.target].resolution or 0.0) / 2
     return differ(value, target, allowed)
 
@@ -137,7 +156,7 @@ class RuleCounts:
             broken[at] = np.count_nonzero(is_broken(rule, batch, columns))
             if rule.kind == "condition":
                 met[at] = np.count_nonzero(_all(rule.when, batch, columns))
-            if rule.kind == "order":
+            if rule.gap:
                 there = ~np.isnan(numbers(batch.column(rule.target)))
                 without_operand[at] = np.count_nonzero(there & np.isnan(first_there(rule, batch)))
         return cls(broken, without_operand, met, pairs)
@@ -328,18 +347,25 @@ class RuleBook:
         """Compute the target of a rule in place, its operands changed where it would leave its bounds; which rows."""
         position = self.positions[rule.target]
         grid = self.cells.grid(position)
-        batch = self.written(cells)
-        value, moved = value_of(rule, batch), np.zeros(len(cells), dtype=np.bool_)
+        batch, moved = self.written(cells), np.zeros(len(cells), dtype=np.bool_)
+        value = value_of(rule, batch)
+        if rule.factors and not self.cells.has_nulls[position]:
+            moved = np.isnan(value)
+            self._take_operands(rule, cells, moved)
+            batch = self.written(cells)
+            value = value_of(rule, batch)
         excess = _excess(value, grid.low, grid.high)
         # Masked operands, and by what the target changes with each; of an order the difference first
         terms = [(name, times) for name, times in rule.terms if self.columns[name].role is Role.MASKED and times]
+        terms.sort(key=lambda term: abs(term[1]) if rule.factors else 0.0)
         if rule.gap:
             terms.insert(0, (rule.gap, float(rule.sign)))
         for name, times in terms:
-            rows = np.flatnonzero(excess)
-            if not len(rows):
+            if not excess.any():
                 break
-            place, by = self.positions[name], excess[rows] / times
+            by = _too_far(rule, name, batch, value - excess) if rule.factors else excess / times
+            rows = np.flatnonzero((excess != 0) & np.isfinite(by))
+            place, by = self.positions[name], by[rows]
             own = self.cells.grid(place)
             if own.step:
                 by = np.sign(by) * np.ceil(np.abs(by) / own.step - _SINGLE) * own.step
@@ -349,7 +375,10 @@ class RuleBook:
             value = value_of(rule, batch)
             excess = _excess(value, grid.low, grid.high)
         value = grid.round(value)
-        if rule.kind == "order":
+        if rule.kind == "share":
+            base = first_there(rule, batch)
+            value = np.where(value > base, value - (grid.step or 0.0), value)
+        elif rule.kind == "order":
             base = first_there(rule, batch)
             with np.errstate(invalid="ignore"):
                 short = rule.sign * (value - base) < 0
@@ -357,6 +386,14 @@ class RuleBook:
             cells[:, self.positions[rule.gap]] = rule.sign * (value - base)
         cells[:, position] = value
         return moved
+
+    def _take_operands(self, rule: Rule, cells: FloatArray, rows: BoolArray) -> None:
+        """Give rows whose divisor is 0, in place, the operands of rows that have a result."""
+        names = {each for name, _ in rule.terms for each in (name, *self.behind(name))}
+        places = np.array([self.positions[name] for name in names if not self.columns[name].role.unchanged])
+        at, donors = np.flatnonzero(rows), np.flatnonzero(~rows)
+        if len(donors):
+            cells[np.ix_(at, places)] = cells[np.ix_(donors[np.arange(len(at)) % len(donors)], places)]
 
     # Conditions and pairs
 
@@ -542,6 +579,17 @@ class _Repair:
                 own, other = linear_sum_assignment(distances)
                 partners[begin + own] = chosen[other]
         return rows, partners
+
+
+def _too_far(rule: Rule, name: str, batch: pa.RecordBatch, wanted: FloatArray) -> FloatArray:
+    """How far above the place that gives a product the wanted value a column lies; not finite where none does."""
+    own = [factor for factor in rule.factors if name in dict(factor.terms)]
+    others = replace(rule, factors=tuple(factor for factor in rule.factors if factor not in own))
+    power = sum(-1.0 if factor.divides else 1.0 for factor in own)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = wanted / _product(others, batch)
+        place = np.sign(share) * np.abs(share) ** (1.0 / power)
+        return np.asarray((_sum(own[0], batch) - place) / dict(own[0].terms)[name])
 
 
 def _excess(value: FloatArray, low: float, high: float) -> FloatArray:

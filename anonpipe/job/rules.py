@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from datetime import date
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from anonpipe.columns import Column, Comparison, Kind, Role, Rule, Scalar
+from anonpipe.columns import Column, Comparison, Kind, Role, Rule, RuleFactor, Scalar
 from anonpipe.errors import InputError
 from anonpipe.methods.masking import MASKERS
 from anonpipe.methods.record import Synthesizer
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from anonpipe.job.model import Job
 
 FORMS = (
-    "growth = api_2 - api_1; county -> region; start <= end; if visits == 0 then cost == 0; "
-    'if sex == "m" then pregnancies is null; pairs(diagnosis, sex)'
+    "growth = api_2 - api_1; share = 100 * part / total; county -> region; start <= end; "
+    'if visits == 0 then cost == 0; if sex == "m" then pregnancies is null; pairs(diagnosis, sex)'
 )
 _QUOTED = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`[^`\n]+`""")
 _NULL = re.compile(r"(.*\S)\s+is\s+(not\s+)?null")
@@ -62,7 +63,7 @@ def with_rules(texts: Sequence[str], columns: Mapping[str, Column]) -> dict[str,
             found[rule.gap] = _gap_column(rule, columns)
             given = columns.get(rule.gap)
             if given is not None and given.model_copy(update={"transform": None}) != found[rule.gap]:
-                raise ValueError(f"rule {rule.text!r} needs the name {rule.gap!r} for a difference; rename that column")
+                raise ValueError(f"rule {rule.text!r} masks a column of the name {rule.gap!r}; rename that column")
     for name, column in columns.items():
         if column.role is Role.DERIVED and name not in found:
             raise ValueError(f"column {name!r} has role derived, and no rule derives it; give a rule, or role masked")
@@ -114,15 +115,15 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
         if broken := counts.broken_by(at, rule):
             problems.append(
                 f"rule {rule.text!r} does not hold in {broken:,} rows of the input; correct these rows, or remove the "
-                "rule" + _NULLS * (rule.kind == "linear")
+                "rule" + _NULLS * (rule.kind in ("linear", "product"))
             )
         elif rows := int(counts.without_operand[at]):
-            other = " <= " if rule.sign < 0 else " >= "
+            other = " <= " if rule.sign < 0 or rule.kind == "share" else " >= "
             turned = other.join([rule.target, rule.terms[0][0]])
             problems.append(
                 f"rule {rule.text!r}: {rows:,} rows have {rule.target!r} and nothing that it is computed from; write "
                 f"{turned!r}, which computes {rule.terms[0][0]!r} in its place, or if {rule.terms[0][0]} is not null "
-                f"then {rule.target} {'>=' if rule.sign > 0 else '<='} {rule.terms[0][0]}"
+                f"then {turned}"
             )
         elif rule.kind == "condition" and met[same[at]] < k:
             problems.append(
@@ -133,7 +134,7 @@ def check_counts(rules: Sequence[Rule], counts: RuleCounts, k: int) -> None:
         raise InputError("\n".join(problems))
 
 
-_NULLS = " (where an operand is null, the result must be null, and nowhere else)"
+_NULLS = " (where an operand is null or a divisor is 0, the result must be null, and nowhere else)"
 
 
 def _refuse_cycle(rule: Rule, derived: Mapping[str, Rule], path: tuple[str, ...]) -> None:
@@ -185,8 +186,7 @@ def _parsed(text: str) -> list[Rule]:
     if match := re.fullmatch(r"(.+)->(.+)", masked):
         return [Rule(text.strip(), "lookup", _column(part(match, 2)), ((_column(part(match, 1)), 1.0),))]
     if match := re.fullmatch(r"([^<>=!]+)=([^<>=!]+)", masked):
-        terms, constant = _linear(_tree(part(match, 2)))
-        return [Rule(text.strip(), "linear", _column(part(match, 1)), tuple(terms.items()), constant)]
+        return [_computed(text.strip(), _column(part(match, 1)), _tree(part(match, 2)))]
     if re.search(r"[<>]", masked) and "==" not in masked:
         return _orders(text, masked)
     raise ValueError(f"is none of the forms of a rule, such as {FORMS}")
@@ -199,7 +199,10 @@ def _orders(text: str, masked: str) -> list[Rule]:
     if not signs <= {"<="} and not signs <= {">="}:
         raise ValueError("an order takes <= alone, or >= alone: of equal values nothing is promised with < or >")
     ends = [0, *(place for hit in found for place in hit.span()), len(text)]
-    names = [_column(text[begin:end]) for begin, end in zip(ends[::2], ends[1::2], strict=True)]
+    parts = [text[begin:end].strip() for begin, end in zip(ends[::2], ends[1::2], strict=True)]
+    if "0" in (parts[0], parts[-1]):
+        return [_share(text.strip(), parts if signs == {"<="} else parts[::-1])]
+    names = [_column(part) for part in parts]
     sign, sort = (1, "<=") if signs == {"<="} else (-1, ">=")
     rules = []
     for at in range(1, len(names)):
@@ -207,6 +210,16 @@ def _orders(text: str, masked: str) -> list[Rule]:
         terms = tuple((name, 1.0) for name in names[at - 1 :: -1])
         rules.append(Rule(f"{names[at - 1]} {sort} {names[at]}", "order", names[at], terms, gap=gap, sign=sign))
     return rules
+
+
+def _share(text: str, parts: Sequence[str]) -> Rule:
+    """An order that begins at 0: the larger column is masked, and what share of it the other is."""
+    if len(parts) != 3 or parts[0] != "0":
+        raise ValueError("an order with 0 is of two columns, as in 0 <= part <= total")
+    part, total = (_column(each) for each in parts[1:])
+    gap = f"{part} / {total}"
+    factors = tuple(RuleFactor(((name, 1.0),), 0.0) for name in (gap, total))
+    return Rule(text, "share", part, ((total, 1.0),), 1.0, factors, gap)
 
 
 def _column(code: str) -> str:
@@ -221,6 +234,34 @@ def _name_of(tree: ast.expr) -> str | None:
         return tree.id
     quoted = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "Q"
     return str(tree.args[0].value) if quoted and isinstance(tree.args[0], ast.Constant) else None  # type: ignore
+
+
+def _computed(text: str, target: str, tree: ast.expr) -> Rule:
+    """The rule of a column that is a sum of others, or a product of sums."""
+    factors = _factors(tree, False)
+    numbers = [each for each in factors if not each.terms]
+    if any(each.divides and not each.constant for each in numbers):
+        raise ValueError("it divides by 0")
+    sums = tuple(each for each in factors if each.terms)
+    if len(sums) == 1 and not sums[0].divides:
+        terms, constant = _linear(tree)
+        return Rule(text, "linear", target, tuple(terms.items()), constant)
+    scale = math.prod(1.0 / each.constant if each.divides else each.constant for each in numbers)
+    powers = dict.fromkeys((name for each in sums for name, _ in each.terms), 0.0)
+    for each in sums:
+        powers |= {name: powers[name] + (-1.0 if each.divides else 1.0) for name, _ in each.terms}
+    return Rule(text, "product", target, tuple(powers.items()), scale, sums)
+
+
+def _factors(tree: ast.expr, divides: bool) -> list[RuleFactor]:
+    """The factors of a product; of a sum the only one."""
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult | ast.Div):
+        return [*_factors(tree.left, divides), *_factors(tree.right, divides ^ isinstance(tree.op, ast.Div))]
+    power = tree.right if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Pow) else None
+    if isinstance(tree, ast.BinOp) and isinstance(power, ast.Constant) and power.value in (2, 3):
+        return (2 if power.value == 2 else 3) * _factors(tree.left, divides)
+    terms, constant = _linear(tree)
+    return [RuleFactor(tuple(terms.items()), constant, divides)]
 
 
 def _linear(tree: ast.expr) -> tuple[dict[str, float], float]:
@@ -241,7 +282,10 @@ def _linear(tree: ast.expr) -> tuple[dict[str, float], float]:
             return _times(right, left[1]) if not left[0] else _times(left, right[1])
         if isinstance(tree.op, ast.Div) and not right[0] and right[1]:
             return _times(left, 1.0 / right[1])
-    raise ValueError(f"{ast.unparse(tree)!r} is not linear: take sums and differences of columns times numbers")
+    raise ValueError(
+        f"{ast.unparse(tree)!r} is no sum of columns times numbers; products and ratios are of sums, as in "
+        "100 * (after - before) / before"
+    )
 
 
 def _times(linear: tuple[dict[str, float], float], factor: float) -> tuple[dict[str, float], float]:
@@ -311,14 +355,17 @@ def _with_days(rule: Rule, columns: Mapping[str, Column]) -> Rule:
     return replace(rule, when=tuple(map(days, rule.when)), then=tuple(map(days, rule.then)))
 
 
-def _check_linear(rule: Rule, columns: Mapping[str, Column]) -> None:
+def _check_computed(rule: Rule, columns: Mapping[str, Column]) -> None:
     names = [rule.target, *(name for name, _ in rule.terms)]
     if coded := [name for name in names if columns[name].kind.coded]:
-        raise ValueError(f"{coded[0]!r} is {columns[coded[0]].kind.value}, and sums are of numbers and dates")
+        raise ValueError(f"{coded[0]!r} is {columns[coded[0]].kind.value}, and is not computed with")
     if not rule.terms or rule.target in names[1:]:
         raise ValueError(f"{rule.target!r} must follow from other columns")
-    dates = sum(times for name, times in rule.terms if columns[name].kind is Kind.DATE)
-    if dates != (1.0 if columns[rule.target].kind is Kind.DATE else 0.0):
+    dated = {name for name in names if columns[name].kind is Kind.DATE}
+    sums = [sum(times for name, times in part.terms if name in dated) for part in rule.factors or (rule,)]
+    if any(dates != (1.0 if rule.target in dated else 0.0) for dates in sums) or (
+        rule.factors and rule.target in dated
+    ):
         raise ValueError("a number may follow from differences of dates (in days), and a date from a date and days")
 
 
@@ -328,6 +375,8 @@ def _check_order(rule: Rule, columns: Mapping[str, Column]) -> None:
         raise ValueError("a column is named twice")
     if len({columns[name].kind is Kind.DATE for name in names}) > 1 or any(columns[name].kind.coded for name in names):
         raise ValueError("an order is of numbers, or of dates: of both, or of categories, there is none")
+    if rule.kind == "share" and columns[rule.target].kind is Kind.DATE:
+        raise ValueError("an order with 0 is of numbers, and of dates there is one without")
 
 
 def _check_coded(rule: Rule, columns: Mapping[str, Column]) -> None:
@@ -359,13 +408,15 @@ def _check_condition(rule: Rule, columns: Mapping[str, Column]) -> None:
 
 
 _CHECKS = {
-    "linear": _check_linear, "order": _check_order, "lookup": _check_coded, "pairs": _check_coded,
-    "condition": _check_condition,
+    "linear": _check_computed, "product": _check_computed, "order": _check_order, "share": _check_order,
+    "lookup": _check_coded, "pairs": _check_coded, "condition": _check_condition,
 }  # fmt: skip
 
 
 def _gap_column(rule: Rule, columns: Mapping[str, Column]) -> Column:
-    """The column of the differences of an order: at least 0, on the finer of the steps."""
+    """The column of the differences of an order: at least 0, on the finer of the steps; of shares up to 1."""
+    if rule.kind == "share":
+        return Column(kind=Kind.CONTINUOUS, bounds=(0.0, 1.0))
     names = [rule.target, *(name for name, _ in rule.terms)]
     steps = [columns[name].resolution for name in names]
     step = None if None in steps else min(each for each in steps if each is not None)

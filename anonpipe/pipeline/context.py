@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anonpipe.columns import Column, Comparison, Rule
+from anonpipe.columns import Column, Comparison, Rule, RuleFactor
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import ClassColumn, ConditioningEncoder, FeatureEncoder, class_columns
 from anonpipe.encoding.identifiers import UnitColumn
@@ -58,7 +58,9 @@ class Work:
     @cached_property
     def source(self) -> Source:
         """The input: its units and schema."""
-        source: Source = self.staging.read_record("source.record", Source, Unit, Labels, CsvFormat, Rule, Comparison)
+        source: Source = self.staging.read_record(
+            "source.record", Source, Unit, Labels, CsvFormat, Rule, Comparison, RuleFactor
+        )
         return source
 
     @cached_property

@@ -25,6 +25,11 @@ _NEARLY = 0.99  # Share of rows from which on a rule that some rows break is wor
 _MOST_NUMBERS, _MOST_PROPOSED = 60, 40
 _MULTIPLES = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 100.0, 1000.0)
 _RELATIVE = 1e-7
+_PART, _QUESTIONS = 0.9, 5  # Rank correlation from which on a part and its total are asked for; most such questions
+_POWERS = (0, 2, 3, 4, 5)  # Of ten, that a ratio is given in
+_FEW = 48  # Rows of the first look at products and ratios, of which there are many
+_FORMS = ("{} * {}", "{} / {}", "{} / {} ** 2", "({0} - {1}) / {1}")
+_ZERO = "holds in all rows with values, not where one is null or the divisor is 0: there the result must be null"
 _RESULTS = ("total", "sum", "all", "growth", "change", "diff", "difference", "net", "gain", "overall")
 
 
@@ -49,7 +54,8 @@ def propose_rules(looks: Sequence[Look], guesses: Mapping[str, Guess]) -> list[P
         columns[look.name] = Column(kind=guess.kind, step=guess.step).model_copy(update={"role": guess.role})
     masked = {name for name, column in columns.items() if column.role is Role.MASKED}
     found: list[Proposed] = []
-    of_values = (*_linear(released, columns, masked), *_lookups(released, columns, masked), *_orders(released, columns))
+    computed = [*_linear(released, columns, masked), *_products(released, columns, masked)]
+    of_values = (*computed, *_lookups(released, columns, masked), *_orders(released, columns))
     for each in of_values:
         found += _fitting(each, found, columns)
     derived = {rule.target for rule in parse_rules([each.text for each in found if each.active], columns)}
@@ -179,6 +185,69 @@ def _sum_text(terms: Mapping[str, float], constant: float) -> str:
     return text.removeprefix("+ ") if text.startswith("+") else text.replace("- ", "-", 1)
 
 
+# --- Products and ratios
+
+
+def _of_two(one: FloatArray, other: FloatArray) -> FloatArray:
+    """What may follow from two columns, in the order of `_FORMS`, shape (n_forms, n_rows)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.stack([one * other, one / other, one / other**2, (one - other) / other])
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def _products(looks: Sequence[Look], columns: Mapping[str, Column], masked: set[str]) -> Iterator[Proposed]:
+    """Columns that are products or ratios of two others, to their step; of three columns the most exact one."""
+    numbers = [look for look in _numbers(looks, columns) if not look.date]
+    if len(numbers) < 3:
+        return
+    table = np.stack([look.values for look in numbers])
+    steps = np.array([columns[look.name].resolution or 0.0 for look in numbers])
+    spread, done = np.nanstd(table, axis=1), set[frozenset[int]]()
+    fits = [each for each in _fits(table, steps) if numbers[each[0]].name in masked]
+    for target, form, one, other, times in sorted(fits, key=lambda each: (steps[each[0]] / spread[each[0]], *each)):
+        value, there = times * _of_two(table[one], table[other])[form], table[target]
+        known = ~np.isnan(value) & ~np.isnan(there)
+        met, chance = (
+            float((np.abs(each - there) <= _allowed(steps[target], there))[known].mean())
+            for each in (value, np.roll(value, len(value) // 2 + 1))
+        )
+        if met < _NEARLY or known.sum() * np.log(max(chance, 1e-9)) > _CHANCE or {target, one, other} in done:
+            continue
+        done.add(frozenset((target, one, other)))
+        text = _FORMS[form].format(*(_name(numbers[at].name) for at in (one, other)))
+        text = f"{_name(numbers[target].name)} = {f'{times:.0f} * ' if times > 1 else ''}{text}"
+        share = 1.0 - float(differ(value, there, _allowed(steps[target], there)).mean())
+        yield Proposed(text, share, share == 1.0, f"{text}: {_ZERO}" if met == 1.0 and share < 1.0 else "")
+
+
+def _fits(table: FloatArray, steps: FloatArray) -> Iterator[tuple[int, int, int, int, float]]:
+    """Of few rows, targets, forms, both operands and multiples that fit; of numbers, shape (n_columns, n_rows)."""
+    thin = table[:, :: max(1, table.shape[1] // _FEW)]
+    sizes, allowed = _sizes(thin), _allowed(steps[:, None], thin)
+    for one, other in permutations(range(len(thin)), 2):
+        values = _of_two(thin[one], thin[other])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            power = np.rint(np.log10(sizes / _sizes(values)[:, None]))
+        times = np.where(np.isin(power, _POWERS), 10.0**power, np.nan)
+        off = np.abs(thin - times[:, :, None] * values[:, None, :])
+        known = ~np.isnan(off)
+        fit = ((off <= allowed).sum(axis=2) >= _NEARLY * known.sum(axis=2)) & (known.sum(axis=2) >= _FEW // 2)
+        fit[:, [one, other]] = False
+        fit[0] &= one < other  # a product has no order
+        yield from (
+            (target, form, one, other, float(times[form, target])) for form, target in np.argwhere(fit).tolist()
+        )
+
+
+def _sizes(values: FloatArray) -> FloatArray:
+    return np.asarray(np.nansum(np.abs(values), axis=1) / np.maximum((~np.isnan(values)).sum(axis=1), 1))
+
+
+def _allowed(step: float | FloatArray, values: FloatArray) -> FloatArray:
+    """How far from what it follows from a column may lie."""
+    return step / 2 + _RELATIVE * (np.abs(values) + 1.0)
+
+
 # --- Categories that follow from others
 
 
@@ -227,9 +296,39 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column]) -> Iterator[Pr
         alike = near and bool(set(words_of(one.name)) & set(words_of(other.name)))
         if alike and (share := _in_order(one.values, other.values)):
             yield _order_text(one, other, share)
+    yield from _parts([look for look in numbers if look not in dates])
     for one, other in permutations(dates, 2):
         if not (one in chain and other in chain) and (share := _in_order(one.values, other.values)):
             yield _order_text(one, other, share)
+
+
+def _parts(numbers: Sequence[Look]) -> Iterator[Proposed]:
+    """Questions about numbers that no row has above another which they nearly follow, whatever their names."""
+    if len(numbers) < 2:
+        return
+    near = np.abs(_rank_correlations([np.nan_to_num(look.values[:_THIN]) for look in numbers]))
+    near[np.diag_indices(len(near))] = 0.0
+    for at in np.flatnonzero((near >= _PART).any(axis=1))[:_QUESTIONS].tolist():
+        one, other = numbers[at], numbers[int(near[at].argmax())]
+        if _in_order(one.values, other.values) == 1.0 and (text := _order_text(one, other, 1.0).text).startswith("0"):
+            note = f"{_name(one.name)} is above {_name(other.name)} in no sampled row. If it is part of that: {text}"
+            yield Proposed(text, 1.0, False, note)
+
+
+def _rank_correlations(columns: Sequence[FloatArray]) -> FloatArray:
+    """Of each column with each, equal values sharing a rank, shape (n_columns, n_columns); NaN of a constant."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.corrcoef([np.unique(values, return_inverse=True)[1] for values in columns])
+
+
+def _is_part(one: Look, other: Look) -> bool:
+    """Whether numbers lie between 0 and others, and their share depends less on these than their difference does."""
+    known = ~np.isnan(one.values) & ~np.isnan(other.values) & (other.values > 0)
+    part, total = one.values[known][:_THIN], other.values[known][:_THIN]
+    if one.date or (one.values < 0).any() or len(part) < _ENOUGH:
+        return False
+    _, of_difference, of_share = np.abs(_rank_correlations([total, total - part, part / total])[0])
+    return bool(of_share < of_difference)
 
 
 def _in_order(first: FloatArray, second: FloatArray) -> float:
@@ -262,7 +361,9 @@ def _order_text(one: Look, other: Look, share: float) -> Proposed:
     """The order of two columns, in the direction that has a value to begin at; else as a condition."""
     first, second = ~np.isnan(one.values), ~np.isnan(other.values)
     begin, end = _name(one.name), _name(other.name)
-    if not (second & ~first).any():
+    if share == 1.0 and not (first & ~second).any() and _is_part(one, other):
+        text = f"0 <= {begin} <= {end}"
+    elif not (second & ~first).any():
         text = f"{begin} <= {end}"
     elif not (first & ~second).any():
         text = f"{end} >= {begin}"

@@ -30,6 +30,10 @@ COLUMNS = {
     "sex": {"kind": "binary"},
     "births": {"kind": "integer", "bounds": [0, 20]},
     "diagnosis": {"kind": "categorical"},
+    "share": {"kind": "continuous", "step": 0.1, "bounds": [0, 100]},
+    "bill": {"kind": "continuous"},
+    "change": {"kind": "continuous", "step": 0.01},
+    "sent": {"kind": "integer"},
 }
 RULES = (
     "county -> region",
@@ -41,6 +45,10 @@ RULES = (
     "if sex == 'm' then births is null",
     "if sex == 'f' then births is not null",
     "pairs(diagnosis, sex)",
+    "share = 100 * a / total",
+    "bill = visits * cost",
+    "change = (b - a) / (a + 1) ** 2",
+    "0 <= sent <= a",
 )
 
 
@@ -64,6 +72,9 @@ def table_of(rows, seed=0):
         ]
     )
     nobody = np.zeros(rows, dtype=bool)
+    cost = np.where(visits > 0, 1.0 + rng.gamma(1.0, 50.0, rows), 0.0)
+    share = np.where(a + b > 0, 100 * a / np.maximum(a + b, 0.5), np.nan).round(1)
+    change = ((b - a) / (a + 1) / (a + 1)).round(2)
     return pa.table(
         {
             "county": [f"c{at}" for at in county],
@@ -76,10 +87,14 @@ def table_of(rows, seed=0):
             "total": pa.array(a + b, mask=np.isnan(a)),
             "growth": pa.array(2 * b - a + 0.5, mask=np.isnan(a)),
             "visits": visits,
-            "cost": np.where(visits > 0, 1.0 + rng.gamma(1.0, 50.0, rows), 0.0),
+            "cost": cost,
             "sex": np.where(male, "m", "f"),
             "births": pa.array(rng.poisson(1.0, rows), mask=male),
             "diagnosis": [f"d{at}" for at in diagnosis],
+            "share": pa.array(share, mask=np.isnan(share)),
+            "bill": visits * cost,
+            "change": pa.array(change, mask=np.isnan(change)),
+            "sent": pa.array(np.floor(rng.uniform(0, 1, rows) * (a + 1)), mask=np.isnan(a)),
         }
     )
 
@@ -192,6 +207,24 @@ def test_bounds_of_derived_column_hold_and_operands_give_way():
     assert result.cells.tolist() == [[20.0, 40.0, 60.0], [0.0, 60.0, 60.0], [1.0, 2.0, 3.0]]
     assert result.repaired.tolist() == [2]
     assert cells[:, 2].max() == 60
+
+
+def test_bounds_of_a_ratio_hold_and_no_divisor_is_zero():
+    rng = np.random.default_rng(0)
+    a, total = rng.integers(1, 50, 40), rng.integers(50, 90, 40)
+    table = pa.table({"a": a, "total": total, "share": a / total})
+    columns = {"a": {"kind": "integer"}, "total": {"kind": "integer"}}
+    columns["share"] = {"kind": "continuous", "bounds": [0.01, 1]}
+    book, cells, _ = book_of(table, columns, ["share = a / total"])
+    wild = cells.copy()
+    wild[:4, :2] = [[90, 60], [0, 60], [30, 0], [-5, -9]]
+    after = kept(book, wild).cells
+    assert after[:2, :2].tolist() == [[60, 60], [1, 60]] and after[3, :2].tolist() == [-5, -9]
+    assert after[2, :2].tolist() in after[[0, 1, *range(3, 40)], :2].tolist()  # as in another row
+    np.testing.assert_array_equal(after[:, 2], after[:, 0] / after[:, 1])
+    fixed, cells, _ = book_of(table, columns | {"a": {"kind": "integer", "bounds": [40, 90]}}, ["share = a / total"])
+    cells[0, :2] = [80, 60]
+    assert kept(fixed, cells).cells[0].tolist() == [60, 60, 1]
 
 
 def test_an_end_beyond_its_bound_comes_nearer_to_its_begin():

@@ -38,9 +38,17 @@ def breaks(rule, row, pairs=(), step=0.0):
     if rule.kind in ("lookup", "pairs"):
         return (plain(row[rule.terms[0][0]]), plain(row[rule.target])) not in pairs
     target, terms = plain(row[rule.target]), [(plain(row[name]), times) for name, times in rule.terms]
+    if rule.kind == "share":
+        return target is not None and terms[0][0] is not None and not 0 <= target <= terms[0][0]
     if rule.kind == "order":
         there = [value for value, _ in terms if value is not None]
         return target is not None and any(rule.sign * (target - value) < 0 for value in there)
+    if rule.kind == "product":  # by Python, from its text
+        try:
+            value = eval(rule.text.split("=")[1], {}, {name: plain(row[name]) for name, _ in rule.terms})
+        except (TypeError, ZeroDivisionError):
+            return target is not None
+        return target is None or abs(value - target) > step / 2 + 1e-9 * (1 + abs(target) + abs(value))
     if any(value is None for value, _ in terms) or target is None:
         return (target is None) != any(value is None for value, _ in terms)
     value = rule.constant + sum(times * value for value, times in terms)

@@ -28,15 +28,54 @@ def texts(table):
     return {each.text for each in proposed(table)}
 
 
+def _sums_and_orders():
+    return table_of(3_000).drop_columns(["share", "bill", "change", "sent"])
+
+
 def test_the_rules_of_a_table_are_found():
-    assert texts(table_of(3_000)) == {
+    table = _sums_and_orders()
+    assert texts(table) == {
         "total = a + b",
         "county -> region",
         "start <= treated <= death",
         "growth = 2 * b + 0.5 - a",
     }
-    asked = {each.text for each in proposed(table_of(3_000), active=False) if each.share == 1.0 and not each.note}
+    asked = {each.text for each in proposed(table, active=False) if each.share == 1.0 and not each.note}
     assert asked == {"if visits == 0 then cost == 0", "if cost == 0 then visits == 0"}  # their repairs move covariances
+
+
+def test_products_ratios_and_parts_are_found(tmp_path):
+    rng = np.random.default_rng(7)
+    enrolled, price, n = rng.integers(0, 40, 2_000), rng.gamma(3.0, 10.0, 2_000).round(2), rng.poisson(3.0, 2_000)
+    tested = np.floor(enrolled * rng.uniform(0.8, 1.0, 2_000))
+    height, weight = rng.normal(1.7, 0.1, 2_000).round(2), rng.normal(70, 9, 2_000).round(1)
+    before, after = rng.integers(50, 90, (2, 2_000))
+    none = enrolled == 0
+    percent = (100 * tested / np.maximum(enrolled, 1)).round(1)
+    columns = {"enrolled": enrolled, "tested": tested, "percent": pa.array(percent, mask=none)}
+    columns |= {"price": price, "n": n, "cost": (price * n).round(2), "height": height, "weight": weight}
+    columns |= {"bmi": (weight / height**2).round(1), "before": before, "after": after}
+    columns |= {"change": ((after - before) / before).round(3), "noise": rng.normal(size=2_000).round(2)}
+    text = _proposed_job(tmp_path, pa.table(columns))
+    assert yaml.safe_load(text)["rules"] == [
+        "cost = price * n",
+        "change = (after - before) / before",
+        "percent = 100 * tested / enrolled",
+        "bmi = weight / height ** 2",
+    ]
+    assert "If it is part of that: 0 <= tested <= enrolled" in " ".join(text.replace("#", "").split())
+    text = _proposed_job(tmp_path, pa.table(columns | {"percent": percent}))
+    assert "percent = 100 * tested / enrolled: holds in all rows with values, not where" in " ".join(
+        text.replace("#", "").split()
+    )
+    total = rng.integers(100, 900, 2_000)
+    parts = {"seen": np.floor(total * rng.uniform(0.5, 1.0, 2_000)), "seen_total": total}
+    assert texts(pa.table(parts)) == {"0 <= seen <= seen_total"}
+
+
+def _proposed_job(tmp_path, table):
+    pq.write_table(table, tmp_path / "t.parquet")
+    return propose_job(str(tmp_path / "t.parquet"), str(tmp_path / "out"), 5)
 
 
 def test_conditions_on_categories_are_asked_without_values():
@@ -99,7 +138,7 @@ def test_a_rule_that_nearly_holds_is_a_comment_with_its_share():
 
 
 def test_the_proposal_is_a_job_that_plans_and_holds_no_value(tmp_path):
-    pq.write_table(table_of(3_000), tmp_path / "t.parquet")
+    pq.write_table(_sums_and_orders(), tmp_path / "t.parquet")
     text = propose_job(str(tmp_path / "t.parquet"), str(tmp_path / "out"), 5)
     job = parse_job(yaml.safe_load(text))
     assert len(job.parsed_rules) == 5  # the chain of dates makes two

@@ -21,6 +21,7 @@ which is why the requirements are a full list that is installed as it stands. Ba
 original as the release of the other, and another sample of the same
 population (half of the control).
 
+With `--own`, settings of anonpipe alone are measured again: `cells.csv` has all others as data/frontier.csv has them.
 Written are `figures.csv` (a row a release), `frontier.csv` and `.json` (means
 and intervals), `criteria.csv`, `frontier.txt` (the printed text), `cells.csv`
 (for data/frontier.csv, from which `page` makes docs/frontier.md) and `frontier.png`, the map.
@@ -40,7 +41,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks.frontier import show
-from tests.benchmarks.frontier.page import cells
+from tests.benchmarks.frontier.page import FIGURES, cells, read, remeasured
 from tests.benchmarks.frontier.releases import prepare, release
 from tests.benchmarks.frontier.settings import grid
 from tests.benchmarks.frontier.tables import AT_HAND, MADE, capped, load
@@ -63,8 +64,9 @@ def main() -> None:
                 print(f"{name}: left out, {error}", flush=True)
                 continue
             _try(folder / name, replace(table, frame=capped(table.frame, given.rows, given.seed)), given)
-            _write(folder, given.out)
-    print((given.out / "frontier.txt").read_text())
+            _write(folder, given.out, given.own)
+    if not given.own:
+        print((given.out / "frontier.txt").read_text())
 
 
 def _arguments() -> argparse.Namespace:
@@ -77,6 +79,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=5_000, help="most rows of a table, before it is split")
     parser.add_argument("--attacks", type=int, default=200, help="of each kind, by anonymeter")
     parser.add_argument("--seed", type=int, default=1, help="of made tables, the rows that are taken, and the split")
+    parser.add_argument("--own", action="store_true", help="other rows of cells.csv, and baselines, as stored")
     parser.add_argument("--judges", type=Path, default=JUDGES, help="the Python of their environment")
     parser.add_argument("--folder", type=Path, help="keep the tables here, and go on with what is there")
     parser.add_argument("--out", type=Path, default=Path("frontier"))
@@ -118,14 +121,17 @@ def _try(folder: Path, table, given: argparse.Namespace) -> None:
                 flush=True,
             )
     judge = [str(given.judges), "-m", "tests.benchmarks.frontier.judge", str(folder)]
-    options = ["--draws", str(given.draws), "--attacks", str(given.attacks)]
+    options = ["--draws", str(given.draws), "--attacks", str(given.attacks), *["--own"] * given.own]
     subprocess.run([*judge, *options], env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, check=True)
 
 
-def _write(folder: Path, out: Path) -> None:
+def _write(folder: Path, out: Path, own: bool) -> None:
     """All that is known so far."""
     figures = show.collect(folder)
     made = show.summary(figures)
+    if own:
+        remeasured(made, read(FIGURES)).to_csv(out / "cells.csv", index=False)
+        return
     found = show.criteria_of_all(made)
     figures.to_csv(out / "figures.csv", index=False)
     made.to_csv(out / "frontier.csv", index=False)

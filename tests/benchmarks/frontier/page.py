@@ -63,6 +63,17 @@ def cells(summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def remeasured(summary: pd.DataFrame, stored: pd.DataFrame) -> pd.DataFrame:
+    """Stored cells with those of the settings that were measured again, judged by the stored halves."""
+    halves = stored[stored["method"] == HALVES].pivot(index="table", columns="measure", values="value")
+    halves = halves.astype(float).reset_index().assign(method=HALVES, k=0, refused=False)
+    keys = ["table", "method", "k"]
+    new = cells(pd.concat([summary, halves], ignore_index=True))
+    new = dict(list(new[new["method"] != HALVES].groupby(keys)))
+    kept = [new.pop(key, part) for key, part in stored.groupby(keys, sort=False)]
+    return pd.concat([*kept, *new.values()], ignore_index=True)
+
+
 def outcomes(summary: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, bool | None]]]:
     """Each setting with the criteria that it meets; None for a measure that is missing."""
     for _, part in summary.groupby("table", sort=False):
@@ -76,7 +87,7 @@ def outcomes(summary: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, 
 
 
 def _rounded(row: Mapping[str, Any], measure: str) -> dict[str, str]:
-    value, half = row[measure], row[f"{measure}_half"]
+    value, half = row[measure], row.get(f"{measure}_half")
     digits = 4 if measure in PRECISE else 3
     exact = pd.isna(half) or half < 0.5 * 10**-digits
     return {"value": f"{value:.{digits}f}", "half": "" if exact else f"{half:.{digits}f}"}
