@@ -228,7 +228,7 @@ class Job(Options):
 
     def analysis_of(self, wanted: RecipientAnalysis) -> Analysis:
         """An analysis as measures take it: with the survey weight, if it takes one and there is one."""
-        weighted = wanted.weights or (wanted.weights is None and wanted.model in ("linear", "logistic"))
+        weighted = wanted.weights or (wanted.weights is None and wanted.model != "mixed")
         return replace(wanted.analysis, weights=self.weight_column if weighted else None)
 
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:

@@ -321,7 +321,7 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
         else:
             reason, role = f"CHECK: {alone.reason}; but {reason}", Role.DROPPED
         found[look.name] = Guess(alone.kind, role, reason)
-    # Linear and logistic models take the weight without naming it
+    # Models take the weight without naming it
     alone_or_used = [look for look in looks if look.name in needs.users or names_weight(look.name) is not False]
     _survey_weight(alone_or_used, own)
     found |= {name: each for name, each in own.items() if each.role is Role.SAMPLING_WEIGHT}

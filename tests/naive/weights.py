@@ -49,28 +49,3 @@ def design_effect(weights: npt.NDArray[np.float64]) -> float:
     """One plus the square of the coefficient of variation of the weights."""
     mean = sum(weights) / len(weights)
     return 1.0 + sum((weight - mean) ** 2 for weight in weights) / len(weights) / mean**2
-
-
-def regression(
-    model: str, response: npt.NDArray[np.float64], predictor: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Intercept and slope of a weighted regression by Newton's steps, and standard errors by linearisation."""
-    values = np.zeros(2)
-    for _ in range(60):
-        score, information, squares = np.zeros(2), np.zeros((2, 2)), np.zeros((2, 2))
-        for y, x, weight in zip(response, predictor, weights, strict=True):
-            row = np.array([1.0, x])
-            expected = float(row @ values)
-            slope = 1.0
-            if model == "logistic":
-                expected = 1.0 / (1.0 + np.exp(-expected))
-                slope = expected * (1.0 - expected)
-            score += weight * (y - expected) * row
-            information += weight * slope * np.outer(row, row)
-            squares += (weight * (y - expected)) ** 2 * np.outer(row, row)
-        values = values + np.linalg.solve(information, score)
-        if np.abs(score).max() < 1e-8 * weights.sum():
-            break
-    inverse = np.linalg.inv(information)
-    n = len(response)
-    return values, np.sqrt(np.diag(inverse @ squares @ inverse) * n / (n - 1))

@@ -425,7 +425,7 @@ TAKES: dict[str, tuple[Model, ...]] = {
     "groups": ("mixed",),
     "strata": ("cox",),
     "entry": ("cox",),
-    "weights": ("linear", "logistic"),
+    "weights": ("linear", "logistic", "cox", "poisson", "negative_binomial", "ordinal", "multinomial"),
 }
 
 
@@ -453,7 +453,7 @@ class Analysis:
     event: str | None = None
     # A condition on columns that records must meet (`age >= 18 and sex == 'Female'`); None for all
     subset: str | None = None
-    # A column of survey weights, for `linear` and `logistic`: standard errors are then those of the weighted sample
+    # A column of survey weights, not for `mixed`: standard errors are then those of the weighted sample
     weights: str | None = None
     exposure: str | None = None  # A column of what counts are of, such as person-years: rates are modelled
     groups: str | None = None  # The column whose values share an intercept in a mixed model
@@ -475,7 +475,8 @@ class Analysis:
         for what, models in TAKES.items():
             if getattr(self, what) is not None and self.model not in models:
                 called = "survey weights go" if what == "weights" else f"{what} goes"
-                raise JobError(f"analysis {self.name!r}: {called} with {' and '.join(models)} models; leave it out")
+                with_them = " and ".join(filter(None, (", ".join(models[:-1]), models[-1])))
+                raise JobError(f"analysis {self.name!r}: {called} with {with_them} models; leave it out")
 
     @property
     def others(self) -> dict[str, str]:

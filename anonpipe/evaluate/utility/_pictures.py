@@ -303,7 +303,7 @@ def _not_by_difference(old: Followed, groups: IntArray, count: int, least: int) 
 def _part(side: Followed, which: BoolArray) -> Followed:
     """The records with a time of a group."""
     rows = which & side.known
-    return Followed(side.times[rows], side.outcomes[rows])
+    return Followed(side.times[rows], side.outcomes[rows], side.weights[rows])
 
 
 def _panel(
@@ -311,11 +311,14 @@ def _panel(
 ) -> SurvivalPanel | None:
     """Both curves at common times; None where these would be none."""
     happened = old.times[old.events], new.times[new.events]
-    if not binning.enough(np.array([len(times_of_side) for times_of_side in happened])) or not len(new.times):
+    if not binning.enough(np.array([len(each) for each in happened])) or not len(new.times):
         return None
     placed = happened[1] if binning.from_release and len(happened[1]) else np.concatenate(happened)
     edges = _round_edges(placed, whole)
-    inner, _ = joined(edges, binned(happened, edges), binning)
+    counts = binned(happened, edges)
+    if np.ptp(old.weights) > 0:
+        counts[0] = _undominated(old, edges, binning.least)
+    inner, _ = joined(edges, counts, binning)
     times = np.concatenate([[0.0], inner[inner > 0]])
     if len(times) < 2:
         return None
@@ -326,8 +329,17 @@ def _panel(
     return SurvivalPanel(column, group, at, before, after, binning.shown_count(len(old.times)))
 
 
+def _undominated(side: Followed, edges: FloatArray, least: int) -> IntArray:
+    """Events between edges, fewer where a weight dominates: `least` have twice the largest weight, or more."""
+    times, weights = side.times[side.events], side.weights[side.events]
+    places = np.searchsorted(edges, times, side="right")
+    counts, sums = (np.bincount(places, each, len(edges) + 1) for each in (None, weights))
+    least_sums = np.floor(least * sums / (2.0 * weights.max(initial=0.0)))
+    return np.asarray(np.minimum(counts, least_sums.astype(np.int64)))
+
+
 def _share_before(side: Followed, times: FloatArray, falls: bool) -> FloatArray:
     """Share with the event before each time, what happens at it left out; if it falls, the share without it."""
-    at, risen = cumulative_incidence(side.times, side.outcomes)
+    at, risen = cumulative_incidence(side.times, side.outcomes, side.weights)
     shares = np.append(0.0, risen)[np.searchsorted(at, times, side="left")]
     return 1.0 - shares if falls else shares

@@ -135,4 +135,6 @@ def _furthest(figure: Figure, terms: list[Term], records: int, note: str) -> Mea
 
 
 _FIGURES = (_MEANS, _UNWEIGHTED, _TOTALS, _WORST)
-WEIGHTED = UtilityMeasure(_FIGURES, _weighted, without_interval=_FIGURES, where=lambda tables: bool(tables.weight))
+WEIGHTED = UtilityMeasure(
+    _FIGURES, _weighted, without_interval=_FIGURES, where=lambda tables: bool(tables.weight), weighted=True
+)
