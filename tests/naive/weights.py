@@ -45,6 +45,20 @@ def weighted_mean(
     return mean, (square * len(rows) / (len(rows) - 1)) ** 0.5 / total
 
 
+def design_error(values, weights, strata, psus):
+    """Standard error of a weighted mean of PSUs drawn with replacement in strata: residuals summed by PSU."""
+    mean = sum(w * y for w, y in zip(weights, values, strict=True)) / sum(weights)
+    variance = 0.0
+    for stratum in set(strata):
+        own = [at for at, other in enumerate(strata) if other == stratum]
+        totals = [
+            sum(weights[at] * (values[at] - mean) for at in own if psus[at] == psu) for psu in {psus[at] for at in own}
+        ]
+        middle = sum(totals) / len(totals)
+        variance += len(totals) / (len(totals) - 1) * sum((each - middle) ** 2 for each in totals)
+    return variance**0.5 / sum(weights)
+
+
 def design_effect(weights: npt.NDArray[np.float64]) -> float:
     """One plus the square of the coefficient of variation of the weights."""
     mean = sum(weights) / len(weights)

@@ -14,6 +14,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._design import INTERCEPT, Design, FormulaCoding, apply, learn
 from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError, library
 from anonpipe.evaluate.utility._regressions import REGRESSIONS, attempt, fitted, inverse, sandwich, weighted
+from anonpipe.evaluate.utility._weighted import Psus
 from anonpipe.kernels.points import places
 from anonpipe.types import FloatArray, IntArray
 
@@ -141,6 +142,10 @@ class ModelComparison:
         return shares_changed([self])
 
 
+def _unweighted(analysis: Analysis) -> Analysis:
+    return replace(analysis, name=f"{analysis.name}, without weights", weights=None, cluster=None, design_strata=None)
+
+
 @dataclass(frozen=True, eq=False)
 class FittedModel:
     """An analysis of the original, ready to be compared with any number of releases."""
@@ -155,7 +160,7 @@ class FittedModel:
         """Fit an analysis, one with weights without them, too."""
         unweighted = None
         if analysis.weights is not None:
-            unweighted = cls.of(original, replace(analysis, name=f"{analysis.name}, without weights", weights=None))
+            unweighted = cls.of(original, _unweighted(analysis))
         try:
             coding = learn(original, analysis)
         except NoFitError as error:
@@ -223,6 +228,8 @@ def _fit(coding: FormulaCoding, frame: pd.DataFrame, table: str) -> ModelFit:
         solution = solve(coding.analysis.model, design, table)
     except NoFitError as error:
         return ModelFit(0, 0, {}, str(error))
+    if design.psus is not None:
+        solution = solution._replace(degrees=design.psus.degrees)
     estimates = _estimates(design.equations or design.names, solution)
     return ModelFit(len(design.response), design.left_out, estimates, None, design.behind, design.learnt)
 
@@ -277,12 +284,13 @@ def fit_cox(
     strata: FloatArray | None = None,
     entry: FloatArray | None = None,
     weights: FloatArray | None = None,
+    psus: Psus | None = None,
 ) -> CoxFit:
     """The coefficients of largest partial likelihood, by Newton's method with halved steps.
 
     Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns); strata, entry and weights (n_rows,), for
     hazards of their own, for times after which records are at risk, and of a survey. With weights the covariance is
-    that of the weighted sample, records drawn with replacement; of a tie each record has the mean weight, as in R.
+    that of the weighted sample, records (or `psus`) drawn with replacement; in a tie all have its mean weight.
 
     The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum;
     whole steps, as statsmodels takes them, overshoot where few records carry a large hazard. Where no maximum exists,
@@ -295,6 +303,7 @@ def fit_cox(
     doi:10.1093/biomet/79.1.139 (weights).
     """
     risks = _Risks.of(times, events, columns, strata, entry, weights)
+    risks = risks if psus is None else replace(risks, psus=psus)
     values = np.zeros(columns.shape[1])
     here = risks.likelihood(values)
     for taken in range(1, _MOST_STEPS + 1):
@@ -336,6 +345,7 @@ class _Risks:
     n_rows: int  # Of the table
     weighted: bool = False
     truncated: bool = False  # Whether records enter late
+    psus: Psus | None = None  # Of a survey design
 
     @classmethod
     def of(
@@ -478,12 +488,12 @@ def _finished(risks: _Risks, values: FloatArray, step: FloatArray, taken: int) -
         values = values + step
     covariance = inverse(risks.derivatives(values)[1])
     if risks.weighted:
-        covariance = sandwich(covariance, risks.record_scores(values))
+        covariance = sandwich(covariance, risks.record_scores(values), risks.psus)
     settled = monotone is None and not (moving and risks.truncated)
     return CoxFit(values, covariance, risks.likelihood(values), taken, monotone, settled)
 
 
-# --- Linear and logistic models of arrays, fitted by statsmodels; Cox models; other regressions ------------------------
+# --- Linear and logistic models of arrays, fitted by statsmodels; Cox models; other regressions -----------------------
 
 _DEPENDENT = 1e-9  # A predictor of which the others leave no more than this share of its size is a sum of them
 _LARGE = 10.0  # A logistic coefficient, times its predictor's root mean square, that is on its way to infinity
@@ -607,7 +617,7 @@ def _cox(design: Design, events: npt.NDArray[np.bool_], basis: _Basis) -> Soluti
             f"{late:,} records enter at or after the end of their time; leave such records out by a subset"
         )
     others = {"strata": design.strata, "entry": design.entry, "weights": design.weights}
-    fit = fit_cox(design.response, events, basis.columns, **others)
+    fit = fit_cox(design.response, events, basis.columns, **others, psus=design.psus)
     if fit.monotone is not None:
         moved = np.abs(np.nan_to_num(basis.turned_back(fit.monotone, fit.covariance)[0] * basis.sizes))
         raise NoFitError(_apart(_named(moved > _MOVING * moved.max(), terms)))

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import digamma, expit, softmax
 
 from anonpipe.evaluate.utility._formula import NoFitError, library
+from anonpipe.evaluate.utility._weighted import Psus
 from anonpipe.types import FloatArray
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def weighted(model: str, design: Design, columns: FloatArray, start: FloatArray)
         bread = inverse((information + information.T) / 2)
         step = bread @ total
         if (gain := total @ step) < _REACHED:
-            return values + step, sandwich(bread, score(values + step))
+            return values + step, sandwich(bread, score(values + step), design.psus)
         for _ in range(_STEPS):  # halved until less is left to gain
             there = score(values + step).sum(axis=0)
             if there @ bread @ there < gain:  # false of NaN, too
@@ -185,14 +186,15 @@ def inverse(information: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.pinv(information, hermitian=True), dtype=np.float64)
 
 
-def sandwich(bread: FloatArray, scores: FloatArray) -> FloatArray:
-    """Covariance of weighted estimates of records that were drawn with replacement.
+def sandwich(bread: FloatArray, scores: FloatArray, psus: Psus | None = None) -> FloatArray:
+    """Covariance of weighted estimates of records, or primary sampling units, that were drawn with replacement.
 
     - `bread`: inverse of the weighted information, shape (n_values, n_values).
     - `scores`: each record's derivatives of the weighted log-likelihood, shape (n_rows, n_values).
     """
     n = len(scores)
-    return np.asarray(bread @ (scores.T @ scores) @ bread * n / (n - 1))
+    off = scores * np.sqrt(n / (n - 1)) if psus is None else psus.deviations(psus.sums(scores))
+    return np.asarray(bread @ (off.T @ off) @ bread)
 
 
 def _of_mean(mean: Callable[[FloatArray], FloatArray]) -> Callable[[Design, FloatArray, FloatArray], FloatArray]:

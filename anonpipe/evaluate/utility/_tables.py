@@ -100,6 +100,9 @@ class TypedTables:
     endpoints: tuple[Endpoint, ...] = ()  # Whose survival curves are compared
     weight: str = ""  # The column of survey weights; empty for none
     population: Population | None = None  # What relative survival is relative to
+    # cluster, design_strata: columns of the primary sampling units and of their strata; empty for none
+    cluster: str = ""
+    design_strata: str = ""
 
     @property
     def numbers(self) -> tuple[BothColumns, ...]:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.special import gammaln, logsumexp
+from scipy.stats import norm, t
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import Analysis, fit_models
@@ -193,30 +194,53 @@ def test_with_weights_as_a_plain_likelihood_has_it(name):
     )
 
 
+# Formula, other columns, estimates, and standard errors of records drawn alone, and of PSUs in strata
 OF_R = {
-    "linear": (("pain ~ sex + x", {}), [-0.086112283, 0.733983920, 0.684637022], [0.15587614, 0.22229411, 0.10227914]),
+    "linear": (
+        ("pain ~ sex + x", {}),
+        [-0.086112283, 0.733983920, 0.684637022],
+        [0.15587614, 0.22229411, 0.10227914],
+        [0.15233125, 0.21270815, 0.10795078],
+    ),
     "poisson": (
         ("visits ~ sex + x", {"exposure": "years"}),
         [0.28203880, 0.35647633, 0.33582108],
         [0.055380661, 0.072543376, 0.036727741],
+        [0.051952593, 0.060415506, 0.036083989],
     ),
-    "ordinal": (("grade ~ sex + x", {}), [0.57875415, 0.55972647], [0.25532706, 0.16291307]),
-    "cox": (("halves ~ sex + x", {"event": "dead"}), [0.77389127, 0.59967708], [0.157232706, 0.091021399]),
+    "ordinal": (
+        ("grade ~ sex + x", {}),
+        [0.57875415, 0.55972647],
+        [0.25532706, 0.16291307],
+        [0.23496765, 0.15646983],
+    ),
+    "cox": (
+        ("halves ~ sex + x", {"event": "dead"}),
+        [0.77389127, 0.59967708],
+        [0.157232706, 0.091021399],
+        [0.155188294, 0.087787339],
+    ),
 }
 
 
 @pytest.mark.parametrize("model", OF_R)
 def test_with_weights_as_the_survey_package_of_r_prints_it(model):
-    """4.1-1: svyglm, svyolr and svycoxph of svydesign(~1, weights = ~w); times in halves have many ties."""
-    frame = table()
-    frame = frame.assign(w=weights_of(frame), halves=np.ceil(2 * frame["time"]) / 2)
-    (formula, others), values, errors = OF_R[model]
-    (found,) = fit_models(frame, [Analysis("a", model, formula, weights="w", **others)])
-    estimates = found.fit.estimates.values()
-    np.testing.assert_allclose([one.value for one in estimates], values, atol=1e-6)
-    np.testing.assert_allclose(
-        [np.sqrt(one.variance) for one in estimates], errors, rtol=4e-3 if model == "linear" else 1e-5
-    )
+    """4.1-1: svyglm, svyolr and svycoxph of svydesign(~1, weights = ~w) and svydesign(~psu, strata = ~stratum, …).
+
+    Times in halves have many ties.
+    """
+    frame, rng = table(), np.random.default_rng(4)
+    weights = rng.lognormal(0, 0.8, 400) * np.where(frame["sex"] == "m", 1, 2)
+    stratum = rng.integers(0, 4, 400)
+    psu, halves = stratum * 20 + rng.integers(0, 8, 400), np.ceil(2 * frame["time"]) / 2
+    frame = frame.assign(w=weights, stratum=stratum, psu=psu, halves=halves)
+    (formula, others), values, *both = OF_R[model]
+    for errors, design in zip(both, ({}, {"cluster": "psu", "design_strata": "stratum"}), strict=True):
+        (found,) = fit_models(frame, [Analysis("a", model, formula, weights="w", **others, **design)])
+        estimates, law = found.fit.estimates.values(), t(28) if design else t(397) if model == "linear" else norm()
+        np.testing.assert_allclose([one.value for one in estimates], values, atol=1e-6)
+        halved = [(one.high - one.low) / 2 / law.ppf(0.975) for one in estimates]
+        np.testing.assert_allclose(halved, errors, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("linear", "logistic")])
@@ -295,6 +319,7 @@ def test_nulls_beside_the_formula_are_left_out():
         ({"model": "mixed"}, "groups goes with model mixed"),
         ({"model": "ordinal", "formula": "grade ~ 0 + x"}, "no intercept"),
         ({"model": "mixed", "groups": "group", "weights": "years"}, "survey weights go with linear, logistic"),
+        ({"model": "linear", "cluster": "group", "design_strata": "sex"}, "and weights go together"),
         ({"model": "probit"}, "unknown model"),
         ({"model": "ordinal", "formula": "visits ~ x"}, "write C"),
         ({"model": "poisson", "formula": "visits ~ x", "exposure": "sex"}, "no number"),

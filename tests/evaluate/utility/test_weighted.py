@@ -11,9 +11,9 @@ import pytest
 from anonpipe.columns import Kind
 from anonpipe.evaluate.utility import utility
 from anonpipe.evaluate.utility._tables import typed_tables
-from anonpipe.evaluate.utility._weighted import WEIGHTED, design_effect, weighted_means
+from anonpipe.evaluate.utility._weighted import WEIGHTED, Psus, design_effect, weighted_means
 from tests.naive.weights import design_effect as slow_effect
-from tests.naive.weights import weighted_mean
+from tests.naive.weights import design_error, weighted_mean
 
 KINDS = {"x": Kind.CONTINUOUS, "c": Kind.CATEGORICAL, "weight": Kind.CONTINUOUS}
 
@@ -43,6 +43,21 @@ def test_means_and_errors_are_those_of_the_slow_twin() -> None:
     whole = [each[0] for each in weighted_means(values, weights)]
     assert whole == pytest.approx(weighted_mean(values, weights, None, 0))
     assert design_effect(weights) == pytest.approx(slow_effect(weights))
+
+
+def test_errors_of_a_design_are_those_of_the_slow_twin() -> None:
+    """Numbers of PSUs begin again in each stratum; by category, and with nulls."""
+    table, rng = sample(3, 200), np.random.default_rng(1)
+    strata, numbers = rng.integers(0, 3, 200).astype(float), rng.integers(0, 6, 200).astype(float)
+    psus, weights = Psus.of(strata, numbers), table["weight"].to_numpy()
+    values = np.where(np.arange(200) % 7 == 0, np.nan, table["x"])
+    known, codes = ~np.isnan(values), table["c"].map({"a": 0.0, "b": 1.0, "c": 2.0}).to_numpy()
+    found = float(weighted_means(values, weights, psus=psus)[1][0])
+    assert found == pytest.approx(design_error(values[known], weights[known], strata[known], numbers[known]))
+    for code, error in enumerate(weighted_means(values, weights, codes, 3, psus)[1]):
+        inside = np.where((codes == code) & known, values, 0.0)
+        assert error == pytest.approx(design_error(inside, weights, strata, numbers))
+    assert psus.degrees == 15
 
 
 def test_errors_are_those_of_repeated_samples() -> None:
