@@ -242,7 +242,7 @@ def test_analyses_and_estimates_take_the_design() -> None:
     [
         ({"strata": {"by": ["region"]}}, "design.cluster names 'psu'.*name it in strata.by"),
         ({"design": {"strata": "region", "cluster": "region"}}, "one name"),
-        ({"mask": {"method": "spectral", "scope": "table"}}, "mask.scope: table"),
+        ({"mask": {"method": "noise", "scope": "table"}}, "mask.scope: table"),
         ({"disclosure": {"key": ["psu"], "non_key": ["region"]}}, "disclosure.key or recode"),
         (
             {"design": {"strata": "region", "cluster": "psu", "random_groups": 5}},
