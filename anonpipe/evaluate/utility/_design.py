@@ -176,10 +176,11 @@ class Design:
         return replace(self, predictors=self.predictors[:, places], names=names, terms=terms)
 
     @property
-    def psus(self) -> Psus | None:
-        """How the records were drawn; None where they were drawn one by one."""
+    def psus(self) -> Psus:
+        """How the records were drawn: one by one without a design."""
+        n = len(self.response)
         if self.cluster is None or self.design_strata is None:
-            return None
+            return Psus(np.arange(n), np.zeros(n, dtype=np.int64))
         return Psus.of(self.design_strata, self.cluster)
 
     @property

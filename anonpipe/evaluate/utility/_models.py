@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,8 @@ from scipy.linalg import qr, solve_triangular
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._design import INTERCEPT, Design, FormulaCoding, apply, learn
-from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError, library
-from anonpipe.evaluate.utility._regressions import REGRESSIONS, attempt, fitted, inverse, sandwich, weighted
+from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError
+from anonpipe.evaluate.utility._regressions import SeparatedError, fitted, inverse, sandwich
 from anonpipe.evaluate.utility._weighted import Psus
 from anonpipe.kernels.points import places
 from anonpipe.types import FloatArray, IntArray
@@ -228,7 +228,7 @@ def _fit(coding: FormulaCoding, frame: pd.DataFrame, table: str) -> ModelFit:
         solution = solve(coding.analysis.model, design, table)
     except NoFitError as error:
         return ModelFit(0, 0, {}, str(error))
-    if design.psus is not None:
+    if design.cluster is not None:
         solution = solution._replace(degrees=design.psus.degrees)
     estimates = _estimates(design.equations or design.names, solution)
     return ModelFit(len(design.response), design.left_out, estimates, None, design.behind, design.learnt)
@@ -289,8 +289,8 @@ def fit_cox(
     """The coefficients of largest partial likelihood, by Newton's method with halved steps.
 
     Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns); strata, entry and weights (n_rows,), for
-    hazards of their own, for times after which records are at risk, and of a survey. With weights the covariance is
-    that of the weighted sample, records (or `psus`) drawn with replacement; in a tie all have its mean weight.
+    hazards of their own, for times after which records are at risk, and of a survey. With `psus` the covariance is
+    that of a sample in which these were drawn with replacement; in a tie all have its mean weight.
 
     The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum;
     whole steps, as statsmodels takes them, overshoot where few records carry a large hazard. Where no maximum exists,
@@ -302,8 +302,7 @@ def fit_cox(
     doi:10.1080/00401706.1981.10487683 (monotone likelihood). Binder (1992), Biometrika 79:139-147,
     doi:10.1093/biomet/79.1.139 (weights).
     """
-    risks = _Risks.of(times, events, columns, strata, entry, weights)
-    risks = risks if psus is None else replace(risks, psus=psus)
+    risks = _Risks.of(times, events, columns, strata, entry, weights, psus)
     values = np.zeros(columns.shape[1])
     here = risks.likelihood(values)
     for taken in range(1, _MOST_STEPS + 1):
@@ -342,10 +341,8 @@ class _Risks:
     ends: IntArray  # Of each event time the number of the first one of the next stratum, shape (n_times,)
     weights: FloatArray  # Of a survey, shape (n_at_risk,), and of each event the mean of its tie, shape (n_events,)
     tied: FloatArray
-    n_rows: int  # Of the table
-    weighted: bool = False
-    truncated: bool = False  # Whether records enter late
-    psus: Psus | None = None  # Of a survey design
+    truncated: bool  # Whether records enter late
+    psus: Psus | None  # How the records were drawn; None without weights
 
     @classmethod
     def of(
@@ -356,6 +353,7 @@ class _Risks:
         strata: FloatArray | None = None,
         entry: FloatArray | None = None,
         weights: FloatArray | None = None,
+        psus: Psus | None = None,
     ) -> _Risks:
         """Sort; records that are at risk at no event say nothing and are left out."""
         own = np.zeros(len(times)) if strata is None else strata
@@ -371,10 +369,10 @@ class _Risks:
         order, last, before = order[at_risk], last[at_risk], before[at_risk]
         tie, within = places(counts)
         ends = np.searchsorted(distinct, (distinct // width + 1) * width)
-        own = np.ones(len(order)) if weights is None else weights[order]
-        tied = (np.bincount(last, own * events[order], len(counts)) / counts)[tie]
+        of_survey = np.ones(len(order)) if weights is None else weights[order]
+        tied = (np.bincount(last, of_survey * events[order], len(counts)) / counts)[tie]
         made = np.ascontiguousarray(columns[order]), last, before, events[order], tie, within / counts[tie], ends
-        return cls(order, *made, own, tied, len(times), weights is not None, entry is not None)
+        return cls(order, *made, of_survey, tied, entry is not None, psus)
 
     def likelihood(self, values: FloatArray) -> float:
         """The logarithm of the partial likelihood."""
@@ -419,7 +417,7 @@ class _Risks:
             found[:, place] -= np.where(self.died, _binned(self.tie, self.gone * part, n_times)[self.last], 0.0)
         return found
 
-    def record_scores(self, values: FloatArray) -> FloatArray:
+    def record_scores(self, values: FloatArray, n_rows: int) -> FloatArray:
         """Weighted score residuals, whose sum is the gradient, shape (n_rows, n_columns); 0 of records left out.
 
         Lin & Wei (1989), J. Am. Stat. Assoc. 84:1074-1078, doi:10.1080/01621459.1989.10478874, with Efron's ties.
@@ -430,7 +428,7 @@ class _Risks:
         at_risk, dead = self._column_sums(hazards, n_times)
         means = (at_risk[self.tie] - self.gone[:, None] * dead[self.tie]) / denominators[:, None]
         counted = self._counted(np.column_stack([np.ones(len(means)), means]) / denominators[:, None])
-        found = np.zeros((self.n_rows, self.columns.shape[1]))
+        found = np.zeros((n_rows, self.columns.shape[1]))
         residuals = hazards[:, None] * (counted[:, 1:] - self.columns * counted[:, :1])
         of_ties = np.bincount(self.tie)
         for place, mean in enumerate(means.T):
@@ -487,13 +485,13 @@ def _finished(risks: _Risks, values: FloatArray, step: FloatArray, taken: int) -
     else:
         values = values + step
     covariance = inverse(risks.derivatives(values)[1])
-    if risks.weighted:
-        covariance = sandwich(covariance, risks.record_scores(values), risks.psus)
+    if risks.psus is not None:
+        covariance = sandwich(covariance, risks.record_scores(values, len(risks.psus.at)), risks.psus)
     settled = monotone is None and not (moving and risks.truncated)
     return CoxFit(values, covariance, risks.likelihood(values), taken, monotone, settled)
 
 
-# --- Linear and logistic models of arrays, fitted by statsmodels; Cox models; other regressions -----------------------
+# --- Models of arrays: Cox models, and those that statsmodels fits ----------------------------------------------------
 
 _DEPENDENT = 1e-9  # A predictor of which the others leave no more than this share of its size is a sum of them
 _LARGE = 10.0  # A logistic coefficient, times its predictor's root mean square, that is on its way to infinity
@@ -530,23 +528,7 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
         )
     if events is not None and model == "cox":
         return _cox(design, events, basis)
-    if model in REGRESSIONS:
-        return _regression(model, design, basis)
-    fitted, converged = _fitted(model, response, basis.columns)
-    values = None if fitted is None else np.asarray(fitted.params, dtype=np.float64)
-    if values is not None and converged:
-        covariance = np.asarray(fitted.cov_params(), dtype=np.float64)
-        if design.weights is not None:
-            values, covariance = weighted(model, design, basis.columns, values)
-        coefficients, errors = basis.turned_back(values, covariance)
-        if np.isfinite(errors[basis.determined]).all():
-            degrees = float(fitted.df_resid) if model == "linear" else np.inf
-            return Solution(coefficients, errors, degrees)
-    growing: list[str] = []  # Predictors of which a logistic model has coefficients on their way to infinity
-    if values is not None and np.isfinite(values).all():
-        coefficients = basis.turned_back(values, np.zeros((basis.rank, basis.rank)))[0]
-        growing = _named(np.abs(np.nan_to_num(coefficients * basis.sizes)) > _LARGE, design.terms)
-    raise NoFitError(_apart(growing))
+    return _regression(model, design, basis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -600,13 +582,18 @@ class _Basis:
 
 
 def _regression(model: Model, design: Design, basis: _Basis) -> Solution:
-    """The coefficients of a model of counts, categories or groups, of several equations one after the other."""
-    values, covariance = fitted(model, design, basis.columns)
+    """The coefficients of any other model, of several equations one after the other."""
     rank = basis.rank
+    try:
+        values, covariance = fitted(model, design, basis.columns)
+    except SeparatedError as error:  # some coefficients of a logistic model were on their way to infinity
+        coefficients = basis.turned_back(error.values, np.zeros((rank, rank)))[0]
+        growing = _named(np.abs(np.nan_to_num(coefficients * basis.sizes)) > _LARGE, design.terms)
+        raise NoFitError(_apart(growing)) from None
     parts = [slice(at, at + rank) for at in range(0, len(values), rank)]
     found = [basis.turned_back(values[part], covariance[part, part]) for part in parts]
     coefficients, errors = (np.concatenate(each) for each in zip(*found, strict=True))
-    return Solution(coefficients, errors, np.inf)
+    return Solution(coefficients, errors, float(len(design.response) - rank) if model == "linear" else np.inf)
 
 
 def _cox(design: Design, events: npt.NDArray[np.bool_], basis: _Basis) -> Solution:
@@ -617,7 +604,8 @@ def _cox(design: Design, events: npt.NDArray[np.bool_], basis: _Basis) -> Soluti
             f"{late:,} records enter at or after the end of their time; leave such records out by a subset"
         )
     others = {"strata": design.strata, "entry": design.entry, "weights": design.weights}
-    fit = fit_cox(design.response, events, basis.columns, **others, psus=design.psus)
+    psus = None if design.weights is None else design.psus
+    fit = fit_cox(design.response, events, basis.columns, **others, psus=psus)
     if fit.monotone is not None:
         moved = np.abs(np.nan_to_num(basis.turned_back(fit.monotone, fit.covariance)[0] * basis.sizes))
         raise NoFitError(_apart(_named(moved > _MOVING * moved.max(), terms)))
@@ -627,20 +615,6 @@ def _cox(design: Design, events: npt.NDArray[np.bool_], basis: _Basis) -> Soluti
             "add up to each other"
         )
     return Solution(*basis.turned_back(fit.values, fit.covariance), np.inf)
-
-
-def _fitted(model: Model, response: FloatArray, columns: FloatArray) -> tuple[Any, bool]:
-    """What statsmodels found, None where it gave up, and whether it reached the maximum."""
-    logit = library("statsmodels.discrete.discrete_model", "models are fitted").Logit
-    linear = library("statsmodels.regression.linear_model", "models are fitted")
-
-    def fit() -> Any:
-        if model == "linear":
-            return linear.OLS(response, columns).fit()
-        return logit(response, columns).fit(method="newton", maxiter=_MOST_STEPS, disp=False)
-
-    fitted, failed = attempt(fit, "PerfectSeparationWarning")
-    return fitted, not failed
 
 
 def _named(chosen: npt.NDArray[np.bool_], terms: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Counts, ordered and unordered categories, and repeated measurements: models of arrays, fitted by statsmodels."""
+"""Numbers, counts, categories and repeated measurements: regressions of arrays, fitted by statsmodels."""
 
 from __future__ import annotations
 
@@ -17,28 +17,39 @@ from anonpipe.types import FloatArray
 if TYPE_CHECKING:
     from anonpipe.evaluate.utility._design import Design
 
-_STEPS = 200
+_STEPS, _NEWTON_STEPS, _HALVINGS = 200, 50, 30
 _VANISHING = 1e-8  # A fitted count, as a part of the mean, that says that a coefficient is on its way to infinity
 _SURE = 25.0  # Of log-odds the same
 _STEP = 1e-6  # Of differences of scores; coefficients are those of columns of root mean square 1
 _REACHED = 1e-12  # What Newton's steps may still gain of the weighted log-likelihood
 _NOT = "the fit did not converge; coarsen rare categories, or leave out predictors"
+_POISSON = "counts show no overdispersion; take a poisson model"
 _APART = "the fit did not converge: predictors may separate the outcomes; coarsen rare categories, or leave them out"
+
+
+class SeparatedError(Exception):
+    """Predictors tell the outcomes of a logistic model apart."""
+
+    def __init__(self, values: FloatArray) -> None:
+        super().__init__()
+        self.values = values  # Where it was given up
 
 
 def fitted(model: str, design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Estimates, shape (rank * n_equations,), and their covariance, of columns of shape (n_rows, rank)."""
     values, covariance = _MODELS[model](design, columns)
     if design.weights is not None:
-        values, covariance = weighted(model, design, columns, values)
+        values, covariance = _weighted(model, design, columns, values)
+    if model == "negative_binomial" and values[-1] <= 0:
+        raise NoFitError(_POISSON)
     if model != "multinomial":  # thresholds and dispersion are not reported
         values, covariance = values[: columns.shape[1]], covariance[: columns.shape[1], : columns.shape[1]]
-    if not (np.isfinite(values).all() and np.isfinite(covariance).all() and (np.diag(covariance) > 0).all()):
+    if not (np.isfinite(values).all() and np.isfinite(covariance).all() and (np.diag(covariance) >= 0).all()):
         raise NoFitError(_NOT)
     return values, covariance
 
 
-def attempt(fit: Callable[[], Any], *failures: str) -> tuple[Any, bool]:
+def _attempt(fit: Callable[[], Any], *failures: str) -> tuple[Any, bool]:
     """What statsmodels finds, None where it gave up, and whether it warned of a failure; its texts may quote values."""
     found = None
     with warnings.catch_warnings(record=True) as warned, np.errstate(all="ignore"):
@@ -52,7 +63,7 @@ def attempt(fit: Callable[[], Any], *failures: str) -> tuple[Any, bool]:
 def _fit(place: str, name: str, *given: Any, fit: dict[str, Any], **named: Any) -> Any:
     """A model of statsmodels; whatever goes wrong is one reason."""
     model = getattr(library(f"statsmodels.{place}", "models are fitted"), name)
-    found, failed = attempt(lambda: model(*given, **named).fit(**fit))
+    found, failed = _attempt(lambda: model(*given, **named).fit(**fit))
     details = getattr(found, "mle_retvals", None) or {}
     if found is None or failed or not details.get("converged", getattr(found, "converged", True)):
         raise NoFitError(_NOT)
@@ -71,6 +82,21 @@ def _offset(design: Design) -> FloatArray:
 
 def _log_exposure(design: Design) -> FloatArray:
     return np.zeros(len(design.response)) if design.exposure is None else np.log(design.exposure)
+
+
+def _linear(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
+    found = _fit("regression.linear_model", "OLS", design.response, columns, fit={})
+    return np.asarray(found.params), np.asarray(found.cov_params())
+
+
+def _logistic(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
+    logit = library("statsmodels.discrete.discrete_model", "models are fitted").Logit(design.response, columns)
+    found, failed = _attempt(
+        lambda: logit.fit(method="newton", maxiter=_NEWTON_STEPS, disp=False), "PerfectSeparationWarning"
+    )
+    if found is None or failed or not np.isfinite(found.bse).all():
+        raise SeparatedError(np.nan_to_num(np.zeros(columns.shape[1]) if found is None else found.params))
+    return np.asarray(found.params), np.asarray(found.cov_params())
 
 
 def _poisson(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -92,7 +118,7 @@ def _negative_binomial(design: Design, columns: FloatArray) -> tuple[FloatArray,
     expected = np.exp(columns @ start + offset)
     beyond = float((((design.response - expected) ** 2 - design.response) / expected**2).mean())
     if beyond <= 0:
-        raise NoFitError("counts show no overdispersion; take a poisson model")
+        raise NoFitError(_POISSON)
     fit = {"method": "bfgs", "maxiter": _STEPS, "disp": False, "start_params": np.append(start, beyond)}
     given = (design.response, columns)
     found = _fit("discrete.discrete_model", "NegativeBinomial", *given, offset=offset, fit=fit)
@@ -140,19 +166,20 @@ def _mixed(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]
 
 
 _MODELS = {
+    "linear": _linear,
+    "logistic": _logistic,
     "poisson": _poisson,
     "negative_binomial": _negative_binomial,
     "ordinal": _ordinal,
     "multinomial": _multinomial,
     "mixed": _mixed,
 }
-REGRESSIONS = tuple(_MODELS)
-
 
 # --- With survey weights: the pseudo-likelihood, each record's logarithm times its weight -----------------------------
 
 
-def weighted(model: str, design: Design, columns: FloatArray, start: FloatArray) -> tuple[FloatArray, FloatArray]:
+@np.errstate(all="ignore")
+def _weighted(model: str, design: Design, columns: FloatArray, start: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Estimates and their covariance by linearisation, from those of the model without weights, shape (n_values,).
 
     Binder (1983), Int. Stat. Rev. 51:279-292, doi:10.2307/1402588.
@@ -170,13 +197,15 @@ def weighted(model: str, design: Design, columns: FloatArray, start: FloatArray)
             information[at] = (total - score(values + unit).sum(axis=0)) / _STEP
         bread = inverse((information + information.T) / 2)
         step = bread @ total
-        if (gain := total @ step) < _REACHED:
+        if abs(gain := total @ step) < _REACHED:
             return values + step, sandwich(bread, score(values + step), design.psus)
-        for _ in range(_STEPS):  # halved until less is left to gain
+        for _ in range(_HALVINGS):  # until less is left to gain
             there = score(values + step).sum(axis=0)
             if there @ bread @ there < gain:  # false of NaN, too
                 break
             step = step / 2
+        else:
+            break
         values = values + step
     raise NoFitError(_NOT)
 
@@ -186,14 +215,13 @@ def inverse(information: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.pinv(information, hermitian=True), dtype=np.float64)
 
 
-def sandwich(bread: FloatArray, scores: FloatArray, psus: Psus | None = None) -> FloatArray:
-    """Covariance of weighted estimates of records, or primary sampling units, that were drawn with replacement.
+def sandwich(bread: FloatArray, scores: FloatArray, psus: Psus) -> FloatArray:
+    """Covariance of weighted estimates of primary sampling units that were drawn with replacement.
 
     - `bread`: inverse of the weighted information, shape (n_values, n_values).
     - `scores`: each record's derivatives of the weighted log-likelihood, shape (n_rows, n_values).
     """
-    n = len(scores)
-    off = scores * np.sqrt(n / (n - 1)) if psus is None else psus.deviations(psus.sums(scores))
+    off = psus.deviations(psus.sums(scores))
     return np.asarray(bread @ (off.T @ off) @ bread)
 
 

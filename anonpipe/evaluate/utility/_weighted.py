@@ -117,18 +117,21 @@ def weighted_means(
     return mean, np.sqrt(np.maximum(squares, 0.0) * n / (n - 1)) / total
 
 
-def _estimates(tables: TypedTables, sides: tuple[FloatArray, FloatArray]) -> tuple[list[Term], list[Term]]:
+_Sides = tuple[FloatArray, FloatArray]  # Weights of both tables
+
+
+def _estimates(tables: TypedTables, sides: _Sides, psus: Psus | None) -> tuple[list[Term], list[Term]]:
     """Differences of means and shares, and of totals by category, in standard errors of the original; NaN for none."""
     numbers = [column for column in tables.numbers if column.name != tables.weight]
     categories = [column for column in tables.categories if column.name != tables.cluster]
-    means = [term for column in numbers for term in _apart(tables, sides, column, None)]
-    shares = [term for column in categories for term in _apart(tables, sides, None, column)]
-    totals = [term for pair in product(numbers, categories) for term in _apart(tables, sides, *pair)]
+    means = [term for column in numbers for term in _apart(tables, sides, psus, column, None)]
+    shares = [term for column in categories for term in _apart(tables, sides, psus, None, column)]
+    totals = [term for pair in product(numbers, categories) for term in _apart(tables, sides, psus, *pair)]
     return means + shares, totals
 
 
 def _apart(
-    tables: TypedTables, sides: tuple[FloatArray, FloatArray], number: BothColumns | None, category: BothColumns | None
+    tables: TypedTables, sides: _Sides, psus: Psus | None, number: BothColumns | None, category: BothColumns | None
 ) -> list[Term]:
     found, counts = [], np.array([tables.rows])
     for at, weights in enumerate(sides):
@@ -136,7 +139,7 @@ def _apart(
         codes = None if category is None else (category.old, category.new)[at]
         if at == 0 and codes is not None:
             counts = np.bincount(codes[~np.isnan(codes)].astype(np.int64), minlength=len(category.levels))  # type: ignore[union-attr]
-        found.append(weighted_means(values, weights, codes, len(counts), None if at else _psus(tables)))
+        found.append(weighted_means(values, weights, codes, len(counts), None if at else psus))
     (old, error), (new, _) = found
     name = "" if number is None else number.name
     terms = []
@@ -157,8 +160,9 @@ def _weighted(tables: TypedTables) -> list[Measurement]:
     """The furthest weighted estimates, and the same means without weights."""
     weight = next(column for column in tables.columns if column.name == tables.weight)
     sides = np.nan_to_num(weight.old), np.nan_to_num(weight.new)
-    means, totals = _estimates(tables, sides)
-    without = _estimates(tables, (np.ones(tables.rows), np.ones(tables.released)))[0]
+    psus = _psus(tables)
+    means, totals = _estimates(tables, sides, psus)
+    without = _estimates(tables, (np.ones(tables.rows), np.ones(tables.released)), psus)[0]
     effects = [f"{design_effect(side):.2f}" for side in sides]
     note = (
         f"Of {{}} estimates; errors are the original's. Design effect of the weights (Kish): {effects[0]} in the "
@@ -169,7 +173,6 @@ def _weighted(tables: TypedTables) -> list[Measurement]:
         for figure, terms in ((_MEANS, means), (_UNWEIGHTED, without), (_TOTALS, totals))
     ]
     every = means + totals
-    psus = _psus(tables)
     allowed = -math.sqrt(2.0) * float(stdtrit(psus.degrees if psus else math.inf, _CHANCE / 2.0 / max(1, len(every))))
     note = (
         f"1: the difference that another sample of the same design exceeds in any of {len(every)} estimates once in "
