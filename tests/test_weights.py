@@ -192,7 +192,8 @@ def test_individual_risk_is_measured_by_scenario(tmp_path: Any) -> None:
 DESIGN: dict[str, Any] = {
     "columns": {
         **COLUMNS,
-        **{name: {"kind": "categorical", "role": "key"} for name in ("region", "psu")},
+        "region": {"kind": "categorical", "role": "key"},
+        "psu": {"kind": "integer", "role": "key"},
         "weight": WEIGHT | {"by": ["region", "size"], "calibrate": ["region"]},
     },
     "strata": {"by": ["region", "psu"]},
@@ -243,6 +244,7 @@ def test_analyses_and_estimates_take_the_design() -> None:
         ({"strata": {"by": ["region"]}}, "design.cluster names 'psu'.*name it in strata.by"),
         ({"design": {"strata": "region", "cluster": "region"}}, "one name"),
         ({"mask": {"method": "noise", "scope": "table"}}, "mask.scope: table"),
+        ({"strata": DESIGN["strata"] | {"small": "merge"}}, "strata.small: merge"),
         ({"disclosure": {"key": ["psu"], "non_key": ["region"]}}, "disclosure.key or recode"),
         (
             {"design": {"strata": "region", "cluster": "psu", "random_groups": 5}},

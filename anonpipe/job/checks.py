@@ -314,6 +314,7 @@ def _design(job: Job) -> None:
         "disclosure.key or recode of its columns": not {given.strata, given.cluster}.isdisjoint(controlled),
         "release.unit: pseudonym": job.whole_release,
         "repeat.growing, as groups are drawn again": job.repeat.growing,
+        "strata.small: merge, which moves records to other strata": job.strata.small == "merge",
         "mask.scope: table, which lets groups differ less": job.mask is not None and not job.masks_strata,
     }
     if clash := [text for text, there in problems.items() if there]:

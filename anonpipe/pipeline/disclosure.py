@@ -74,9 +74,8 @@ def control(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Contro
     changes, facts, warnings = _decided(job, given, counts, coded)
     path = make_private(folder) / "rows.parquet"
     _write(job, source, counts, changes, path)
-    columns = {name: _declared(column, given.recode.get(name)) for name, column in job.columns.items()}
-    if job.design is not None:
-        columns[job.design.cluster] = columns[job.design.cluster].model_copy(update={"levels": None})
+    recoded = set(job.recategorized)
+    columns = {n: _declared(column, given.recode.get(n), n in recoded) for n, column in job.columns.items()}
     types = {name: kind for name, kind in source.pandas_types.items() if name not in job.recategorized}
     made = replace(open_source(str(path)), pandas_types=types, labels=source.labels)
     done = job.disclosure and given.model_copy(update={"recode": {}})
@@ -84,13 +83,13 @@ def control(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Contro
     return settled, made, Controlled(job.digest(), sketches, facts, tuple(warnings))
 
 
-def _declared(column: Column, recoding: Recoding | None) -> Column:
+def _declared(column: Column, recoding: Recoding | None, recategorized: bool) -> Column:
     """A column as it is after recoding."""
-    if recoding is None or (recoding.hierarchy is None and column.role.unchanged):
-        return column
-    if recoding.hierarchy is not None:
+    if recategorized:
         gone: dict[str, Any] = dict.fromkeys(("levels", "bounds", "step", "transform"))
         return column.model_copy(update=gone | {"kind": Kind.CATEGORICAL})
+    if recoding is None or column.role.unchanged:
+        return column
     (low, high), step = column.numeric_bounds, recoding.base or column.step
     low, high = (own if coded is None else coded for own, coded in ((low, recoding.bottom), (high, recoding.top)))
     return column.model_copy(update={"bounds": (low, high), "step": step})
