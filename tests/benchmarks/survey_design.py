@@ -107,10 +107,13 @@ def main() -> None:
         table = survey(seed)
         release = anonymize(table, job).table
         if seed == 1:
-            between = [np.log(each["weight"]).groupby(each["region"]).mean().var() for each in (table, release)]
-            print(f"distinct weights {table['weight'].nunique()} and {release['weight'].nunique()}, ", end="")
-            print(f"variance of log weights between regions {between[0]:.3f} and {between[1]:.3f}")
-            print(totals(table, release).round(0).to_string())
+            without = {name: column for name, column in COLUMNS.items() if name != "psu"}
+            plain = JOB | {"columns": without, "strata": {"by": ["region"]}, "design": None}
+            for what, each in (("design", release), ("no design", anonymize(table.drop(columns="psu"), plain).table)):
+                between = [np.log(one["weight"]).groupby(one["region"]).mean().var() for one in (table, each)]
+                print(f"{what}: distinct weights {table['weight'].nunique()} and {each['weight'].nunique()}, ", end="")
+                print(f"variance of log weights between regions {between[0]:.3f} and {between[1]:.3f}")
+                print(totals(table, each).round(0).to_string())
         sides = (("original", table, True), ("release", release, True), ("release, records alone", release, False))
         for side, frame, design in sides:
             for name, (value, half) in estimates(frame, design).items():
