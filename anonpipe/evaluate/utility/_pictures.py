@@ -315,10 +315,9 @@ def _panel(
         return None
     placed = happened[1] if binning.from_release and len(happened[1]) else np.concatenate(happened)
     edges = _round_edges(placed, whole)
-    counts = binned(happened, edges)
     if np.ptp(old.weights) > 0:
-        counts[0] = _undominated(old, edges, binning.least)
-    inner, _ = joined(edges, counts, binning)
+        edges = _undominated(old, edges)
+    inner, _ = joined(edges, binned(happened, edges), binning)
     times = np.concatenate([[0.0], inner[inner > 0]])
     if len(times) < 2:
         return None
@@ -329,13 +328,22 @@ def _panel(
     return SurvivalPanel(column, group, at, before, after, binning.shown_count(len(old.times)))
 
 
-def _undominated(side: Followed, edges: FloatArray, least: int) -> IntArray:
-    """Events between edges, fewer where a weight dominates: `least` have twice the largest weight, or more."""
-    times, weights = side.times[side.events], side.weights[side.events]
-    places = np.searchsorted(edges, times, side="right")
-    counts, sums = (np.bincount(places, each, len(edges) + 1) for each in (None, weights))
-    least_sums = np.floor(least * sums / (2.0 * weights.max(initial=0.0)))
-    return np.asarray(np.minimum(counts, least_sums.astype(np.int64)))
+def _undominated(side: Followed, edges: FloatArray) -> FloatArray:
+    """Edges between which no event has more than half of the weights: joined from the left, the rest to the last."""
+    places = np.searchsorted(edges, side.times[side.events], side="right")
+    sums, largest = np.zeros((2, len(edges) + 1))
+    np.add.at(sums, places, side.weights[side.events])
+    np.maximum.at(largest, places, side.weights[side.events])
+    kept, parts = [], [(0.0, 0.0)]
+    for place, (total, most) in enumerate(zip(sums, largest, strict=True)):
+        parts[-1] = parts[-1][0] + total, max(parts[-1][1], most)
+        if place < len(edges) and parts[-1][0] >= 2 * parts[-1][1] > 0:
+            kept.append(edges[place])
+            parts.append((0.0, 0.0))
+    while kept and parts[-1][0] < 2 * parts[-1][1]:
+        (total, most), _ = parts.pop(), kept.pop()
+        parts[-1] = parts[-1][0] + total, max(parts[-1][1], most)
+    return np.array(kept)
 
 
 def _share_before(side: Followed, times: FloatArray, falls: bool) -> FloatArray:
