@@ -117,9 +117,8 @@ def endpoints_of(job: Job) -> tuple[Endpoint, ...]:
         if each.model == "cox":
             one = _survival(each, list(job.released))
             if one.time is not None and one.status is not None and one.event:
-                found.append(
-                    Endpoint(each.name, one.time, one.status, one.event, weight=job.analysis_of(each).weights or "")
-                )
+                weight = job.analysis_of(each).weights or ""
+                found.append(Endpoint(each.name, one.time, one.status, one.event, (), weight))
     different: dict[tuple[Any, ...], Endpoint] = {}
     for end in found:
         different.setdefault((end.time, end.status, end.event, end.weight), end)

@@ -459,7 +459,7 @@ class Analysis:
     subset: str | None = None
     # A column of survey weights, not for `mixed`: standard errors are then those of the weighted sample
     weights: str | None = None
-    # With weights: columns of the primary sampling units, and of the strata that these were drawn in
+    # With weights: columns of the primary sampling units, and of the strata of these
     cluster: str | None = None
     design_strata: str | None = None
     exposure: str | None = None  # A column of what counts are of, such as person-years: rates are modelled

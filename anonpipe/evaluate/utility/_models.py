@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 
 from anonpipe.errors import JobError
@@ -16,7 +15,7 @@ from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError
 from anonpipe.evaluate.utility._regressions import SeparatedError, fitted, inverse, sandwich
 from anonpipe.evaluate.utility._weighted import Psus
 from anonpipe.kernels.points import places
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -276,16 +275,13 @@ class CoxFit:
     converged: bool  # Whether the maximum was reached
 
 
+_Given = FloatArray | None  # A number for each record, where there is one
+
+
 def fit_cox(
-    times: FloatArray,
-    events: npt.NDArray[np.bool_],
-    columns: FloatArray,
-    *,
-    strata: FloatArray | None = None,
-    entry: FloatArray | None = None,
-    weights: FloatArray | None = None,
-    psus: Psus | None = None,
-) -> CoxFit:
+    times: FloatArray, events: BoolArray, columns: FloatArray, *,
+    strata: _Given = None, entry: _Given = None, weights: _Given = None, psus: Psus | None = None,
+) -> CoxFit:  # fmt: skip
     """The coefficients of largest partial likelihood, by Newton's method with halved steps.
 
     Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns); strata, entry and weights (n_rows,), for
@@ -334,7 +330,7 @@ class _Risks:
     # Numbers of the latest event time at which the record is at risk, and of the latest before that, shape (n_at_risk,)
     last: IntArray
     before: IntArray
-    died: npt.NDArray[np.bool_]  # Whether the record's own event is at that time, shape (n_at_risk,)
+    died: BoolArray  # Whether the record's own event is at that time, shape (n_at_risk,)
     tie: IntArray  # Of each event the number of its time, shape (n_events,)
     # Of each event the part of its tie that Efron takes for gone before it: 0, 1/d, …, (d-1)/d, shape (n_events,)
     gone: FloatArray
@@ -346,15 +342,9 @@ class _Risks:
 
     @classmethod
     def of(
-        cls,
-        times: FloatArray,
-        events: npt.NDArray[np.bool_],
-        columns: FloatArray,
-        strata: FloatArray | None = None,
-        entry: FloatArray | None = None,
-        weights: FloatArray | None = None,
-        psus: Psus | None = None,
-    ) -> _Risks:
+        cls, times: FloatArray, events: BoolArray, columns: FloatArray,
+        strata: _Given, entry: _Given, weights: _Given, psus: Psus | None,
+    ) -> _Risks:  # fmt: skip
         """Sort; records that are at risk at no event say nothing and are left out."""
         own = np.zeros(len(times)) if strata is None else strata
         # Times as ranks, and those of a stratum all after those of the stratum before
@@ -537,8 +527,8 @@ class _Basis:
 
     columns: FloatArray  # Shape (n_rows, rank), each of root mean square 1
     triangle: FloatArray  # Predictors of the basis = columns @ triangle, shape (rank, rank)
-    places: npt.NDArray[np.int64]  # Numbers of the predictors of the basis, shape (rank,)
-    determined: npt.NDArray[np.bool_]  # Whether the coefficient is the same in all solutions, shape (n_coefficients,)
+    places: IntArray  # Numbers of the predictors of the basis, shape (rank,)
+    determined: BoolArray  # Whether the coefficient is the same in all solutions, shape (n_coefficients,)
     # Root mean square of each predictor, or standard deviation where centred, shape (n_coefficients,)
     sizes: FloatArray
 
@@ -596,7 +586,7 @@ def _regression(model: Model, design: Design, basis: _Basis) -> Solution:
     return Solution(coefficients, errors, float(len(design.response) - rank) if model == "linear" else np.inf)
 
 
-def _cox(design: Design, events: npt.NDArray[np.bool_], basis: _Basis) -> Solution:
+def _cox(design: Design, events: BoolArray, basis: _Basis) -> Solution:
     """A Cox model's coefficients, or why there are none."""
     terms = design.terms
     if design.entry is not None and (late := int(np.count_nonzero(design.entry >= design.response))):
@@ -617,7 +607,7 @@ def _cox(design: Design, events: npt.NDArray[np.bool_], basis: _Basis) -> Soluti
     return Solution(*basis.turned_back(fit.values, fit.covariance), np.inf)
 
 
-def _named(chosen: npt.NDArray[np.bool_], terms: Sequence[str]) -> list[str]:
+def _named(chosen: BoolArray, terms: Sequence[str]) -> list[str]:
     """The parts of the formula that the coefficients are from, each once."""
     return list(dict.fromkeys(terms[place] for place in np.flatnonzero(chosen).tolist()))
 

@@ -108,9 +108,7 @@ def weighted_means(
     mean = sums[0] / total
     if psus is not None:
         m = len(psus.stratum)
-        of_psus = np.asarray(np.bincount(psus.at[inside] * size + at, w * y, m * size), dtype=np.float64).reshape(
-            m, size
-        )
+        of_psus = np.bincount(psus.at[inside] * size + at, w * y, m * size).astype(np.float64).reshape(m, size)
         off = psus.deviations(of_psus - np.outer(np.bincount(psus.at, weights, m), mean))
         return mean, np.sqrt(np.square(off).sum(axis=0)) / total
     squares = sums[3] - 2.0 * mean * sums[2] + mean**2 * np.square(weights).sum()
