@@ -76,34 +76,16 @@ class Distribution:
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        kind: Kind,
-        counts: IntArray,
-        records: IntArray,
-        nulls: IntArray,
-        binning: Binning,
-        edges: tuple[float | None, ...],
-        labels: tuple[str, ...],
-        note: str,
-    ) -> Distribution:
+        cls, name: str, kind: Kind, counts: IntArray, records: IntArray, nulls: IntArray, binning: Binning,
+        edges: tuple[float | None, ...], labels: tuple[str, ...], note: str,
+    ) -> Distribution:  # fmt: skip
         """Original counts as they are shown; shapes: counts (2, n_bins), records and nulls (2,)."""
         before, after = counts.tolist()
         (all_before, all_after), (nulls_before, nulls_after) = records.tolist(), nulls.tolist()
-        hidden = 0 < nulls_before < binning.least
-        return cls(
-            name,
-            kind,
-            edges,
-            labels,
-            original=tuple(map(binning.shown_count, before)),
-            released=tuple(after),
-            original_records=binning.shown_count(all_before),
-            released_records=all_after,
-            original_nulls=None if hidden else binning.shown_count(nulls_before),
-            released_nulls=nulls_after,
-            note=note,
-        )
+        shown, hidden = tuple(map(binning.shown_count, before)), 0 < nulls_before < binning.least
+        nulls_shown = None if hidden else binning.shown_count(nulls_before)
+        counted = binning.shown_count(all_before), all_after, nulls_shown, nulls_after
+        return cls(name, kind, edges, labels, shown, tuple(after), *counted, note)
 
 
 def distributions(tables: TypedTables, binning: Binning) -> tuple[Distribution, ...]:

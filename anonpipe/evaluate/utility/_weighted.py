@@ -77,11 +77,7 @@ def design_effect(weights: FloatArray) -> float:
 
 
 def weighted_means(
-    values: FloatArray,
-    weights: FloatArray,
-    codes: FloatArray | None = None,
-    size: int = 1,
-    psus: Psus | None = None,
+    values: FloatArray, weights: FloatArray, codes: FloatArray | None = None, size: int = 1, psus: Psus | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Weighted means of values that count as 0 outside a category, and their standard errors, shapes (size,).
 
