@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm, t
+from scipy.stats import t
 
 from anonpipe import anonymize
 from anonpipe.evaluate.utility import Analysis, fit_models
@@ -69,15 +69,15 @@ def estimates(table: pd.DataFrame, design: bool) -> dict[str, tuple[float, float
     """Means, a total by region, and a coefficient, each with half of its interval."""
     codes = {name: np.unique(table[name], return_inverse=True)[1].astype(float) for name in ("region", "psu")}
     psus = Psus.of(codes["region"], codes["psu"]) if design else None
-    reach = norm.ppf(0.975) if psus is None else t.ppf(0.975, psus.degrees)
+    # Of one region the degrees of freedom are its own, as of `subset` of a design in R
+    degrees = (np.inf, np.inf) if psus is None else (psus.degrees, psus.degrees // 4)
+    reach, in_region = t.ppf(0.975, degrees)
     weights, found = table["weight"].to_numpy(), {}
     for name in ("income", "employed"):
         values = table[name].to_numpy(float)
-        (mean, error), shares = (
-            weighted_means(values, weights, psus=psus),
-            weighted_means(values, weights, codes["region"], 4, psus),
-        )
-        found |= {name: (mean[0], reach * error[0]), f"{name} in C": (shares[0][2], reach * shares[1][2])}
+        mean, error = weighted_means(values, weights, psus=psus)
+        means, errors = weighted_means(values, weights, codes["region"], 4, psus)
+        found |= {name: (mean[0], reach * error[0]), f"{name} in C": (means[2], in_region * errors[2])}
     others = {"cluster": "psu", "design_strata": "region"} if design else {}
     analysis = Analysis("m", "linear", "np.log(income + 1) ~ band + employed", weights="weight", **others)
     slope = fit_models(table, [analysis])[0].fit.estimates["employed"]
