@@ -108,9 +108,8 @@ def endpoints_of(job: Job) -> tuple[Endpoint, ...]:
     found: list[Endpoint] = []
     if job.time_column is not None and job.event_column is not None:
         status = job.columns[job.event_column]
-        weight = job.weight_column or ""
-        ends = Endpoint("", job.time_column, job.event_column, status.event or (), status.competing, weight)
-        found.append(ends)
+        of_status = job.event_column, status.event or (), status.competing
+        found.append(ends := Endpoint("", job.time_column, *of_status, job.weight_column or ""))
         if ends.competing:
             found.append(replace(ends, name="competing events", event=ends.competing, competing=ends.event))
     for each in job.analyses:

@@ -298,8 +298,7 @@ def _sensitive(job: Job) -> None:
 
 def _design(job: Job) -> None:
     """A design has columns of its own that make strata, and nothing else counts or recodes them."""
-    given = job.design
-    if given is None:
+    if (given := job.design) is None:
         return
     for what in ("strata", "cluster"):
         name = getattr(given, what)

@@ -226,8 +226,8 @@ def _decided(
     facts, groups = _facts(given, chosen), None
     if job.design is not None:
         groups = _random_groups(job, job.design, counts)
-        of_each = f"{job.design.random_groups} in each {job.design.strata}"
-        facts["columns"][job.design.cluster] = {"random_groups": of_each}
+        of_each = {"random_groups": job.design.random_groups, "in_each": job.design.strata}
+        facts["columns"][job.design.cluster] = of_each
     beyond = [f"disclosure, column {name!r}: coded rows {n}" for name, n in coded.items() if given.recode[name].numeric]
     if not width:
         changes = _Changes(texts, [], np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.bool_), groups)

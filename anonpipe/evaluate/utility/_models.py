@@ -141,10 +141,6 @@ class ModelComparison:
         return shares_changed([self])
 
 
-def _unweighted(analysis: Analysis) -> Analysis:
-    return replace(analysis, name=f"{analysis.name}, without weights", weights=None, cluster=None, design_strata=None)
-
-
 @dataclass(frozen=True, eq=False)
 class FittedModel:
     """An analysis of the original, ready to be compared with any number of releases."""
@@ -157,9 +153,9 @@ class FittedModel:
     @classmethod
     def of(cls, original: pd.DataFrame, analysis: Analysis) -> FittedModel:
         """Fit an analysis, one with weights without them, too."""
-        unweighted = None
-        if analysis.weights is not None:
-            unweighted = cls.of(original, _unweighted(analysis))
+        name = f"{analysis.name}, without weights"
+        plain = replace(analysis, name=name, weights=None, cluster=None, design_strata=None)
+        unweighted = None if analysis.weights is None else cls.of(original, plain)
         try:
             coding = learn(original, analysis)
         except NoFitError as error:

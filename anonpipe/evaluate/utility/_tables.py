@@ -100,9 +100,8 @@ class TypedTables:
     endpoints: tuple[Endpoint, ...] = ()  # Whose survival curves are compared
     weight: str = ""  # The column of survey weights; empty for none
     population: Population | None = None  # What relative survival is relative to
-    # cluster, design_strata: columns of the primary sampling units and of their strata; empty for none
-    cluster: str = ""
-    design_strata: str = ""
+    cluster: str = ""  # The column of primary sampling units; empty for none
+    design_strata: str = ""  # That of the strata of these
 
     @property
     def numbers(self) -> tuple[BothColumns, ...]:

@@ -49,6 +49,14 @@ class Psus(NamedTuple):
         """Degrees of freedom: PSUs less strata."""
         return len(self.stratum) - int(self.stratum.max()) - 1
 
+    def degrees_of(self, codes: FloatArray | None, size: int) -> IntArray:
+        """Of each category the same of those with records in it, shapes (n_rows,) and (size,)."""
+        known = np.ones(len(self.at), dtype=bool) if codes is None else ~np.isnan(codes)
+        places = 0 if codes is None else codes[known].astype(np.int64)
+        of_psus, of_strata = np.zeros((2, len(self.stratum), size), dtype=bool)
+        of_psus[self.at[known], places] = of_strata[self.stratum[self.at[known]], places] = True
+        return np.asarray(of_psus.sum(axis=0) - of_strata.sum(axis=0))
+
     def sums(self, scores: FloatArray) -> FloatArray:
         """Of each PSU the sums of its records, shapes (n_psus, width) and (n_rows, width)."""
         return np.stack([np.bincount(self.at, each, len(self.stratum)) for each in scores.T], axis=1)
@@ -112,9 +120,10 @@ def weighted_means(
 
 
 _Sides = tuple[FloatArray, FloatArray]  # Weights of both tables
+_Estimate = tuple[str, float, float]  # What, how far off in standard errors, and the degrees of freedom of these
 
 
-def _estimates(tables: TypedTables, sides: _Sides, psus: Psus | None) -> tuple[list[Term], list[Term]]:
+def _estimates(tables: TypedTables, sides: _Sides, psus: Psus | None) -> tuple[list[_Estimate], list[_Estimate]]:
     """Differences of means and shares, and of totals by category, in standard errors of the original; NaN for none."""
     numbers = [column for column in tables.numbers if column.name != tables.weight]
     categories = [column for column in tables.categories if column.name != tables.cluster]
@@ -126,21 +135,23 @@ def _estimates(tables: TypedTables, sides: _Sides, psus: Psus | None) -> tuple[l
 
 def _apart(
     tables: TypedTables, sides: _Sides, psus: Psus | None, number: BothColumns | None, category: BothColumns | None
-) -> list[Term]:
-    found, counts = [], np.array([tables.rows])
+) -> list[_Estimate]:
+    codes = (None, None) if category is None else (category.old, category.new)
+    size, first, found = 1 if category is None else len(category.levels), codes[0], []
+    counts = np.array([tables.rows])
+    if first is not None:
+        counts = np.bincount(first[~np.isnan(first)].astype(np.int64), minlength=size)
+    degrees = np.full(size, math.inf) if psus is None else psus.degrees_of(first, size)
     for at, weights in enumerate(sides):
         values = np.ones(len(weights)) if number is None else (number.old, number.new)[at]
-        codes = None if category is None else (category.old, category.new)[at]
-        if at == 0 and codes is not None:
-            counts = np.bincount(codes[~np.isnan(codes)].astype(np.int64), minlength=len(category.levels))  # type: ignore[union-attr]
-        found.append(weighted_means(values, weights, codes, len(counts), None if at else psus))
+        found.append(weighted_means(values, weights, codes[at], size, None if at else psus))
     (old, error), (new, _) = found
     name = "" if number is None else number.name
     terms = []
     for place in np.flatnonzero((counts >= max(_FEWEST, tables.least)) & (error > 1e-9 * np.abs(old))):
         label = "" if category is None else f"{category.name} {category.levels[place]}"
         off = abs(new[place] - old[place]) / error[place]
-        terms.append((f"{name} in {label}" if name and label else name or label, float(off)))
+        terms.append((f"{name} in {label}" if name and label else name or label, float(off), float(degrees[place])))
     return terms
 
 
@@ -163,17 +174,17 @@ def _weighted(tables: TypedTables) -> list[Measurement]:
         f"original, {effects[1]} in the release."
     )
     found = [
-        _furthest(figure, terms, tables.rows, note.format(len(terms)))
+        _furthest(figure, [term[:2] for term in terms], tables.rows, note.format(len(terms)))
         for figure, terms in ((_MEANS, means), (_UNWEIGHTED, without), (_TOTALS, totals))
     ]
     every = means + totals
-    allowed = -math.sqrt(2.0) * float(stdtrit(psus.degrees if psus else math.inf, _CHANCE / 2.0 / max(1, len(every))))
+    share = _CHANCE / 2.0 / max(1, len(every))
     note = (
         f"1: the difference that another sample of the same design exceeds in any of {len(every)} estimates once in "
         f"{1 / _CHANCE:.0f} (Bonferroni)."
     )
-    terms = [(name, value / allowed) for name, value in every]
-    return [*found, _furthest(_WORST, terms, tables.rows, note)]
+    allowed = [(name, value / -(math.sqrt(2.0) * float(stdtrit(degrees, share)))) for name, value, degrees in every]
+    return [*found, _furthest(_WORST, allowed, tables.rows, note)]
 
 
 def _furthest(figure: Figure, terms: list[Term], records: int, note: str) -> Measurement:
