@@ -391,7 +391,7 @@ def show_evaluated(found: Evaluated, form: Form) -> None:
 
     assessed = found.assessment
     figures = {"utility": [figure(one) for one in assessed.utility], "risk": [figure(one) for one in assessed.risk]}
-    analyses = [analysis_part(one) for one in assessed.analyses]
+    analyses = [analysis_part(one) for one in assessed.shown]
     if form is Form.JSON:
         content = {"rows": dict(zip(("original", "release"), found.rows, strict=True)), "columns": found.columns}
         content |= {"not_compared": found.left_out, **found.verdict.in_words(), "warnings": found.warnings}

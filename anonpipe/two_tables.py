@@ -161,6 +161,7 @@ def _utility(
         endpoints=endpoints,
         weight=None if job is None else job.weight_column,
         population=None if job is None else population_of(job),
+        design=("", "") if job is None else job.design_columns,
     )
     return Assessment(utility=found)
 

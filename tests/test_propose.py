@@ -1232,6 +1232,10 @@ def test_survey_weights_are_found_by_name_and_values() -> None:
             roles(pa.table(other | {"pweight": np.where(np.arange(900) == 5, odd, decided)}))["pweight"] is Role.MASKED
         )
     assert roles(pa.table(other | {"income": decided}))["income"] is Role.MASKED
+    replicates = {f"repwgt{at}": decided * rng.choice([0.5, 1.5], 900) for at in range(4)}
+    found = roles(pa.table(other | replicates | {"pweight": decided}))
+    assert {name for name, role in found.items() if role is Role.DROPPED} == set(replicates)
+    assert found["pweight"] is Role.SAMPLING_WEIGHT
 
 
 def test_a_survey_weight_with_zeros_is_asked(tmp_path: Path) -> None:

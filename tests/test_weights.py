@@ -13,6 +13,7 @@ import pytest
 from anonpipe.encoding.values import Grid
 from anonpipe.encoding.weights import SamplingWeight
 from anonpipe.errors import AnonpipeError, InputError
+from anonpipe.evaluate.utility._weighted import Psus, weighted_means
 from anonpipe.job.model import parse_job
 from anonpipe.partition.strata import Strata
 from anonpipe.pipeline.run import in_memory
@@ -186,6 +187,83 @@ def test_individual_risk_is_measured_by_scenario(tmp_path: Any) -> None:
     assert found["scenarios.neighbour.individual_mean"] == pytest.approx(mean, rel=1e-6)
 
 
+# --- Strata and primary sampling units
+
+DESIGN: dict[str, Any] = {
+    "columns": {
+        **COLUMNS,
+        "region": {"kind": "categorical", "role": "key"},
+        "psu": {"kind": "integer", "role": "key"},
+        "weight": WEIGHT | {"by": ["region", "size"], "calibrate": ["region"]},
+    },
+    "strata": {"by": ["region", "psu"]},
+    "design": {"strata": "region", "cluster": "psu"},
+}
+
+
+def clustered(rows: int = 3000, psus: int = 8) -> pd.DataFrame:
+    """The survey, of PSUs of equal size that differ in income; numbers of PSUs are places."""
+    table = survey(rows).sort_values("region", ignore_index=True)
+    within = table.groupby("region").cumcount() * psus // table.groupby("region")["size"].transform("size")
+    table["psu"] = 7000 + 100 * table["region"].astype("category").cat.codes.astype(int) + within
+    effect = np.random.default_rng(2).normal(0, 0.3, 1000)[table["psu"] - 7000]
+    return table.assign(income=(table["income"] * np.exp(effect)).round(-1))
+
+
+def error_of_mean(table: pd.DataFrame) -> tuple[float, float]:
+    """Of income, by the design, and as if records were drawn one by one."""
+    psus = Psus.of(*(np.unique(table[name], return_inverse=True)[1] for name in ("region", "psu")))
+    values, weights = table["income"].to_numpy(), table["weight"].to_numpy()
+    return tuple(float(weighted_means(values, weights, psus=each)[1][0]) for each in (psus, None))  # type: ignore[return-value]
+
+
+def test_random_groups_of_psus_keep_what_clusters_differ_in(tmp_path: Any) -> None:
+    """Each is of several PSUs, none of their numbers is released, and errors stay those of the design."""
+    table = clustered()
+    made = released(tmp_path, table, WEIGHT, **DESIGN)
+    assert (made.groupby("region")["psu"].nunique() == 2).all() and made["psu"].nunique() == 10
+    assert not set(made["psu"].astype(str)) & set(table["psu"].astype(str))
+    assert np.allclose(by_columns(made, "region"), by_columns(table, "region"), rtol=1e-4)
+    (old, alone), (new, _) = error_of_mean(table), error_of_mean(made)
+    assert old > 1.5 * alone and old / 2 < new < 2 * old
+
+
+def test_analyses_and_estimates_take_the_design() -> None:
+    analysis = {"name": "m", "model": "linear", "formula": "income ~ age"}
+    content = {"input": "a.parquet", "output": "out", "k": 5, "analyses": [analysis], **DESIGN}
+    job = parse_job(content)
+    taken = job.analysis_of(job.analyses[0])
+    assert (taken.weights, taken.cluster, taken.design_strata) == ("weight", "psu", "region")
+    assert {"psu", "region"} <= set(job.columns_of(job.analyses[0]))
+    assert parse_job(content | {"design": None}).digest() != job.digest()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"strata": {"by": ["region"]}}, "design.cluster names 'psu'.*name it in strata.by"),
+        ({"design": {"strata": "region", "cluster": "region"}}, "one name"),
+        ({"mask": {"method": "noise", "scope": "table"}}, "mask.scope: table"),
+        ({"strata": DESIGN["strata"] | {"small": "merge"}}, "strata.small: merge"),
+        ({"disclosure": {"key": ["psu"], "non_key": ["region"]}}, "disclosure.key or recode"),
+        (
+            {"design": {"strata": "region", "cluster": "psu", "random_groups": 5}},
+            "5 of 5 strata have fewer than 10 PSUs",
+        ),
+    ],
+)
+def test_a_design_that_cannot_be_kept_is_refused(tmp_path: Any, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(AnonpipeError, match=message):
+        released(tmp_path, clustered(400), WEIGHT, **DESIGN | changed)
+
+
+def test_a_record_without_a_psu_is_refused(tmp_path: Any) -> None:
+    table = clustered(400)
+    table.loc[[3, 9], "psu"] = None
+    with pytest.raises(InputError, match="'region' and 'psu' of the design: 2 rows with a null; fill or drop them"):
+        released(tmp_path, table, WEIGHT, **DESIGN)
+
+
 # --- The factors
 
 
@@ -257,13 +335,13 @@ def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path: Any, monkeypatch
 
     def job_in(folder: Path) -> Any:
         folder.mkdir()
-        survey(2600).to_parquet(folder / "survey.parquet")
+        clustered(2600).to_parquet(folder / "survey.parquet")
         return parse_job(
             {
                 "input": str(folder / "survey.parquet"),
                 "output": str(folder / "out"),
                 "k": 5,
-                "columns": {**COLUMNS, "weight": WEIGHT | {"by": ["region", "size"], "calibrate": ["sex"]}},
+                **DESIGN,
                 "partition": {"rows": 1_000, "sample_rows": 500},
                 "release": {"file_rows": 1_000},
                 "measure": {"utility": False, "hold_out": 0.1},
@@ -277,4 +355,4 @@ def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path: Any, monkeypatch
     assert small.run_with_stops(given, ("route", "weights", "decode", "write")).version
     assert small.hashes(given) == small.hashes(first)
     about = release.read_manifest(release.resolve(given.output))["columns"]["weight"]
-    assert about["survey_weight"] == {"by": ["region", "size"], "calibrated": ["sex"]} and "transform" not in about
+    assert about["survey_weight"] == {"by": ["region", "size"], "calibrated": ["region"]} and "transform" not in about

@@ -103,23 +103,24 @@ def endpoints_of(job: Job) -> tuple[Endpoint, ...]:
     """The survival analyses that a job declares: by the roles of its columns, and by its Cox models.
 
     A Cox model counts whose response is one column, and whose condition lists values of one column; the same
-    time, status and event once. Competing events are an endpoint of their own.
+    time, status, event and weights once. Competing events are an endpoint of their own.
     """
     found: list[Endpoint] = []
     if job.time_column is not None and job.event_column is not None:
         status = job.columns[job.event_column]
-        ends = Endpoint("", job.time_column, job.event_column, status.event or (), status.competing)
-        found.append(ends)
+        of_status = job.event_column, status.event or (), status.competing
+        found.append(ends := Endpoint("", job.time_column, *of_status, job.weight_column or ""))
         if ends.competing:
             found.append(replace(ends, name="competing events", event=ends.competing, competing=ends.event))
     for each in job.analyses:
         if each.model == "cox":
             one = _survival(each, list(job.released))
             if one.time is not None and one.status is not None and one.event:
-                found.append(Endpoint(each.name, one.time, one.status, one.event))
-    different: dict[tuple[str, str, tuple[Scalar, ...]], Endpoint] = {}
+                weight = job.analysis_of(each).weights or ""
+                found.append(Endpoint(each.name, one.time, one.status, one.event, (), weight))
+    different: dict[tuple[Any, ...], Endpoint] = {}
     for end in found:
-        different.setdefault((end.time, end.status, end.event), end)
+        different.setdefault((end.time, end.status, end.event, end.weight), end)
     return tuple(different.values())
 
 

@@ -25,8 +25,8 @@ _LOCAL = ("file://", "local://")
 def check_sections(job: Job) -> None:
     """Check the sections of a job against each other: of several problems the first in this order is reported."""
     for check in (
-        _strata, _units, _pseudonyms, _growth, _reports, _cluster, _mask, _weights, _sampling_weight, _sensitive,
-        _analyses, _scenarios, _relative_survival, _gates, _copies, check_disclosure,
+        _strata, _design, _units, _pseudonyms, _growth, _reports, _cluster, _mask, _weights, _sampling_weight,
+        _sensitive, _analyses, _scenarios, _relative_survival, _gates, _copies, check_disclosure,
     ):  # fmt: skip
         check(job)
 
@@ -294,6 +294,30 @@ def _sensitive(job: Job) -> None:
     for name in job.sensitive_columns if asked.closeness == "ordered" else ():
         if job.columns[name].kind is Kind.CATEGORICAL:
             raise ValueError(f"sensitive.closeness is ordered, and column {name!r} is categorical: no order")
+
+
+def _design(job: Job) -> None:
+    """A design has columns of its own that make strata, and nothing else counts or recodes them."""
+    if (given := job.design) is None:
+        return
+    for what in ("strata", "cluster"):
+        name = getattr(given, what)
+        if name not in job.strata.by or job.columns[name].role is not Role.KEY:
+            raise ValueError(
+                f"design.{what} names {name!r}: records are masked inside strata and groups of PSUs of the design; "
+                "give the column role key, and name it in strata.by"
+            )
+    controlled = () if job.disclosure is None else (*job.disclosure.key, *job.disclosure.recode)
+    problems = {
+        "strata and cluster of one name": given.strata == given.cluster,
+        "disclosure.key or recode of its columns": not {given.strata, given.cluster}.isdisjoint(controlled),
+        "release.unit: pseudonym": job.whole_release,
+        "repeat.growing, as groups are drawn again": job.repeat.growing,
+        "strata.small: merge, which moves records to other strata": job.strata.small == "merge",
+        "mask.scope: table, which lets groups differ less": job.mask is not None and not job.masks_strata,
+    }
+    if clash := [text for text, there in problems.items() if there]:
+        raise ValueError(f"design does not go with {clash[0]}; leave out either")
 
 
 def _analyses(job: Job) -> None:

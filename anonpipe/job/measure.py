@@ -230,8 +230,8 @@ class RecipientAnalysis(Options):
     subset: str | None = Field(default=None, description="The records that it is fitted to: a condition on columns.")
     weights: bool | None = Field(
         default=None,
-        description="Whether it takes the column with role sampling_weight. Linear and logistic models do where there "
-        "is one, unless this is false; others never do.",
+        description="Whether it takes the column with role sampling_weight. All models do where there is one, unless "
+        "this is false; mixed ones never do.",
     )
     exposure: str | None = Field(
         default=None, description="Of counts: the column of what they are of, as person-years."

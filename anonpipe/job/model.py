@@ -100,6 +100,7 @@ class Job(Options):
     columns: dict[str, Column] = Field(description="What each column is, by its name; every column must be declared.")
     rules: tuple[str, ...] = Field(default=(), description=RULES)
     strata: sections.StrataSettings = sections.StrataSettings()
+    design: sections.SurveyDesign | None = None
     partition: sections.Partition = sections.Partition()
     cluster: Cluster | None = None
     sensitive: Sensitive | None = None
@@ -225,10 +226,18 @@ class Job(Options):
         """Units that must differ from an earlier release, to multiples of which counts are rounded; None for any."""
         return (self.repeat.min_changed or self.k) if self.repeat.growing else None
 
+    @property
+    def design_columns(self) -> tuple[str, str]:
+        """The strata and PSUs of the survey's design; empty without."""
+        return ("", "") if self.design is None else (self.design.strata, self.design.cluster)
+
     def analysis_of(self, wanted: RecipientAnalysis) -> Analysis:
         """An analysis as measures take it: with the survey weight, if it takes one and there is one."""
-        weighted = wanted.weights or (wanted.weights is None and wanted.model in ("linear", "logistic"))
-        return replace(wanted.analysis, weights=self.weight_column if weighted else None)
+        weighted = wanted.weights or (wanted.weights is None and wanted.model != "mixed")
+        if not weighted or self.weight_column is None:
+            return wanted.analysis
+        strata, cluster = (name or None for name in self.design_columns)
+        return replace(wanted.analysis, weights=self.weight_column, design_strata=strata, cluster=cluster)
 
     def columns_of(self, wanted: RecipientAnalysis) -> tuple[str, ...]:
         """The released columns that an analysis names."""
@@ -275,9 +284,10 @@ class Job(Options):
 
     @property
     def recategorized(self) -> tuple[str, ...]:
-        """Columns that a hierarchy recodes."""
+        """Columns that a hierarchy or a design recodes."""
         recode = {} if self.disclosure is None else self.disclosure.recode
-        return tuple(name for name, each in recode.items() if each.hierarchy is not None)
+        names = tuple(name for name, each in recode.items() if each.hierarchy is not None)
+        return names if self.design is None else (*names, self.design.cluster)
 
     @property
     def sensitive_columns(self) -> tuple[str, ...]:
@@ -514,7 +524,7 @@ class Job(Options):
         _drop_absent(content)
         if self.decode.probability_step is None:
             del content["decode"]["probability_step"]
-        for name in ("rules", "disclosure"):  # the digest of a job without any stays
+        for name in ("rules", "disclosure", "design"):  # the digest of a job without any stays
             if not getattr(self, name):
                 content.pop(name, None)
         if content["cluster"] is not None and not self.whole_units:

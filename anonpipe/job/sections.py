@@ -57,6 +57,20 @@ class StrataSettings(Options):
     small: Literal["error", "merge", "drop"] = "error"
 
 
+class SurveyDesign(Options):
+    """How the sample was drawn, for standard errors that allow for it.
+
+    `strata` and `cluster` name columns with role key, in `strata.by`: the strata of the design, and in them the primary
+    sampling units (PSUs). Released in their place are `random_groups` random groups of the PSUs of each stratum (Wolter
+    2007, Introduction to Variance Estimation, chapter 2), of two PSUs or more. Records are masked inside a group, so
+    that groups differ as they did.
+    """
+
+    strata: str
+    cluster: str
+    random_groups: int = Field(default=2, ge=2, le=1000)
+
+
 class Partition(Options):
     """Coarse pre-clusters: the most records that one worker holds.
 

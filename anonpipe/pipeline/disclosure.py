@@ -28,7 +28,8 @@ from anonpipe.errors import InputError, plural
 from anonpipe.evaluate.risk._scenario import individual_risk
 from anonpipe.job.disclosure import Disclosure, Recoding
 from anonpipe.job.model import Job
-from anonpipe.rng import keyed, steward_secret
+from anonpipe.job.sections import SurveyDesign
+from anonpipe.rng import generator, keyed, steward_secret
 from anonpipe.source import Source, open_source, read_batches
 from anonpipe.storage.sketch import Sketch
 from anonpipe.storage.staging import make_private
@@ -70,25 +71,28 @@ class Controlled:
 def control(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Controlled]:
     """Recode and suppress the input into a private folder; the job and the input of the changed rows."""
     given = job.disclosure or Disclosure()
-    names = tuple(dict.fromkeys((*given.key, *job.recategorized)))
+    of_design = () if job.design is None else (job.design.strata, job.design.cluster)
+    names = tuple(dict.fromkeys((*given.key, *job.recategorized, *of_design)))
     counts, coded, sketches = _counted(job, given, source, names)
     changes, facts, of_steward = _decided(job, given, counts, coded)
     path = make_private(folder) / "rows.parquet"
     _write(job, source, counts, changes, path)
-    columns = {name: _declared(column, given.recode.get(name)) for name, column in job.columns.items()}
+    recoded = set(job.recategorized)
+    columns = {n: _declared(column, given.recode.get(n), n in recoded) for n, column in job.columns.items()}
     types = {name: kind for name, kind in source.pandas_types.items() if name not in job.recategorized}
     made = replace(open_source(str(path)), pandas_types=types, labels=source.labels)
-    settled = job.model_copy(update={"columns": columns, "disclosure": given.model_copy(update={"recode": {}})})
+    done = job.disclosure and given.model_copy(update={"recode": {}})
+    settled = job.model_copy(update={"columns": columns, "disclosure": done})
     return settled, made, Controlled(job.digest(), sketches, facts, **of_steward)
 
 
-def _declared(column: Column, recoding: Recoding | None) -> Column:
+def _declared(column: Column, recoding: Recoding | None, recategorized: bool) -> Column:
     """A column as it is after recoding."""
-    if recoding is None or (recoding.hierarchy is None and column.role.unchanged):
-        return column
-    if recoding.hierarchy is not None:
+    if recategorized:
         gone: dict[str, Any] = dict.fromkeys(("levels", "bounds", "step", "transform"))
         return column.model_copy(update=gone | {"kind": Kind.CATEGORICAL})
+    if recoding is None or column.role.unchanged:
+        return column
     (low, high), step = column.numeric_bounds, recoding.base or column.step
     low, high = (own if coded is None else coded for own, coded in ((low, recoding.bottom), (high, recoding.top)))
     return column.model_copy(update={"bounds": (low, high), "step": step})
@@ -176,6 +180,7 @@ class _Changes:
     # rare, hidden: numbers of combinations of keys with suppressed ones, ascending, and which keys these are
     rare: IntArray
     hidden: BoolArray
+    groups: tuple[IntArray, pa.Array] | None = None  # Numbers of strata and PSUs, ascending, and their random groups
 
 
 def _standing(name: str, recoding: Recoding | None, values: pa.Array, rows: FloatArray, weights: FloatArray) -> Texts:
@@ -219,14 +224,19 @@ def _decided(
         most = given.max_suppressed if given.suppress else 0.0
         node = keys.best_levels(keyed_codes, counts.records, levels, job.k, most, given.wildcard)
     chosen = dict(zip(given.key, node, strict=True))
-    texts = {name: pa.array(standing[name][:, chosen.get(name, 0)], pa.string()) for name in job.recategorized}
-    facts = _facts(given, chosen)
+    recoded = [name for name in job.recategorized if name in given.recode]
+    texts = {name: pa.array(standing[name][:, chosen.get(name, 0)], pa.string()) for name in recoded}
+    facts, groups = _facts(given, chosen), None
+    if job.design is not None:
+        groups = _random_groups(job, job.design, counts)
+        of_each = {"random_groups": job.design.random_groups, "in_each": job.design.strata}
+        facts["columns"][job.design.cluster] = of_each
     beyond = [f"column {name!r}: coded rows {n}" for name, n in coded.items() if given.recode[name].numeric]
     levels_of = {name: each.get("level") for name, each in facts["columns"].items()}
     in_short = ", ".join(name if at is None else f"{name} (level {at})" for name, at in levels_of.items() if at != 0)
     of_steward = {"figures": (*_lines(facts), *beyond), "warnings": _single(given, counts, texts), "in_short": in_short}
     if not width:
-        changes = _Changes(texts, [], np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.bool_))
+        changes = _Changes(texts, [], np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.bool_), groups)
         return changes, facts, of_steward
     targets = [each[:, at] for each, at in zip(levels, node, strict=True)]
     general, which = np.unique(keys.recoded(keyed_codes, targets), axis=0, return_inverse=True)
@@ -259,7 +269,7 @@ def _decided(
             about["suppressed"] = f"fewer than {max(job.k, about['suppressed'] + nulls + 1)}"
     numbered = row_numbers(general[rare].astype(np.float64))
     order = np.argsort(numbered)
-    return _Changes(texts, targets, numbered[order], hidden[rare[order]]), facts, of_steward
+    return _Changes(texts, targets, numbered[order], hidden[rare[order]], groups), facts, of_steward
 
 
 def _single(given: Disclosure, counts: _Counts, texts: Mapping[str, pa.Array]) -> tuple[str, ...]:
@@ -272,6 +282,35 @@ def _single(given: Disclosure, counts: _Counts, texts: Mapping[str, pa.Array]) -
         "(disclosure.recode.NAME.level)"
     )
     return (text,) if names else ()
+
+
+def _random_groups(job: Job, design: SurveyDesign, counts: _Counts) -> tuple[IntArray, pa.Array]:
+    """Numbers of strata and PSUs, ascending, and the random group of each: as many PSUs in each group, or one more."""
+    pairs, which = np.unique(_of_design(design, counts, counts.codes), axis=0, return_inverse=True)
+    if missing := int(_sums(which.reshape(-1), counts.records)[(pairs == NULL).any(axis=1)].sum()):
+        raise InputError(
+            f"columns {design.strata!r} and {design.cluster!r} of the design: {plural(missing, 'row')} with a null; "
+            "fill or drop them"
+        )
+    _, first, sizes = np.unique(pairs[:, 0], return_index=True, return_counts=True)
+    if few := int(np.count_nonzero(sizes < 2 * design.random_groups)):
+        raise InputError(
+            f"column {design.strata!r}: {few} of {len(sizes)} strata have fewer than {2 * design.random_groups} PSUs, "
+            f"two for each of {design.random_groups} random groups; join strata in the input, or give fewer "
+            "design.random_groups (2 or more)"
+        )
+    rng = generator(keyed(steward_secret(), "design", job.digest()), "random groups")
+    order = np.lexsort((rng.random(len(pairs)), pairs[:, 0]))
+    group, of_group = np.empty(len(pairs), dtype=np.int64), np.arange(len(pairs)) - np.repeat(first, sizes)
+    group[order] = np.repeat(np.arange(len(sizes)), sizes) * design.random_groups + of_group % design.random_groups
+    numbered = row_numbers(pairs.astype(np.float64))
+    ascending = np.argsort(numbered)
+    return numbered[ascending], pa.array((group + 1)[ascending]).cast(pa.string())
+
+
+def _of_design(design: SurveyDesign, counts: _Counts, codes: IntArray) -> IntArray:
+    """Codes of strata and PSUs, shape (n, 2)."""
+    return codes[:, [list(counts.values).index(name) for name in (design.strata, design.cluster)]]
 
 
 def _facts(given: Disclosure, chosen: Mapping[str, int]) -> dict[str, Any]:
@@ -311,7 +350,7 @@ def _write(job: Job, source: Source, counts: _Counts, changes: _Changes, path: P
     """Read the input again and write its rows with what stands for their values."""
     given, names = job.disclosure or Disclosure(), [n for n in source.schema.names if n not in job.differences]
     fields = {name: source.schema.field(name) for name in names}
-    fields |= {name: pa.field(name, pa.string(), fields[name].nullable) for name in changes.texts}
+    fields |= {name: pa.field(name, pa.string(), fields[name].nullable) for name in job.recategorized}
     fields |= {name: fields[name].with_nullable(True) for name in given.key}
     schema, width = pa.schema(fields.values()), len(given.key)
     with pq.ParquetWriter(path, schema, compression="lz4", write_page_checksum=True) as writer:
@@ -325,6 +364,9 @@ def _write(job: Job, source: Source, counts: _Counts, changes: _Changes, path: P
                 for at, name in enumerate(counts.values):
                     if name in changes.texts:
                         columns[name] = changes.texts[name].take(pa.array(codes[:, at], mask=codes[:, at] == NULL))
+                if changes.groups is not None and job.design is not None:
+                    asked = row_numbers(_of_design(job.design, counts, codes).astype(np.float64))
+                    columns[job.design.cluster] = changes.groups[1].take(np.searchsorted(changes.groups[0], asked))
                 if len(changes.rare):
                     asked = row_numbers(keys.recoded(codes[:, :width], changes.targets).astype(np.float64))
                     found = np.minimum(np.searchsorted(changes.rare, asked), len(changes.rare) - 1)

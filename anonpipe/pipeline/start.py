@@ -135,7 +135,7 @@ def open_run(
             if resumed is None:
                 _begin(staging, job, source, identity)
             of_staging = Work(staging)
-            if job.whole_release or job.disclosure:  # the records of the run are units, or recoded
+            if job.whole_release or job.disclosure or job.design:  # the records of the run are units, or recoded
                 job = of_staging.job.model_copy(update={"run": job.run})
             job = job.of_rows(of_staging.source.rows)
             write_atomic(staging.file(sealed.START), start.encode())
@@ -187,7 +187,7 @@ def prepared(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folde
     with disk_errors("preparing the input"):
         if job.whole_release:
             job, source, folded = units.fold(job, source, folder / units.FOLDER)
-        elif job.disclosure is not None:
+        elif job.disclosure is not None or job.design is not None:
             job, source, controlled = disclosure.control(job, source, folder / disclosure.FOLDER)
         else:
             return job, source, None, None

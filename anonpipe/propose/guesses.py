@@ -32,6 +32,7 @@ from anonpipe.propose.names import (
     names_count,
     names_one_person,
     names_one_unit,
+    names_replicate,
     names_unit,
     names_weight,
     quoted,
@@ -322,7 +323,7 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
         else:
             reason, role = f"CHECK: {alone.reason}; but {reason}", Role.DROPPED
         found[look.name] = Guess(alone.kind, role, reason)
-    # Linear and logistic models take the weight without naming it
+    # Models take the weight without naming it
     alone_or_used = [look for look in looks if look.name in needs.users or names_weight(look.name) is not False]
     _survey_weight(alone_or_used, own)
     found |= {name: each for name, each in own.items() if each.role is Role.SAMPLING_WEIGHT}
@@ -497,7 +498,13 @@ _LEAST_EXPLAINED = 0.1
 
 
 def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
-    """Give the role sampling_weight to the first column that is named so and holds what weights are."""
+    """Give the role sampling_weight to the first column that is named so and holds what weights are.
+
+    Replicates of it are left out.
+    """
+    replicates = [look.name for look in looks if look.numbers is not None and names_replicate(look.name)]
+    for name in replicates if len(replicates) > 1 else ():
+        guesses[name] = Guess(guesses[name].kind, Role.DROPPED, REASONS["replicates"])
     sure = {look.name: names_weight(look.name) for look in looks if guesses[look.name].role is Role.MASKED}
     found = [look for look in looks if sure.get(look.name, False) is not False and _may_be_weight(look)]
     for look in looks:

@@ -75,6 +75,8 @@ def has_word(name: str, entries: tuple[str, ...]) -> bool:
 
 def names_weight(name: str) -> bool | None:
     """Whether a name says that a column is a survey weight; None where it may be that of a body."""
+    if names_replicate(name):
+        return False
     if has_word(name, _WEIGHTS["sure"]):
         return True
     either = has_word(name, _WEIGHTS["either"])
@@ -84,6 +86,11 @@ def names_weight(name: str) -> bool | None:
 def names_count(name: str) -> bool:
     """Whether a name says that the values count something."""
     return words_of(name)[:1] in ([word] for word in _WORDS["counts"]["first"]) or has_word(name, _COUNTED)
+
+
+def names_replicate(name: str) -> bool:
+    """Whether a name says that a column is one of several replicate weights."""
+    return has_word(name, _WEIGHTS["replicates"])
 
 
 def tell_life(texts: Iterable[str]) -> bool:

@@ -115,7 +115,7 @@ def _measured(assessed: Assessment) -> dict[str, Any]:
     return {
         "utility": tuple(map(figure, assessed.utility)),
         "risk": tuple(map(figure, assessed.risk)),
-        "analyses": tuple(map(analysis_part, assessed.analyses)),
+        "analyses": tuple(map(analysis_part, assessed.shown)),
         "not_checked": _not_checked(each.check for each in assessed.not_checked),
     }
 
@@ -134,7 +134,7 @@ def external(facts: Facts) -> Report:
         correlations=_correlations(facts.correlations, with_original=False),
         utility=tuple(map(figure, output_control.released_measures(assessed.utility, k, least))),
         risk=tuple(map(figure, output_control.released_measures(assessed.risk, k, least))),
-        analyses=tuple(_released_analysis(one, least or k) for one in assessed.analyses),
+        analyses=tuple(_released_analysis(one, least or k) for one in assessed.shown),
         not_checked=(*_not_checked(open_ones), *_too_few(assessed, k, least)),
         files=_files(facts),
         **_common(facts, "external", output_control.released_checks(facts.verdict, k, facts.rows, series, least)),

@@ -202,6 +202,14 @@ class AnalysisOutcome:
         return replace(found[0], **worst)
 
     @property
+    def unweighted(self) -> AnalysisOutcome | None:
+        """The same without survey weights, which no limit is on; None where it has none."""
+        if (plain := self.comparison.unweighted) is None:
+            return None
+        copies = tuple(each.unweighted for each in self.copies if each.unweighted is not None)
+        return replace(self, comparison=plain, limits={}, copies=copies)
+
+    @property
     def added(self) -> dict[str, float]:
         """Of each coefficient the variance between copies over the mean of their own, b / u; empty for one copy."""
         fits = [each.released.estimates for each in self.copies]
@@ -226,6 +234,11 @@ class Assessment:
     def measured(self) -> tuple[Measurement, ...]:
         """All measures."""
         return (*self.utility, *self.risk)
+
+    @property
+    def shown(self) -> tuple[AnalysisOutcome, ...]:
+        """The analyses, those with survey weights without them, too."""
+        return tuple(one for each in self.analyses for one in (each, each.unweighted) if one is not None)
 
     def measurement(self, name: str) -> Measurement:
         """The measure of this name."""

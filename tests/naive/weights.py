@@ -45,32 +45,21 @@ def weighted_mean(
     return mean, (square * len(rows) / (len(rows) - 1)) ** 0.5 / total
 
 
+def design_error(values, weights, strata, psus):
+    """Standard error of a weighted mean of PSUs drawn with replacement in strata: residuals summed by PSU."""
+    mean = sum(w * y for w, y in zip(weights, values, strict=True)) / sum(weights)
+    variance = 0.0
+    for stratum in set(strata):
+        own = [at for at, other in enumerate(strata) if other == stratum]
+        totals = [
+            sum(weights[at] * (values[at] - mean) for at in own if psus[at] == psu) for psu in {psus[at] for at in own}
+        ]
+        middle = sum(totals) / len(totals)
+        variance += len(totals) / (len(totals) - 1) * sum((each - middle) ** 2 for each in totals)
+    return variance**0.5 / sum(weights)
+
+
 def design_effect(weights: npt.NDArray[np.float64]) -> float:
     """One plus the square of the coefficient of variation of the weights."""
     mean = sum(weights) / len(weights)
     return 1.0 + sum((weight - mean) ** 2 for weight in weights) / len(weights) / mean**2
-
-
-def regression(
-    model: str, response: npt.NDArray[np.float64], predictor: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Intercept and slope of a weighted regression by Newton's steps, and standard errors by linearisation."""
-    values = np.zeros(2)
-    for _ in range(60):
-        score, information, squares = np.zeros(2), np.zeros((2, 2)), np.zeros((2, 2))
-        for y, x, weight in zip(response, predictor, weights, strict=True):
-            row = np.array([1.0, x])
-            expected = float(row @ values)
-            slope = 1.0
-            if model == "logistic":
-                expected = 1.0 / (1.0 + np.exp(-expected))
-                slope = expected * (1.0 - expected)
-            score += weight * (y - expected) * row
-            information += weight * slope * np.outer(row, row)
-            squares += (weight * (y - expected)) ** 2 * np.outer(row, row)
-        values = values + np.linalg.solve(information, score)
-        if np.abs(score).max() < 1e-8 * weights.sum():
-            break
-    inverse = np.linalg.inv(information)
-    n = len(response)
-    return values, np.sqrt(np.diag(inverse @ squares @ inverse) * n / (n - 1))

@@ -32,6 +32,7 @@ from anonpipe.evaluate.utility._formula import (
     patsy_module,
     read_factor,
 )
+from anonpipe.evaluate.utility._weighted import Psus
 from anonpipe.types import FloatArray
 
 if TYPE_CHECKING:
@@ -160,17 +161,27 @@ class Design:
     learnt: bool = True
     weights: FloatArray | None = None  # Survey weights, shape (n_rows,); None for none
     levels: tuple[str, ...] = ()  # Categories of the response, which holds their numbers
-    # Of each record, shape (n_rows,), None for none: the exposure of counts, the number of its group or stratum, and
-    # the time from which it is at risk
+    # Of each record, shape (n_rows,), None for none: the exposure of counts, the number of its group or stratum, the
+    # time from which it is at risk, and the number of its PSU and of the stratum of that
     exposure: FloatArray | None = None
     groups: FloatArray | None = None
     strata: FloatArray | None = None
     entry: FloatArray | None = None
+    cluster: FloatArray | None = None
+    design_strata: FloatArray | None = None
 
     def take(self, places: Sequence[int]) -> Design:
         """Some of the predictors."""
         names, terms = (tuple(each[place] for place in places) for each in (self.names, self.terms))
         return replace(self, predictors=self.predictors[:, places], names=names, terms=terms)
+
+    @property
+    def psus(self) -> Psus:
+        """How the records were drawn: one by one without a design."""
+        n = len(self.response)
+        if self.cluster is None or self.design_strata is None:
+            return Psus(np.arange(n), np.zeros(n, dtype=np.int64))
+        return Psus.of(self.design_strata, self.cluster)
 
     @property
     def behind(self) -> dict[str, int]:
@@ -355,7 +366,7 @@ def _other(analysis: Analysis, what: str, column: pd.Series[Any], kept: npt.NDAr
     """A column besides the formula: numbers, of groups and strata those of their values."""
     from pandas.api import types
 
-    if what in ("groups", "strata"):
+    if what in ("groups", "strata", "cluster", "design_strata"):
         codes = np.unique(column.astype(str).to_numpy()[kept], return_inverse=True)[1]
         return np.asarray(codes, dtype=np.float64)
     if not types.is_numeric_dtype(column.dtype):

@@ -419,13 +419,17 @@ Model = Literal[
 CATEGORIES = ("ordinal", "multinomial")  # Models of a response of categories
 COUNTS = ("poisson", "negative_binomial")
 
+_WEIGHTED: tuple[Model, ...] = (
+    "linear", "logistic", "cox", "poisson", "negative_binomial", "ordinal", "multinomial",
+)  # fmt: skip
+
 # Columns that an analysis takes besides its formula, and the models that take them
 TAKES: dict[str, tuple[Model, ...]] = {
     "exposure": ("poisson", "negative_binomial"),
     "groups": ("mixed",),
     "strata": ("cox",),
     "entry": ("cox",),
-    "weights": ("linear", "logistic"),
+    **dict.fromkeys(("weights", "cluster", "design_strata"), _WEIGHTED),
 }
 
 
@@ -453,8 +457,11 @@ class Analysis:
     event: str | None = None
     # A condition on columns that records must meet (`age >= 18 and sex == 'Female'`); None for all
     subset: str | None = None
-    # A column of survey weights, for `linear` and `logistic`: standard errors are then those of the weighted sample
+    # A column of survey weights, not for `mixed`: standard errors are then those of the weighted sample
     weights: str | None = None
+    # With weights: columns of the primary sampling units, and of the strata of these
+    cluster: str | None = None
+    design_strata: str | None = None
     exposure: str | None = None  # A column of what counts are of, such as person-years: rates are modelled
     groups: str | None = None  # The column whose values share an intercept in a mixed model
     # For `cox`: a column whose values have hazards of their own, and one of the times from which records are at risk
@@ -472,10 +479,14 @@ class Analysis:
                 f"analysis {self.name!r}: event goes with model cox, and with it only; "
                 "give the condition that tells which records have the event"
             )
+        given = [each is not None for each in (self.cluster, self.design_strata, self.weights)]
+        if given[0] != given[1] or given[0] > given[2]:
+            raise JobError(f"analysis {self.name!r}: cluster, design_strata and weights go together; give all three")
         for what, models in TAKES.items():
             if getattr(self, what) is not None and self.model not in models:
                 called = "survey weights go" if what == "weights" else f"{what} goes"
-                raise JobError(f"analysis {self.name!r}: {called} with {' and '.join(models)} models; leave it out")
+                with_them = " and ".join(filter(None, (", ".join(models[:-1]), models[-1])))
+                raise JobError(f"analysis {self.name!r}: {called} with {with_them} models; leave it out")
 
     @property
     def others(self) -> dict[str, str]:

@@ -28,6 +28,7 @@ class UtilityMeasure:
     # Figures of which parts say nothing of the whole: in standard errors, or per cent of what may be near zero
     without_interval: tuple[Figure, ...] = ()
     where: Callable[[TypedTables], bool] = lambda tables: True  # What it asks of the tables; it is left out elsewhere
+    weighted: bool = False  # Whether it sees the survey weight, of which the others know nothing
 
     @property
     def keys(self) -> tuple[str, ...]:

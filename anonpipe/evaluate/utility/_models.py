@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._design import INTERCEPT, Design, FormulaCoding, apply, learn
-from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError, library
-from anonpipe.evaluate.utility._regressions import REGRESSIONS, SURE, attempt, fitted
+from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError
+from anonpipe.evaluate.utility._regressions import SeparatedError, fitted, inverse, sandwich
+from anonpipe.evaluate.utility._weighted import Psus
 from anonpipe.kernels.points import places
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,6 +133,7 @@ class ModelComparison:
     released: ModelFit
     # Those that the original determines, in the formula's order, the intercept among them
     coefficients: tuple[CoefficientChange, ...]
+    unweighted: ModelComparison | None = None  # The same without survey weights; None where it has none
 
     @property
     def shares(self) -> CoefficientShares:
@@ -147,6 +148,19 @@ class FittedModel:
     analysis: Analysis  # Which
     fit: ModelFit  # Of the original
     coding: FormulaCoding | None  # How it codes columns; None where the original has no records for it
+    unweighted: FittedModel | None = None  # The same without survey weights; None where it has none
+
+    @classmethod
+    def of(cls, original: pd.DataFrame, analysis: Analysis) -> FittedModel:
+        """Fit an analysis, one with weights without them, too."""
+        name = f"{analysis.name}, without weights"
+        plain = replace(analysis, name=name, weights=None, cluster=None, design_strata=None)
+        unweighted = None if analysis.weights is None else cls.of(original, plain)
+        try:
+            coding = learn(original, analysis)
+        except NoFitError as error:
+            return cls(analysis, ModelFit(0, 0, {}, str(error)), None, unweighted)
+        return cls(analysis, _fit(coding, original, "original"), coding, unweighted)
 
     def compare(self, released: pd.DataFrame) -> ModelComparison:
         """Fit the release too."""
@@ -156,7 +170,8 @@ class FittedModel:
             after = _fit(self.coding, released, "released")
         known = ((name, before) for name, before in self.fit.estimates.items() if before is not None)
         changes = tuple(CoefficientChange(name, before, after.estimates.get(name)) for name, before in known)
-        return ModelComparison(self.analysis, self.fit, after, changes)
+        unweighted = None if self.unweighted is None else self.unweighted.compare(released)
+        return ModelComparison(self.analysis, self.fit, after, changes, unweighted)
 
 
 def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[FittedModel, ...]:
@@ -172,15 +187,7 @@ def fit_models(original: pd.DataFrame, analyses: Iterable[Analysis]) -> tuple[Fi
     names = [analysis.name for analysis in models]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise JobError(f"several analyses are called {', '.join(twice)}; give each a name of its own")
-    fitted = []
-    for analysis in models:
-        try:
-            coding = learn(original, analysis)
-        except NoFitError as error:
-            fitted.append(FittedModel(analysis, ModelFit(0, 0, {}, str(error)), None))
-        else:
-            fitted.append(FittedModel(analysis, _fit(coding, original, "original"), coding))
-    return tuple(fitted)
+    return tuple(FittedModel.of(original, analysis) for analysis in models)
 
 
 def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
@@ -216,6 +223,8 @@ def _fit(coding: FormulaCoding, frame: pd.DataFrame, table: str) -> ModelFit:
         solution = solve(coding.analysis.model, design, table)
     except NoFitError as error:
         return ModelFit(0, 0, {}, str(error))
+    if design.cluster is not None:
+        solution = solution._replace(degrees=design.psus.degrees)
     estimates = _estimates(design.equations or design.names, solution)
     return ModelFit(len(design.response), design.left_out, estimates, None, design.behind, design.learnt)
 
@@ -254,7 +263,7 @@ class CoxFit:
     """What was found."""
 
     values: FloatArray  # Coefficients (logarithms of hazard ratios), shape (n_columns,)
-    covariance: FloatArray  # Inverse of the information, shape (n_columns, n_columns)
+    covariance: FloatArray  # Inverse of the information, or by linearisation with weights, (n_columns, n_columns)
     log_likelihood: float  # The partial one, at `values`
     steps: int  # Newton steps that were taken
     # A direction in which the likelihood grows for ever, shape (n_columns,); None where it has a maximum
@@ -262,18 +271,18 @@ class CoxFit:
     converged: bool  # Whether the maximum was reached
 
 
+_Given = FloatArray | None  # A number for each record, where there is one
+
+
 def fit_cox(
-    times: FloatArray,
-    events: npt.NDArray[np.bool_],
-    columns: FloatArray,
-    *,
-    strata: FloatArray | None = None,
-    entry: FloatArray | None = None,
-) -> CoxFit:
+    times: FloatArray, events: BoolArray, columns: FloatArray, *,
+    strata: _Given = None, entry: _Given = None, weights: _Given = None, psus: Psus | None = None,
+) -> CoxFit:  # fmt: skip
     """The coefficients of largest partial likelihood, by Newton's method with halved steps.
 
-    Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns); strata and entry (n_rows,), for hazards of
-    their own, and for times after which records are at risk.
+    Shapes: times (n_rows,); events (n_rows,); columns (n_rows, n_columns); strata, entry and weights (n_rows,), for
+    hazards of their own, for times after which records are at risk, and of a survey. With `psus` the covariance is
+    that of a sample in which these were drawn with replacement; in a tie all have its mean weight.
 
     The logarithm of the partial likelihood is concave, so that steps that are halved until it grows reach its maximum;
     whole steps, as statsmodels takes them, overshoot where few records carry a large hazard. Where no maximum exists,
@@ -282,9 +291,10 @@ def fit_cox(
 
     Cox (1972), J. R. Stat. Soc. B 34:187-220. Efron (1977), J. Am. Stat. Assoc. 72:557-565,
     doi:10.1080/01621459.1977.10480613 (ties). Bryson and Johnson (1981), Technometrics 23:381-383,
-    doi:10.1080/00401706.1981.10487683 (monotone likelihood).
+    doi:10.1080/00401706.1981.10487683 (monotone likelihood). Binder (1992), Biometrika 79:139-147,
+    doi:10.1093/biomet/79.1.139 (weights).
     """
-    risks = _Risks.of(times, events, columns, strata, entry)
+    risks = _Risks.of(times, events, columns, strata, entry, weights, psus)
     values = np.zeros(columns.shape[1])
     here = risks.likelihood(values)
     for taken in range(1, _MOST_STEPS + 1):
@@ -302,35 +312,35 @@ def fit_cox(
                 break
             shorter = shorter / 2
         else:
-            return CoxFit(values, _inverse(information), here, taken, None, gain < np.sqrt(_REACHED))
+            return CoxFit(values, inverse(information), here, taken, None, gain < np.sqrt(_REACHED))
     monotone = step if risks.orders(step) else None
-    return CoxFit(values, _inverse(risks.derivatives(values)[1]), here, _MOST_STEPS, monotone, False)
+    return CoxFit(values, inverse(risks.derivatives(values)[1]), here, _MOST_STEPS, monotone, False)
 
 
 @dataclass(frozen=True, eq=False)
 class _Risks:
     """The records that are at risk at some event, in the order of their times, stratum by stratum."""
 
+    order: IntArray  # Their places in the table, shape (n_at_risk,)
     columns: FloatArray  # Predictors, shape (n_at_risk, n_columns)
     # Numbers of the latest event time at which the record is at risk, and of the latest before that, shape (n_at_risk,)
     last: IntArray
     before: IntArray
-    died: npt.NDArray[np.bool_]  # Whether the record's own event is at that time, shape (n_at_risk,)
+    died: BoolArray  # Whether the record's own event is at that time, shape (n_at_risk,)
     tie: IntArray  # Of each event the number of its time, shape (n_events,)
     # Of each event the part of its tie that Efron takes for gone before it: 0, 1/d, …, (d-1)/d, shape (n_events,)
     gone: FloatArray
     ends: IntArray  # Of each event time the number of the first one of the next stratum, shape (n_times,)
-    truncated: bool = False  # Whether records enter late
+    weights: FloatArray  # Of a survey, shape (n_at_risk,), and of each event the mean of its tie, shape (n_events,)
+    tied: FloatArray
+    truncated: bool  # Whether records enter late
+    psus: Psus | None  # How the records were drawn; None without weights
 
     @classmethod
     def of(
-        cls,
-        times: FloatArray,
-        events: npt.NDArray[np.bool_],
-        columns: FloatArray,
-        strata: FloatArray | None = None,
-        entry: FloatArray | None = None,
-    ) -> _Risks:
+        cls, times: FloatArray, events: BoolArray, columns: FloatArray,
+        strata: _Given, entry: _Given, weights: _Given, psus: Psus | None,
+    ) -> _Risks:  # fmt: skip
         """Sort; records that are at risk at no event say nothing and are left out."""
         own = np.zeros(len(times)) if strata is None else strata
         # Times as ranks, and those of a stratum all after those of the stratum before
@@ -345,32 +355,31 @@ class _Risks:
         order, last, before = order[at_risk], last[at_risk], before[at_risk]
         tie, within = places(counts)
         ends = np.searchsorted(distinct, (distinct // width + 1) * width)
+        of_survey = np.ones(len(order)) if weights is None else weights[order]
+        tied = (np.bincount(last, of_survey * events[order], len(counts)) / counts)[tie]
         made = np.ascontiguousarray(columns[order]), last, before, events[order], tie, within / counts[tie], ends
-        return cls(*made, truncated=entry is not None)
+        return cls(order, *made, of_survey, tied, entry is not None, psus)
 
     def likelihood(self, values: FloatArray) -> float:
         """The logarithm of the partial likelihood."""
         scores = self.columns @ values
         top = float(scores.max())
-        denominators, _ = self._denominators(np.exp(scores - top))
+        denominators, _ = self._denominators(self.weights * np.exp(scores - top))
         with np.errstate(divide="ignore"):
-            return float((scores[self.died] - top).sum() - np.log(denominators).sum())
+            own = self.weights[self.died] * (scores[self.died] - top)
+            return float(own.sum() - (self.tied * np.log(denominators)).sum())
 
     def derivatives(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Gradient, shape (n_columns,), and information, shape (n_columns, n_columns), of `likelihood`."""
         scores = self.columns @ values
-        hazards = np.exp(scores - scores.max())
+        hazards = self.weights * np.exp(scores - scores.max())
         denominators, n_times = self._denominators(hazards)
 
         def summed(parts: FloatArray) -> FloatArray:
-            return _binned(self.tie, parts, n_times)
+            return _binned(self.tie, self.tied * parts, n_times)
 
-        # a record counts in the denominators of all events up to its last time, and less in those of its own tie
-        before_each = np.concatenate([[0.0], np.cumsum(summed(1 / denominators))])
-        counted = before_each[self.last + 1] - before_each[self.before + 1]
-        counted -= np.where(self.died, summed(self.gone / denominators)[self.last], 0.0)
-        expected = hazards * counted
-        gradient = self.columns.T @ (self.died - expected)
+        expected = hazards * self._counted(1 / denominators[:, None])[:, 0]
+        gradient = self.columns.T @ (self.weights * self.died - expected)
         first = self.columns.T @ (self.columns * expected[:, None])
         at_risk, dead = self._column_sums(hazards, n_times)
         crossed = at_risk.T @ (summed(self.gone / denominators**2)[:, None] * dead)
@@ -381,6 +390,38 @@ class _Risks:
             + dead.T @ (summed((self.gone / denominators) ** 2)[:, None] * dead)
         )
         return gradient, first - second
+
+    def _counted(self, parts: FloatArray) -> FloatArray:
+        """Of each record the sum of parts over the events that it is at risk at, less in its own tie; (n, width).
+
+        Shape of parts: (n_events, width).
+        """
+        n_times, found = int(self.tie[-1]) + 1, np.empty((len(self.last), parts.shape[1]))
+        for place, part in enumerate((self.tied[:, None] * parts).T):
+            before_each = np.concatenate([[0.0], np.cumsum(_binned(self.tie, part, n_times))])
+            found[:, place] = before_each[self.last + 1] - before_each[self.before + 1]
+            found[:, place] -= np.where(self.died, _binned(self.tie, self.gone * part, n_times)[self.last], 0.0)
+        return found
+
+    def record_scores(self, values: FloatArray, n_rows: int) -> FloatArray:
+        """Weighted score residuals, whose sum is the gradient, shape (n_rows, n_columns); 0 of records left out.
+
+        Lin & Wei (1989), J. Am. Stat. Assoc. 84:1074-1078, doi:10.1080/01621459.1989.10478874, with Efron's ties.
+        """
+        scores = self.columns @ values
+        hazards = self.weights * np.exp(scores - scores.max())
+        denominators, n_times = self._denominators(hazards)
+        at_risk, dead = self._column_sums(hazards, n_times)
+        means = (at_risk[self.tie] - self.gone[:, None] * dead[self.tie]) / denominators[:, None]
+        counted = self._counted(np.column_stack([np.ones(len(means)), means]) / denominators[:, None])
+        found = np.zeros((n_rows, self.columns.shape[1]))
+        residuals = hazards[:, None] * (counted[:, 1:] - self.columns * counted[:, :1])
+        of_ties = np.bincount(self.tie)
+        for place, mean in enumerate(means.T):
+            left = self.columns[:, place] - (_binned(self.tie, mean, n_times) / of_ties)[self.last]
+            residuals[:, place] += self.weights * self.died * left
+        found[self.order] = residuals
+        return found
 
     def orders(self, direction: FloatArray) -> bool:
         """Whether no record at risk lies further in a direction than the event, at any event."""
@@ -429,16 +470,14 @@ def _finished(risks: _Risks, values: FloatArray, step: FloatArray, taken: int) -
         monotone = step if risks.orders(step) else None
     else:
         values = values + step
-    covariance = _inverse(risks.derivatives(values)[1])
+    covariance = inverse(risks.derivatives(values)[1])
+    if risks.psus is not None:
+        covariance = sandwich(covariance, risks.record_scores(values, len(risks.psus.at)), risks.psus)
     settled = monotone is None and not (moving and risks.truncated)
     return CoxFit(values, covariance, risks.likelihood(values), taken, monotone, settled)
 
 
-def _inverse(information: FloatArray) -> FloatArray:
-    return np.asarray(np.linalg.pinv(information, hermitian=True), dtype=np.float64)
-
-
-# --- Linear and logistic models of arrays, fitted by statsmodels, and Cox models --------------------------------------
+# --- Models of arrays: Cox models, and those that statsmodels fits ----------------------------------------------------
 
 _DEPENDENT = 1e-9  # A predictor of which the others leave no more than this share of its size is a sum of them
 _LARGE = 10.0  # A logistic coefficient, times its predictor's root mean square, that is on its way to infinity
@@ -475,24 +514,7 @@ def solve(model: Model, design: Design, table: str = "original") -> Solution:
         )
     if events is not None and model == "cox":
         return _cox(design, events, basis)
-    if model in REGRESSIONS:
-        return _regression(model, design, basis)
-    fitted, converged = _fitted(model, response, basis.columns, design.weights)
-    values = None if fitted is None else np.asarray(fitted.params, dtype=np.float64)
-    if values is not None and converged:
-        if design.weights is None:
-            covariance = np.asarray(fitted.cov_params(), dtype=np.float64)
-        else:
-            covariance = weighted_covariance(model, response, basis.columns, design.weights, values)
-        coefficients, errors = basis.turned_back(values, covariance)
-        if np.isfinite(errors[basis.determined]).all():
-            degrees = float(fitted.df_resid) if model == "linear" else np.inf
-            return Solution(coefficients, errors, degrees)
-    growing: list[str] = []  # Predictors of which a logistic model has coefficients on their way to infinity
-    if values is not None and np.isfinite(values).all():
-        coefficients = basis.turned_back(values, np.zeros((basis.rank, basis.rank)))[0]
-        growing = _named(np.abs(np.nan_to_num(coefficients * basis.sizes)) > _LARGE, design.terms)
-    raise NoFitError(_apart(growing))
+    return _regression(model, design, basis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -501,8 +523,8 @@ class _Basis:
 
     columns: FloatArray  # Shape (n_rows, rank), each of root mean square 1
     triangle: FloatArray  # Predictors of the basis = columns @ triangle, shape (rank, rank)
-    places: npt.NDArray[np.int64]  # Numbers of the predictors of the basis, shape (rank,)
-    determined: npt.NDArray[np.bool_]  # Whether the coefficient is the same in all solutions, shape (n_coefficients,)
+    places: IntArray  # Numbers of the predictors of the basis, shape (rank,)
+    determined: BoolArray  # Whether the coefficient is the same in all solutions, shape (n_coefficients,)
     # Root mean square of each predictor, or standard deviation where centred, shape (n_coefficients,)
     sizes: FloatArray
 
@@ -546,23 +568,30 @@ class _Basis:
 
 
 def _regression(model: Model, design: Design, basis: _Basis) -> Solution:
-    """The coefficients of a model of counts, categories or groups, of several equations one after the other."""
-    values, covariance = fitted(model, design, basis.columns)
+    """The coefficients of any other model, of several equations one after the other."""
     rank = basis.rank
+    try:
+        values, covariance = fitted(model, design, basis.columns)
+    except SeparatedError as error:  # some coefficients of a logistic model were on their way to infinity
+        coefficients = basis.turned_back(error.values, np.zeros((rank, rank)))[0]
+        growing = _named(np.abs(np.nan_to_num(coefficients * basis.sizes)) > _LARGE, design.terms)
+        raise NoFitError(_apart(growing)) from None
     parts = [slice(at, at + rank) for at in range(0, len(values), rank)]
     found = [basis.turned_back(values[part], covariance[part, part]) for part in parts]
     coefficients, errors = (np.concatenate(each) for each in zip(*found, strict=True))
-    return Solution(coefficients, errors, np.inf)
+    return Solution(coefficients, errors, float(len(design.response) - rank) if model == "linear" else np.inf)
 
 
-def _cox(design: Design, events: npt.NDArray[np.bool_], basis: _Basis) -> Solution:
+def _cox(design: Design, events: BoolArray, basis: _Basis) -> Solution:
     """A Cox model's coefficients, or why there are none."""
     terms = design.terms
     if design.entry is not None and (late := int(np.count_nonzero(design.entry >= design.response))):
         raise NoFitError(
             f"{late:,} records enter at or after the end of their time; leave such records out by a subset"
         )
-    fit = fit_cox(design.response, events, basis.columns, strata=design.strata, entry=design.entry)
+    others = {"strata": design.strata, "entry": design.entry, "weights": design.weights}
+    psus = None if design.weights is None else design.psus
+    fit = fit_cox(design.response, events, basis.columns, **others, psus=psus)
     if fit.monotone is not None:
         moved = np.abs(np.nan_to_num(basis.turned_back(fit.monotone, fit.covariance)[0] * basis.sizes))
         raise NoFitError(_apart(_named(moved > _MOVING * moved.max(), terms)))
@@ -574,49 +603,7 @@ def _cox(design: Design, events: npt.NDArray[np.bool_], basis: _Basis) -> Soluti
     return Solution(*basis.turned_back(fit.values, fit.covariance), np.inf)
 
 
-def weighted_covariance(
-    model: Model, response: FloatArray, columns: FloatArray, weights: FloatArray, values: FloatArray
-) -> FloatArray:
-    """Covariance of the coefficients of a weighted sample, by linearisation, of records drawn with replacement.
-
-    Binder (1983), Int. Stat. Rev. 51:279-292: the inverse of the weighted information on both sides of the sum of
-    squared weighted scores. Shapes: (n_rows,), columns (n_rows, rank), values (rank,).
-    """
-    expected = columns @ values
-    slope = np.ones(len(response))
-    if model == "logistic":
-        expected = 1.0 / (1.0 + np.exp(-expected))
-        slope = expected * (1.0 - expected)
-    bread = _inverse(columns.T @ (columns * (weights * slope)[:, None]))
-    scores = columns * (weights * (response - expected))[:, None]
-    n = len(response)
-    return np.asarray(bread @ (scores.T @ scores) @ bread * n / (n - 1))
-
-
-def _fitted(
-    model: Model, response: FloatArray, columns: FloatArray, weights: FloatArray | None = None
-) -> tuple[Any, bool]:
-    """What statsmodels found, None where it gave up, and whether it reached the maximum."""
-    logit = library("statsmodels.discrete.discrete_model", "models are fitted").Logit
-    linear = library("statsmodels.regression.linear_model", "models are fitted")
-
-    def fit() -> Any:
-        if model == "linear":
-            return (linear.OLS(response, columns) if weights is None else linear.WLS(response, columns, weights)).fit()
-        if weights is None:
-            return logit(response, columns).fit(method="newton", maxiter=_MOST_STEPS, disp=False)
-        generalized = library("statsmodels.genmod.generalized_linear_model", "models are fitted").GLM
-        family = library("statsmodels.genmod.families", "models are fitted").Binomial()
-        return generalized(response, columns, family, var_weights=weights).fit(maxiter=_MOST_STEPS)
-
-    fitted, failed = attempt(fit, "PerfectSeparationWarning")
-    reached = not failed
-    if weights is not None and model == "logistic" and fitted is not None:
-        reached &= bool(fitted.converged) and float(np.abs(columns @ fitted.params).max()) < SURE
-    return fitted, reached
-
-
-def _named(chosen: npt.NDArray[np.bool_], terms: Sequence[str]) -> list[str]:
+def _named(chosen: BoolArray, terms: Sequence[str]) -> list[str]:
     """The parts of the formula that the coefficients are from, each once."""
     return list(dict.fromkeys(terms[place] for place in np.flatnonzero(chosen).tolist()))
 

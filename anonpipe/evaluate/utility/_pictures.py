@@ -76,34 +76,16 @@ class Distribution:
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        kind: Kind,
-        counts: IntArray,
-        records: IntArray,
-        nulls: IntArray,
-        binning: Binning,
-        edges: tuple[float | None, ...],
-        labels: tuple[str, ...],
-        note: str,
-    ) -> Distribution:
+        cls, name: str, kind: Kind, counts: IntArray, records: IntArray, nulls: IntArray, binning: Binning,
+        edges: tuple[float | None, ...], labels: tuple[str, ...], note: str,
+    ) -> Distribution:  # fmt: skip
         """Original counts as they are shown; shapes: counts (2, n_bins), records and nulls (2,)."""
         before, after = counts.tolist()
         (all_before, all_after), (nulls_before, nulls_after) = records.tolist(), nulls.tolist()
-        hidden = 0 < nulls_before < binning.least
-        return cls(
-            name,
-            kind,
-            edges,
-            labels,
-            original=tuple(map(binning.shown_count, before)),
-            released=tuple(after),
-            original_records=binning.shown_count(all_before),
-            released_records=all_after,
-            original_nulls=None if hidden else binning.shown_count(nulls_before),
-            released_nulls=nulls_after,
-            note=note,
-        )
+        shown, hidden = tuple(map(binning.shown_count, before)), 0 < nulls_before < binning.least
+        nulls_shown = None if hidden else binning.shown_count(nulls_before)
+        counted = binning.shown_count(all_before), all_after, nulls_shown, nulls_after
+        return cls(name, kind, edges, labels, shown, tuple(after), *counted, note)
 
 
 def distributions(tables: TypedTables, binning: Binning) -> tuple[Distribution, ...]:
@@ -303,7 +285,7 @@ def _not_by_difference(old: Followed, groups: IntArray, count: int, least: int) 
 def _part(side: Followed, which: BoolArray) -> Followed:
     """The records with a time of a group."""
     rows = which & side.known
-    return Followed(side.times[rows], side.outcomes[rows])
+    return Followed(side.times[rows], side.outcomes[rows], side.weights[rows])
 
 
 def _panel(
@@ -311,10 +293,12 @@ def _panel(
 ) -> SurvivalPanel | None:
     """Both curves at common times; None where these would be none."""
     happened = old.times[old.events], new.times[new.events]
-    if not binning.enough(np.array([len(times_of_side) for times_of_side in happened])) or not len(new.times):
+    if not binning.enough(np.array([len(each) for each in happened])) or not len(new.times):
         return None
     placed = happened[1] if binning.from_release and len(happened[1]) else np.concatenate(happened)
     edges = _round_edges(placed, whole)
+    if np.ptp(old.weights) > 0:
+        edges = _undominated(old, edges)
     inner, _ = joined(edges, binned(happened, edges), binning)
     times = np.concatenate([[0.0], inner[inner > 0]])
     if len(times) < 2:
@@ -326,8 +310,26 @@ def _panel(
     return SurvivalPanel(column, group, at, before, after, binning.shown_count(len(old.times)))
 
 
+def _undominated(side: Followed, edges: FloatArray) -> FloatArray:
+    """Edges between which no event has more than half of the weights: joined from the left, the rest to the last."""
+    places = np.searchsorted(edges, side.times[side.events], side="right")
+    sums, largest = np.zeros((2, len(edges) + 1))
+    np.add.at(sums, places, side.weights[side.events])
+    np.maximum.at(largest, places, side.weights[side.events])
+    kept, parts = [], [(0.0, 0.0)]
+    for place, (total, most) in enumerate(zip(sums, largest, strict=True)):
+        parts[-1] = parts[-1][0] + total, max(parts[-1][1], most)
+        if place < len(edges) and parts[-1][0] >= 2 * parts[-1][1] > 0:
+            kept.append(edges[place])
+            parts.append((0.0, 0.0))
+    while kept and parts[-1][0] < 2 * parts[-1][1]:
+        (total, most), _ = parts.pop(), kept.pop()
+        parts[-1] = parts[-1][0] + total, max(parts[-1][1], most)
+    return np.array(kept)
+
+
 def _share_before(side: Followed, times: FloatArray, falls: bool) -> FloatArray:
     """Share with the event before each time, what happens at it left out; if it falls, the share without it."""
-    at, risen = cumulative_incidence(side.times, side.outcomes)
+    at, risen = cumulative_incidence(side.times, side.outcomes, side.weights)
     shares = np.append(0.0, risen)[np.searchsorted(at, times, side="left")]
     return 1.0 - shares if falls else shares

@@ -1,4 +1,4 @@
-"""Counts, ordered and unordered categories, and repeated measurements: models of arrays, fitted by statsmodels."""
+"""Numbers, counts, categories and repeated measurements: regressions of arrays, fitted by statsmodels."""
 
 from __future__ import annotations
 
@@ -8,29 +8,48 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import digamma, expit, softmax
 
 from anonpipe.evaluate.utility._formula import NoFitError, library
+from anonpipe.evaluate.utility._weighted import Psus
 from anonpipe.types import FloatArray
 
 if TYPE_CHECKING:
     from anonpipe.evaluate.utility._design import Design
 
-_STEPS = 200
+_STEPS, _NEWTON_STEPS, _HALVINGS = 200, 50, 30
 _VANISHING = 1e-8  # A fitted count, as a part of the mean, that says that a coefficient is on its way to infinity
-SURE = 25.0  # Of log-odds the same
+_SURE = 25.0  # Of log-odds the same
+_STEP = 1e-6  # Of differences of scores; coefficients are those of columns of root mean square 1
+_REACHED = 1e-12  # What Newton's steps may still gain of the weighted log-likelihood
 _NOT = "the fit did not converge; coarsen rare categories, or leave out predictors"
+_POISSON = "counts show no overdispersion; take a poisson model"
 _APART = "the fit did not converge: predictors may separate the outcomes; coarsen rare categories, or leave them out"
+
+
+class SeparatedError(Exception):
+    """Predictors tell the outcomes of a logistic model apart."""
+
+    def __init__(self, values: FloatArray) -> None:
+        super().__init__()
+        self.values = values  # Where it was given up
 
 
 def fitted(model: str, design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Estimates, shape (rank * n_equations,), and their covariance, of columns of shape (n_rows, rank)."""
     values, covariance = _MODELS[model](design, columns)
-    if not (np.isfinite(values).all() and np.isfinite(covariance).all() and (np.diag(covariance) > 0).all()):
+    if design.weights is not None:
+        values, covariance = _weighted(model, design, columns, values)
+    if model == "negative_binomial" and values[-1] <= 0:
+        raise NoFitError(_POISSON)
+    if model != "multinomial":  # thresholds and dispersion are not reported
+        values, covariance = values[: columns.shape[1]], covariance[: columns.shape[1], : columns.shape[1]]
+    if not (np.isfinite(values).all() and np.isfinite(covariance).all() and (np.diag(covariance) >= 0).all()):
         raise NoFitError(_NOT)
     return values, covariance
 
 
-def attempt(fit: Callable[[], Any], *failures: str) -> tuple[Any, bool]:
+def _attempt(fit: Callable[[], Any], *failures: str) -> tuple[Any, bool]:
     """What statsmodels finds, None where it gave up, and whether it warned of a failure; its texts may quote values."""
     found = None
     with warnings.catch_warnings(record=True) as warned, np.errstate(all="ignore"):
@@ -44,7 +63,7 @@ def attempt(fit: Callable[[], Any], *failures: str) -> tuple[Any, bool]:
 def _fit(place: str, name: str, *given: Any, fit: dict[str, Any], **named: Any) -> Any:
     """A model of statsmodels; whatever goes wrong is one reason."""
     model = getattr(library(f"statsmodels.{place}", "models are fitted"), name)
-    found, failed = attempt(lambda: model(*given, **named).fit(**fit))
+    found, failed = _attempt(lambda: model(*given, **named).fit(**fit))
     details = getattr(found, "mle_retvals", None) or {}
     if found is None or failed or not details.get("converged", getattr(found, "converged", True)):
         raise NoFitError(_NOT)
@@ -52,15 +71,32 @@ def _fit(place: str, name: str, *given: Any, fit: dict[str, Any], **named: Any) 
 
 
 def _offset(design: Design) -> FloatArray:
-    """Logarithms of the exposure, 0 without."""
+    """Logarithms of the exposure of counts, 0 without."""
     counts = design.response
     if (counts < 0).any() or (counts != np.rint(counts)).any() or not counts.any():
         raise NoFitError("the response of a model of counts is whole numbers from 0, not all 0; analyse another")
-    if design.exposure is None:
-        return np.zeros(len(counts))
-    if not (design.exposure > 0).all():
+    if design.exposure is not None and not (design.exposure > 0).all():
         raise NoFitError("the exposure is 0 or negative in some records; leave these out by a subset")
-    return np.log(design.exposure)
+    return _log_exposure(design)
+
+
+def _log_exposure(design: Design) -> FloatArray:
+    return np.zeros(len(design.response)) if design.exposure is None else np.log(design.exposure)
+
+
+def _linear(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
+    found = _fit("regression.linear_model", "OLS", design.response, columns, fit={})
+    return np.asarray(found.params), np.asarray(found.cov_params())
+
+
+def _logistic(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
+    logit = library("statsmodels.discrete.discrete_model", "models are fitted").Logit(design.response, columns)
+    found, failed = _attempt(
+        lambda: logit.fit(method="newton", maxiter=_NEWTON_STEPS, disp=False), "PerfectSeparationWarning"
+    )
+    if found is None or failed or not np.isfinite(found.bse).all():
+        raise SeparatedError(np.nan_to_num(np.zeros(columns.shape[1]) if found is None else found.params))
+    return np.asarray(found.params), np.asarray(found.cov_params())
 
 
 def _poisson(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -82,13 +118,12 @@ def _negative_binomial(design: Design, columns: FloatArray) -> tuple[FloatArray,
     expected = np.exp(columns @ start + offset)
     beyond = float((((design.response - expected) ** 2 - design.response) / expected**2).mean())
     if beyond <= 0:
-        raise NoFitError("counts show no overdispersion; take a poisson model")
+        raise NoFitError(_POISSON)
     fit = {"method": "bfgs", "maxiter": _STEPS, "disp": False, "start_params": np.append(start, beyond)}
     given = (design.response, columns)
     found = _fit("discrete.discrete_model", "NegativeBinomial", *given, offset=offset, fit=fit)
-    rank = columns.shape[1]
-    _check_counts(np.exp(columns @ found.params[:rank] + offset))
-    return np.asarray(found.params)[:rank], np.asarray(found.cov_params())[:rank, :rank]
+    _check_counts(np.exp(columns @ found.params[:-1] + offset))
+    return np.asarray(found.params), np.asarray(found.cov_params())
 
 
 def _ordinal(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -98,13 +133,14 @@ def _ordinal(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArra
         raise NoFitError("the response has one value only; widen the subset, or analyse another")
     fit = {"method": "bfgs", "maxiter": _STEPS, "disp": False}
     found = _fit("miscmodels.ordinal_model", "OrderedModel", codes, columns, distr="logit", fit=fit)
-    rank = columns.shape[1]
-    _check_odds(columns @ found.params[:rank])
-    return np.asarray(found.params)[:rank], np.asarray(found.cov_params())[:rank, :rank]
+    rank, values = columns.shape[1], np.asarray(found.params)
+    _check_odds(columns @ values[:rank])
+    thresholds = found.model.transform_threshold_params(values)[1:-1]
+    return np.append(values[:rank], thresholds), np.asarray(found.cov_params())
 
 
 def _check_odds(scores: FloatArray) -> None:
-    if np.abs(scores).max() > SURE:
+    if np.abs(scores).max() > _SURE:
         raise NoFitError(_APART)
 
 
@@ -126,15 +162,109 @@ def _mixed(design: Design, columns: FloatArray) -> tuple[FloatArray, FloatArray]
     if not 1 < len(np.unique(groups)) < len(groups):
         raise NoFitError("a mixed model needs two groups or more, some with several records; name another column")
     found = _fit("regression.mixed_linear_model", "MixedLM", design.response, columns, groups, fit={"reml": True})
-    rank = columns.shape[1]
-    return np.asarray(found.fe_params), np.asarray(found.cov_params())[:rank, :rank]
+    return np.asarray(found.fe_params), np.asarray(found.cov_params())
 
 
 _MODELS = {
+    "linear": _linear,
+    "logistic": _logistic,
     "poisson": _poisson,
     "negative_binomial": _negative_binomial,
     "ordinal": _ordinal,
     "multinomial": _multinomial,
     "mixed": _mixed,
 }
-REGRESSIONS = tuple(_MODELS)
+
+# --- With survey weights: the pseudo-likelihood, each record's logarithm times its weight -----------------------------
+
+
+@np.errstate(all="ignore")
+def _weighted(model: str, design: Design, columns: FloatArray, start: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Estimates and their covariance by linearisation, from those of the model without weights, shape (n_values,).
+
+    Binder (1983), Int. Stat. Rev. 51:279-292, doi:10.2307/1402588.
+    """
+    weights = design.weights
+    assert weights is not None  # as the caller has seen
+
+    def score(values: FloatArray) -> FloatArray:
+        return np.asarray(_SCORES[model](design, columns, values) * weights[:, None])
+
+    values, information = start, np.empty((len(start), len(start)))
+    for _ in range(_STEPS):
+        total = score(values).sum(axis=0)
+        for at, unit in enumerate(np.eye(len(values)) * _STEP):
+            information[at] = (total - score(values + unit).sum(axis=0)) / _STEP
+        bread = inverse((information + information.T) / 2)
+        step = bread @ total
+        if abs(gain := total @ step) < _REACHED:
+            return values + step, sandwich(bread, score(values + step), design.psus)
+        for _ in range(_HALVINGS):  # until less is left to gain
+            there = score(values + step).sum(axis=0)
+            if there @ bread @ there < gain:  # false of NaN, too
+                break
+            step = step / 2
+        else:
+            break
+        values = values + step
+    raise NoFitError(_NOT)
+
+
+def inverse(information: FloatArray) -> FloatArray:
+    """The covariance that an information tells; the shortest where it is singular."""
+    return np.asarray(np.linalg.pinv(information, hermitian=True), dtype=np.float64)
+
+
+def sandwich(bread: FloatArray, scores: FloatArray, psus: Psus) -> FloatArray:
+    """Covariance of weighted estimates of primary sampling units that were drawn with replacement.
+
+    - `bread`: inverse of the weighted information, shape (n_values, n_values).
+    - `scores`: each record's derivatives of the weighted log-likelihood, shape (n_rows, n_values).
+    """
+    off = psus.deviations(psus.sums(scores))
+    return np.asarray(bread @ (off.T @ off) @ bread)
+
+
+def _of_mean(mean: Callable[[FloatArray], FloatArray]) -> Callable[[Design, FloatArray, FloatArray], FloatArray]:
+    """Scores of a model with a canonical link: what the response differs from its mean, times the predictors."""
+
+    def scores(design: Design, columns: FloatArray, values: FloatArray) -> FloatArray:
+        return (design.response - mean(columns @ values + _log_exposure(design)))[:, None] * columns
+
+    return scores
+
+
+def _negative_binomial_scores(design: Design, columns: FloatArray, values: FloatArray) -> FloatArray:
+    """With respect to the coefficients, and alpha, last."""
+    y, size, mean = design.response, 1.0 / values[-1], np.exp(columns @ values[:-1] + _log_exposure(design))
+    left = (y - mean) / (size + mean)
+    alpha = -(size**2) * (digamma(y + size) - digamma(size) - np.log1p(mean / size) - left)
+    return np.column_stack([size * left[:, None] * columns, alpha])
+
+
+def _ordinal_scores(design: Design, columns: FloatArray, values: FloatArray) -> FloatArray:
+    """With respect to the coefficients and the thresholds."""
+    rank, codes = columns.shape[1], np.unique(design.response, return_inverse=True)[1]
+    ends = np.concatenate([[-np.inf], values[rank:], [np.inf]])[codes[:, None] + [0, 1]]
+    low, high = expit(ends - (columns @ values[:rank])[:, None]).T
+    chosen = codes[:, None] - np.arange(len(values) - rank)
+    by_end = (chosen == 0) * (high * (1 - high))[:, None] - (chosen == 1) * (low * (1 - low))[:, None]
+    return np.column_stack([(low + high - 1)[:, None] * columns, by_end / (high - low)[:, None]])
+
+
+def _multinomial_scores(design: Design, columns: FloatArray, values: FloatArray) -> FloatArray:
+    """Equation by equation."""
+    odds = columns @ values.reshape(-1, columns.shape[1]).T
+    chances = softmax(np.column_stack([np.zeros(len(odds)), odds]), axis=1)[:, 1:]
+    left = (design.response[:, None] == np.arange(1, odds.shape[1] + 1)) - chances
+    return np.asarray((left[:, :, None] * columns[:, None, :]).reshape(len(odds), -1))
+
+
+_SCORES: dict[str, Callable[[Design, FloatArray, FloatArray], FloatArray]] = {
+    "linear": _of_mean(lambda scores: scores),
+    "logistic": _of_mean(expit),
+    "poisson": _of_mean(np.exp),
+    "negative_binomial": _negative_binomial_scores,
+    "ordinal": _ordinal_scores,
+    "multinomial": _multinomial_scores,
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numba as nb
 import numpy as np
@@ -22,13 +22,13 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 
 @nb.njit(cache=True, nogil=True)
 def curves_apart(
-    times: FloatArray, outcomes: IntArray, sides: IntArray, groups: IntArray, last: FloatArray
+    times: FloatArray, outcomes: IntArray, weights: FloatArray, sides: IntArray, groups: IntArray, last: FloatArray
 ) -> FloatArray:
-    """Largest difference of both cumulative incidences of outcome 1 up to each group's last time."""
+    """Largest difference of both weighted cumulative incidences of outcome 1 up to each group's last time."""
     count, rows = len(last), len(times)
     risk = np.zeros((2, count))
     for row in range(rows):
-        risk[sides[row], groups[row]] += 1
+        risk[sides[row], groups[row]] += weights[row]
     largest = np.zeros(count)
     for group in range(count):
         if risk[0, group] == 0 or risk[1, group] == 0:
@@ -39,9 +39,9 @@ def curves_apart(
     while begin < rows:
         end = begin
         while end < rows and times[end] == times[begin]:
-            gone[sides[end], groups[end]] += 1
-            events[sides[end], groups[end]] += outcomes[end] == 1
-            any_event[sides[end], groups[end]] += outcomes[end] > 0
+            gone[sides[end], groups[end]] += weights[end]
+            events[sides[end], groups[end]] += weights[end] * (outcomes[end] == 1)
+            any_event[sides[end], groups[end]] += weights[end] * (outcomes[end] > 0)
             end += 1
         # All of one time leave together: the curve rises by the events among those at risk just before.
         for row in range(begin, end):
@@ -79,6 +79,7 @@ _DIFFERENCE = Figure(
     "Johansen (1978), Scand. J. Stat. 5:141-150", Audience.STEWARD,
     baseline_is="the same curve of another sample of the population, from halves of the original",
 )  # fmt: skip
+_WITHOUT = replace(_DIFFERENCE, key="survival.without", title="The same without weights")
 _WORST_CURVE = ratio_figure("survival_curves", "Survival curve furthest from the original, overall or of a group")
 
 
@@ -88,6 +89,7 @@ class Followed:
 
     times: FloatArray
     outcomes: IntArray  # 0 censored, 1 the event, 2 a competing one
+    weights: FloatArray  # Of a survey; 1 without
 
     @property
     def events(self) -> BoolArray:
@@ -100,19 +102,23 @@ class Followed:
         return ~np.isnan(self.times)
 
 
-def cumulative_incidence(times: npt.ArrayLike, outcomes: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+def cumulative_incidence(
+    times: npt.ArrayLike, outcomes: npt.ArrayLike, weights: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Times of events (outcome 1), ascending, and the share that had one by then, of Aalen & Johansen (1978).
 
     The sum over t_i <= t of S(t_i-) d_i / n_i: d_i events among n_i at risk, and S the product-limit of Kaplan & Meier
-    (1958) of any event, outcome 2 (a competing one) included. Without competing events it is 1 - S.
+    (1958) of any event, outcome 2 (a competing one) included. Without competing events it is 1 - S. With survey
+    weights d_i and n_i are sums of these.
     """
     t, happened = np.asarray(times, dtype=np.float64), np.asarray(outcomes, dtype=np.int64)
     if t.ndim != 1 or t.shape != happened.shape or not len(t) or not np.isfinite(t).all():
         raise InputError("give a finite time and an outcome for each of one record or more")
     at, places = np.unique(t, return_inverse=True)
-    events, leaving = np.bincount(places, weights=happened == 1), np.bincount(places)
+    own = np.ones(len(t)) if weights is None else weights
+    events, leaving = np.bincount(places, own * (happened == 1)), np.bincount(places, own)
     at_risk = leaving[::-1].cumsum()[::-1]
-    free = np.cumprod(1.0 - np.bincount(places, weights=happened > 0) / at_risk)
+    free = np.cumprod(1.0 - np.bincount(places, own * (happened > 0)) / at_risk)
     risen = np.cumsum(np.append(1.0, free[:-1]) * events / at_risk)
     return at[events > 0], risen[events > 0]
 
@@ -160,7 +166,7 @@ def _survival_curves(tables: TypedTables, rng: np.random.Generator) -> list[Meas
 def followed(tables: TypedTables, endpoint: Endpoint) -> tuple[Followed, Followed]:
     """Times and outcomes of both tables."""
     columns = {column.name: column for column in tables.columns}
-    time, status = columns[endpoint.time], columns[endpoint.status]
+    time, status, weight = columns[endpoint.time], columns[endpoint.status], columns.get(endpoint.weight)
 
     def codes_of(values: Sequence[Scalar]) -> list[float]:
         if status.kind.coded:
@@ -169,19 +175,21 @@ def followed(tables: TypedTables, endpoint: Endpoint) -> tuple[Followed, Followe
 
     happened, competed = codes_of(endpoint.event), codes_of(endpoint.competing)
 
-    def side(times: FloatArray, codes: FloatArray) -> Followed:
-        complete = ~(np.isnan(times) | np.isnan(codes))
+    def side(which: str) -> Followed:
+        times, codes = getattr(time, which), getattr(status, which)
+        weights = np.ones(len(times)) if weight is None else np.nan_to_num(getattr(weight, which))
+        complete = ~(np.isnan(times) | np.isnan(codes)) & (weights > 0)
         outcomes = np.where(np.isin(codes, happened), 1, np.where(np.isin(codes, competed), 2, 0))
-        return Followed(np.where(complete, times, np.nan), np.where(complete, outcomes, 0))
+        return Followed(np.where(complete, times, np.nan), np.where(complete, outcomes, 0), weights)
 
-    return side(time.old, status.old), side(time.new, status.new)
+    return side("old"), side("new")
 
 
 def compared_endpoints(tables: TypedTables, endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
-    """Those whose columns both tables have, as a number and a status."""
+    """Those whose columns both tables have, as numbers and a status."""
     kinds = {column.name: column.kind for column in tables.columns}
     numbers = {name for name, kind in kinds.items() if not kind.coded and kind != Kind.DATE}
-    return tuple(endpoint for endpoint in endpoints if endpoint.time in numbers and endpoint.status in kinds)
+    return tuple(end for end in endpoints if numbers.issuperset({end.time, end.weight} - {""}) and end.status in kinds)
 
 
 def grouped(
@@ -218,12 +226,13 @@ def _apart(
     order = _in_order(times, every)
     sides = (order >= len(old.times)).astype(np.int64)
     outcomes = np.concatenate([old.outcomes, new.outcomes])[order]
-    differences = curves_apart(times[order], outcomes, sides, every[order], last)
+    weights = np.concatenate([old.weights, new.weights])[order]
+    differences = curves_apart(times[order], outcomes, weights, sides, every[order], last)
     # A group that the release has lost is as far off as can be.
     lost = np.bincount(others[new.known & (others >= 0)], minlength=count) == 0
     differences = np.where(lost, 1.0, differences)
     rows = _in_order(old.times, groups)
-    records = old.times[rows], old.outcomes[rows]
+    records = old.times[rows], old.outcomes[rows], old.weights[rows]
     halves = [curves_apart(*records, half[rows].astype(np.int64), groups[rows], last) for half in splits.first]
     return differences, np.array(halves).reshape(len(halves), count)
 
@@ -240,4 +249,12 @@ def _in_order(times: FloatArray, groups: IntArray) -> IntArray:
     return np.asarray(order[groups[order] >= 0])
 
 
-SURVIVAL = UtilityMeasure((_DIFFERENCE, _WORST_CURVE), _survival_curves, draws=True)
+def _without_weights(tables: TypedTables, rng: np.random.Generator) -> list[Measurement]:
+    """The largest difference, of tables without the survey weight."""
+    return [replace(_survival_curves(tables, rng)[0], name=_WITHOUT.key, title=_WITHOUT.title)]
+
+
+SURVIVAL = UtilityMeasure((_DIFFERENCE, _WORST_CURVE), _survival_curves, draws=True, weighted=True)
+UNWEIGHTED_SURVIVAL = UtilityMeasure(
+    (_WITHOUT,), _without_weights, draws=True, where=lambda tables: any(end.weight for end in tables.endpoints)
+)

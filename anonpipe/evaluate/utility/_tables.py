@@ -31,6 +31,7 @@ class Endpoint:
     status: str
     event: tuple[Scalar, ...]  # Values of the status that mean that the event happened; others are censored
     competing: tuple[Scalar, ...] = ()  # Values that mean another event, after which this one cannot happen
+    weight: str = ""  # The column of survey weights; empty for none
 
 
 # --- What every measure may take for granted of the two tables that it compares ---------------------------------------
@@ -99,6 +100,8 @@ class TypedTables:
     endpoints: tuple[Endpoint, ...] = ()  # Whose survival curves are compared
     weight: str = ""  # The column of survey weights; empty for none
     population: Population | None = None  # What relative survival is relative to
+    cluster: str = ""  # The column of primary sampling units; empty for none
+    design_strata: str = ""  # That of the strata of these
 
     @property
     def numbers(self) -> tuple[BothColumns, ...]:

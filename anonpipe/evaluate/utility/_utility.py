@@ -18,7 +18,7 @@ from anonpipe.evaluate.utility._measure import UtilityMeasure
 from anonpipe.evaluate.utility._moments import BASIC_STATISTICS, MOMENT_CHANGES, PAIR_TRENDS, RECORD_DISTANCE
 from anonpipe.evaluate.utility._relative import RELATIVE, Population
 from anonpipe.evaluate.utility._shapes import COLUMN_SHAPES, PAIR_SHAPES
-from anonpipe.evaluate.utility._survival import SURVIVAL, compared_endpoints
+from anonpipe.evaluate.utility._survival import SURVIVAL, UNWEIGHTED_SURVIVAL, compared_endpoints
 from anonpipe.evaluate.utility._tables import Endpoint, TypedTables, typed_tables
 from anonpipe.evaluate.utility._two_sample import CLASSIFIERS
 from anonpipe.evaluate.utility._weighted import WEIGHTED
@@ -44,6 +44,7 @@ MEASURES: tuple[UtilityMeasure, ...] = (
     SURVIVAL,
     WEIGHTED,
     RELATIVE,
+    UNWEIGHTED_SURVIVAL,
 )
 
 _WITHOUT_INTERVAL = frozenset(figure.key for measure in MEASURES for figure in measure.without_interval)
@@ -61,13 +62,16 @@ def utility(
     endpoints: Sequence[Endpoint] = (),
     weight: str | None = None,
     population: Population | None = None,
+    design: tuple[str, str] = ("", ""),
     draws: bool | None = None,
 ) -> tuple[Measurement, ...]:
     """What a release keeps of its original, by every measure that needs no question of the recipient's.
 
     Always the same measurements in the same order, those of weighted estimates with a column of survey weights
     (`weight`) alone, and relative survival with a `population` and an endpoint; NaN with the reason in `note` where a
-    table has no columns for one. Other measures leave the weight out, as one factor moves all its values. `columns` are
+    table has no columns for one. `design`: columns of strata and primary sampling units, for errors of weighted
+    estimates. Survival curves take the weights of their endpoints, and other measures leave the weight out, as one
+    factor moves all its values. `columns` are
     names and kinds of those to compare, `least` is k (smaller subgroups and tails are passed over), `of` the records of
     the whole table, of which `original` may be a sample, and `paired` whether row i of `released` replaces row i of
     `original`. Endpoints whose columns are not among `columns` are left out. `draws` asks for the measures that sample
@@ -86,6 +90,8 @@ def utility(
     known = weight if weight in columns else ""
     ends = compared_endpoints(tables, endpoints)
     tables = replace(tables, endpoints=ends, weight=known or "", population=population if ends else None)
+    if set(design) <= set(columns):
+        tables = replace(tables, design_strata=design[0], cluster=design[1])
     if least < 1:
         raise JobError(f"least={least} was given as the smallest group; give 1 or more")
     if of < tables.rows:
@@ -118,7 +124,7 @@ def _measured(tables: TypedTables, rng: np.random.Generator | None = None) -> li
     """The measures that draw nothing; with a generator those that sample and train."""
     others = tables.without_weight()
     chosen = [measure for measure in MEASURES if measure.draws == (rng is not None) and measure.where(tables)]
-    return [one for each in chosen for one in each.of(tables if each is WEIGHTED else others, rng)]
+    return [one for each in chosen for one in each.of(tables if each.weighted else others, rng)]
 
 
 def _with_interval(measurements: list[Measurement], parts: list[list[Measurement]], share: float) -> list[Measurement]:

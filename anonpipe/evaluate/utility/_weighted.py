@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import stdtrit
 
 from anonpipe.audience import Audience
 from anonpipe.evaluate.measurement import Figure, Measurement
 from anonpipe.evaluate.utility._measure import MOST_PARTS, Term, UtilityMeasure
 from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
-from anonpipe.types import FloatArray
+from anonpipe.types import FloatArray, IntArray
 
 _FEWEST = 30  # Records of a category from which on its estimates are looked at
 _CHANCE = 0.05  # Probability that another sample is further off in any estimate
@@ -31,6 +32,45 @@ _WORST = replace(
 )  # fmt: skip
 
 
+class Psus(NamedTuple):
+    """Primary sampling units, drawn with replacement in each stratum."""
+
+    at: IntArray  # The number of each record's, shape (n_rows,)
+    stratum: IntArray  # Of each PSU, shape (n_psus,)
+
+    @classmethod
+    def of(cls, strata: FloatArray, clusters: FloatArray) -> Psus:
+        """From numbers of strata and PSUs, which may begin again in each stratum; shapes (n_rows,)."""
+        pairs, at = np.unique(np.column_stack([strata, clusters]), axis=0, return_inverse=True)
+        return cls(at.reshape(-1), np.unique(pairs[:, 0], return_inverse=True)[1])
+
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom: PSUs less strata."""
+        return len(self.stratum) - int(self.stratum.max()) - 1
+
+    def degrees_of(self, codes: FloatArray | None, size: int) -> IntArray:
+        """Of each category the same of those with records in it, shapes (n_rows,) and (size,)."""
+        known = np.ones(len(self.at), dtype=bool) if codes is None else ~np.isnan(codes)
+        places = 0 if codes is None else codes[known].astype(np.int64)
+        of_psus, of_strata = np.zeros((2, len(self.stratum), size), dtype=bool)
+        of_psus[self.at[known], places] = of_strata[self.stratum[self.at[known]], places] = True
+        return np.asarray(of_psus.sum(axis=0) - of_strata.sum(axis=0))
+
+    def sums(self, scores: FloatArray) -> FloatArray:
+        """Of each PSU the sums of its records, shapes (n_psus, width) and (n_rows, width)."""
+        return np.stack([np.bincount(self.at, each, len(self.stratum)) for each in scores.T], axis=1)
+
+    def deviations(self, sums: FloatArray) -> FloatArray:
+        """Sums of PSUs less their mean in the stratum, whose products add up to the covariance of the total.
+
+        Of m PSUs of a stratum they are multiplied by the root of m / (m - 1). Shapes (n_psus, width).
+        """
+        m = np.bincount(self.stratum)
+        means = np.stack([np.bincount(self.stratum, each) / m for each in sums.T], axis=1)
+        return np.asarray((sums - means[self.stratum]) * np.sqrt(m / np.maximum(m - 1, 1))[self.stratum, None])
+
+
 def design_effect(weights: FloatArray) -> float:
     """By how much unequal weights raise the variance of a mean: n Σw² / (Σw)², at least 1.
 
@@ -45,13 +85,13 @@ def design_effect(weights: FloatArray) -> float:
 
 
 def weighted_means(
-    values: FloatArray, weights: FloatArray, codes: FloatArray | None = None, size: int = 1
+    values: FloatArray, weights: FloatArray, codes: FloatArray | None = None, size: int = 1, psus: Psus | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Weighted means of values that count as 0 outside a category, and their standard errors, shapes (size,).
 
     So the mean of 1 is the share of a category, and that of a number its total over the sum of all weights. Without
     codes it is the mean over the records that have a value. Errors are those of a ratio by linearisation, of records
-    drawn with replacement. Shapes: (n_rows,), NaN for nulls.
+    (or `psus`) drawn with replacement. Shapes: (n_rows,), NaN for nulls.
 
     Examples
     --------
@@ -62,6 +102,7 @@ def weighted_means(
     known = ~np.isnan(values)
     if codes is None:
         values, weights = values[known], weights[known]
+        psus = psus and psus._replace(at=psus.at[known])
         codes, known = np.zeros(len(values)), np.ones(len(values), dtype=bool)
     inside = known & ~np.isnan(codes)
     at, y, w, n, total = codes[inside].astype(np.int64), values[inside], weights[inside], len(weights), weights.sum()
@@ -69,62 +110,81 @@ def weighted_means(
         return np.full(size, math.nan), np.full(size, math.nan)
     sums = [np.bincount(at, each, size) for each in (w * y, w**2, w**2 * y, (w * y) ** 2)]
     mean = sums[0] / total
+    if psus is not None:
+        m = len(psus.stratum)
+        of_psus = np.bincount(psus.at[inside] * size + at, w * y, m * size).astype(np.float64).reshape(m, size)
+        off = psus.deviations(of_psus - np.outer(np.bincount(psus.at, weights, m), mean))
+        return mean, np.sqrt(np.square(off).sum(axis=0)) / total
     squares = sums[3] - 2.0 * mean * sums[2] + mean**2 * np.square(weights).sum()
     return mean, np.sqrt(np.maximum(squares, 0.0) * n / (n - 1)) / total
 
 
-def _estimates(tables: TypedTables, sides: tuple[FloatArray, FloatArray]) -> tuple[list[Term], list[Term]]:
+_Sides = tuple[FloatArray, FloatArray]  # Weights of both tables
+_Estimate = tuple[str, float, float]  # What, how far off in standard errors, and the degrees of freedom of these
+
+
+def _estimates(tables: TypedTables, sides: _Sides, psus: Psus | None) -> tuple[list[_Estimate], list[_Estimate]]:
     """Differences of means and shares, and of totals by category, in standard errors of the original; NaN for none."""
     numbers = [column for column in tables.numbers if column.name != tables.weight]
-    means = [term for column in numbers for term in _apart(tables, sides, column, None)]
-    shares = [term for column in tables.categories for term in _apart(tables, sides, None, column)]
-    totals = [term for pair in product(numbers, tables.categories) for term in _apart(tables, sides, *pair)]
+    categories = [column for column in tables.categories if column.name != tables.cluster]
+    means = [term for column in numbers for term in _apart(tables, sides, psus, column, None)]
+    shares = [term for column in categories for term in _apart(tables, sides, psus, None, column)]
+    totals = [term for pair in product(numbers, categories) for term in _apart(tables, sides, psus, *pair)]
     return means + shares, totals
 
 
 def _apart(
-    tables: TypedTables, sides: tuple[FloatArray, FloatArray], number: BothColumns | None, category: BothColumns | None
-) -> list[Term]:
-    found, counts = [], np.array([tables.rows])
+    tables: TypedTables, sides: _Sides, psus: Psus | None, number: BothColumns | None, category: BothColumns | None
+) -> list[_Estimate]:
+    codes = (None, None) if category is None else (category.old, category.new)
+    size, first, found = 1 if category is None else len(category.levels), codes[0], []
+    counts = np.array([tables.rows])
+    if first is not None:
+        counts = np.bincount(first[~np.isnan(first)].astype(np.int64), minlength=size)
+    degrees = np.full(size, math.inf) if psus is None else psus.degrees_of(first, size)
     for at, weights in enumerate(sides):
         values = np.ones(len(weights)) if number is None else (number.old, number.new)[at]
-        codes = None if category is None else (category.old, category.new)[at]
-        if at == 0 and codes is not None:
-            counts = np.bincount(codes[~np.isnan(codes)].astype(np.int64), minlength=len(category.levels))  # type: ignore[union-attr]
-        found.append(weighted_means(values, weights, codes, len(counts)))
+        found.append(weighted_means(values, weights, codes[at], size, None if at else psus))
     (old, error), (new, _) = found
     name = "" if number is None else number.name
     terms = []
     for place in np.flatnonzero((counts >= max(_FEWEST, tables.least)) & (error > 1e-9 * np.abs(old))):
         label = "" if category is None else f"{category.name} {category.levels[place]}"
         off = abs(new[place] - old[place]) / error[place]
-        terms.append((f"{name} in {label}" if name and label else name or label, float(off)))
+        terms.append((f"{name} in {label}" if name and label else name or label, float(off), float(degrees[place])))
     return terms
+
+
+def _psus(tables: TypedTables) -> Psus | None:
+    """How the original was drawn; None for records that were drawn one by one."""
+    columns = {column.name: column.old for column in tables.columns}
+    return Psus.of(columns[tables.design_strata], columns[tables.cluster]) if tables.cluster else None
 
 
 def _weighted(tables: TypedTables) -> list[Measurement]:
     """The furthest weighted estimates, and the same means without weights."""
     weight = next(column for column in tables.columns if column.name == tables.weight)
     sides = np.nan_to_num(weight.old), np.nan_to_num(weight.new)
-    means, totals = _estimates(tables, sides)
-    without = _estimates(tables, (np.ones(tables.rows), np.ones(tables.released)))[0]
+    psus = _psus(tables)
+    means, totals = _estimates(tables, sides, psus)
+    without = _estimates(tables, (np.ones(tables.rows), np.ones(tables.released)), psus)[0]
     effects = [f"{design_effect(side):.2f}" for side in sides]
     note = (
         f"Of {{}} estimates; errors are the original's. Design effect of the weights (Kish): {effects[0]} in the "
         f"original, {effects[1]} in the release."
     )
     found = [
-        _furthest(figure, terms, tables.rows, note.format(len(terms)))
+        _furthest(figure, [term[:2] for term in terms], tables.rows, note.format(len(terms)))
         for figure, terms in ((_MEANS, means), (_UNWEIGHTED, without), (_TOTALS, totals))
     ]
     every = means + totals
-    allowed = -math.sqrt(2.0) * float(ndtri(_CHANCE / 2.0 / max(1, len(every))))
+    share = _CHANCE / 2.0 / max(1, len(every))
     note = (
         f"1: the difference that another sample of the same design exceeds in any of {len(every)} estimates once in "
         f"{1 / _CHANCE:.0f} (Bonferroni)."
     )
-    terms = [(name, value / allowed) for name, value in every]
-    return [*found, _furthest(_WORST, terms, tables.rows, note)]
+    allowed = [(name, value / -(math.sqrt(2.0) * float(stdtrit(degrees, share)))) for name, value, degrees in every]
+    return [*found, _furthest(_WORST, allowed, tables.rows, note)]
 
 
 def _furthest(figure: Figure, terms: list[Term], records: int, note: str) -> Measurement:
@@ -135,4 +195,6 @@ def _furthest(figure: Figure, terms: list[Term], records: int, note: str) -> Mea
 
 
 _FIGURES = (_MEANS, _UNWEIGHTED, _TOTALS, _WORST)
-WEIGHTED = UtilityMeasure(_FIGURES, _weighted, without_interval=_FIGURES, where=lambda tables: bool(tables.weight))
+WEIGHTED = UtilityMeasure(
+    _FIGURES, _weighted, without_interval=_FIGURES, where=lambda tables: bool(tables.weight), weighted=True
+)

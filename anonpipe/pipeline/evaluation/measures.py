@@ -113,6 +113,7 @@ def _utility(work: Work, fitted: Fitted, cut: Cut, draws: bool) -> tuple[int, As
         endpoints=endpoints_of(fitted.job),
         weight=fitted.job.weight_column,
         population=population_of(fitted.job),
+        design=fitted.job.design_columns,
         draws=draws,
     )
     return len(tables.original), Assessment(utility=found)

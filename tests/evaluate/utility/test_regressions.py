@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.special import gammaln, logsumexp
+from scipy.stats import norm, t
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import Analysis, fit_models
@@ -39,62 +42,83 @@ def predictors(frame, intercept=True):
     return np.column_stack(columns).astype(float)
 
 
-def largest(likelihood, size):
-    """The maximum of a likelihood and standard errors by numerical second differences."""
-    found = minimize(lambda v: -likelihood(v), np.zeros(size) + 0.01, method="BFGS", options={"gtol": 1e-7}).x
+def largest(likelihood, size, weights):
+    """The maximum of a likelihood of records with weights, and standard errors by numerical differences.
+
+    Of equal weights by second ones; of others by what each weight does to the gradient.
+    """
+    found = minimize(lambda v: -likelihood(v, weights), np.zeros(size) + 0.01, method="BFGS", options={"gtol": 1e-7}).x
     step, unit = 1e-3, np.eye(size)
 
     def second(i, j):
         a, b = step * unit[i], step * unit[j]
-        four = [likelihood(found + p * a + q * b) * p * q for p in (1, -1) for q in (1, -1)]
+        four = [likelihood(found + p * a + q * b, weights) * p * q for p in (1, -1) for q in (1, -1)]
         return -sum(four) / (4 * step * step)
 
-    information = np.array([[second(i, j) for j in range(size)] for i in range(size)])
-    return found, np.sqrt(np.diag(np.linalg.inv(information)))
+    bread = np.linalg.inv([[second(i, j) for j in range(size)] for i in range(size)])
+    if np.ptp(weights) == 0:
+        return found, np.sqrt(np.diag(bread))
+    more = weights + 0.1 * np.eye(len(weights))
+    ends = np.array(
+        [[[likelihood(found + p * step * each, m) * p for each in unit] for m in (*more, weights)] for p in (1, -1)]
+    )
+    gradients = ends.sum(axis=0) / (2 * step)
+    scores = weights[:, None] * (gradients[:-1] - gradients[-1]) / 0.1
+    return found, np.sqrt(np.diag(bread @ scores.T @ scores @ bread) * len(more) / (len(more) - 1))
 
 
-def poisson(frame):
+def linear(frame, weights):
+    z, y = predictors(frame), frame["pain"].to_numpy()
+    return largest(lambda v, w: float(-(w * (y - z @ v) ** 2).sum() / 2), 3, weights)
+
+
+def logistic(frame, weights):
+    z, y = predictors(frame), frame["dead"].to_numpy()
+    return largest(lambda v, w: float((w * (y * (z @ v) - np.logaddexp(0, z @ v))).sum()), 3, weights)
+
+
+def poisson(frame, weights):
     z, y, offset = predictors(frame), frame["visits"].to_numpy(), np.log(frame["years"].to_numpy())
-    return largest(lambda v: float((y * (z @ v + offset) - np.exp(z @ v + offset)).sum()), 3)
+    return largest(lambda v, w: float((w * (y * (z @ v + offset) - np.exp(z @ v + offset))).sum()), 3, weights)
 
 
-def negative_binomial(frame):
+def negative_binomial(frame, weights):
     z, y, offset = predictors(frame), frame["stays"].to_numpy(), np.log(frame["years"].to_numpy())
 
-    def likelihood(v):
+    def likelihood(v, w):
         size, mean = np.exp(-v[3]), np.exp(z @ v[:3] + offset)
         terms = (
             gammaln(y + size) - gammaln(size) + size * np.log(size / (size + mean)) + y * np.log(mean / (size + mean))
         )
-        return float(terms.sum())
+        return float((w * terms).sum())
 
-    found, errors = largest(likelihood, 4)
+    found, errors = largest(likelihood, 4, weights)
     return found[:3], errors[:3]
 
 
-def ordinal(frame):
+def ordinal(frame, weights):
     z, y = predictors(frame, intercept=False), frame["grade"].cat.codes.to_numpy()
 
-    def likelihood(v):
+    def likelihood(v, w):
         cuts = np.array([-np.inf, v[2], v[2] + np.exp(v[3]), np.inf])
         up, low = (1 / (1 + np.exp(-(cuts[y + at] - z @ v[:2]))) for at in (1, 0))
-        return float(np.log(up - low).sum())
+        return float((w * np.log(up - low)).sum())
 
-    found, errors = largest(likelihood, 4)
+    found, errors = largest(likelihood, 4, weights)
     return found[:2], errors[:2]
 
 
-def multinomial(frame):
+def multinomial(frame, weights):
     z, y = predictors(frame), frame["grade"].cat.codes.to_numpy()
 
-    def likelihood(v):
+    def likelihood(v, w):
         scores = np.column_stack([np.zeros(len(z)), z @ v[:3], z @ v[3:]])
-        return float((scores[np.arange(len(z)), y] - logsumexp(scores, axis=1)).sum())
+        return float((w * (scores[np.arange(len(z)), y] - logsumexp(scores, axis=1))).sum())
 
-    return largest(likelihood, 6)
+    return largest(likelihood, 6, weights)
 
 
-def mixed(frame):
+def mixed(frame, weights):
     """Restricted likelihood; given the ratio of variances, generalised least squares."""
     z, y, group = predictors(frame), frame["pain"].to_numpy(), frame["group"].to_numpy()
     same = (group[:, None] == group[None]).astype(float)
@@ -112,24 +136,27 @@ def mixed(frame):
     return of(best)[1:]
 
 
-def cox(frame, by="sex", late=True):
-    """Efron's likelihood, event time by event time and stratum by stratum."""
+def cox(frame, weights, by="sex", late=True):
+    """Efron's likelihood, event time by event time and stratum by stratum; records of a tie have its mean weight."""
     z, time, dead = frame[["x"]].to_numpy(), frame["time"].to_numpy(), frame["dead"].to_numpy()
     entry = frame["entry"].to_numpy() if late else np.zeros(len(frame))
     strata = frame[by].to_numpy() if by else np.zeros(len(frame))
+    sets = []
+    for stratum in np.unique(strata):
+        for at in np.unique(time[dead & (strata == stratum)]):
+            here = (strata == stratum) & (time >= at) & (entry < at)
+            tied = here & dead & (time == at)
+            sets.append((np.flatnonzero(here), np.flatnonzero(tied), np.arange(tied.sum()) / tied.sum()))
 
-    def likelihood(v):
+    def likelihood(v, w):
         scores, total = z @ v, 0.0
-        for stratum in np.unique(strata):
-            for at in np.unique(time[dead & (strata == stratum)]):
-                here = (strata == stratum) & (time >= at) & (entry < at)
-                tied = here & dead & (time == at)
-                whole, own = np.exp(scores[here]).sum(), np.exp(scores[tied]).sum()
-                count = int(tied.sum())
-                total += scores[tied].sum() - sum(np.log(whole - k / count * own) for k in range(count))
+        hazards = w * np.exp(scores)
+        for here, tied, gone in sets:
+            logs = np.log(hazards[here].sum() - gone * hazards[tied].sum())
+            total += w[tied] @ scores[tied] - w[tied].mean() * logs.sum()
         return float(total)
 
-    return largest(likelihood, 1)
+    return largest(likelihood, 1, weights)
 
 
 CASES = {
@@ -138,19 +165,91 @@ CASES = {
     "ordinal": (Analysis("a", "ordinal", "grade ~ sex + x"), ordinal),
     "multinomial": (Analysis("a", "multinomial", "grade ~ sex + x"), multinomial),
     "mixed": (Analysis("a", "mixed", "pain ~ sex + x", groups="group"), mixed),
-    "strata": (Analysis("a", "cox", "time ~ x", event="dead", strata="sex"), lambda f: cox(f, late=False)),
-    "entry": (Analysis("a", "cox", "time ~ x", event="dead", entry="entry"), lambda f: cox(f, by=None)),
+    "strata": (
+        Analysis("a", "cox", "time ~ x", event="dead", strata="sex"), lambda f, w: cox(f, w, late=False),
+    ),
+    "entry": (Analysis("a", "cox", "time ~ x", event="dead", entry="entry"), lambda f, w: cox(f, w, by=None)),
     "both": (Analysis("a", "cox", "time ~ x", event="dead", strata="sex", entry="entry"), cox),
+    "linear": (Analysis("a", "linear", "pain ~ sex + x"), linear),
+    "logistic": (Analysis("a", "logistic", "dead ~ sex + x"), logistic),
+}  # fmt: skip
+
+
+def weights_of(frame):
+    """Unequal, and of the sexes apart."""
+    return np.random.default_rng(4).lognormal(0, 0.8, len(frame)) * np.where(frame["sex"] == "m", 1, 2)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("mixed", "strata", "entry")])
+def test_with_weights_as_a_plain_likelihood_has_it(name):
+    """Whatever their scale."""
+    frame = table(150)
+    analysis, slowly = CASES[name]
+    (model,) = fit_models(frame.assign(w=50 * weights_of(frame)), [replace(analysis, weights="w")])
+    values, errors = slowly(frame, weights_of(frame))
+    found = list(model.fit.estimates.values())
+    np.testing.assert_allclose([one.value for one in found], values, atol=1e-4)
+    np.testing.assert_allclose(
+        [np.sqrt(one.variance) for one in found], errors, rtol=0.01 if name == "linear" else 2e-3
+    )
+
+
+# Formula, other columns, estimates, and standard errors of records drawn alone, and of PSUs in strata
+OF_R = {
+    "linear": (
+        ("pain ~ sex + x", {}),
+        [-0.086112283, 0.733983920, 0.684637022],
+        [0.15587614, 0.22229411, 0.10227914],
+        [0.15233125, 0.21270815, 0.10795078],
+    ),
+    "poisson": (
+        ("visits ~ sex + x", {"exposure": "years"}),
+        [0.28203880, 0.35647633, 0.33582108],
+        [0.055380661, 0.072543376, 0.036727741],
+        [0.051952593, 0.060415506, 0.036083989],
+    ),
+    "ordinal": (
+        ("grade ~ sex + x", {}),
+        [0.57875415, 0.55972647],
+        [0.25532706, 0.16291307],
+        [0.23496765, 0.15646983],
+    ),
+    "cox": (
+        ("halves ~ sex + x", {"event": "dead"}),
+        [0.77389127, 0.59967708],
+        [0.157232706, 0.091021399],
+        [0.155188294, 0.087787339],
+    ),
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("model", OF_R)
+def test_with_weights_as_the_survey_package_of_r_prints_it(model):
+    """4.1-1: svyglm, svyolr and svycoxph of svydesign(~1, weights = ~w) and svydesign(~psu, strata = ~stratum, …).
+
+    Times in halves have many ties.
+    """
+    frame, rng = table(), np.random.default_rng(4)
+    weights = rng.lognormal(0, 0.8, 400) * np.where(frame["sex"] == "m", 1, 2)
+    stratum = rng.integers(0, 4, 400)
+    psu, halves = stratum * 20 + rng.integers(0, 8, 400), np.ceil(2 * frame["time"]) / 2
+    frame = frame.assign(w=weights, stratum=stratum, psu=psu, halves=halves)
+    (formula, others), values, *both = OF_R[model]
+    for errors, design in zip(both, ({}, {"cluster": "psu", "design_strata": "stratum"}), strict=True):
+        (found,) = fit_models(frame, [Analysis("a", model, formula, weights="w", **others, **design)])
+        estimates, law = found.fit.estimates.values(), t(28) if design else t(397) if model == "linear" else norm()
+        np.testing.assert_allclose([one.value for one in estimates], values, atol=1e-6)
+        halved = [(one.high - one.low) / 2 / law.ppf(0.975) for one in estimates]
+        np.testing.assert_allclose(halved, errors, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("linear", "logistic")])
 def test_as_a_plain_likelihood_has_it(name):
     frame = table(120 if name == "mixed" else 400)
     analysis, slowly = CASES[name]
     (model,) = fit_models(frame, [analysis])
     assert model.fit.problem is None
-    values, errors = slowly(frame)
+    values, errors = slowly(frame, np.ones(len(frame)))
     found = list(model.fit.estimates.values())
     np.testing.assert_allclose([one.value for one in found], values, atol=2e-3)
     np.testing.assert_allclose([np.sqrt(one.variance) for one in found], errors, rtol=0.02)
@@ -219,7 +318,8 @@ def test_nulls_beside_the_formula_are_left_out():
         ({"model": "linear", "exposure": "years"}, "exposure goes with poisson and negative_binomial"),
         ({"model": "mixed"}, "groups goes with model mixed"),
         ({"model": "ordinal", "formula": "grade ~ 0 + x"}, "no intercept"),
-        ({"model": "poisson", "weights": "years"}, "survey weights go with linear and logistic"),
+        ({"model": "mixed", "groups": "group", "weights": "years"}, "survey weights go with linear, logistic"),
+        ({"model": "linear", "cluster": "group", "design_strata": "sex"}, "and weights go together"),
         ({"model": "probit"}, "unknown model"),
         ({"model": "ordinal", "formula": "visits ~ x"}, "write C"),
         ({"model": "poisson", "formula": "visits ~ x", "exposure": "sex"}, "no number"),

@@ -50,29 +50,32 @@ def test_the_remission_times_of_freireich():
     assert (1 - risen).tolist() == pytest.approx([0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448], abs=5e-4)
 
 
-lists = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2)), min_size=1, max_size=14)
+lists = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=14)
 
 
 @settings(deadline=None, max_examples=60)
 @given(lists, lists, st.integers(0, 6))
 def test_as_the_twins(old, new, last):
-    sides = [[list(part) for part in zip(*side, strict=True)] for side in (old, new)]
-    for times, outcomes in sides:
-        at, risen = cumulative_incidence(times, outcomes)
+    """A record of weight 3 counts as three records."""
+    counted = [[each[:2] for each in side for _ in range(each[2])] for side in (old, new)]
+    sides = [[list(part) for part in zip(*side, strict=True)] for side in counted]
+    for (times, outcomes), side in zip(sides, (old, new), strict=True):
+        at, risen = cumulative_incidence(*np.array(side)[:, :2].T, np.array(side, dtype=float)[:, 2])
         expected = naive.cumulative_incidence(times, outcomes)
         assert at.tolist() == [time for time, _ in expected]
         assert risen.tolist() == pytest.approx([share for _, share in expected])
         assert ((risen >= 0) & (risen <= 1 + 1e-9)).all() and (np.diff(risen) > 0).all()
-    times = np.array(sides[0][0] + sides[1][0], dtype=float)
+    times, events, weights = np.array(old + new).T
     order = np.argsort(times, kind="stable")
     side = (np.arange(len(times)) >= len(old)).astype(np.int64)[order]
-    events = np.array(sides[0][1] + sides[1][1])[order]
+    times, events, weights = times.astype(float), events[order], weights[order].astype(float)
     # the same persons as two groups, the second of them with both sides changed
     twice = np.repeat(np.arange(2), len(times))
     both = np.argsort(np.tile(times[order], 2), kind="stable")
     found = curves_apart(
         np.tile(times[order], 2)[both],
         np.tile(events, 2)[both],
+        np.tile(weights, 2)[both],
         np.concatenate([side, 1 - side])[both],
         twice[both],
         np.full(2, float(last)),

@@ -1,5 +1,6 @@
 """What a picture of survival curves tells: true curves at round times, none of them by fewer events than k."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anonpipe.columns import Kind
 from anonpipe.evaluate.utility import Binning, survival_pictures
+from anonpipe.evaluate.utility._survival import cumulative_incidence
 from anonpipe.evaluate.utility._tables import typed_tables
 from anonpipe.verify.output_control import bins_for_recipients, bins_for_steward
 from tests.evaluate.utility.test_survival_curves import END, KINDS, patients
@@ -86,3 +89,19 @@ def test_many_groups_are_drawn_in_part():
     kinds = {name: KINDS[name] for name in frame}
     (picture,) = survival_pictures(typed_tables(frame, frame, kinds), [END], Binning(2))
     assert len(picture.panels) == 25 and picture.left_out == 16
+
+
+def test_no_step_is_told_that_one_weight_makes_up():
+    """Weights of the events of a step add up to twice the largest one, or more."""
+    rng, end, kinds = np.random.default_rng(1), replace(END, weight="weight"), KINDS | {"weight": Kind.CONTINUOUS}
+    old, new = (patients(400, seed).assign(weight=rng.lognormal(0, 1.2, 400)) for seed in (1, 2))
+    (picture,) = survival_pictures(typed_tables(old, new, kinds), [end], bins_for_steward(2))
+    panel, dead = picture.panels[0], old["vital"] == "Dead"
+    steps = pd.cut(old["months"][dead], [*panel.times, np.inf], right=False)
+    weights = old["weight"][dead].groupby(steps, observed=True).agg(["sum", "max"])
+    assert len(weights) > 3 and (weights["sum"] >= 2 * weights["max"]).all()
+    at, risen = cumulative_incidence(old["months"], dead, old["weight"].to_numpy())
+    assert panel.original[-1] == pytest.approx(1 - risen[at < panel.times[-1]][-1])
+    old.loc[dead.idxmax(), "weight"] = 2 * old["weight"].sum()
+    (picture,) = survival_pictures(typed_tables(old, new, kinds), [end], bins_for_steward(2))
+    assert not any(each.column == "" for each in picture.panels)

@@ -299,7 +299,7 @@ def test_every_figure_is_named_by_one_record():
         utility(old, new, KINDS, rng=np.random.default_rng(0), least=5, of=60, draws=draws)
         for draws in (None, False, True)
     )
-    alone = ("weighted", "relative_survival")  # of tables with a weight, or with a life table
+    alone = ("weighted", "relative_survival", "survival.without")  # of tables with a weight, or with a life table
     assert [one.name for one in whole] == [name for name in names if not name.startswith(alone)]
     assert counted and drawn and repr(counted + drawn) == repr(whole)
 

@@ -11,9 +11,9 @@ import pytest
 from anonpipe.columns import Kind
 from anonpipe.evaluate.utility import utility
 from anonpipe.evaluate.utility._tables import typed_tables
-from anonpipe.evaluate.utility._weighted import WEIGHTED, design_effect, weighted_means
+from anonpipe.evaluate.utility._weighted import WEIGHTED, Psus, design_effect, weighted_means
 from tests.naive.weights import design_effect as slow_effect
-from tests.naive.weights import weighted_mean
+from tests.naive.weights import design_error, weighted_mean
 
 KINDS = {"x": Kind.CONTINUOUS, "c": Kind.CATEGORICAL, "weight": Kind.CONTINUOUS}
 
@@ -45,6 +45,22 @@ def test_means_and_errors_are_those_of_the_slow_twin() -> None:
     assert design_effect(weights) == pytest.approx(slow_effect(weights))
 
 
+def test_errors_of_a_design_are_those_of_the_slow_twin() -> None:
+    """Numbers of PSUs begin again in each stratum; by category, and with nulls."""
+    table, rng = sample(3, 200), np.random.default_rng(1)
+    strata, numbers = rng.integers(0, 3, 200).astype(float), rng.integers(0, 6, 200).astype(float)
+    psus, weights = Psus.of(strata, numbers), table["weight"].to_numpy()
+    values = np.where(np.arange(200) % 7 == 0, np.nan, table["x"])
+    known, codes = ~np.isnan(values), table["c"].map({"a": 0.0, "b": 1.0, "c": 2.0}).to_numpy()
+    found = float(weighted_means(values, weights, psus=psus)[1][0])
+    assert found == pytest.approx(design_error(values[known], weights[known], strata[known], numbers[known]))
+    for code, error in enumerate(weighted_means(values, weights, codes, 3, psus)[1]):
+        inside = np.where((codes == code) & known, values, 0.0)
+        assert error == pytest.approx(design_error(inside, weights, strata, numbers))
+    assert psus.degrees == 15 and psus.degrees_of(None, 1).tolist() == [15]
+    assert psus.degrees_of(np.where(strata == 1.0, 0.0, np.nan), 2).tolist() == [5, 0]
+
+
 def test_errors_are_those_of_repeated_samples() -> None:
     """The standard deviation of the mean over 400 samples is its standard error."""
     found = [weighted_means(each["x"].to_numpy(), each["weight"].to_numpy()) for each in map(sample, range(400))]
@@ -61,6 +77,23 @@ def test_another_sample_is_seldom_beyond_the_limit() -> None:
     untied["weight"] = np.random.default_rng(1).permutation(untied["weight"])
     found = figures(old, untied)
     assert found["weighted_estimates"] > 2 and found["weighted.without"] < 4
+
+
+def test_another_sample_of_few_psus_is_seldom_beyond_the_limit() -> None:
+    """Of one stratum an error rests on two differences alone, and may be small by chance."""
+
+    def drawn(seed: int) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        stratum, psu = np.repeat(np.arange(4), 90), np.repeat(np.arange(12), 30)
+        x = rng.normal(size=12)[psu] + rng.normal(size=360)
+        return pd.DataFrame({"x": x, "s": stratum, "p": psu, "weight": 10.0 * 2**stratum})
+
+    kinds, values = {"x": Kind.CONTINUOUS, **dict.fromkeys("sp", Kind.CATEGORICAL), "weight": Kind.CONTINUOUS}, []
+    for seed in range(40):
+        tables = typed_tables(drawn(seed), drawn(seed + 100), kinds, least=5)
+        found = WEIGHTED.of(replace(tables, weight="weight", cluster="p", design_strata="s"))
+        values.append({each.name: each.value for each in found}["weighted_estimates"])
+    assert sum(value > 1 for value in values) <= 6 and np.median(values) > 0.1
 
 
 def test_no_weight_no_figure() -> None:

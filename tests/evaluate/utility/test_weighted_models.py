@@ -10,8 +10,8 @@ import pytest
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import Analysis, fit_models
+from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import parse_job
-from tests.naive.weights import regression
 
 JOB: dict[str, Any] = {
     "input": "a.parquet",
@@ -37,18 +37,6 @@ def drawn(seed: int, rows: int = 600) -> pd.DataFrame:
     return pd.DataFrame({"x": x, "y": y, "b": (y > 1).astype(int)})[chosen].assign(w=weights)
 
 
-@pytest.mark.parametrize(("model", "formula"), [("linear", "y ~ x"), ("logistic", "b ~ x")])
-def test_estimates_and_errors_are_those_of_the_slow_twin(model: Any, formula: str) -> None:
-    """Scales of weights do not matter."""
-    table = drawn(1)
-    (fitted,) = fit_models(table.assign(w=table["w"] * 50), [Analysis("a", model, formula, weights="w")])
-    values, errors = regression(model, table[formula[0]].to_numpy(float), table["x"].to_numpy(), table["w"].to_numpy())
-    for place, name in enumerate(("Intercept", "x")):
-        found = fitted.fit.estimates[name]
-        assert found is not None and found.value == pytest.approx(values[place], rel=1e-4)
-        assert (found.high - found.low) / 2 / 1.96 == pytest.approx(errors[place], rel=5e-3)
-
-
 @pytest.mark.parametrize("weights", [None, "w"])
 def test_a_category_of_one_outcome_has_no_fit(weights: str | None) -> None:
     table = drawn(1).assign(ward=lambda frame: np.where(frame["b"] & (frame["x"] > 0), "a", "b"))
@@ -70,21 +58,22 @@ def test_weights_undo_the_selection_and_intervals_hold() -> None:
 
 
 def test_jobs_take_weights_by_default_where_they_can() -> None:
-    """Not in Cox models, nor where the analysis declines; asking without the role is refused."""
+    """Not in mixed models, nor where the analysis declines; asking without the role is refused."""
     analyses = [
         {"name": "a", "model": "linear", "formula": "y ~ x"},
         {"name": "b", "model": "linear", "formula": "y ~ x", "weights": False},
-        {"name": "c", "model": "cox", "formula": "y ~ x", "event": "dead == 1"},
+        {"name": "c", "model": "mixed", "formula": "y ~ x", "groups": "dead"},
+        {"name": "d", "model": "cox", "formula": "y ~ x", "event": "dead == 1"},
+        {"name": "e", "model": "cox", "formula": "y ~ x", "event": "dead == 1", "weights": False},
     ]
     job = parse_job(JOB | {"analyses": analyses})
-    assert [job.analysis_of(each).weights for each in job.analyses] == ["w", None, None]
+    assert [job.analysis_of(each).weights for each in job.analyses] == ["w", None, None, "w", None]
+    assert [each.weight for each in endpoints_of(job)] == ["w", ""]
     assert job.columns_of(job.analyses[0]) == ("x", "y", "w")
-    with pytest.raises(JobError, match="survey weights go with linear and logistic"):
-        Analysis("c", "cox", "y ~ x", event="dead == 1", weights="w")
     columns = {name: column for name, column in JOB["columns"].items() if name != "w"}
     with pytest.raises(JobError, match="no column has role sampling_weight"):
         parse_job(JOB | {"columns": columns, "analyses": [analyses[0] | {"weights": True}]})
-    with pytest.raises(JobError, match="survey weights go with linear and logistic"):
+    with pytest.raises(JobError, match="survey weights go with linear, logistic"):
         parse_job(JOB | {"analyses": [analyses[2] | {"weights": True}]})
 
 
