@@ -6,6 +6,7 @@ once. What is printed, and how, is in `display`.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -65,6 +66,7 @@ COLD_AGAIN = (
 def main() -> None:
     """Run the command line; errors become one clear message and an exit code."""
     gc.set_threshold(FEW_COLLECTIONS)
+    atexit.register(gc.freeze)  # at its end Python would look through all objects again and again, for most of a second
     try:
         try:
             app()

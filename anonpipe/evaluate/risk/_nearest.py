@@ -19,7 +19,7 @@ TILE = 128  # Rows of a tile, the last one excepted
 
 _LOOKED_AT = 64  # Rows from which is judged along which column others are halved
 
-_CHUNK = 512  # Queries whose distances from a box are summed together, in the fastest cache
+_CHUNK = 128  # Queries whose distances are looked at together, so that the compiler does several at once
 
 
 class Tiles(NamedTuple):
@@ -284,9 +284,6 @@ def _turn(
             tile[i, j] = np.float32(-2.0) * x
             norm += np.float64(x) * np.float64(x)
         norms[i] = norm
-
-
-_CHUNK = 128  # Queries whose estimates are looked at together, so that the compiler does several at once
 
 
 @nb.njit(cache=True, nogil=True)

@@ -73,8 +73,12 @@ class Predicates:
             values, here = records.cells[column, records.orders[column]], self.columns == column
             begins[here] = np.searchsorted(values, self.low[here], side="left")
             ends[here] = np.searchsorted(values, self.high[here], side="right")
-        ranges = begins, ends, self.columns, self.low, self.high
-        return _find_met(records.cells, records.orders, *ranges, units, most)
+        # The rarest interval first, then the next; those of the same two columns together, by where they begin
+        rarest = np.argsort(ends - begins, axis=1, kind="stable")
+        begins, ends, columns = (np.take_along_axis(each, rarest, axis=1) for each in (begins, ends, self.columns))
+        low, high = (np.take_along_axis(each, rarest, axis=1) for each in (self.low, self.high))
+        together = np.lexsort((begins[:, 0], columns[:, 1 % rarest.shape[1]], columns[:, 0]))
+        return _find_met(records.cells, records.orders, together, begins, ends, columns, low, high, units, most)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -293,6 +297,7 @@ MEASURE = RiskMeasure(
 def _find_met(
     cells: FloatArray,
     orders: IntArray,
+    together: IntArray,
     begins: IntArray,
     ends: IntArray,
     columns: IntArray,
@@ -303,34 +308,65 @@ def _find_met(
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Count records (or distinct units, where these are given), by those that meet each predicate's rarest interval.
 
-    Shapes: cells (n_columns, n_rows); orders (n_columns, n_rows); begins, ends (n_predicates, size); units (n_rows,) or
-    (0,); returns counts and sums of row numbers (n_predicates,), and the units (n_predicates, most + 1), -1 for none.
+    Shapes: cells, orders (n_columns, n_rows); together (n_predicates,); begins, ends and others (n_predicates, size),
+    the rarest first; units (n_rows,) or (0,); returns counts and sums of row numbers (n_predicates,), and the units
+    (n_predicates, most + 1), -1 for none.
     """
     n, size = columns.shape
     counts, rows = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     found = np.empty((n, most + 1 if len(units) else 0), dtype=np.int64)
     found[:] = -1
-    for q in range(n):
-        rarest = 0
-        for j in range(1, size):
-            if ends[q, j] - begins[q, j] < ends[q, rarest] - begins[q, rarest]:
-                rarest = j
-        order = orders[columns[q, rarest]]
-        for at in range(begins[q, rarest], ends[q, rarest]):
-            row, met = order[at], True
-            for j in range(size):
-                value = cells[columns[q, j], row]
-                if value < low[q, j] or value > high[q, j]:
-                    met = False
-                    break
-            if met and len(units):
-                for j in range(counts[q]):
-                    met = met and found[q, j] != units[row]
-                if met:
-                    found[q, counts[q]] = units[row]
-            if met:
-                counts[q] += 1
-                rows[q] += row
-                if counts[q] > most:
-                    break
+    second, first, stop, other = np.empty(cells.shape[1]), 0, 0, 1 % size
+    for place in range(n):
+        q = together[place]
+        order = orders[columns[q, 0]]
+        if place == stop:  # the cells of the second column in this order, for all that overlap
+            first, (stop, last) = begins[q, 0], _overlap(together, place, begins, ends, columns)
+            for at in range(first, last):
+                second[at - first] = cells[columns[q, other], order[at]]
+        for at in range(begins[q, 0], ends[q, 0]):
+            value, row = second[at - first], order[at]
+            if value < low[q, other] or value > high[q, other] or not _meets(cells, row, columns[q], low[q], high[q]):
+                continue
+            if len(units):
+                if _holds(found[q], counts[q], units[row]):
+                    continue
+                found[q, counts[q]] = units[row]
+            counts[q] += 1
+            rows[q] += row
+            if counts[q] > most:
+                break
     return counts, rows, found
+
+
+@nb.njit(cache=True, nogil=True)
+def _overlap(together: IntArray, place: int, begins: IntArray, ends: IntArray, columns: IntArray) -> tuple[int, int]:
+    """Where predicates stop that begin as one does, in the same two columns, before others end; and where these end."""
+    q, stop, other = together[place], place, 1 % columns.shape[1]
+    last = ends[q, 0]
+    while stop < len(together) and (stop == place or begins[together[stop], 0] < last):
+        p = together[stop]
+        if columns[p, 0] != columns[q, 0] or columns[p, other] != columns[q, other]:
+            break
+        last = max(last, ends[p, 0])
+        stop += 1
+    return stop, last
+
+
+@nb.njit(cache=True, nogil=True)
+def _holds(numbers: IntArray, count: int, number: int) -> bool:
+    """Whether a number is among the first ones."""
+    for at in range(count):  # noqa: SIM110 - compiled
+        if numbers[at] == number:
+            return True
+    return False
+
+
+@nb.njit(cache=True, nogil=True)
+def _meets(cells: FloatArray, row: int, columns: IntArray, low: FloatArray, high: FloatArray) -> bool:
+    """Whether a record lies in all intervals after the second."""
+    for j in range(2, len(columns)):
+        value = cells[columns[j], row]
+        if value < low[j] or value > high[j]:
+            return False
+    return True

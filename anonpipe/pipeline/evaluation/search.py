@@ -48,21 +48,21 @@ def search_release(
     """
     features, control, (before, after) = targets.features, targets.control, targets.ranks
     order, every = near_order(released), features if control is None else np.concatenate([features, control])
-    searches: dict[str, tuple[FloatArray, FloatArray, int, IntArray | None]] = {
-        "release": (released, every, NEIGHBOURS, order),
-        "ranks": (after.apply(released), before.apply(features), 2, order),
+    searches = {
+        "release": (released, every, NEIGHBOURS),
+        "ranks": (after.apply(released), before.apply(features), 2),
     }
     if targets.axes is not None:
-        searches["whitened"] = targets.axes.apply(released), targets.axes.apply(features), 2, order
+        searches["whitened"] = targets.axes.apply(released), targets.axes.apply(features), 2
     if (some := targets.unstratified) is not None:
-        searches["strata_release"] = released[:, some], every[:, some], 1, order
+        searches["strata_release"] = released[:, some], every[:, some], 1
     if control is not None and targets.first_half is not None:
         for at, half in enumerate((targets.first_half, ~targets.first_half)):
-            searches[f"half_{at}"] = released[:, half], every[:, half], NEIGHBOURS, None
+            searches[f"half_{at}"] = released[:, half], every[:, half], NEIGHBOURS
     found = {}
-    for name, (rows, asked, count, in_order) in searches.items():
-        options: dict[str, Any] = {"offset": offset, "order": in_order, "within": within.get(name)}
-        near = nearest(rows, asked, count, values=name == "release", **options)
+    for name, (rows, asked, count) in searches.items():
+        kept, limits = name == "release", within.get(name)
+        near = nearest(rows, asked, count, offset=offset, values=kept, order=order, within=limits)
         found[name] = near.part(slice(len(features)), count, values=True)
         if len(asked) > len(features):
             found[f"held_{name}"] = near.part(slice(len(features), None), count)
