@@ -424,7 +424,7 @@ def test_a_reader_who_has_seen_enough_is_no_error():
 
 def test_demo_through_a_cluster(tmp_path):
     done = subprocess.run(
-        _command("demo", tmp_path / "demo", "--rows", "1000", "--workers", "1"),
+        _command("demo", tmp_path / "demo", "--rows", "2000", "--workers", "1"),
         capture_output=True,
         text=True,
         check=False,

@@ -164,7 +164,7 @@ class Poison:
             done = server.flows.run(SABOTAGE, str(job), *options, env=environment, cwd=folder)
         else:
             command = [sys.executable, "-m", "tests.flows.sabotage", str(job), *options]
-            done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, timeout=120, check=False)
+            done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, timeout=240, check=False)
         (folder / "console.log").write_bytes(done.stdout + done.stderr)
         return done
 
