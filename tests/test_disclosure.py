@@ -158,7 +158,7 @@ def test_recipients_correct_a_table_by_the_transition_matrix(tmp_path):
 
 
 @pytest.mark.parametrize(("retain", "sure"), [(0.8, 0.01), (0.95, 0.07), (0.999, 0.8)])
-def test_a_released_rare_category_is_true_as_often_as_the_diagonal_says(retain, sure):
+def test_pram_tells_of_a_rare_category_what_its_diagonal_says(retain, sure):
     """By Bayes and the published matrix an intruder knows how often; the diagonal, as shares are invariant."""
     shares = np.array([3_000, 1_800, 1_192, 8]) / 6_000
     matrix = transition_matrix(shares, retain)
