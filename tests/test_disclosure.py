@@ -15,6 +15,7 @@ import pytest
 from anonpipe import anonymize
 from anonpipe.errors import AnonpipeError, InputError, JobError
 from anonpipe.job.model import parse_job
+from anonpipe.methods.masking._pram import transition_matrix
 from anonpipe.pipeline import disclosure, start
 from anonpipe.pipeline.preview import preview
 from anonpipe.storage import release
@@ -157,6 +158,23 @@ def test_recipients_correct_a_table_by_the_transition_matrix(tmp_path):
     told = release.read_manifest(release.resolve(job.output))["columns"]["ill"]["transition"]["strata"]
     assert [each["stratum"] for each in told] == [{"sex": "f"}, {"sex": "m"}]
     assert np.abs(after - before).max() > 1_000 and np.abs(corrected - before).max() < 350
+
+
+@pytest.mark.parametrize(("retain", "sure"), [(0.8, 0.01), (0.95, 0.07), (0.999, 0.8)])
+def test_pram_tells_of_a_rare_category_what_its_diagonal_says(retain, sure):
+    """By Bayes and the published matrix an intruder knows how often; the diagonal, as shares are invariant."""
+    shares = np.array([3_000, 1_800, 1_192, 8]) / 6_000
+    matrix = transition_matrix(shares, retain)
+    assert (shares * matrix[:, 3])[3] / (shares @ matrix)[3] == pytest.approx(matrix[3, 3])
+    rng = np.random.default_rng(0)
+    true = np.repeat(np.arange(4), (shares * 6_000).round().astype(int))
+    kept = [np.mean(true[drawn == 3] == 3) for drawn in _drawn(true, matrix, rng, 200)]
+    assert abs(np.mean(kept) - sure) < 0.02
+
+
+def _drawn(true, matrix, rng, times):
+    below = np.cumsum(matrix, axis=1)[true, :-1]
+    return [drawn for _ in range(times) if ((drawn := (rng.random((len(true), 1)) >= below).sum(axis=1)) == 3).any()]
 
 
 def linked(frame, made, wildcard=True):

@@ -32,11 +32,10 @@ def gap_name(name: str) -> str:
     return f"{name} (gap)"
 
 
-def unpublished(layout: UnitLayout) -> set[str]:
-    """Columns of linked records that no published row holds: their part, and those by which they are linked."""
-    if not layout.linked:
-        return set()
-    return {PART, *map(before_name, layout.of_row), *map(mean_name, layout.averaged)}
+def unpublished(layout: UnitLayout, gaps: bool = False) -> frozenset[str]:
+    """Columns of linked records that no published row holds; `gaps`: and those that are there as differences."""
+    names = {PART, *map(before_name, layout.of_row), *map(mean_name, layout.averaged)}
+    return frozenset(names | ({gap_name(layout.order)} if gaps and layout.order else set()) if layout.linked else ())
 
 
 def masked_rows(job: Job, layout: UnitLayout) -> list[str]:

@@ -14,8 +14,7 @@ from anonpipe.encoding.cells import Tally, expected_tallies
 from anonpipe.encoding.disclosure import key_frequencies, with_nulls
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.weights import Factors, Pieces, WeightCounts
-from anonpipe.job.linked import gap_name, unpublished
-from anonpipe.job.wide import UnitLayout
+from anonpipe.job.linked import unpublished
 from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments, PairwiseMoments, merge_all
@@ -86,15 +85,10 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         by=_of_method(work, fitted, cut, encoded, decoded),
         staging_check=_staging_check(fitted, encoded, decoded),
         unpreserved_moments=columns_without_sums(fitted),
-        unpublished=frozenset() if work.folded is None else _unpublished(work.folded.layout),
+        unpublished=frozenset() if work.folded is None else unpublished(work.folded.layout, gaps=True),
         unit_rows=None if fitted.unit is None else fitted.min_rows,
         values_matched=values is not None and values.keeps_covariances,
     )
-
-
-def _unpublished(layout: UnitLayout) -> frozenset[str]:
-    """Also gaps between rows: that a row has none tells that it is the first."""
-    return frozenset({*unpublished(layout), *([gap_name(layout.order)] if layout.order else [])})
 
 
 def _rules_broken(work: Work, cut: Cut, written: TaskResults) -> int:

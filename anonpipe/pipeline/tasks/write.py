@@ -283,7 +283,7 @@ _ENTRY = np.dtype([("value", "<f8"), ("unit", "<f8"), ("rows", "<i8")])  # The u
 
 def compared_names(work: Work) -> list[str]:
     """Published columns of numbers and dates whose values are replaced; not products and shares, which follow."""
-    gone = set() if work.folded is None else unpublished(work.folded.layout)
+    gone = frozenset() if work.folded is None else unpublished(work.folded.layout)
     gone |= {rule.gap or rule.target for rule in work.job.parsed_rules if rule.factors}
     columns = {name: column for name, column in work.job.released.items() if name not in gone}
     return [name for name, column in columns.items() if column.role.synthesized and not column.kind.coded]
