@@ -48,21 +48,21 @@ def search_release(
     """
     features, control, (before, after) = targets.features, targets.control, targets.ranks
     order, every = near_order(released), features if control is None else np.concatenate([features, control])
-    searches = {
-        "release": (released, every, NEIGHBOURS),
-        "ranks": (after.apply(released), before.apply(features), 2),
+    searches: dict[str, tuple[FloatArray, FloatArray, int, IntArray | None]] = {
+        "release": (released, every, NEIGHBOURS, order),
+        "ranks": (after.apply(released), before.apply(features), 2, order),
     }
     if targets.axes is not None:
-        searches["whitened"] = targets.axes.apply(released), targets.axes.apply(features), 2
+        searches["whitened"] = targets.axes.apply(released), targets.axes.apply(features), 2, order
     if (some := targets.unstratified) is not None:
-        searches["strata_release"] = released[:, some], every[:, some], 1
+        searches["strata_release"] = released[:, some], every[:, some], 1, order
     if control is not None and targets.first_half is not None:
         for at, half in enumerate((targets.first_half, ~targets.first_half)):
-            searches[f"half_{at}"] = released[:, half], every[:, half], NEIGHBOURS
+            searches[f"half_{at}"] = released[:, half], every[:, half], NEIGHBOURS, None
     found = {}
-    for name, (rows, asked, count) in searches.items():
-        kept, limits = name == "release", within.get(name)
-        near = nearest(rows, asked, count, offset=offset, values=kept, order=order, within=limits)
+    for name, (rows, asked, count, in_order) in searches.items():
+        options: dict[str, Any] = {"offset": offset, "order": in_order, "within": within.get(name)}
+        near = nearest(rows, asked, count, values=name == "release", **options)
         found[name] = near.part(slice(len(features)), count, values=True)
         if len(asked) > len(features):
             found[f"held_{name}"] = near.part(slice(len(features), None), count)
