@@ -210,20 +210,20 @@ def _to_delta_on_store(target: str, place: str, rows: Rows, documents: Mapping[s
         _commit_delta(broke, place, rows, documents, count)
     except BaseException:
         with suppress(OSError):
-            if _is_of_another(place, documents):
+            if _is_of_another(folder, documents):
                 folder.filesystem.rm([folder.path(name) for name in documents])
             else:
                 folder.filesystem.rm(folder.root, recursive=True)
         raise
 
 
-def _is_of_another(place: str, documents: Mapping[str, bytes]) -> bool:
-    """Whether another program's table lies there, or it cannot be known that none does."""
-    delta = import_module("deltalake")
+def _is_of_another(folder: OutputPlace, documents: Mapping[str, bytes]) -> bool:
+    """Whether another program has committed to the table there, or it cannot be known that none has."""
     try:
-        return any(each.get(_MARK) != _mark(documents)[_MARK] for each in delta.DeltaTable(place).history())
-    except delta.exceptions.TableNotFoundError:
-        return False
+        folder.filesystem.invalidate_cache()
+        commits = folder.filesystem.glob(folder.path("_delta_log/*.json"))
+        own = _mark(documents)[_MARK].encode()
+        return any(own not in folder.filesystem.cat_file(commit) for commit in commits)
     except Exception:
         return True
 
