@@ -73,6 +73,7 @@ def test_exit_codes_states_and_artifacts(tmp_path, server, monkeypatch, call):
     codes = json.loads(done.stdout.strip().rsplit("codes ", 1)[1])
     assert dict(zip(cases, codes, strict=True)) == {name: code for name, (_, code) in cases.items()}
     assert "Warning" not in done.stderr
+    monkeypatch.setenv("ANONPIPE_HOME", str(tmp_path / "other home"))  # whose log knows no release of these records
     _check_terminal(tmp_path, call, cases, done)
     _check_runs(tmp_path, server)
 
