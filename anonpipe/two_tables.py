@@ -75,6 +75,11 @@ def evaluate_release(
     k: int | None = None,
 ) -> Evaluated:
     """Measure a release of any origin by what a run measures of its own."""
+    if job is not None and job.design is not None:
+        raise JobError(
+            f"a release has random groups in place of column {job.design.cluster!r} of the design, which the original "
+            f"has not; leave out the design, and set columns.{job.design.cluster}.role: dropped"
+        )
     try:
         with _open_tables(original, release, hold_out, job) as tables:
             return _evaluated(tables, job, paired, k)

@@ -12,12 +12,13 @@ import pytest
 
 from anonpipe.encoding.values import Grid
 from anonpipe.encoding.weights import SamplingWeight
-from anonpipe.errors import AnonpipeError, InputError
+from anonpipe.errors import AnonpipeError, InputError, JobError
 from anonpipe.evaluate.utility._weighted import Psus, weighted_means
 from anonpipe.job.model import parse_job
 from anonpipe.partition.strata import Strata
 from anonpipe.pipeline.run import in_memory
 from anonpipe.storage import release
+from anonpipe.two_tables import evaluate_release
 from tests import runs, small
 from tests.naive.scenario import individual_risk
 from tests.naive.weights import raked
@@ -226,6 +227,15 @@ def test_random_groups_of_psus_keep_what_clusters_differ_in(tmp_path: Any) -> No
     assert np.allclose(by_columns(made, "region"), by_columns(table, "region"), rtol=1e-4)
     (old, alone), (new, _) = error_of_mean(table), error_of_mean(made)
     assert old > 1.5 * alone and old / 2 < new < 2 * old
+    # Groups of another job are the same: from several groupings the rows of each PSU would follow
+    again = released(tmp_path, table, WEIGHT, **DESIGN, k=6)
+    assert np.allclose(by_columns(again, "region", "psu"), by_columns(made, "region", "psu"), rtol=1e-3)
+
+
+def test_two_tables_are_not_compared_by_groups_that_one_has(tmp_path: Any) -> None:
+    job = parse_job({"input": "a.parquet", "output": "out", "k": 5, **DESIGN})
+    with pytest.raises(JobError, match=r"random groups in place of column 'psu'.*columns\.psu\.role: dropped"):
+        evaluate_release("a.parquet", "b.parquet", job)
 
 
 def test_analyses_and_estimates_take_the_design() -> None:

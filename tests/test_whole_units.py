@@ -269,6 +269,9 @@ REFUSED = {
     "analysis 'pay' takes 'wage', which may differ": {
         "analyses": [{"name": "pay", "model": "linear", "formula": "wage ~ born"}]
     },
+    "analysis 'pay' names 'person', and units": {
+        "analyses": [{"name": "pay", "model": "mixed", "formula": "born ~ sex", "groups": "person"}]
+    },
     "derives 'sex', which has level: unit": {"rules": ["job -> sex"]},
     "'year', whose order is not kept": {"rules": ["born <= year"]},
     "leave out cluster.units: whole": {"mask": None, "cluster": {"method": "mdav", "units": "whole"}},

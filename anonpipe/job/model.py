@@ -156,7 +156,8 @@ class Job(Options):
         """Leave out models without limits that name a column which is not released, as a proposed one may."""
         from anonpipe.evaluate.utility import columns_used
 
-        gone, kept = {name: each.role for name, each in self.columns.items() if name not in self.released}, []
+        released, kept = {*self.released, *((self.unit_column,) if self.whole_release else ())}, []
+        gone = {name: each.role for name, each in self.columns.items() if name not in released}
         for each in self.analyses:
             lost: list[str] = []
             if gone and not each.declared:
@@ -245,6 +246,11 @@ class Job(Options):
         from anonpipe.evaluate.utility import columns_used
 
         known = list(self.released)
+        if self.whole_release and self.unit_column in columns_used(wanted.analysis, list(self.columns)):
+            raise JobError(
+                f"analysis {wanted.name!r} names {self.unit_column!r}, and units released whole are measured as "
+                "records, not as rows of a unit; leave it out"
+            )
         for name in columns_used(wanted.analysis, known, conditions=False):
             if self.columns[name].kind is Kind.DATE:
                 raise JobError(

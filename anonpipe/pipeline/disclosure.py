@@ -228,7 +228,7 @@ def _decided(
     texts = {name: pa.array(standing[name][:, chosen.get(name, 0)], pa.string()) for name in recoded}
     facts, groups = _facts(given, chosen), None
     if job.design is not None:
-        groups = _random_groups(job, job.design, counts)
+        groups = _random_groups(job.design, counts)
         of_each = {"random_groups": job.design.random_groups, "in_each": job.design.strata}
         facts["columns"][job.design.cluster] = of_each
     beyond = [f"column {name!r}: coded rows {n}" for name, n in coded.items() if given.recode[name].numeric]
@@ -284,7 +284,7 @@ def _single(given: Disclosure, counts: _Counts, texts: Mapping[str, pa.Array]) -
     return (text,) if names else ()
 
 
-def _random_groups(job: Job, design: SurveyDesign, counts: _Counts) -> tuple[IntArray, pa.Array]:
+def _random_groups(design: SurveyDesign, counts: _Counts) -> tuple[IntArray, pa.Array]:
     """Numbers of strata and PSUs, ascending, and the random group of each: as many PSUs in each group, or one more."""
     pairs, which = np.unique(_of_design(design, counts, counts.codes), axis=0, return_inverse=True)
     if missing := int(_sums(which.reshape(-1), counts.records)[(pairs == NULL).any(axis=1)].sum()):
@@ -299,7 +299,9 @@ def _random_groups(job: Job, design: SurveyDesign, counts: _Counts) -> tuple[Int
             f"two for each of {design.random_groups} random groups; join strata in the input, or give fewer "
             "design.random_groups (2 or more)"
         )
-    rng = generator(keyed(steward_secret(), "design", job.digest()), "random groups")
+    # The same for every job: from several groupings of the same PSUs, each of them could be told
+    own = keyed(steward_secret(), "design", design.strata, design.cluster, str(design.random_groups))
+    rng = generator(own, "random groups")
     order = np.lexsort((rng.random(len(pairs)), pairs[:, 0]))
     group, of_group = np.empty(len(pairs), dtype=np.int64), np.arange(len(pairs)) - np.repeat(first, sizes)
     group[order] = np.repeat(np.arange(len(sizes)), sizes) * design.random_groups + of_group % design.random_groups
