@@ -106,7 +106,7 @@ def _draw_numbers(axis: Any, picture: Picture) -> None:
     if picture.kind == "date":
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        locator = AutoDateLocator(maxticks=5)  # type: ignore[no-untyped-call]
+        locator = AutoDateLocator(minticks=2, maxticks=5)  # type: ignore[no-untyped-call]
         axis.xaxis.set_major_locator(locator)  # its numbers are days since 1970-01-01, as ours
         axis.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 

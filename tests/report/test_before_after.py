@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anonpipe.report import external, internal
-from anonpipe.report.before_after import _curves, _draw_survival, draw_comparison, figure
+from anonpipe.report.before_after import _curves, _draw_numbers, _draw_survival, draw_comparison, figure
 from anonpipe.report.content import Compared, Panel, SurvivalPart
 from tests.report import made
 
@@ -42,6 +42,22 @@ def test_names_are_drawn_as_they_are(tmp_path, text):
     report = internal(made.facts(), "v").model_copy(update={"survival": (_part(WHOLE, *stages),)})
     draw_comparison(report, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("days", [20, 780, 980, 1500])
+def test_dates_of_any_range_have_few_marks(days):
+    from matplotlib.figure import Figure
+
+    axis, edges = Figure().subplots(), (7000.0, 7000.0 + days / 2, 7000.0 + days)
+    shares = (0.5, 0.5)
+    picture = (
+        internal(made.facts(), "v")
+        .pictures[0]
+        .model_copy(update={"kind": "date", "edges": edges, "original": shares, "released": shares})
+    )
+    _draw_numbers(axis, picture)
+    assert 2 <= len(axis.get_xticks()) <= 6
 
 
 def test_shares_that_survive_are_per_cent_as_in_the_report():
