@@ -35,6 +35,7 @@ from anonpipe.errors import GateError, JobError, plural, printable
 from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._design import condition, plain
 from anonpipe.files import templates
+from anonpipe.job.linked import PART
 from anonpipe.job.measure import RecipientAnalysis
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_counts
@@ -126,7 +127,7 @@ class Preview:
         environment = templates(Path(__file__).parent)
         environment.filters |= {"size": _size, "labelled": _labelled, "thousands": "{:,}".format}
         environment.globals |= {"counted": plural, "options_text": options_text, "words": words}
-        record = "unit" if self.given.whole_release else "record"
+        record = "row" if PART in self.job.columns else "unit" if self.given.whole_release else "record"
         job, every = self.job, {name: limit for name, limit in self.job.limits.items() if limit is not None}
         limits, usual = job.gates.of_every_run | every, {name: gate.default for name, gate in GATES.items()}
         own = {name: limit for name, limit in limits.items() if limit != (usual | job.default_limits)[name]}

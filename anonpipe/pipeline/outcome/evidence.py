@@ -57,7 +57,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
     shares = fitted.procedure.decoder.shares
     values = None if shares is None else shares.values
     return Evidence(
-        record="row" if work.folded is None else "unit",
+        record="row" if work.folded is None or work.folded.layout.linked else "unit",
         rows_in=sum(result["rows"] for result in scanned),
         rows_held_out=sum(result["held_out"] for result in scanned),
         rows_dropped=fitted.strata.dropped,
