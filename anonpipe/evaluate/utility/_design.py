@@ -20,6 +20,7 @@ import numpy.typing as npt
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._formula import (
     CATEGORIES,
+    DRAWN,
     Analysis,
     NoFitError,
     columns_in,
@@ -110,9 +111,9 @@ def _refuse_dates(frame: pd.DataFrame, analysis: Analysis, columns: Iterable[str
 
 
 def met(part: pd.DataFrame, analysis: Analysis) -> pd.DataFrame:
-    """Records that meet the subset."""
+    """Records that meet the subset, with the numbers of their rows."""
     if analysis.subset is not None:
-        part = part[condition(part, analysis, "subset") == 1.0].reset_index(drop=True)
+        part = part[condition(part, analysis, "subset") == 1.0]
     if len(part) == 0:
         raise NoFitError("no record meets the subset; widen it")
     return part
@@ -160,28 +161,19 @@ class Design:
     # Whether a function of the formula keeps what it has seen of the table that was coded first, such as means
     learnt: bool = True
     weights: FloatArray | None = None  # Survey weights, shape (n_rows,); None for none
+    psus: Psus | None = None  # How the rows of the whole table were drawn, the subset or not; None without weights
     levels: tuple[str, ...] = ()  # Categories of the response, which holds their numbers
-    # Of each record, shape (n_rows,), None for none: the exposure of counts, the number of its group or stratum, the
-    # time from which it is at risk, and the number of its PSU and of the stratum of that
+    # Of each record, shape (n_rows,), None for none: the exposure of counts, the number of its group or stratum, and
+    # the time from which it is at risk
     exposure: FloatArray | None = None
     groups: FloatArray | None = None
     strata: FloatArray | None = None
     entry: FloatArray | None = None
-    cluster: FloatArray | None = None
-    design_strata: FloatArray | None = None
 
     def take(self, places: Sequence[int]) -> Design:
         """Some of the predictors."""
         names, terms = (tuple(each[place] for place in places) for each in (self.names, self.terms))
         return replace(self, predictors=self.predictors[:, places], names=names, terms=terms)
-
-    @property
-    def psus(self) -> Psus:
-        """How the records were drawn: one by one without a design."""
-        n = len(self.response)
-        if self.cluster is None or self.design_strata is None:
-            return Psus(np.arange(n), np.zeros(n, dtype=np.int64))
-        return Psus.of(self.design_strata, self.cluster)
 
     @property
     def behind(self) -> dict[str, int]:
@@ -225,7 +217,7 @@ def learn(original: pd.DataFrame, analysis: Analysis) -> FormulaCoding:
     columns = columns_used(analysis, names)
     predicting = columns_used(analysis, names, conditions=False)
     _refuse_dates(original, analysis, predicting)
-    part = met(plain(original, columns), analysis)
+    part = met(plain(original, columns), analysis).reset_index(drop=True)
     culprit, levels, sides = None, {}, None
     try:
         with _quiet():
@@ -255,7 +247,8 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
             f"analysis {analysis.name!r} needs the column {', '.join(missing)} once in every table that is compared; "
             "leave it out of the analysis, or release it"
         )
-    part = met(plain(frame, coding.columns), analysis)
+    whole = plain(frame, coding.columns)
+    part = met(whole, analysis)
     events = None if analysis.event is None else condition(part, analysis, "event")
     usable = np.ones(len(part), dtype=np.bool_) if events is None else ~np.isnan(events)
     usable &= part[list(analysis.others.values())].notna().all(axis=1).to_numpy()
@@ -284,7 +277,8 @@ def apply(coding: FormulaCoding, frame: pd.DataFrame) -> Design:
         left_out=len(part) - len(kept),
         learnt=coding.learnt,
         levels=_levels(coding) if analysis.model == "multinomial" else (),
-        **{what: _other(analysis, what, used[name], kept) for what, name in analysis.others.items()},
+        psus=None if analysis.weights is None else _psus(analysis, whole, part.index[usable][kept]),
+        **{key: _other(analysis, key, used[name], kept) for key, name in analysis.others.items() if key not in DRAWN},
     )
     if analysis.model in ("cox", "ordinal"):
         design = design.take([place for place, name in enumerate(design.names) if name != INTERCEPT])
@@ -366,13 +360,29 @@ def _other(analysis: Analysis, what: str, column: pd.Series[Any], kept: npt.NDAr
     """A column besides the formula: numbers, of groups and strata those of their values."""
     from pandas.api import types
 
-    if what in ("groups", "strata", "cluster", "design_strata"):
-        codes = np.unique(column.astype(str).to_numpy()[kept], return_inverse=True)[1]
-        return np.asarray(codes, dtype=np.float64)
+    if what in ("groups", "strata"):
+        return _codes(column.iloc[kept])
     if not types.is_numeric_dtype(column.dtype):
         raise JobError(f"analysis {analysis.name!r}: {what} is {column.name}, which is no number; name another column")
     values: FloatArray = column.to_numpy(np.float64)[kept]
     return _weights(values) if what == "weights" else values
+
+
+def _codes(column: pd.Series[Any]) -> FloatArray:
+    """Numbers of its values."""
+    return np.unique(column.astype(str).to_numpy(), return_inverse=True)[1].astype(np.float64)
+
+
+def _psus(analysis: Analysis, whole: pd.DataFrame, rows: pd.Index[Any]) -> Psus:
+    """How some rows of a table were drawn, one by one without a design; units with none of them count, too."""
+    if analysis.cluster is None:
+        return Psus(rows.to_numpy(), np.zeros(len(whole), dtype=np.int64))
+    drawn = whole[[analysis.design_strata, analysis.cluster]].dropna()
+    psus = Psus.of(*(_codes(drawn[name]) for name in drawn))
+    psus = psus._replace(at=psus.at[drawn.index.get_indexer(rows)])
+    if psus.degrees < 1:
+        raise NoFitError("each stratum of these records has one PSU, and errors need two; analyse other records")
+    return psus
 
 
 def _weights(weights: FloatArray) -> FloatArray:

@@ -423,13 +423,15 @@ _WEIGHTED: tuple[Model, ...] = (
     "linear", "logistic", "cox", "poisson", "negative_binomial", "ordinal", "multinomial",
 )  # fmt: skip
 
+DRAWN = ("cluster", "design_strata")  # What tells how records were drawn
+
 # Columns that an analysis takes besides its formula, and the models that take them
 TAKES: dict[str, tuple[Model, ...]] = {
     "exposure": ("poisson", "negative_binomial"),
     "groups": ("mixed",),
     "strata": ("cox",),
     "entry": ("cox",),
-    **dict.fromkeys(("weights", "cluster", "design_strata"), _WEIGHTED),
+    **dict.fromkeys(("weights", *DRAWN), _WEIGHTED),
 }
 
 

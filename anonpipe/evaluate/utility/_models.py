@@ -28,7 +28,7 @@ _NORMAL = 1.959963984540054  # The quantile of the normal distribution that ends
 class Estimate:
     """A coefficient: its value, the ends of its 95 % interval, and p of the test that it is 0.
 
-    Intervals are Student's for linear models, and normal (Wald) for logistic and Cox models, of logarithms of ratios.
+    Intervals are Student's for linear models and survey designs, and normal (Wald) for others, of logarithms of ratios.
     """
 
     value: float
@@ -78,9 +78,10 @@ class CoefficientChange:
 
     @property
     def changed_significance(self) -> bool:
-        """Significant on one side only; a lost one, if it was significant."""
-        after = self.released.significant if self.released is not None else False
-        return self.original.significant != after
+        """Significant on one side only, or unknown; a lost one, if it was significant."""
+        after = self.released if self.released is not None else Estimate(0.0, 0.0, 0.0, 1.0)
+        known = np.isfinite([self.original.p, after.p]).all()
+        return not known or self.original.significant != after.significant
 
     @property
     def changed_direction(self) -> bool:
@@ -105,7 +106,8 @@ class CoefficientChange:
         if high < low:
             return 0.0
         widths = (self.original.high - self.original.low, self.released.high - self.released.low)
-        return float(np.mean([(high - low) / width if width > 0 else 1.0 for width in widths]))
+        shared = float(np.mean([(high - low) / width if width > 0 else 1.0 for width in widths]))
+        return shared if np.isfinite(widths).all() else 0.0
 
 
 @dataclass(frozen=True)
@@ -223,8 +225,9 @@ def _fit(coding: FormulaCoding, frame: pd.DataFrame, table: str) -> ModelFit:
         solution = solve(coding.analysis.model, design, table)
     except NoFitError as error:
         return ModelFit(0, 0, {}, str(error))
-    if design.cluster is not None:
-        solution = solution._replace(degrees=design.psus.degrees)
+    if coding.analysis.cluster is not None and design.psus is not None:
+        found = int(np.count_nonzero(~np.isnan(solution.coefficients)))
+        solution = solution._replace(degrees=max(1, design.psus.degrees + 1 - found))
     estimates = _estimates(design.equations or design.names, solution)
     return ModelFit(len(design.response), design.left_out, estimates, None, design.behind, design.learnt)
 
@@ -590,8 +593,7 @@ def _cox(design: Design, events: BoolArray, basis: _Basis) -> Solution:
             f"{late:,} records enter at or after the end of their time; leave such records out by a subset"
         )
     others = {"strata": design.strata, "entry": design.entry, "weights": design.weights}
-    psus = None if design.weights is None else design.psus
-    fit = fit_cox(design.response, events, basis.columns, **others, psus=psus)
+    fit = fit_cox(design.response, events, basis.columns, **others, psus=design.psus)
     if fit.monotone is not None:
         moved = np.abs(np.nan_to_num(basis.turned_back(fit.monotone, fit.covariance)[0] * basis.sizes))
         raise NoFitError(_apart(_named(moved > _MOVING * moved.max(), terms)))

@@ -44,7 +44,7 @@ def fitted(model: str, design: Design, columns: FloatArray) -> tuple[FloatArray,
         raise NoFitError(_POISSON)
     if model != "multinomial":  # thresholds and dispersion are not reported
         values, covariance = values[: columns.shape[1]], covariance[: columns.shape[1], : columns.shape[1]]
-    if not (np.isfinite(values).all() and np.isfinite(covariance).all() and (np.diag(covariance) >= 0).all()):
+    if not (np.isfinite(values).all() and np.isfinite(covariance).all() and (np.diag(covariance) > 0).all()):
         raise NoFitError(_NOT)
     return values, covariance
 
@@ -184,12 +184,16 @@ def _weighted(model: str, design: Design, columns: FloatArray, start: FloatArray
 
     Binder (1983), Int. Stat. Rev. 51:279-292, doi:10.2307/1402588.
     """
-    weights = design.weights
-    assert weights is not None  # as the caller has seen
+    weights, psus = design.weights, design.psus
+    assert weights is not None and psus is not None  # as the caller has seen
 
     def score(values: FloatArray) -> FloatArray:
         return np.asarray(_SCORES[model](design, columns, values) * weights[:, None])
 
+    if model == "linear":  # in units of the response, in which differences and gains have no common scale
+        bread = inverse(columns.T @ (columns * weights[:, None]))
+        values = bread @ (columns.T @ (weights * design.response))
+        return values, sandwich(bread, score(values), psus)
     values, information = start, np.empty((len(start), len(start)))
     for _ in range(_STEPS):
         total = score(values).sum(axis=0)
@@ -198,7 +202,7 @@ def _weighted(model: str, design: Design, columns: FloatArray, start: FloatArray
         bread = inverse((information + information.T) / 2)
         step = bread @ total
         if abs(gain := total @ step) < _REACHED:
-            return values + step, sandwich(bread, score(values + step), design.psus)
+            return values + step, sandwich(bread, score(values + step), psus)
         for _ in range(_HALVINGS):  # until less is left to gain
             there = score(values + step).sum(axis=0)
             if there @ bread @ there < gain:  # false of NaN, too

@@ -46,8 +46,9 @@ class Psus(NamedTuple):
 
     @property
     def degrees(self) -> int:
-        """Degrees of freedom: PSUs less strata."""
-        return len(self.stratum) - int(self.stratum.max()) - 1
+        """Degrees of freedom: PSUs, with records or without, less strata, of strata with records."""
+        held = np.unique(self.stratum[self.at])
+        return int(np.isin(self.stratum, held).sum()) - len(held)
 
     def degrees_of(self, codes: FloatArray | None, size: int) -> IntArray:
         """Of each category the same of those with records in it, shapes (n_rows,) and (size,)."""
@@ -141,7 +142,7 @@ def _apart(
     counts = np.array([tables.rows])
     if first is not None:
         counts = np.bincount(first[~np.isnan(first)].astype(np.int64), minlength=size)
-    degrees = np.full(size, math.inf) if psus is None else psus.degrees_of(first, size)
+    degrees = np.full(size, math.inf) if psus is None else np.maximum(psus.degrees_of(first, size), 1)
     for at, weights in enumerate(sides):
         values = np.ones(len(weights)) if number is None else (number.old, number.new)[at]
         found.append(weighted_means(values, weights, codes[at], size, None if at else psus))
@@ -190,7 +191,7 @@ def _weighted(tables: TypedTables) -> list[Measurement]:
 def _furthest(figure: Figure, terms: list[Term], records: int, note: str) -> Measurement:
     if not terms:
         return figure.measured(math.nan, records, note=f"Not defined: {figure.undefined}.")
-    ordered = sorted(terms, key=lambda term: -term[1])
+    ordered = sorted(terms, key=lambda term: -math.inf if math.isnan(term[1]) else -term[1])  # undefined ones first
     return figure.measured(ordered[0][1], records, note=note, parts=tuple(ordered[:MOST_PARTS]))
 
 

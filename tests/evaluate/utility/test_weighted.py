@@ -96,6 +96,23 @@ def test_another_sample_of_few_psus_is_seldom_beyond_the_limit() -> None:
     assert sum(value > 1 for value in values) <= 6 and np.median(values) > 0.1
 
 
+def test_a_category_in_one_psu_hides_no_other() -> None:
+    """It has no degrees of freedom of its own; another with too many records is as far off as without it."""
+    rng, stratum, psu = np.random.default_rng(1), np.repeat(np.arange(4), 200), np.tile([0, 1], 400)
+    old = pd.DataFrame({"s": stratum, "p": psu, "a": np.char.add(stratum.astype(str), psu.astype(str)), "weight": 1.0})
+    old["weight"], old["sex"] = rng.uniform(1, 3, 800), rng.choice(["f", "m"], 800)
+    kinds = {**dict.fromkeys(("s", "p", "a", "sex"), Kind.CATEGORICAL), "weight": Kind.CONTINUOUS}
+    tables = replace(typed_tables(old, old.assign(sex="f"), kinds, least=5), weight="weight", cluster="p")
+    (worst,) = (each for each in WEIGHTED.of(replace(tables, design_strata="s")) if each.name == "weighted_estimates")
+    assert worst.value > 1 and worst.parts[0][0].startswith("sex")
+    assert all(np.isfinite(value) for _, value in worst.parts)
+
+
+def test_a_number_that_the_release_has_not_is_not_passed_over() -> None:
+    """Its mean is no number, and the gate does not take the others for the furthest."""
+    assert np.isnan(figures(sample(1), sample(2).assign(x=np.nan))["weighted_estimates"])
+
+
 def test_no_weight_no_figure() -> None:
     """Jobs without the role have the figures that they had."""
     found = utility(sample(1), sample(2), KINDS, rng=np.random.default_rng(1), least=5, of=1500)

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import t
+from statsmodels.api import WLS
 
 from anonpipe.errors import JobError
 from anonpipe.evaluate.utility import Analysis, fit_models
+from anonpipe.evaluate.utility._models import CoefficientChange, Estimate
 from anonpipe.job.analyses import endpoints_of
 from anonpipe.job.model import parse_job
 
@@ -85,3 +88,74 @@ def test_outcomes_told_apart_have_no_weighted_fit() -> None:
     assert fitted.fit.problem is not None and "did not converge" in fitted.fit.problem
     (odd,) = fit_models(table.assign(w=0.0), [Analysis("a", "linear", "y ~ x", weights="w")])
     assert odd.fit.problem is not None and "survey weights" in odd.fit.problem
+
+
+def by_hand(table: pd.DataFrame, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients of y ~ x and their standard errors, as R's svyglm(design=subset(d, kept)): sums of 0 are kept."""
+    x, w = np.column_stack([np.ones(len(table)), table["x"]]), np.where(kept, table["w"], 0.0)
+    found = WLS(table["y"].to_numpy(), x, weights=w).fit()
+    scores = pd.DataFrame(x * (w * (table["y"].to_numpy() - x @ found.params))[:, None])
+    meat = np.zeros((2, 2))
+    for _, stratum in scores.groupby(table["s"].to_numpy()):
+        sums = stratum.groupby(table["p"].to_numpy()[stratum.index]).sum().to_numpy()
+        meat += np.cov(sums.T) * len(sums)
+    bread = np.linalg.inv(x.T @ (x * w[:, None]))
+    return found.params, np.sqrt(np.diag(bread @ meat @ bread))
+
+
+def surveyed() -> pd.DataFrame:
+    """Records of 4 strata with 3 PSUs each, of which some have no rural ones."""
+    rng, at = np.random.default_rng(1), np.arange(600) % 12
+    table = pd.DataFrame({"s": at // 3, "p": at % 3, "x": rng.normal(size=600), "w": rng.uniform(50, 3000, 600)})
+    table["y"] = table["x"] + rng.normal(size=600) + 0.3 * rng.normal(size=12)[at]
+    return table.assign(rural=((at % 3 == 0) | (at == 10)).astype(int))
+
+
+DRAWN = {"weights": "w", "cluster": "p", "design_strata": "s"}
+
+
+def of_linear(table: pd.DataFrame, degrees: float, **given: Any) -> tuple[list[float], list[float]]:
+    """Coefficients and standard errors."""
+    (model,) = fit_models(table, [Analysis("a", "linear", "y ~ x", **given)])
+    assert model.fit.problem is None
+    found = [each for each in model.fit.estimates.values() if each is not None]
+    return [each.value for each in found], [(each.high - each.low) / 2 / t(degrees).ppf(0.975) for each in found]
+
+
+@pytest.mark.parametrize("size", [1.0, 1e9, 1e11])
+def test_linear_models_hold_in_any_unit(size: float) -> None:
+    """Amounts of turnover, one by one."""
+    table = surveyed().assign(y=lambda frame: size * np.exp(frame["y"]))
+    values, errors = by_hand(table.assign(s=0, p=np.arange(600)), np.ones(600, dtype=bool))
+    found = of_linear(table, 598, weights="w")
+    np.testing.assert_allclose(found[0], values, rtol=1e-9)
+    np.testing.assert_allclose(found[1], errors, rtol=1e-9)
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+def test_psus_without_records_of_the_subset_count(nulls: bool) -> None:
+    """Also where the others have a null; 12 PSUs less 4 strata, 1 more less 2 coefficients."""
+    table = surveyed()
+    values, errors = by_hand(table, table["rural"].to_numpy() == 1)
+    given = table.assign(x=table["x"].where(table["rural"] == 1)) if nulls else table
+    found = of_linear(given, 7, subset=None if nulls else "rural == 1", **DRAWN)
+    np.testing.assert_allclose(found[0], values, rtol=1e-9)
+    np.testing.assert_allclose(found[1], errors, rtol=1e-9)
+    values, errors = by_hand(table, (table["rural"].to_numpy() == 1) & (table["s"].to_numpy() < 2))
+    found = of_linear(table, 3, subset="rural == 1 and s < 2", **DRAWN)  # of strata with records alone
+    np.testing.assert_allclose(found[1], errors, rtol=1e-9)
+
+
+def test_strata_of_one_psu_have_no_errors() -> None:
+    (model,) = fit_models(surveyed().assign(p=1), [Analysis("a", "linear", "y ~ x", **DRAWN)])
+    assert "has one PSU" in str(model.fit.problem)
+
+
+def test_intervals_that_are_no_numbers_do_not_flatter() -> None:
+    """They share nothing, and the significance is unknown."""
+    sure, unknown = Estimate(1.0, 0.5, 1.5, 1e-4), Estimate(1.0, float("nan"), float("nan"), float("nan"))
+    vague = Estimate(0.1, -0.9, 1.1, 0.8)
+    for pair in ((sure, unknown), (unknown, unknown), (unknown, vague), (vague, unknown), (unknown, None)):
+        change = CoefficientChange("x", *pair)
+        assert change.changed_significance and change.overlap == 0.0
+    assert not CoefficientChange("x", vague, None).changed_significance
