@@ -5,17 +5,20 @@ from __future__ import annotations
 import datetime as dt
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from anonpipe.encoding.rules import RuleBook
 from anonpipe.errors import AnonpipeError, InputError, JobError
 from anonpipe.job.model import parse_job
 from anonpipe.job.rules import parse_rules
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.preview import preview
+from anonpipe.pipeline.tasks.write import compared_names
 from anonpipe.report.words import columns
 from anonpipe.storage import release
 from tests import runs, small
@@ -71,6 +74,7 @@ NUMBERS = columns_of(a="integer", b="integer", c="integer", start="date", end="d
         (["a = b / (end - start)"], None),
         (["a = b * start"], "differences of dates"),
         (["start = end * a"], "differences of dates"),
+        (["a = -(b * c) / -(b / c)"], None),
         (["a = b / 0"], "divides by 0"),
         (["a = b / c", "c = b * a"], "which is a circle"),
         (["a = a / c"], "must follow from other columns"),
@@ -297,6 +301,67 @@ def test_a_difference_that_few_have_is_not_released(tmp_path):
     released = assert_released(job, table)
     gaps = pc.subtract(released["end"], released["begin"]).to_pylist()
     assert 47 not in gaps and max(gaps) <= 20
+
+
+@pytest.mark.parametrize("handed_on", [False, True])
+def test_shares_that_are_original_values_are_refused(tmp_path, monkeypatch, handed_on):
+    """Each is the nearest original share; those of 0 and 1 are many, and recur in honest releases."""
+    rng = np.random.default_rng(3)
+    total = np.exp(rng.normal(8, 1, 1500))
+    part = total * np.clip(rng.uniform(-0.125, 1.125, 1500), 0, 1)
+    derive, originals = RuleBook.derive, np.sort(part / total)
+
+    def near(book, cells):
+        shares = cells[:, book.positions["part / total"]]
+        shares[:] = originals[np.searchsorted(originals, shares).clip(0, len(originals) - 1)]
+        return derive(book, cells)
+
+    if handed_on:
+        monkeypatch.setattr(RuleBook, "derive", near)
+    columns = {"total": {"kind": "continuous", "bounds": [0, None]}, "part": {"kind": "continuous"}}
+    outcome = small.run(job_of(tmp_path, pa.table({"total": total, "part": part}), columns, ["0 <= part <= total"]))
+    failed = [(check.key, check.columns) for check in outcome.verdict.failed]
+    assert failed == [("values.handed_on", ("part / total",))] * handed_on
+
+
+@pytest.mark.parametrize("rule", ["low <= high", "0 <= high <= low"])
+@pytest.mark.parametrize("handed_on", [False, True])
+def test_equals_of_whole_numbers_recur_by_chance(tmp_path, monkeypatch, rule, handed_on):
+    """A quarter are equal to a whole number: chance explains them, but not fractions that are original values."""
+    rng = np.random.default_rng(3)
+    low, rest = np.exp(rng.normal(8, 1, 1500)).round(), np.where(rng.random(1500) < 0.25, 0, rng.uniform(0, 1, 1500))
+    high = low + 900 * rest if rule[0] == "l" else low * (1 - rest)
+    derive, originals = RuleBook.derive, np.sort(high)
+
+    def near(book, cells):
+        moved, values = derive(book, cells), cells[:, book.positions["high"]]
+        values[:] = originals[np.searchsorted(originals, values).clip(0, len(originals) - 1)]
+        return moved
+
+    if handed_on:
+        monkeypatch.setattr(RuleBook, "derive", near)
+    columns = {"low": {"kind": "continuous", "step": 1, "bounds": [0, None]}, "high": {"kind": "continuous"}}
+    outcome = small.run(job_of(tmp_path, pa.table({"low": low, "high": high}), columns, [rule]))
+    assert ("values.handed_on" in [check.key for check in outcome.verdict.failed]) == handed_on
+
+
+@pytest.mark.parametrize(
+    ("types", "steps", "gone"),
+    [
+        (("int64", "int32"), (None, None), {"part / total"}),
+        (("float64", "int32"), (0.01, None), {"part / total"}),
+        (("float64", "int32"), (None, None), set()),
+    ],
+)
+def test_ratios_of_whole_numbers_are_not_compared(types, steps, gone):
+    """They recur by chance; a product follows from columns that are compared."""
+    names = ("total", "part", "double")
+    columns = {name: {"kind": "continuous", "step": step} for name, step in zip(names, (*steps, None), strict=True)}
+    rules = ["0 <= part <= total", "double = total * part"]
+    job = parse_job({"input": "a", "output": "b", "k": 5, "columns": columns, "rules": rules})
+    schema = pa.schema(list(zip(names, (*types, "float64"), strict=True)))
+    work = SimpleNamespace(job=job, folded=None, source=SimpleNamespace(schema=schema))
+    assert {*job.columns} - {*compared_names(work)} == {"double"} | gone
 
 
 def test_a_lookup_and_pairs_give_away_no_rare_combination(tmp_path):

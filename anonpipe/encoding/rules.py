@@ -39,7 +39,7 @@ def with_differences(batch: pa.RecordBatch, rules: Sequence[Rule]) -> pa.RecordB
         if rule.gap and rule.gap not in batch.schema.names:
             target, base = numbers(batch.column(rule.target)), first_there(rule, batch)
             if rule.kind == "share":
-                gap = np.divide(target, base, out=np.where(base == 0, 0.0, np.nan), where=base != 0)
+                gap = np.divide(target, base, out=np.where(base == 0, 0.0 * target, np.nan), where=base != 0)
             else:
                 gap = rule.sign * (target - base)
             if rule.step:  # without rounding errors, by which equal differences of cents would be rare values

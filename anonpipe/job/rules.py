@@ -255,6 +255,8 @@ def _computed(text: str, target: str, tree: ast.expr) -> Rule:
 
 def _factors(tree: ast.expr, divides: bool) -> list[RuleFactor]:
     """The factors of a product; of a sum the only one."""
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        return [*_factors(tree.operand, divides), RuleFactor((), -1.0)]
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult | ast.Div):
         return [*_factors(tree.left, divides), *_factors(tree.right, divides ^ isinstance(tree.op, ast.Div))]
     power = tree.right if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Pow) else None

@@ -10,7 +10,7 @@ import pytest
 
 from anonpipe.columns import Column
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.rules import RuleBook, RuleCounts, is_broken, with_differences
+from anonpipe.encoding.rules import RuleBook, RuleCounts, is_broken, value_of, with_differences
 from anonpipe.encoding.scan import scan_batch
 from anonpipe.job.rules import parse_rules, with_rules
 from tests.naive import rules as naive
@@ -296,3 +296,20 @@ def test_equal_differences_of_cents_are_equal():
     assert np.array_equal(np.unique(found), np.unique(visits * 8310 * 0.01))
     off = pa.table({"part": [1.0, 2.0], "all": [1.004, 2.5]})  # no rounding error
     assert with_differences(off.to_batches()[0], [rule]).column(rule.gap).to_pylist() == pytest.approx([0.004, 0.5])
+
+
+def test_a_share_is_missing_where_the_part_is():
+    """A share of a total of 0 is 0 where the part is there."""
+    table = pa.table({"a": [None, 0.0, 1.0, None, 1.0], "total": [0.0, 0.0, 2.0, 2.0, None]})
+    _, cells, declared = book_of(table, {name: COLUMNS[name] for name in table.column_names}, ["0 <= a <= total"])
+    shares = cells[:, list(declared).index("a / total")]
+    assert np.array_equal(shares, [np.nan, 0.0, 0.5, np.nan, np.nan], equal_nan=True)
+
+
+def test_minus_stands_before_products():
+    """With the values that a minus inside has."""
+    declared = {name: Column(kind="continuous") for name in ("a", "b", "x")}
+    batch = pa.record_batch({"a": [3.0, -2.0, 0.0], "b": [0.5, 4.0, 7.0]})
+    texts = ["x = -(a * b)", "x = -a * b", "x = -(a / b)", "x = a / -(b * 2)", "x = -(a * -(b - 1) ** 2)"]
+    found = [value_of(*parse_rules([text], declared), batch).tolist() for text in texts]
+    assert found == [[-1.5, 8, 0], [-1.5, 8, 0], [-6, 0.5, 0], [-3, 0.25, 0], [0.75, -18, 0]]

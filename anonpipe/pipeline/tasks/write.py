@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anonpipe.columns import Role
-from anonpipe.encoding.rules import with_differences
-from anonpipe.encoding.values import numbers
+from anonpipe.encoding.rules import first_there, with_differences
+from anonpipe.encoding.values import grid_of, numbers
 from anonpipe.encoding.weights import WeightCounts
 from anonpipe.errors import EngineError, InputError
 from anonpipe.job.linked import unpublished
@@ -282,9 +282,12 @@ _ENTRY = np.dtype([("value", "<f8"), ("unit", "<f8"), ("rows", "<i8")])  # The u
 
 
 def compared_names(work: Work) -> list[str]:
-    """Published columns of numbers and dates whose values are replaced; not products and shares, which follow."""
+    """Published columns of numbers and dates whose values are replaced; not products, which follow from others."""
     gone = frozenset() if work.folded is None else unpublished(work.folded.layout)
-    gone |= {rule.gap or rule.target for rule in work.job.parsed_rules if rule.factors}
+    for rule in (each for each in work.job.parsed_rules if each.factors):
+        kinds = [(work.job.columns[name], work.source.schema.field(name).type) for name in rule.names]
+        if rule.kind == "product" or all(grid_of(*kind).step for kind in kinds):  # ratios of steps recur by chance
+            gone |= {rule.gap or rule.target}
     columns = {name: column for name, column in work.job.released.items() if name not in gone}
     return [name for name, column in columns.items() if column.role.synthesized and not column.kind.coded]
 
@@ -325,11 +328,14 @@ def _original(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[Float
 
 def _released(work: Work, fitted: Fitted, cut: Cut, name: str) -> Iterator[FloatArray]:
     origin = fitted.cells.grid(fitted.cells.names.index(name)).origin
-    own = [rule for rule in fitted.job.parsed_rules if rule.gap == name]
+    own = [rule for rule in fitted.job.parsed_rules if rule.gap and name in (rule.gap, rule.target)]
     for at in range(cut.files):
         parquet = pq.ParquetFile(work.staging.root / _file_name(work, cut, at))
         for batch in parquet.iter_batches(batch_size=MEASURE_ROWS, columns=list(own[0].names) if own else [name]):
-            yield _entries(numbers(with_differences(batch, own).column(name)) - origin)
+            values = numbers(with_differences(batch, own).column(name))
+            if own and name == own[0].target:  # equal to the column before, which is compared on its own step
+                values[values == first_there(own[0], batch)] = np.nan
+            yield _entries(values - origin)
 
 
 def _entries(values: FloatArray, units: FloatArray | float = 0.0) -> FloatArray:
