@@ -299,7 +299,7 @@ def _random_groups(design: SurveyDesign, counts: _Counts) -> tuple[IntArray, pa.
             f"two for each of {design.random_groups} random groups; join strata in the input, or give fewer "
             "design.random_groups (2 or more)"
         )
-    # The same for every job: from several groupings of the same PSUs, each of them could be told
+    # The same for every job: several groupings of the same PSUs would together disclose each of them
     own = keyed(steward_secret(), "design", design.strata, design.cluster, str(design.random_groups))
     rng = generator(own, "random groups")
     order = np.lexsort((rng.random(len(pairs)), pairs[:, 0]))
