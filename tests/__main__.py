@@ -29,8 +29,8 @@ CHECKS = (
 ENOUGH = 8 << 30
 """Bytes; the tests write less than one GiB."""
 
-SIDE_BY_SIDE = ["-n", "3", "--dist", "worksteal"]
-"""Three processes for two cores, since tests of flows mostly wait; who has nothing left takes tests of the others."""
+SIDE_BY_SIDE = ["-n", "2", "--dist", "worksteal"]
+"""Two processes; who has nothing left takes tests of the other."""
 
 
 def main(arguments: list[str]) -> int:
