@@ -32,7 +32,7 @@ from anonpipe.export import Exported, batches, check_target, schema_of
 from anonpipe.files import sync_path, why
 from anonpipe.source import call_driver, connect, refuse_password
 from anonpipe.storage import release
-from anonpipe.storage.versions import MANIFEST, SIGNATURE, OutputPlace, created
+from anonpipe.storage.versions import MANIFEST, SIGNATURE, OutputPlace, create_if_absent
 
 _TARGET = re.compile(r"(postgres(?:ql)?|duckdb|sqlite|delta|iceberg)(?:(?<=delta)\+(s3))?://(.*)")
 _SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
@@ -202,7 +202,7 @@ def _to_delta_on_store(target: str, place: str, rows: Rows, documents: Mapping[s
     folder = release.place(place)
     broke = f"{target} did not take the rows: its storage does not answer or refuses; nothing was written"
     first = folder.path(MANIFEST), documents[MANIFEST]  # of two exports that begin together one alone creates it
-    if folder.filesystem.exists(folder.root) or not _written(broke, created, folder, *first):
+    if folder.filesystem.exists(folder.root) or not _written(broke, create_if_absent, folder, *first):
         raise InputError(f"{target} exists already; choose another name or delete it")
     try:
         for name, content in documents.items():

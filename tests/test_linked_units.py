@@ -109,8 +109,8 @@ def test_records_are_what_loops_give(tmp_path, monkeypatch):
     assert job.strata.by == (PART,) and job.rules == (RULE,) and job.unit_column == "person"
     unit = told.with_strata(UnitColumn("person", len(made), 120, 4, 17, 3.0), job)
     by = [made[made[PART] == part]["person"].value_counts() for part in ("early", "first", "late")]
-    assert unit.sure_in == tuple(1 + int(counts.iloc[:4].sum()) for counts in by)
-    assert unit.fewest == int(1 / sum((counts**2).sum() / counts.sum() ** 2 for counts in by))
+    assert unit.sure_in_strata == tuple(1 + int(counts.iloc[:4].sum()) for counts in by)
+    assert unit.effective_rows == int(1 / sum((counts**2).sum() / counts.sum() ** 2 for counts in by))
     published = {"visit", "born", "level", "cost", "visit (gap)", ROWS, ROW}  # not the row before, nor means
     assert set(compared_names(SimpleNamespace(job=job, folded=told))) == published
 

@@ -294,9 +294,8 @@ class UnitColumn:
     sure: int  # Rows that hold k units, whichever rows they are: one more than the k - 1 units with most have
     mean_rows: float  # Rows of the unit that a row belongs to, on average over the rows
     constant: tuple[str, ...] = ()  # Masked columns with one value in all rows of a unit
-    # fewest, sure_in: records as independent as these in every stratum, and `sure` of each; where they are known
-    fewest: int = 0
-    sure_in: tuple[int, ...] = ()
+    effective_rows: int = 0  # Kish's effective sample sizes of the strata, whose reciprocals add up; 0 for not known
+    sure_in_strata: tuple[int, ...] = ()  # `sure` of each stratum, where it is known
 
     @classmethod
     def of(cls, found: Repeats) -> UnitColumn:
@@ -306,7 +305,7 @@ class UnitColumn:
 
     def independent(self, rows: int) -> int:
         """Records that tell as much as so many rows, were those of a unit all equal (Kish's effective sample size)."""
-        return max(self.fewest, int(rows / self.mean_rows))
+        return max(self.effective_rows, int(rows / self.mean_rows))
 
     def coarse(self, k: int) -> int:
         """`sure` for what recipients see: as it is, it would be a count of the rows of fewer than k units."""

@@ -87,7 +87,7 @@ class Folded:
         shares = [(self.sizes @ part**2) / (self.sizes @ part) ** 2 for part in parts]
         largest = np.diff(np.minimum(np.cumsum(self.sizes[::-1]), job.k - 1), prepend=0)[::-1]
         sure = tuple(1 + int(largest @ part) for part in parts)
-        return replace(unit, fewest=int((1.0 - job.measure.held_out) / sum(shares)), sure_in=sure)
+        return replace(unit, effective_rows=int((1.0 - job.measure.held_out) / sum(shares)), sure_in_strata=sure)
 
     @property
     def warnings(self) -> list[str]:

@@ -378,7 +378,7 @@ def _leased(where: OutputPlace, deadline: float) -> Iterator[str]:
     """Own the lease object: create it, or take it over from an owner without heartbeat."""
     path, owner = where.path(_LEASE), secrets.token_hex(8)
     seen, since = None, time.monotonic()
-    while not created(where, path, f"{owner} 0".encode()):
+    while not create_if_absent(where, path, f"{owner} 0".encode()):
         content = _content(where, path)
         if content != seen:
             seen, since = content, time.monotonic()
@@ -415,7 +415,7 @@ def _is_owned(where: OutputPlace, owner: str) -> bool:
     return (_content(where, where.path(_LEASE)) or b"").startswith(owner.encode())
 
 
-def created(where: OutputPlace, path: str, content: bytes) -> bool:
+def create_if_absent(where: OutputPlace, path: str, content: bytes) -> bool:
     """Write a file that is not there; whether it is this one, and not of another process that began, too."""
     try:
         where.filesystem.pipe_file(path, content, mode="create")

@@ -447,9 +447,9 @@ _GATED = (
             "same design allows; needs a column with role sampling_weight", above=0, figures=("weighted_estimates",),
             unmeasured="unmeasured.utility", needs=("weights",), example=1),
         "weighted estimates, worst one",
-        lambda on: _keeps_more(on, first="see the report (Utility) for the category that is furthest off: a rule (if "
-        "... then ...) where its combination cannot occur, else calibrate of the weight with its column, or by with "
-        "the columns that decide the weight", strata="strata by the categories that matter"),
+        lambda on: _keeps_more(on, first="a rule (if ... then ...) if the worst combination (report, Utility) "
+        "cannot occur, otherwise its column in calibrate of the weight, or the columns that decide the weight in by",
+        strata="strata by the categories that matter"),
         audience=Audience.SEVERAL, unit="× another sample"),
     _of_measure("utility",
         Gate("distinguishability", None, "released records distinguished from original ones",
