@@ -91,3 +91,16 @@ def test_what_rare_categories_are_released_as_is_told(rare, nullable, told):
         f"column 'place': {sum(rare)} records have a category, or none, that fewer than k=5 records of a stratum have, "
         f"and {told}"
     ]
+
+
+def test_calibrated_categories_are_not_made_null_and_lost_ones_are_told():
+    columns = {name: Column(**given) for name, given in COLUMNS.items() if name != "x"}
+    place, area = ["a"] * 50 + ["b"] * 50 + ["b", "c", "c", "d"] * 2, ["A"] * 50 + ["B"] * 50 + ["A"] * 8
+    [batch] = pa.table({"place": place, "area": area}).to_batches()
+    scan = scan_batch(batch, columns, 0, ["area"], None, ["area"])
+    strata = Strata((1,), (2,), (0, 1), (0, 1), (58, 50), 0)
+    columns["w"] = Column(kind="continuous", role="sampling_weight", calibrate=("place",))
+    after, _, warnings = suppress_rare(scan, columns, {"place": True}, 5, strata)
+    assert after.code_counts("place").tolist() == [58, 50, 0, 0] and after.columns["place"].nulls == 0
+    assert "no released record has 2 values of it" in warnings[0] and "join rare categories" in warnings[0]
+    assert warnings[1].endswith("are released as the commonest category, as weights are calibrated by it")

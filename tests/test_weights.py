@@ -232,6 +232,20 @@ def test_random_groups_of_psus_keep_what_clusters_differ_in(tmp_path: Any) -> No
     assert np.allclose(by_columns(again, "region", "psu"), by_columns(made, "region", "psu"), rtol=1e-3)
 
 
+@pytest.mark.parametrize("enough", [6, 1])
+def test_sums_of_rare_categories_are_those_of_the_original(tmp_path: Any, enough: int) -> None:
+    """They join the commonest category of a stratum, not null; the others carry their sum."""
+    table = clustered().assign(size=lambda frame: frame["size"].where(frame["size"] != "4+", "3"))
+    of_psu = np.where(table["region"].isin(["north", "south"]), enough, 1)  # and of four times as many a stratum
+    table.loc[table.groupby(["region", "psu"]).cumcount() < of_psu, "size"] = "4+"
+    columns = DESIGN["columns"] | {"weight": WEIGHT | {"by": ["region"], "calibrate": ["region", "size"]}}
+    made = released(tmp_path, table, WEIGHT, **DESIGN | {"columns": columns})
+    assert made["size"].notna().all()
+    both = [each.assign(size=each["size"] if enough > 1 else "any") for each in (made, table)]
+    for name in ("region", "size"):
+        assert np.allclose(*(by_columns(each, name) for each in both), rtol=0.01), name
+
+
 def test_two_tables_are_not_compared_by_groups_that_one_has(tmp_path: Any) -> None:
     job = parse_job({"input": "a.parquet", "output": "out", "k": 5, **DESIGN})
     with pytest.raises(JobError, match=r"random groups in place of column 'psu'.*columns\.psu\.role: dropped"):

@@ -2,8 +2,9 @@
 
 A category that one person of a stratum has is that person: methods keep the counts of categories inside strata. In each
 stratum the records of all categories under k, together with those whose value is missing, are released as missing if
-they are at least k; if they are fewer, or if the column may not hold nulls, they join its commonest category. Numbers
-that are missing in fewer than k records are released as numbers of their groups.
+they are at least k; if they are fewer, if the column may not hold nulls, or if survey weights are calibrated by it,
+they join its commonest category. Numbers that are missing in fewer than k records are released as numbers of their
+groups.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from anonpipe.columns import Column, Kind
 from anonpipe.encoding.columns import ColumnScan, Outermost, Sums, coded_scan, logarithms, with_moments
 from anonpipe.encoding.quantiles import DOMINANCE, FEWEST
 from anonpipe.encoding.scan import Scan
-from anonpipe.errors import KEEP_EXTREMES, InputError
+from anonpipe.errors import KEEP_EXTREMES, InputError, plural
 from anonpipe.partition.strata import Strata, UnitSets
 from anonpipe.types import FloatArray, IntArray
 
@@ -70,6 +71,7 @@ def suppress_rare(
     scan: Scan, columns: Mapping[str, Column], nullable: Mapping[str, bool], k: int, strata: Strata
 ) -> tuple[Scan, Suppression, list[str]]:
     """Plan the suppression, and say what the scan looks like after it."""
+    calibrated = {name for column in columns.values() for name in column.calibrate}
     changed, warnings, largest, largest_in = dict(scan.columns), [], 0, ""
     targets: dict[str, list[tuple[int, int, int]]] = {}
     before: dict[str, list[int]] = {}
@@ -90,7 +92,8 @@ def suppress_rare(
         inside = _units_inside(scan, name, strata)
         found: list[tuple[int, int, int]] = []
         for of in sorted(of for of in counts if of >= 0):  # records that are left out need nothing
-            codes = released_codes(counts[of][:-1], int(counts[of][-1]), k, nullable[name], inside.get(of))
+            may_be_null = nullable[name] and name not in calibrated
+            codes = released_codes(counts[of][:-1], int(counts[of][-1]), k, may_be_null, inside.get(of))
             found += [(of, code, target) for code, target in enumerate(codes) if code != target and counts[of][code]]
         every = found + _left_out(counts, found)
         if every:
@@ -98,12 +101,16 @@ def suppress_rare(
             changed[name] = replace(coded_scan(scanned.categories, held, nulls, scanned.outside), unused=scanned.unused)
             targets[name] = every
             before[name] = np.sum([codes for of, codes in counts.items() if of >= 0], axis=0).tolist()
+            if joined := name in calibrated and np.count_nonzero(np.array(before[name])[np.append(held, nulls) == 0]):
+                warnings.append(_JOINED.format(name=name, joined=plural(int(joined), "value")))
         if found:
             moved = sum(int(counts[of][code]) for of, code, _ in found)
             if moved > largest:
                 largest, largest_in = moved, name
             gone = sum(int(counts[of][code]) for of, code, target in found if target == _missing(scan, name))
-            warnings.append(_suppressed(name, moved, gone, k, nullable[name], stratified=bool(scan.strata_by)))
+            why = "as weights are calibrated by it" if name in calibrated else ""
+            why = why if nullable[name] else "as the input's schema allows no nulls there"
+            warnings.append(_suppressed(name, moved, gone, k, why, stratified=bool(scan.strata_by)))
     ordinal = tuple(name for name in targets if columns[name].kind is Kind.ORDINAL)
     missing = {name: _missing(scan, name) for name in targets}
     suppression = Suppression(targets, missing, ordinal, largest / max(1, scan.rows), before, largest_in)
@@ -145,11 +152,17 @@ def _stratum_of(codes: IntArray, strata: Strata) -> IntArray:
     return np.asarray(strata.stratum, dtype=np.int64)[combination]
 
 
-def _suppressed(name: str, moved: int, gone: int, k: int, nullable: bool, *, stratified: bool) -> str:
-    """What becomes of records that are rare, of which so many are released as missing."""
+_JOINED = (
+    "column {name!r}, by which weights are calibrated: no released record has {joined} of it (null is one). Their sums "
+    "count with those of the smallest others; join rare categories in the input, or take fewer strata or random groups"
+)
+
+
+def _suppressed(name: str, moved: int, gone: int, k: int, why: str, *, stratified: bool) -> str:
+    """What becomes of records that are rare, of which so many are released as missing; `why` no more are, if known."""
     where = " of a stratum" if stratified else ""
     there = " there" if stratified else ""
-    why = f"as fewer than k={k} would be missing{there}" if nullable else "as the input's schema allows no nulls there"
+    why = why or f"as fewer than k={k} would be missing{there}"
     common = f"{'' if gone == 0 else f'{moved - gone} '}as the commonest category, {why}"
     ends = [f"{'' if gone == moved else f'{gone} '}as missing"] * (gone > 0) + [common] * (gone < moved)
     records, are = ("1 record has", "is") if moved == 1 else (f"{moved} records have", "are")

@@ -19,6 +19,7 @@ from anonpipe.columns import Role
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.values import Grid
 from anonpipe.errors import InputError
+from anonpipe.kernels.points import places
 from anonpipe.partition.strata import Strata
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -33,7 +34,10 @@ _SAME = 1e-6  # Parts of a step by which rounded weights may be off it
 
 @dataclass(frozen=True, eq=False)
 class WeightCounts:
-    """Rows and weights by cell, mergeable: of original (0) and released records (1), and of those held out (2)."""
+    """Rows and weights by cell, mergeable: of original (0) and released records (1), and of those held out (2).
+
+    Of the input (3) before rare categories are suppressed, where some of `calibrate` are.
+    """
 
     table: IntArray  # Which table, shape (n,)
     cell: IntArray  # The cell, shape (n,)
@@ -86,19 +90,21 @@ class Pieces:
     values: FloatArray  # Of each piece, ascending inside a kind
     upto: FloatArray  # Share of the records of the kind that have this value or a smaller one
 
-    def means(self) -> FloatArray:
-        """The mean weight of each kind."""
-        first = np.zeros(len(self.values), dtype=bool)
-        first[self.starts[:-1]] = True
+    def expected(self, kinds: IntArray, rows: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Of cells of these kinds and rows: the cell of each weight, the weight, and the rows that it is drawn for."""
+        first = np.isin(np.arange(len(self.values)), self.starts)
         shares = self.upto - np.where(first, 0.0, np.append(0.0, self.upto[:-1]))
-        return np.asarray(np.add.reduceat(shares * self.values, self.starts[:-1]))
+        counts = np.diff(self.starts)[kinds]
+        cell, within = places(counts)
+        at = self.starts[kinds][cell] + within
+        return cell, self.values[at], rows[cell] * shares[at]
 
-    def draw(self, kinds: IntArray, rng: np.random.Generator | None) -> FloatArray:
-        """A weight for each record, in the shares of its kind; without `rng` the middle one. Shape (n_rows,)."""
+    def draw(self, cell: IntArray, kinds: IntArray, rng: np.random.Generator | None) -> FloatArray:
+        """A weight for each record, in the shares of its kind; without `rng` the middle one. Shapes (n_rows,)."""
         place = np.full(len(kinds), 0.5)
-        if rng is not None:  # one place in each of n equal parts
-            order = np.lexsort((rng.random(len(kinds)), kinds))
-            first = np.flatnonzero(np.diff(kinds[order], prepend=-1))
+        if rng is not None:  # one place in each of n equal parts of a cell
+            order = np.lexsort((rng.random(len(kinds)), cell))
+            first = np.flatnonzero(np.diff(cell[order], prepend=-1))
             n = np.diff(np.append(first, len(kinds)))
             place[order] = (np.arange(len(kinds)) - np.repeat(first, n) + rng.random(len(kinds))) / np.repeat(n, n)
         key = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts)) + np.minimum(self.upto, 1.0 - _TINY)
@@ -160,7 +166,7 @@ class SamplingWeight:
         also = [repr(self.names[at]) for at in self.calibrate]
         return (
             f"column {self.name!r} holds survey weights. They add up to those of the whole input, "
-            + (f"by {', '.join(also)} as well, " if also else "")
+            + (f"by {', '.join(also)} as well (rare categories, and those not released, together), " if also else "")
             + "records that were held out included"
             + (f". Given {', '.join(map(repr, self.names))}, they go with no other column" if self.by else "")
         )
@@ -179,6 +185,10 @@ class SamplingWeight:
         carried = np.ones(len(released)) if self.by else self._positive(released[:, self.position])
         return before.merge(WeightCounts.of(1, self.cell_of(released), carried, binned=not self.by))
 
+    def count_input(self, cells: FloatArray) -> WeightCounts:
+        """Count the cells of the input with its rare categories, shape (n_rows, n_columns)."""
+        return WeightCounts.of(3, self.cell_of(cells), cells[:, self.position])
+
     def count_held(self, held: FloatArray) -> WeightCounts:
         """Count the cells of records that are held out, shape (n_rows, n_columns): the others stand for theirs, too."""
         return WeightCounts.of(2, self.cell_of(held), held[:, self.position])
@@ -193,7 +203,7 @@ class SamplingWeight:
         if factors.pieces is None:
             base = self._positive(released[:, self.position])
         else:
-            base = factors.pieces.draw(factors.kinds[at], rng)
+            base = factors.pieces.draw(at, factors.kinds[at], rng)
         weights = np.clip(base * factors.factor[at], factors.low, factors.high)
         if self.grid.step is not None and rng is not None:
             weights = self._rounded(weights, rng)
@@ -239,22 +249,22 @@ class SamplingWeight:
         more = float(before.sums.sum() / kept.sums.sum())
         cells, which = np.unique(after.cell, return_inverse=True)
         which, pieces = which.reshape(-1), None
-        kinds, carried = np.zeros(len(cells), dtype=np.int64), after.sums / after.rows
+        kinds, carried, rows = np.zeros(len(cells), dtype=np.int64), after.sums / after.rows, after.rows
         low, high = float(after.low.min()), float(after.high.max())
         if self.by:
             kinds, pieces = self._pieces(before, cells)
-            carried = pieces.means()[kinds][which]
+            which, carried, rows = pieces.expected(kinds, after.rows)
             low, high = float(pieces.values.min()), float(pieces.values.max())
         carried, low, high = more * carried, more * low, more * high
         low, high = max(low, self._least_positive), min(high, self.grid.high)
-        margins, targets = self._margins(before, cells)
-        sums = np.bincount(which, carried * after.rows, len(cells)).astype(np.float64)
+        margins, targets = self._margins(whole if len((whole := counted.only(3)).cell) else before, cells)
+        sums = np.bincount(which, carried * rows, len(cells)).astype(np.float64)
         factor, off = _fitted(margins, targets, sums, lambda factor: np.clip(factor, *RATIO))
         if off.max(initial=0.0) > CLOSE:
             raise InputError(self._not_met(margins, off))
 
         def inside(factor: FloatArray) -> FloatArray:
-            held = np.clip(carried * np.clip(factor, *RATIO)[which], low, high) * after.rows
+            held = np.clip(carried * np.clip(factor, *RATIO)[which], low, high) * rows
             return np.asarray(np.bincount(which, held, len(cells)) / sums)
 
         held, off = _fitted(margins, targets, sums, inside, factor)
@@ -285,7 +295,7 @@ class SamplingWeight:
     def _margins(self, before: WeightCounts, cells: IntArray) -> tuple[IntArray, FloatArray]:
         """The margins of each released cell, and the original sums: strata, then the columns of `calibrate`.
 
-        Margins of fewer records than k, or in which one weight dominates, count together.
+        Margins of fewer records than k, in which one weight dominates, or of no released record count together.
         """
         if _dominated(before.sums.sum(), before.high.max()):
             raise InputError(
@@ -300,20 +310,23 @@ class SamplingWeight:
             rows, sums = (np.bincount(old, each, size).astype(np.float64) for each in (before.rows, before.sums))
             highest = np.zeros(size)
             np.maximum.at(highest, old, before.high)
-            together = self._together(rows, sums, highest)
+            together = self._together(rows, sums, highest, np.isin(np.arange(size), new))
             margins[:, at] = np.where(together, size, np.arange(size))[new] + len(targets)
             targets = np.concatenate([targets, sums, [sums[together].sum()]])
         return margins, targets
 
-    def _together(self, rows: FloatArray, sums: FloatArray, highest: FloatArray) -> BoolArray:
-        """Which margins have no target of their own: so many that neither they nor the rest disclose a weight."""
+    def _together(self, rows: FloatArray, sums: FloatArray, highest: FloatArray, released: BoolArray) -> BoolArray:
+        """Which margins have no target of their own: so many that neither they nor the rest disclose a weight.
+
+        Released ones among them have half of their sum or more, which they are to carry.
+        """
 
         def safe(which: BoolArray) -> bool:
-            return bool(
-                rows[which].sum() >= self.least and not _dominated(sums[which].sum(), highest[which].max(initial=0.0))
-            )
+            of_all, carried = sums[which].sum(), sums[which & released].sum()
+            enough = rows[which].sum() >= self.least and carried >= LARGEST_SHARE * of_all
+            return bool(enough and not _dominated(of_all, highest[which].max(initial=0.0)))
 
-        together = (rows > 0) & ((rows < self.least) | _dominated(sums, highest))
+        together = (rows > 0) & ((rows < self.least) | _dominated(sums, highest) | ~released)
         while together.any() and not safe(together):
             together[np.argmin(np.where(together | (rows == 0), np.inf, sums))] = True
         return np.asarray(together)

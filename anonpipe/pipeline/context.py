@@ -243,6 +243,11 @@ class Fitted:
         """The survey weight; None for none."""
         return SamplingWeight.fit(self.cells, self.strata, self.min_rows)
 
+    @property
+    def suppresses_calibrated(self) -> bool:
+        """Whether rare categories are suppressed by whose sums the survey weight is calibrated."""
+        return any(not self.suppression.targets.keys().isdisjoint(each.calibrate) for each in self.cells.columns)
+
     @cached_property
     def scores(self) -> Scores | None:
         """The columns that are transformed to normal scores; None for none."""

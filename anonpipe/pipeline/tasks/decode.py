@@ -40,7 +40,7 @@ from anonpipe.pipeline.cut import Cut
 from anonpipe.pipeline.evaluation.samples import SampleRows, keep_samples
 from anonpipe.pipeline.procedure.record import Decoded, ScoredRows
 from anonpipe.pipeline.tasks.passes import last_channels
-from anonpipe.pipeline.tasks.route import HELD_WEIGHTS
+from anonpipe.pipeline.tasks.route import ROUTED_WEIGHTS
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.original_values import ByChance, equal_by_chance, rows_without_spread, unchanged_records
 
@@ -142,8 +142,8 @@ def calibrate(work: Work, fitted: Fitted, cut: Cut) -> None:
     """Find the factors of the survey weight from the counts of all partitions; the driver does it once."""
     if not work.staging.has(FACTORS):
         files = [_WEIGHTS.format(index) for index in range(len(cut.partitions))]
-        held = (HELD_WEIGHTS.format(unit) for unit in range(len(work.source.units)))
-        files += [file for file in held if work.staging.has(file)]
+        routed = (ROUTED_WEIGHTS.format(unit) for unit in range(len(work.source.units)))
+        files += [file for file in routed if work.staging.has(file)]
         parts = (load_record(work, file, (WeightCounts,)) for file in files)
         save_record(work, FACTORS, _weight(fitted).solve(reduce(WeightCounts.merge, parts)))
 

@@ -48,7 +48,7 @@ from anonpipe.types import FloatArray, IntArray
 
 # Files in the staging, by partition or input split
 _UNITS = "units/{}.record"
-HELD_WEIGHTS = "weights/held-{}.record"
+ROUTED_WEIGHTS = "weights/routed-{}.record"
 
 Routed = tuple[FloatArray, IntArray]
 Keys = npt.NDArray[np.uint64]
@@ -109,12 +109,16 @@ class HoldOut:
     work: Work
     fitted: Fitted
     held: list[FloatArray] = field(default_factory=list)
-    weights: list[WeightCounts] = field(default_factory=list)  # Of all that are held out, where there are weights
+    # Where there are weights: of all that are held out, and of the input where calibrated columns are suppressed
+    weights: list[WeightCounts] = field(default_factory=list)
 
     def without(self, batch: pa.RecordBatch, contents: Contents) -> KeptRows:
         """The rows that are not held out."""
         keys, units = route_keys(self.work, contents), units_in(self.work.job, self.work.start_key, batch)
         batch = batch.select(list(self.fitted.cells.names))
+        if self.fitted.weight is not None and self.fitted.suppresses_calibrated:
+            every = comparable_cells(self.fitted, batch, np.ones(batch.num_rows, dtype=bool), suppressed=False)
+            self.weights.append(self.fitted.weight.count_input(every))
         if not self.work.job.measure.held_out:
             return KeptRows(batch, keys, units)
         held, controls, asked = drawn_held(self.work, contents, units)
@@ -126,9 +130,9 @@ class HoldOut:
         return KeptRows(batch.filter(pa.array(kept)), keys[kept], None if units is None else units[kept])
 
     def keep(self, unit: int) -> None:
-        """Write the sample of an input split, and the weights of all that it holds out."""
+        """Write the sample of an input split, and the weights of its records."""
         if self.weights:
-            save_record(self.work, HELD_WEIGHTS.format(unit), reduce(WeightCounts.merge, self.weights))
+            save_record(self.work, ROUTED_WEIGHTS.format(unit), reduce(WeightCounts.merge, self.weights))
         if self.work.job.measure.held_out:
             keep_held(self.work, self.fitted, unit, self.held)
 

@@ -215,20 +215,22 @@ def drawn_held(work: Work, contents: Contents, units: Units | None) -> tuple[Boo
 
 
 def comparable_cells(
-    fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray, *extra: IntArray | Units | BoolArray
-) -> FloatArray:
+    fitted: Fitted, batch: pa.RecordBatch, chosen: BoolArray, *extra: IntArray | Units | BoolArray,
+    suppressed: bool = True,
+) -> FloatArray:  # fmt: skip
     """Cells of the chosen rows that are comparable with released records, and what is in `extra` of each.
 
     A category that occurs in no other record, or a stratum that is left out, is none of the release, and such records
-    are passed over. Rare categories and strata become what they became in the release.
+    are passed over. Rare categories (unless they are not to be suppressed) and strata become what they became in the
+    release.
     """
     chosen = chosen & _categorised(fitted, batch)
     cells = fitted.cells.to_cells(batch.filter(pa.array(chosen)))
     rows = np.flatnonzero(_occurring(fitted, cells, fitted.job.strata.by))
     cells = cells[rows]
-    for change in (fitted.suppression, fitted.extremes):
+    for change in (fitted.suppression, fitted.extremes) if suppressed else (fitted.extremes,):
         change.apply(cells, fitted.cells.names, fitted.strata.assign(cells))
-    kept = _occurring(fitted, cells, fitted.cells.names) & ~np.isinf(cells).any(axis=1)
+    kept = _occurring(fitted, cells, fitted.cells.names if suppressed else ()) & ~np.isinf(cells).any(axis=1)
     cells, rows = cells[kept], rows[kept]
     stratum = fitted.strata.assign(cells)
     fitted.strata.recode(cells)
