@@ -139,16 +139,18 @@ class Population:
 
 
 def relative_survival(
-    years: FloatArray, died: BoolArray, table: LifeTable, sex: IntArray, year: FloatArray, age: FloatArray, most: int
-) -> FloatArray:
+    years: FloatArray, died: BoolArray, table: LifeTable, sex: IntArray, year: FloatArray, age: FloatArray, most: int,
+    weights: FloatArray | None = None,
+) -> FloatArray:  # fmt: skip
     """Survival after 1, 2, … years over that expected of the population (Ederer II), shape (at most `most`,).
 
     - `years`: time of follow-up; `died`: whether it ends by a death of any cause.
     - `table`, `sex`, `year`, `age`: see `LifeTable.survival`; at the start of follow-up.
     - `most`: years that are asked for; fewer where nobody is at risk.
+    - `weights`: of a survey; 1 without.
 
-    In each year d of n at risk die and w are censored. The survival d / (n - w/2) short of 1 (actuarial estimate) is
-    divided by the mean of those at risk in the life table, and the quotients are multiplied.
+    In each year d of n at risk die and c are censored, sums of weights. The survival d / (n - c/2) short of 1
+    (actuarial estimate) is divided by the weighted mean of those at risk in the life table; quotients are multiplied.
 
     Examples
     --------
@@ -159,15 +161,15 @@ def relative_survival(
     >>> found.round(3).tolist()
     [0.833, 1.042]
     """
-    found, product = [], 1.0
+    found, product, own = [], 1.0, np.ones(len(years)) if weights is None else weights
     for at in range(most):
         at_risk = years >= at
         ends = at_risk & (years < at + 1)
-        effective = np.count_nonzero(at_risk) - np.count_nonzero(ends & ~died) / 2
+        effective = own[at_risk].sum() - own[ends & ~died].sum() / 2
         if effective <= 0:
             break
-        expected = table.survival(sex[at_risk], year[at_risk] + at, age[at_risk] + at).mean()
-        product *= (1.0 - np.count_nonzero(ends & died) / effective) / float(expected)
+        expected = np.average(table.survival(sex[at_risk], year[at_risk] + at, age[at_risk] + at), weights=own[at_risk])
+        product *= (1.0 - own[ends & died].sum() / effective) / float(expected)
         found.append(product)
     return np.array(found)
 
@@ -177,12 +179,13 @@ def _relative(tables: TypedTables) -> list[Measurement]:
     population, columns = tables.population, {column.name: column for column in tables.columns}
     assert population is not None  # as the measure is left out without
     endpoint, terms = tables.endpoints[0], list[Term]()
-    sides: list[tuple[FloatArray, BoolArray, tuple[IntArray, FloatArray, FloatArray], BoolArray]] = []
+    sides: list[tuple[FloatArray, BoolArray, tuple[IntArray, FloatArray, FloatArray], FloatArray, BoolArray]] = []
     both = followed(tables, endpoint)
     for side, ends in zip(("old", "new"), both, strict=True):
         sex, year, age, there = population.places(columns, side)
-        sides.append((ends.times / population.times_a_year, ends.outcomes > 0, (sex, year, age), there & ends.known))
-    _, _, (_, year, age), there = sides[0]
+        years, died = ends.times / population.times_a_year, ends.outcomes > 0
+        sides.append((years, died, (sex, year, age), ends.weights, there & ends.known))
+    _, _, (_, year, age), _, there = sides[0]
     beyond = float(population.table.outside(year, age)[there].mean()) if there.any() else 0.0
     if beyond > _MOST_OUTSIDE:
         note = f"Not defined: {beyond:.0%} of the records begin in a year or at an age outside of the life table."
@@ -194,8 +197,8 @@ def _relative(tables: TypedTables) -> list[Measurement]:
                 continue
             most = math.floor(last_time(sides[0][0][rows[0]], tables.least))
             found = [
-                relative_survival(years[one], died[one], population.table, sex[one], year[one], age[one], most)
-                for (years, died, (sex, year, age), _), one in zip(sides, rows, strict=True)
+                relative_survival(years[one], died[one], population.table, *(p[one] for p in place), most, weights[one])
+                for (years, died, place, weights, _), one in zip(sides, rows, strict=True)
             ]
             terms += _differences(f"{column} {label}" if column else label, *found)
     terms.sort(key=lambda term: -term[1])
@@ -214,4 +217,4 @@ def _differences(title: str, old: FloatArray, new: FloatArray) -> list[Term]:
     return [(f"{title}, year {at}", float(abs(old[at - 1] - new[at - 1])) if at <= len(new) else 1.0) for at in years]
 
 
-RELATIVE = UtilityMeasure((_DIFFERENCE,), _relative, where=lambda tables: tables.population is not None)
+RELATIVE = UtilityMeasure((_DIFFERENCE,), _relative, where=lambda tables: tables.population is not None, weighted=True)

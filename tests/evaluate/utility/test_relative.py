@@ -56,8 +56,9 @@ def patients(rows, seed, excess=0.0):
 
 def measured(old, new, least=5):
     population = Population(LifeTable.of(life_table()), "age", "sex", "dx", 12.0)
-    tables = typed_tables(old, new, KINDS, least=least)
-    ends = (Endpoint("", "months", "vital", ("Dead",)),)
+    weight = "weight" if "weight" in old else ""
+    tables = typed_tables(old, new, KINDS | ({weight: Kind.CONTINUOUS} if weight else {}), least=least)
+    ends = (Endpoint("", "months", "vital", ("Dead",), weight=weight),)
     (found,) = RELATIVE.of(replace(tables, endpoints=ends, population=population))
     return found
 
@@ -73,16 +74,22 @@ def naive_relative_survival(frame, years):
             if time < at:
                 continue
             began = math.floor(1970 + (row.dx - pd.Timestamp("1970-01-01")).days / 365.25 + at)
-            expected.append(1 - rates[row.sex, min(began, 2005), min(row.age + at, 99)])
-            n += 1
-            deaths += time < at + 1 and row.vital == "Dead"
-            gone += time < at + 1 and row.vital != "Dead"
+            w = getattr(row, "weight", 1)
+            expected.append(w * (1 - rates[row.sex, min(began, 2005), min(row.age + at, 99)]))
+            n += w
+            deaths += w * (time < at + 1 and row.vital == "Dead")
+            gone += w * (time < at + 1 and row.vital != "Dead")
         survived *= (1 - deaths / (n - gone / 2)) / (sum(expected) / n)
         yield survived
 
 
-def test_as_the_twin():
+@pytest.mark.parametrize("weighted", [False, True])
+def test_as_the_twin(weighted):
     old, new = patients(400, 1, excess=0.1), patients(300, 2, excess=0.2)
+    if weighted:  # the old and those who died count more
+        old, new = (
+            each.assign(weight=each["age"] ** 2 * np.where(each["vital"] == "Dead", 3, 1)) for each in (old, new)
+        )
     parts = dict(measured(old, new).parts)
     assert {"all records, year 1", "sex f, year 1"} <= parts.keys()
     for of, (one, other) in {"all records": (old, new), "sex m": (old[old.sex == "m"], new[new.sex == "m"])}.items():
