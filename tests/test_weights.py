@@ -72,9 +72,15 @@ def by_columns(table: pd.DataFrame, *names: str) -> Any:
 
 
 def test_function_of_categories_stays_one(tmp_path: Any) -> None:
-    """The whole is kept by one factor; of a combination there is one weight, as before."""
+    """The whole is kept by one factor; of a combination there is one weight, as before. Pairs stand for an order."""
     table = survey()
-    made = released(tmp_path, table, WEIGHT | {"by": ["region", "size"]})
+    size, weight = table["size"].str[0].astype(int), WEIGHT | {"by": ["region", "size"]}
+    table["children"] = np.minimum(np.random.default_rng(6).integers(0, 4, len(table)), size - 1).astype(str)
+    columns = {**COLUMNS, "children": {"kind": "categorical"}, "weight": weight}
+    with pytest.raises(JobError, match=r"of columns of kind categorical pairs\(a, b\)"):
+        released(tmp_path, table, weight, columns=columns, rules=["children < size"])
+    made = released(tmp_path, table, weight, columns=columns, rules=["pairs(size, children)"])
+    assert (made["children"].astype(int) < made["size"].str[0].astype(int)).all()
     assert made["weight"].sum() == pytest.approx(table["weight"].sum(), rel=1e-5)
     old, new = (each.groupby(["region", "size"], observed=True)["weight"].agg(["min", "max"]) for each in (table, made))
     assert np.allclose(new["min"], new["max"]) and len(new) == len(old)

@@ -249,7 +249,8 @@ def _sampling_weight(job: Job) -> None:
             if known is None or not known.role.released or not known.staged_as_codes or other in job.as_probabilities:
                 raise ValueError(
                     f"columns.{name}.{key} names {other!r}, which is no column of categories that is released; give "
-                    "columns of kind categorical, binary or ordinal, or released unchanged"
+                    "columns of kind categorical, binary or ordinal, or released unchanged (in rules, pairs(a, b) stands for "
+                    "an order of such columns)"
                 )
     if job.mask is not None and MASKERS[job.mask.method].own_scale:
         raise ValueError(

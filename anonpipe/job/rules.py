@@ -197,7 +197,10 @@ def _orders(text: str, masked: str) -> list[Rule]:
     found = list(re.finditer(r"<=|>=|<|>", masked))
     signs = {hit[0] for hit in found}
     if not signs <= {"<="} and not signs <= {">="}:
-        raise ValueError("an order takes <= alone, or >= alone: of equal values nothing is promised with < or >")
+        raise ValueError(
+            "an order takes <= alone, or >= alone; of numbers write if b is not null then a < b, of columns of kind "
+            "categorical pairs(a, b), after which only pairs of the input come out"
+        )
     ends = [0, *(place for hit in found for place in hit.span()), len(text)]
     parts = [text[begin:end].strip() for begin, end in zip(ends[::2], ends[1::2], strict=True)]
     if "0" in (parts[0], parts[-1]):
@@ -376,7 +379,10 @@ def _check_order(rule: Rule, columns: Mapping[str, Column]) -> None:
     if len(set(names)) < len(names):
         raise ValueError("a column is named twice")
     if len({columns[name].kind is Kind.DATE for name in names}) > 1 or any(columns[name].kind.coded for name in names):
-        raise ValueError("an order is of numbers, or of dates: of both, or of categories, there is none")
+        raise ValueError(
+            "an order is of numbers, or of dates, not of both; for categories write pairs(a, b), after which only pairs "
+            "of the input come out"
+        )
     if rule.kind == "share" and columns[rule.target].kind is Kind.DATE:
         raise ValueError("an order with 0 is of numbers, and of dates there is one without")
 
