@@ -91,6 +91,9 @@ class Role(StrEnum):
 NOT_RELEASED = (Role.IDENTIFIER, Role.UNIT, Role.DROPPED)
 
 
+MOST_COUNTED = 100  # Between the bounds of whole numbers that weights are counted by
+
+
 class Column(BaseModel):
     """One column as the job declares it."""
 
@@ -127,11 +130,12 @@ class Column(BaseModel):
     """For role `survival_status`: the values that mean another event, after which this one cannot happen, such as
     death of another cause. Compared are then cumulative incidences (Aalen & Johansen 1978), of either event."""
     by: tuple[str, ...] = ()
-    """For role `sampling_weight`: categorical columns that the weight depends on, such as region and size. A released
-    weight is then one of those of its released categories: theirs where they have only one, else at random one of the
-    means of k or more. Without, the weight is masked as other numbers are."""
+    """For role `sampling_weight`: categorical columns that the weight depends on, such as region and size, or whole
+    numbers with bounds at most 100 apart. A released weight is then one of those of its released categories: theirs
+    where they have only one, else at random one of the means of k or more. Without, the weight is masked as other
+    numbers are."""
     calibrate: tuple[str, ...] = ()
-    """For role `sampling_weight`: categorical columns for each of whose categories the released weights add up to the
+    """For role `sampling_weight`: such columns for each of whose categories the released weights add up to the
     sum in the original (iterative proportional fitting, Deming & Stephan 1940), of k or more records each."""
     missing: Literal["carry", "error"] = "carry"
     """`carry`: nulls are information, masked and released as nulls again; `error`: a null is refused."""
@@ -268,6 +272,13 @@ class Column(BaseModel):
         if self.step is not None:
             return self.step
         return 1.0 if self.kind in (Kind.INTEGER, Kind.DATE) else None
+
+    @property
+    def countable(self) -> bool:
+        """Whether weights are counted by its values: codes, or few whole numbers as their bounds say."""
+        low, high = self.numeric_bounds if self.kind is Kind.INTEGER else (None, None)
+        few = low is not None and high is not None and high - low <= MOST_COUNTED
+        return self.staged_as_codes or few
 
     @property
     def staged_as_codes(self) -> bool:

@@ -72,15 +72,16 @@ def by_columns(table: pd.DataFrame, *names: str) -> Any:
 
 
 def test_function_of_categories_stays_one(tmp_path: Any) -> None:
-    """The whole is kept by one factor; of a combination there is one weight, as before. Pairs stand for an order."""
+    """The whole is kept by one factor; of a combination there is one weight, as before; also of numbers of a rule."""
     table = survey()
     size, weight = table["size"].str[0].astype(int), WEIGHT | {"by": ["region", "size"]}
-    table["children"] = np.minimum(np.random.default_rng(6).integers(0, 4, len(table)), size - 1).astype(str)
-    columns = {**COLUMNS, "children": {"kind": "categorical"}, "weight": weight}
-    with pytest.raises(JobError, match=r"of columns of kind categorical pairs\(a, b\)"):
-        released(tmp_path, table, weight, columns=columns, rules=["children < size"])
-    made = released(tmp_path, table, weight, columns=columns, rules=["pairs(size, children)"])
-    assert (made["children"].astype(int) < made["size"].str[0].astype(int)).all()
+    table = table.assign(size=size, children=np.minimum(np.random.default_rng(6).integers(0, 4, len(table)), size - 1))
+    numbers = {"size": {"kind": "integer", "bounds": [1, 4]}, "children": {"kind": "integer"}, "weight": weight}
+    with pytest.raises(JobError, match="of numbers write if b is not null then a < b"):
+        released(tmp_path, table, weight, columns=COLUMNS | numbers, rules=["children < size"])
+    rules = ["if size is not null then children < size"]
+    made = released(tmp_path, table, weight, columns=COLUMNS | numbers, rules=rules, gates={"mean": 9, "covariance": 9})
+    assert (made["children"] < made["size"]).all()
     assert made["weight"].sum() == pytest.approx(table["weight"].sum(), rel=1e-5)
     old, new = (each.groupby(["region", "size"], observed=True)["weight"].agg(["min", "max"]) for each in (table, made))
     assert np.allclose(new["min"], new["max"]) and len(new) == len(old)
@@ -300,7 +301,9 @@ def test_a_record_without_a_psu_is_refused(tmp_path: Any) -> None:
 def _weight(sizes: tuple[int, ...], by: tuple[int, ...] = (), calibrate: tuple[int, ...] = ()) -> SamplingWeight:
     places, strata = tuple(range(1, len(sizes) + 1)), Strata((), (), (0,), (0,), (100,), 0)
     names = tuple(f"c{at}" for at in places)
-    return SamplingWeight("w", 0, places, sizes, by, calibrate, names, strata, Grid(None, 0.0, np.inf), 5)
+    return SamplingWeight(
+        "w", 0, places, sizes, (0.0,) * len(sizes), by, calibrate, names, strata, Grid(None, 0.0, np.inf), 5
+    )
 
 
 def _cells(rng: np.random.Generator, rows: int, shift: float = 0.0) -> Any:

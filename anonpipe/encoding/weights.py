@@ -133,9 +133,10 @@ class SamplingWeight:
 
     name: str
     position: int
-    # Positions and numbers of codes of the columns that make the cells, nulls being the last code
+    # Positions of the columns that make the cells, their numbers of codes (nulls being the last), and the values of 0
     positions: tuple[int, ...]
     sizes: tuple[int, ...]
+    least_values: tuple[float, ...]
     by: tuple[int, ...]  # Places among these of the columns that the weight depends on; empty for a carried one
     calibrate: tuple[int, ...]  # Places among these of the columns of `calibrate`
     names: tuple[str, ...]  # Of all these columns
@@ -152,13 +153,18 @@ class SamplingWeight:
         column = cells.columns[at]
         of_strata = [cells.names[position] for position in strata.positions]
         names = tuple(dict.fromkeys((*of_strata, *column.by, *column.calibrate)))
-        sizes = tuple(len(cells.categories[name]) + 1 for name in names)
+        positions = tuple(cells.names.index(name) for name in names)
+        ends = [
+            (0.0, len(cells.categories[name]) - 1.0) if name in cells.categories else cells.columns[at].numeric_bounds
+            for name, at in zip(names, positions, strict=True)
+        ]
+        lows = tuple(low or 0.0 for low, _ in ends)
+        sizes = tuple(int((high or 0.0) - low) + 2 for low, (_, high) in zip(lows, ends, strict=True))
         if math.prod(sizes) > 2**62:
             raise InputError(f"columns {', '.join(names)} have too many combinations for weights; take fewer of them")
         drawn_by, calibrated = (tuple(map(names.index, each)) for each in (column.by, column.calibrate))
-        positions = tuple(cells.names.index(name) for name in names)
         own = cells.names[at], at
-        return cls(*own, positions, sizes, drawn_by, calibrated, names, strata, cells.grid(at), least)
+        return cls(*own, positions, sizes, lows, drawn_by, calibrated, names, strata, cells.grid(at), least)
 
     @property
     def meaning(self) -> str:
@@ -174,8 +180,8 @@ class SamplingWeight:
     def cell_of(self, cells: FloatArray) -> IntArray:
         """The cell of each record, shape (n_rows,)."""
         index = np.zeros(len(cells), dtype=np.int64)
-        for position, size in zip(self.positions, self.sizes, strict=True):
-            codes = cells[:, position]
+        for position, size, low in zip(self.positions, self.sizes, self.least_values, strict=True):
+            codes = cells[:, position] - low
             index = index * size + np.where(np.isnan(codes), size - 1, codes).astype(np.int64)
         return index
 
@@ -333,7 +339,7 @@ class SamplingWeight:
 
     def _stratum(self, cells: IntArray) -> IntArray:
         codes = np.zeros((len(cells), max((0, *self.positions)) + 1))
-        codes[:, list(self.positions)] = self._codes(cells, range(len(self.positions)))
+        codes[:, list(self.positions)] = self._codes(cells, range(len(self.positions)))  # those of strata are codes
         return self.strata.assign(codes)
 
     # A weight that depends on categories

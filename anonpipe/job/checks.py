@@ -6,7 +6,7 @@ import os
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from anonpipe.columns import Kind, Role
+from anonpipe.columns import MOST_COUNTED, Kind, Role
 from anonpipe.errors import JobError
 from anonpipe.job.disclosure import check_disclosure
 from anonpipe.job.sections import COPY
@@ -246,11 +246,11 @@ def _sampling_weight(job: Job) -> None:
     for key in ("by", "calibrate"):
         for other in getattr(column, key):
             known = job.columns.get(other)
-            if known is None or not known.role.released or not known.staged_as_codes or other in job.as_probabilities:
+            if known is None or not known.role.released or not known.countable or other in job.as_probabilities:
                 raise ValueError(
                     f"columns.{name}.{key} names {other!r}, which is no column of categories that is released; give "
-                    "columns of kind categorical, binary or ordinal, or released unchanged (in rules, pairs(a, b) stands for "
-                    "an order of such columns)"
+                    "columns of kind categorical, binary or ordinal, or released unchanged, or of kind integer with "
+                    f"bounds at most {MOST_COUNTED} apart"
                 )
     if job.mask is not None and MASKERS[job.mask.method].own_scale:
         raise ValueError(

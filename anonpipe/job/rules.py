@@ -380,7 +380,7 @@ def _check_order(rule: Rule, columns: Mapping[str, Column]) -> None:
         raise ValueError("a column is named twice")
     if len({columns[name].kind is Kind.DATE for name in names}) > 1 or any(columns[name].kind.coded for name in names):
         raise ValueError(
-            "an order is of numbers, or of dates, not of both; for categories write pairs(a, b), after which only pairs "
+            "an order is of numbers, or of dates, not of both; of categories write pairs(a, b), after which only pairs "
             "of the input come out"
         )
     if rule.kind == "share" and columns[rule.target].kind is Kind.DATE:

@@ -180,13 +180,13 @@ def _relative(tables: TypedTables) -> list[Measurement]:
     assert population is not None  # as the measure is left out without
     endpoint, terms = tables.endpoints[0], list[Term]()
     sides: list[tuple[FloatArray, BoolArray, tuple[IntArray, FloatArray, FloatArray], FloatArray, BoolArray]] = []
-    both = followed(tables, endpoint)
+    both, table = followed(tables, endpoint), population.table
     for side, ends in zip(("old", "new"), both, strict=True):
         sex, year, age, there = population.places(columns, side)
         years, died = ends.times / population.times_a_year, ends.outcomes > 0
         sides.append((years, died, (sex, year, age), ends.weights, there & ends.known))
     _, _, (_, year, age), _, there = sides[0]
-    beyond = float(population.table.outside(year, age)[there].mean()) if there.any() else 0.0
+    beyond = float(table.outside(year, age)[there].mean()) if there.any() else 0.0
     if beyond > _MOST_OUTSIDE:
         note = f"Not defined: {beyond:.0%} of the records begin in a year or at an age outside of the life table."
         return [_DIFFERENCE.measured(math.nan, tables.rows, note=note)]
@@ -197,8 +197,8 @@ def _relative(tables: TypedTables) -> list[Measurement]:
                 continue
             most = math.floor(last_time(sides[0][0][rows[0]], tables.least))
             found = [
-                relative_survival(years[one], died[one], population.table, *(p[one] for p in place), most, weights[one])
-                for (years, died, place, weights, _), one in zip(sides, rows, strict=True)
+                relative_survival(years[one], died[one], table, sex[one], year[one], age[one], most, own[one])
+                for (years, died, (sex, year, age), own, _), one in zip(sides, rows, strict=True)
             ]
             terms += _differences(f"{column} {label}" if column else label, *found)
     terms.sort(key=lambda term: -term[1])
