@@ -375,10 +375,12 @@ def _four(value: float | None) -> str:
 def _share_table(found: Compared) -> Table:
     table = _figures_table("categories: share of all rows", "column, category", "original", "released")
     for name in dict.fromkeys(one.column for one in found.shares):
-        table.add_row(f"[bold]{escape(name)}[/]")
-        for one in found.shares:
-            if one.column == name:
-                table.add_row(f"  {escape(one.category)}", f"{one.original:.2%}", f"{one.released:.2%}")
+        lines = [one for one in found.shares if one.column == name]
+        every = found.categories.get(name, len(lines))
+        of_all = f" ({len(lines)} of {every:,})" if len(lines) < every else ""
+        table.add_row(f"[bold]{escape(name)}[/]{of_all}")
+        for one in lines:
+            table.add_row(f"  {escape(one.category)}", f"{one.original:.2%}", f"{one.released:.2%}")
     return table
 
 

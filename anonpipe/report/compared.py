@@ -144,10 +144,12 @@ def compared(
     """
     numbers: dict[str, CompoundColumn] = {}
     shown: dict[str, list[_Shown]] = {}
+    categories: dict[str, int] = {}
     for name, column in columns.items():
         if column.kind.coded:
             found = _categories(measured, name, levels[name], before.get(name), k)
-            shown |= {} if found is None else {name: found}
+            if found is not None:
+                shown[name], categories[name] = found[:MOST_CATEGORIES], len(found)
         else:
             number = measured.number(name) or measured.from_codes(name, np.asarray(levels.get(name, ())))
             numbers |= {} if number is None else {name: number}
@@ -162,6 +164,7 @@ def compared(
         pairs=tuple(pairs[:MOST_PAIRS]),
         pairs_compared=len(pairs),
         left_out=tuple(name for name in columns if name not in numbers and name not in shown),
+        categories=categories,
     )
 
 
@@ -231,7 +234,7 @@ def _of_rows(share: float, rows: int) -> float:
 def _categories(
     measured: Measured, name: str, labels: Sequence[Any], before: Sequence[int] | None, k: int
 ) -> list[_Shown] | None:
-    """The commonest categories that k original records hold, most common first; None where none was measured."""
+    """The categories that k original records hold, most common first; None where none was measured."""
     found = []
     for code, label in enumerate(labels):
         compound = measured.category(name, code, label)
@@ -239,7 +242,7 @@ def _categories(
             counted = round(measured.means(compound)[0] * measured.original.rows) if before is None else before[code]
             found.append(_Shown(str(label), compound, counted))
     kept = sorted((one for one in found if one.records >= k), key=lambda one: (-one.records, one.label))
-    return kept[:MOST_CATEGORIES] if found else None
+    return kept if found else None
 
 
 def _pairs(measured: Measured, ones: Sequence[CompoundColumn]) -> list[PairLine]:

@@ -221,6 +221,7 @@ class Compared(Part):
     # Columns of so many categories that nothing of them is measured: they are released unchanged
     left_out: tuple[str, ...] = ()
     held_out: int = 0  # Rows of the input that are in neither table
+    categories: dict[str, int] = {}  # Of each column in `shares` the categories that k original records or more hold
 
 
 class CurveLine(Part):

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from anonpipe.display import _share_table
 from anonpipe.errors import InputError
 from anonpipe.report import read_report, report_of_release
 from anonpipe.report.compared import MOST_CATEGORIES
@@ -99,11 +100,20 @@ def test_shares_of_all_rows_and_no_rare_category(both):
     for name in ("place", "flag", "grade"):
         counts = original[name].dropna().value_counts()
         expected[name] = [str(value) for value, count in counts.items() if count >= 5][:MOST_CATEGORIES]
+        assert report.compared.categories[name] == sum(counts >= 5)
     assert {name: [c for column, c in told if column == name] for name in expected} == expected
     assert ("place", "rare") not in told and len(expected["flag"]) == 2
     for (name, category), one in told.items():
         for frame, share in ((original, one.original), (released, one.released)):
             assert share == pytest.approx((frame[name].astype(str) == category).mean(), abs=1e-12)
+
+
+def test_how_many_categories_are_not_shown_is_told(both):
+    found = both[2].compared
+    many = found.model_copy(update={"categories": found.categories | {"place": 16}})
+    rows = list(_share_table(many).columns[0].cells)
+    shown = sum(one.column == "place" for one in found.shares)
+    assert f"[bold]place[/] ({shown} of 16)" in rows and "[bold]flag[/]" in rows
 
 
 def _variables(frame, report):
