@@ -169,6 +169,7 @@ class Reason(StrEnum):
     ONLY_A_RUN = "it cannot be measured on two tables; only a run of anonpipe measures it"
     NO_PAIRING = "it is not known which released row was made from which original one (--paired: row by row)"
     NO_CONTROL = "no records were given that the release was not made from (--hold-out FILE)"
+    FEW_DEGREES = "all rest on fewer than 2 degrees of freedom of the survey's design; give more design.random_groups"
     REFUSED = "{said}"
     WITHHELD = "these records do not allow it"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from anonpipe.columns import Role
+from anonpipe.errors import plural
 from anonpipe.evaluate.measurement import Measurement
 from anonpipe.evaluate.utility import Estimate, ModelFit
 from anonpipe.job.model import Job
@@ -340,7 +341,8 @@ def analysis_part(one: AnalysisOutcome) -> AnalysisPart:
     compared = one.comparison
     coefficients = tuple(
         Coefficient(
-            name=words.coefficient(c.name),
+            name=words.coefficient(c.name)
+            + ("" if c.judged else f" (not judged: {plural(max(0, c.degrees or 0), 'degree')} of freedom)"),
             original=_interval(c.original),
             released=_interval(c.released),
             added=one.added.get(c.name),

@@ -34,7 +34,7 @@ from anonpipe.evaluate.utility._formula import (
     read_factor,
 )
 from anonpipe.evaluate.utility._weighted import Psus
-from anonpipe.types import FloatArray
+from anonpipe.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,16 +178,32 @@ class Design:
     @property
     def behind(self) -> dict[str, int]:
         """Of each coefficient the records that tell its predictor from a constant; all of them of a constant."""
-        found = {}
-        for name, values in zip(self.names, self.predictors.T, strict=True):
-            others = len(values) - int(np.unique(values, return_counts=True)[1].max(initial=0))
-            found[name] = others or len(values)
+        found = {name: int(np.count_nonzero(telling)) for name, telling in self._telling}
         if self.equations:
             of_levels = np.bincount(self.response.astype(np.int64), minlength=len(self.levels))
             pairs = zip(self.equations, np.repeat(of_levels[1:], len(self.names)), strict=True)
             rests = list(found.values()) * (len(self.levels) - 1)
             return {name: min(int(count), other) for (name, count), other in zip(pairs, rests, strict=True)}
         return found
+
+    @property
+    def _telling(self) -> Iterator[tuple[str, BoolArray]]:
+        """Of each predictor its name and which records tell it from a constant; all of a constant."""
+        for name, values in zip(self.names, self.predictors.T, strict=True):
+            distinct, counts = np.unique(values, return_counts=True)
+            yield name, values != (distinct[counts.argmax()] if len(distinct) > 1 else np.nan)
+
+    def degrees(self, coefficients: int) -> dict[str, int]:
+        """Of each coefficient of a survey design the degrees of freedom of its error, of so many coefficients.
+
+        Those of the model; or if fewer, units less 1 of the records that tell its predictor from a constant: of an
+        indicator their scores add up to 0.
+        """
+        psus = self.psus
+        assert psus is not None  # as the caller has seen
+        every = psus.degrees + 1 - coefficients
+        own = [min(every, len(np.unique(psus.at[telling])) - 1) for _, telling in self._telling]
+        return {name: own[at % len(own)] for at, name in enumerate(self.equations or self.names)}
 
     @property
     def equations(self) -> tuple[str, ...]:

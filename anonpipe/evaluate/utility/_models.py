@@ -13,7 +13,7 @@ from anonpipe.errors import JobError
 from anonpipe.evaluate.utility._design import INTERCEPT, Design, FormulaCoding, apply, learn
 from anonpipe.evaluate.utility._formula import Analysis, Model, NoFitError
 from anonpipe.evaluate.utility._regressions import SeparatedError, fitted, inverse, sandwich
-from anonpipe.evaluate.utility._weighted import Psus
+from anonpipe.evaluate.utility._weighted import FEWEST_DEGREES, Psus
 from anonpipe.kernels.points import places
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -64,6 +64,7 @@ class ModelFit:
     # Whether the coefficients are in units of the original, as a function of the formula keeps what it has seen of
     # that; None where nobody knows
     learnt: bool | None = None
+    degrees: Mapping[str, int] = field(default_factory=dict)  # Of freedom of the coefficients of a survey design
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,12 @@ class CoefficientChange:
     # records. Such a one is *lost*, and counts as changed in every way that applies, so that failures never flatter.
     original: Estimate
     released: Estimate | None
+    degrees: int | None = None  # Of freedom of the original's error; None without a survey design
+
+    @property
+    def judged(self) -> bool:
+        """Whether it counts: not one that rests on so few sampling units that its error says nothing."""
+        return self.degrees is None or self.degrees >= FEWEST_DEGREES
 
     @property
     def changed_significance(self) -> bool:
@@ -171,7 +178,10 @@ class FittedModel:
         else:
             after = _fit(self.coding, released, "released")
         known = ((name, before) for name, before in self.fit.estimates.items() if before is not None)
-        changes = tuple(CoefficientChange(name, before, after.estimates.get(name)) for name, before in known)
+        changes = tuple(
+            CoefficientChange(name, before, after.estimates.get(name), self.fit.degrees.get(name))
+            for name, before in known
+        )
         unweighted = None if self.unweighted is None else self.unweighted.compare(released)
         return ModelComparison(self.analysis, self.fit, after, changes, unweighted)
 
@@ -215,8 +225,8 @@ def shares_changed(comparisons: Sequence[ModelComparison]) -> CoefficientShares:
 
 
 def _counts(change: CoefficientChange) -> bool:
-    """Whether it is no intercept, of a multinomial model of no category."""
-    return change.name.rpartition(": ")[2] != INTERCEPT
+    """Whether it is judged, and no intercept, of a multinomial model of no category."""
+    return change.judged and change.name.rpartition(": ")[2] != INTERCEPT
 
 
 def _fit(coding: FormulaCoding, frame: pd.DataFrame, table: str) -> ModelFit:
@@ -225,11 +235,13 @@ def _fit(coding: FormulaCoding, frame: pd.DataFrame, table: str) -> ModelFit:
         solution = solve(coding.analysis.model, design, table)
     except NoFitError as error:
         return ModelFit(0, 0, {}, str(error))
+    degrees: dict[str, int] = {}
     if coding.analysis.cluster is not None and design.psus is not None:
         found = int(np.count_nonzero(~np.isnan(solution.coefficients)))
+        degrees = design.degrees(found)
         solution = solution._replace(degrees=max(1, design.psus.degrees + 1 - found))
     estimates = _estimates(design.equations or design.names, solution)
-    return ModelFit(len(design.response), design.left_out, estimates, None, design.behind, design.learnt)
+    return ModelFit(len(design.response), design.left_out, estimates, None, design.behind, design.learnt, degrees)
 
 
 def _estimates(names: Sequence[str], solution: Solution) -> dict[str, Estimate | None]:

@@ -17,6 +17,7 @@ from anonpipe.evaluate.utility._tables import BothColumns, TypedTables
 from anonpipe.types import FloatArray, IntArray
 
 _FEWEST = 30  # Records of a category from which on its estimates are looked at
+FEWEST_DEGREES = 2  # Of freedom from which on an error says what another sample allows
 _CHANCE = 0.05  # Probability that another sample is further off in any estimate
 
 _SOURCE = "Särndal, Swensson & Wretman (1992), Model Assisted Survey Sampling, section 5.7; Kish (1965), section 8.2"
@@ -121,7 +122,8 @@ def weighted_means(
 
 
 _Sides = tuple[FloatArray, FloatArray]  # Weights of both tables
-_Estimate = tuple[str, float, float]  # What, how far off in standard errors, and the degrees of freedom of these
+# What, how far off in standard errors, and the degrees of freedom of these
+_Estimate = tuple[str, float, float]
 
 
 def _estimates(tables: TypedTables, sides: _Sides, psus: Psus | None) -> tuple[list[_Estimate], list[_Estimate]]:
@@ -142,18 +144,29 @@ def _apart(
     counts = np.array([tables.rows])
     if first is not None:
         counts = np.bincount(first[~np.isnan(first)].astype(np.int64), minlength=size)
-    degrees = np.full(size, math.inf) if psus is None else np.maximum(psus.degrees_of(first, size), 1)
+    degrees = np.full(size, math.inf) if psus is None else psus.degrees_of(first, size)
     for at, weights in enumerate(sides):
         values = np.ones(len(weights)) if number is None else (number.old, number.new)[at]
         found.append(weighted_means(values, weights, codes[at], size, None if at else psus))
     (old, error), (new, _) = found
     name = "" if number is None else number.name
     terms = []
-    for place in np.flatnonzero((counts >= max(_FEWEST, tables.least)) & (error > 1e-9 * np.abs(old))):
+    known = (error > 1e-9 * np.abs(old)) | (degrees < FEWEST_DEGREES)  # of one unit the error is 0
+    for place in np.flatnonzero((counts >= max(_FEWEST, tables.least)) & known):
         label = "" if category is None else f"{category.name} {category.levels[place]}"
-        off = abs(new[place] - old[place]) / error[place]
+        off = abs(new[place] - old[place]) / error[place] if error[place] > 0 else math.nan
         terms.append((f"{name} in {label}" if name and label else name or label, float(off), float(degrees[place])))
     return terms
+
+
+def _judged(terms: list[_Estimate]) -> tuple[list[_Estimate], str]:
+    """The estimates whose errors rest on enough degrees of freedom, and a sentence on the others."""
+    kept = [term for term in terms if term[2] >= FEWEST_DEGREES]
+    if len(kept) == len(terms):
+        return kept, ""
+    fewer = f"fewer than {FEWEST_DEGREES} degrees of freedom, such as"
+    few, _, degrees = min((term for term in terms if term[2] < FEWEST_DEGREES), key=lambda term: term[2])
+    return kept, f" Not judged: {len(terms) - len(kept)} with {fewer} {few} ({degrees:.0f})."
 
 
 def _psus(tables: TypedTables) -> Psus | None:
@@ -167,22 +180,26 @@ def _weighted(tables: TypedTables) -> list[Measurement]:
     weight = next(column for column in tables.columns if column.name == tables.weight)
     sides = np.nan_to_num(weight.old), np.nan_to_num(weight.new)
     psus = _psus(tables)
-    means, totals = _estimates(tables, sides, psus)
-    without = _estimates(tables, (np.ones(tables.rows), np.ones(tables.released)), psus)[0]
+    (means, few_means), (totals, few_totals) = map(_judged, _estimates(tables, sides, psus))
+    without, _ = _judged(_estimates(tables, (np.ones(tables.rows), np.ones(tables.released)), psus)[0])
     effects = [f"{design_effect(side):.2f}" for side in sides]
     note = (
         f"Of {{}} estimates; errors are the original's. Design effect of the weights (Kish): {effects[0]} in the "
         f"original, {effects[1]} in the release."
     )
     found = [
-        _furthest(figure, [term[:2] for term in terms], tables.rows, note.format(len(terms)))
-        for figure, terms in ((_MEANS, means), (_UNWEIGHTED, without), (_TOTALS, totals))
+        _furthest(figure, [term[:2] for term in terms], tables.rows, note.format(len(terms)) + few)
+        for figure, terms, few in (
+            (_MEANS, means, few_means),
+            (_UNWEIGHTED, without, ""),
+            (_TOTALS, totals, few_totals),
+        )
     ]
     every = means + totals
     share = _CHANCE / 2.0 / max(1, len(every))
     note = (
         f"1: the difference that another sample of the same design exceeds in any of {len(every)} estimates once in "
-        f"{1 / _CHANCE:.0f} (Bonferroni)."
+        f"{1 / _CHANCE:.0f} (Bonferroni).{few_means or few_totals}"
     )
     allowed = [(name, value / -(math.sqrt(2.0) * float(stdtrit(degrees, share)))) for name, value, degrees in every]
     return [*found, _furthest(_WORST, allowed, tables.rows, note)]

@@ -27,7 +27,7 @@ from anonpipe.pipeline.procedure.group_steps import TableGroups
 from anonpipe.pipeline.tasks.passes import learnt_groups
 from anonpipe.pipeline.tasks.scan import FEWEST_HELD, held_cells, held_rows_of
 from anonpipe.types import BoolArray, IntArray
-from anonpipe.verify.catalogue import MEASURED, REFUSAL, UNMEASURED, Check, held, kind_of
+from anonpipe.verify.catalogue import MEASURED, REFUSAL, UNMEASURED, Check, held, kind_of, unmeasured
 from anonpipe.verify.output_control import on_too_few
 from anonpipe.verify.verdict import RECORDS, AnalysisOutcome, Assessment, NotChecked, worst_assessment
 
@@ -609,4 +609,6 @@ def _of_analysis(outcome: AnalysisOutcome) -> list[Check]:
     }
     limits: Mapping[str, float | None] = outcome.limits or {"changed_significance": None}
     given: dict[str, Any] = {"records": outcome.records, "of": outcome.of, "about": about}
+    if not (shares.coefficients or all(each.judged for each in outcome.comparison.coefficients)):
+        return [unmeasured(f"analysis.{share}", Reason.FEW_DEGREES, **given) for share in limits]
     return [held(f"analysis.{share}", measured[share], limit, **given) for share, limit in limits.items()]

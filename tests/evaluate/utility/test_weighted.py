@@ -106,6 +106,7 @@ def test_a_category_in_one_psu_hides_no_other() -> None:
     (worst,) = (each for each in WEIGHTED.of(replace(tables, design_strata="s")) if each.name == "weighted_estimates")
     assert worst.value > 1 and worst.parts[0][0].startswith("sex")
     assert all(np.isfinite(value) for _, value in worst.parts)
+    assert "Not judged: 12 with fewer than 2 degrees of freedom, such as a 00 (0)." in worst.note
 
 
 def test_a_number_that_the_release_has_not_is_not_passed_over() -> None:

@@ -151,6 +151,16 @@ def test_strata_of_one_psu_have_no_errors() -> None:
     assert "has one PSU" in str(model.fit.problem)
 
 
+def test_a_coefficient_of_one_psu_is_not_judged() -> None:
+    """Its own unit adds nothing to its error; other coefficients count still."""
+    table = surveyed().assign(alone=lambda frame: (frame["s"] + frame["p"] == 0).astype(int))
+    (model,) = fit_models(table, [Analysis("a", "linear", "y ~ x + alone + rural", **DRAWN)])
+    found = model.compare(table.assign(y=table["y"] + np.where(table["alone"] == 1, 3.0, 0.0) + 9 * table["x"]))
+    assert {each.name: each.degrees for each in found.coefficients} == {"Intercept": 5, "x": 5, "alone": 0, "rural": 4}
+    assert {each.name for each in found.coefficients if each.outside} == {"x", "alone"}
+    assert (found.shares.coefficients, found.shares.outside) == (2, 0.5)
+
+
 def test_intervals_that_are_no_numbers_do_not_flatter() -> None:
     """They share nothing, and the significance is unknown."""
     sure, unknown = Estimate(1.0, 0.5, 1.5, 1e-4), Estimate(1.0, float("nan"), float("nan"), float("nan"))
