@@ -21,7 +21,7 @@ from anonpipe.storage import release
 from anonpipe.two_tables import evaluate_release
 from tests import runs, small
 from tests.naive.scenario import individual_risk
-from tests.naive.weights import raked
+from tests.naive.weights import jackknife_error, raked
 
 pytestmark = pytest.mark.secret(runs.SECRET)
 
@@ -218,9 +218,13 @@ def clustered(rows: int = 3000, psus: int = 8) -> pd.DataFrame:
     return table.assign(income=(table["income"] * np.exp(effect)).round(-1))
 
 
+def codes_of(table: pd.DataFrame, name: str) -> Any:
+    return np.unique(table[name], return_inverse=True)[1].astype(float)
+
+
 def error_of_mean(table: pd.DataFrame) -> tuple[float, float]:
     """Of income, by the design, and as if records were drawn one by one."""
-    psus = Psus.of(*(np.unique(table[name], return_inverse=True)[1] for name in ("region", "psu")))
+    psus = Psus.of(*(codes_of(table, name) for name in ("region", "psu")))
     values, weights = table["income"].to_numpy(), table["weight"].to_numpy()
     return tuple(float(weighted_means(values, weights, psus=each)[1][0]) for each in (psus, None))  # type: ignore[return-value]
 
@@ -228,8 +232,12 @@ def error_of_mean(table: pd.DataFrame) -> tuple[float, float]:
 def test_random_groups_of_psus_keep_what_clusters_differ_in(tmp_path: Any) -> None:
     """Each is of several PSUs, none of their numbers is released, and errors stay those of the design."""
     table = clustered()
-    made = released(tmp_path, table, WEIGHT, **DESIGN)
+    replicated = {**DESIGN, "design": DESIGN["design"] | {"replicates": "JKn"}}
+    jobs = [parse_job({"input": "a.parquet", "output": "out", "k": 5, **each}) for each in (DESIGN, replicated)]
+    assert jobs[0].digest() == jobs[1].digest() and jobs[0].run_digest() != jobs[1].run_digest()
+    made = released(tmp_path, table, WEIGHT, **replicated)
     assert (made.groupby("region")["psu"].nunique() == 2).all() and made["psu"].nunique() == 10
+    _jackknife_gives_the_errors_of_the_design(made)
     assert not set(made["psu"].astype(str)) & set(table["psu"].astype(str))
     assert np.allclose(by_columns(made, "region"), by_columns(table, "region"), rtol=1e-4)
     (old, alone), (new, _) = error_of_mean(table), error_of_mean(made)
@@ -251,6 +259,25 @@ def test_sums_of_rare_categories_are_those_of_the_original(tmp_path: Any, enough
     both = [each.assign(size=each["size"] if enough > 1 else "any") for each in (made, table)]
     for name in ("region", "size"):
         assert np.allclose(*(by_columns(each, name) for each in both), rtol=0.01), name
+
+
+def _jackknife_gives_the_errors_of_the_design(made: pd.DataFrame) -> None:
+    """Of a total exactly, as it is a sum over groups; of a mean and a ratio up to what linearisation leaves out."""
+    replicates = made[[f"weight_jk{at}" for at in range(1, 11)]].to_numpy().T
+    income, age, weights = (made[name].to_numpy(float) for name in ("income", "age", "weight"))
+    own, psus = made["psu"].astype(int).to_numpy() - 1, Psus.of(*(codes_of(made, each) for each in ("region", "psu")))
+    assert (replicates[own, np.arange(len(made))] == 0).all()
+    assert np.allclose(replicates.sum(axis=1), weights.sum(), rtol=0.05)  # groups of a region have about equal sums
+    total = np.sqrt(np.square(psus.deviations(psus.sums((weights * income)[:, None]))).sum())
+    found = [
+        jackknife_error(each, weights, replicates, [0.5] * 10)
+        for each in (lambda w: w @ income, lambda w: w @ income / w.sum(), lambda w: w @ income / (w @ age))
+    ]
+    assert found[0] == pytest.approx(total, rel=1e-9)
+    assert found[1] == pytest.approx(error_of_mean(made)[0], rel=0.05)
+    ratio = income @ weights / (age @ weights)
+    linear = weights * (income - ratio * age) / (weights @ age)
+    assert found[2] == pytest.approx(np.sqrt(np.square(psus.deviations(psus.sums(linear[:, None]))).sum()), rel=0.05)
 
 
 def test_two_tables_are_not_compared_by_groups_that_one_has(tmp_path: Any) -> None:
@@ -276,6 +303,7 @@ def test_analyses_and_estimates_take_the_design() -> None:
         ({"design": {"strata": "region", "cluster": "region"}}, "one name"),
         ({"mask": {"method": "noise", "scope": "table"}}, "mask.scope: table"),
         ({"strata": DESIGN["strata"] | {"small": "merge"}}, "strata.small: merge"),
+        ({"design": DESIGN["design"] | {"replicates": "JKn"}, "strata": DESIGN["strata"] | {"small": "drop"}}, "drop"),
         ({"disclosure": {"key": ["psu"], "non_key": ["region"]}}, "disclosure.key or recode"),
         (
             {"design": {"strata": "region", "cluster": "psu", "random_groups": 5}},
@@ -375,6 +403,7 @@ def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path: Any, monkeypatch
                 "output": str(folder / "out"),
                 "k": 5,
                 **DESIGN,
+                "design": DESIGN["design"] | {"replicates": "JKn"},
                 "partition": {"rows": 1_000, "sample_rows": 500},
                 "release": {"file_rows": 1_000},
                 "measure": {"utility": False, "hold_out": 0.1},
@@ -387,5 +416,7 @@ def test_a_run_that_stopped_goes_on_to_the_same_bytes(tmp_path: Any, monkeypatch
     assert small.run(first).version
     assert small.run_with_stops(given, ("route", "weights", "decode", "write")).version
     assert small.hashes(given) == small.hashes(first)
-    about = release.read_manifest(release.resolve(given.output))["columns"]["weight"]
+    columns = release.read_manifest(release.resolve(given.output))["columns"]
+    about, label = columns["weight"], columns["weight_jk10"]["label"]
+    assert label == "Replicate weight 10 of 10: JKn, scale 1, rscales 0.5"
     assert about["survey_weight"] == {"by": ["region", "size"], "calibrated": ["region"]} and "transform" not in about

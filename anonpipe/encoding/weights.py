@@ -386,6 +386,50 @@ class SamplingWeight:
         return of_new, Pieces(starts, np.concatenate([each[0] for each in found]), upto)
 
 
+@dataclass(frozen=True)
+class Replicates:
+    """Weights of a delete-a-group jackknife (JKn) of released rows; Kott (2001), J. Off. Stat. 17:521-526."""
+
+    weight: str
+    cluster: str  # The column of random groups, numbered through: in each stratum `groups` of them
+    groups: int
+    count: int  # Of groups in all strata
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns, by number of the group that is left out."""
+        return tuple(f"{self.weight}_jk{at}" for at in range(1, self.count + 1))
+
+    def weights(self, weights: FloatArray, group: IntArray) -> FloatArray:
+        """Of each record, with a weight and the number of its group from 1, its replicates, shape (n_rows, count).
+
+        Examples
+        --------
+        >>> Replicates("w", "psu", 2, 4).weights(np.array([3.0]), np.array([2])).tolist()
+        [[6.0, 0.0, 3.0, 3.0]]
+        """
+        own, every = group[:, None] - 1, np.arange(self.count)
+        same = every // self.groups == own // self.groups
+        factor = np.where(same, self.groups / (self.groups - 1.0), 1.0)
+        return np.asarray(np.where(every == own, 0.0, factor * weights[:, None]))
+
+    @property
+    def described(self) -> dict[str, dict[str, str]]:
+        """Of each column what recipients should know of it."""
+        text = f"Replicate weight {{}} of {self.count}: JKn, scale 1, rscales {1.0 - 1.0 / self.groups:.6g}"
+        about = {"kind": "continuous", "treatment": "replicate weight"}
+        return {name: about | {"label": text.format(at)} for at, name in enumerate(self.names, 1)}
+
+    @property
+    def meaning(self) -> str:
+        """How recipients use them."""
+        return (
+            f"columns {self.names[0]!r} to {self.names[-1]!r} are replicate weights of column {self.cluster!r}; in R: "
+            f'svrepdesign(weights = ~{self.weight}, repweights = "{self.weight}_jk[0-9]+", type = "JKn", scale = 1, '
+            f"rscales = rep({1.0 - 1.0 / self.groups:.6g}, {self.count}), combined.weights = TRUE, data = ...)"
+        )
+
+
 def _fitted(
     margins: IntArray,
     targets: FloatArray,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -317,6 +318,11 @@ def _design(job: Job) -> None:
         "strata.small: merge, which moves records to other strata": job.strata.small == "merge",
         "mask.scope: table, which lets groups differ less": job.mask is not None and not job.masks_strata,
     }
+    if given.replicates != "none":
+        problems["replicates without a column of role sampling_weight"] = job.weight_column is None
+        problems["replicates and strata.small: drop, which leaves out groups"] = job.strata.small == "drop"
+        added = re.compile(rf"{re.escape(job.weight_column or '')}_jk[0-9]+")
+        problems["replicates and a column of their names"] = any(map(added.fullmatch, job.columns))
     if clash := [text for text, there in problems.items() if there]:
         raise ValueError(f"design does not go with {clash[0]}; leave out either")
 

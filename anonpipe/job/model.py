@@ -523,7 +523,12 @@ class Job(Options):
     def run_digest(self) -> str:
         """SHA-256 of everything but where it runs; two runs with the same one share their staging."""
         described = [(each.label, each.unit_of_measure) for each in self.columns.values()]
-        return self._digest_without("run", also=(repr(described),) if any(map(any, described)) else ())
+        also = (repr(described),) if any(map(any, described)) else ()
+        return self._digest_without("run", also=(*also, *self._replicated))
+
+    @property
+    def _replicated(self) -> tuple[str, ...]:
+        return () if self.design is None or self.design.replicates == "none" else (self.design.replicates,)
 
     def _digest_without(self, *left_out: str, also: tuple[str, ...] = ()) -> str:
         content = self.model_dump(mode="json", exclude=set(left_out))
@@ -533,6 +538,8 @@ class Job(Options):
         for name in ("rules", "disclosure", "design"):  # the digest of a job without any stays
             if not getattr(self, name):
                 content.pop(name, None)
+        if self.design is not None:
+            del content["design"]["replicates"]  # computed of what is released
         if content["cluster"] is not None and not self.whole_units:
             del content["cluster"]["units"]
         for column in content["columns"].values():

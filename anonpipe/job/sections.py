@@ -64,11 +64,15 @@ class SurveyDesign(Options):
     sampling units (PSUs). Released in their place are `random_groups` random groups of the PSUs of each stratum (Wolter
     2007, Introduction to Variance Estimation, chapter 2), of two PSUs or more. Records are masked inside a group, so
     that groups differ as they did.
+
+    `replicates: JKn` adds replicate weights of the released groups: a column for each group, in which its records have
+    the weight 0, and others of its stratum more (delete-a-group jackknife, Kott 2001, J. Off. Stat. 17:521-526).
     """
 
     strata: str
     cluster: str
     random_groups: int = Field(default=2, ge=2, le=1000)
+    replicates: Literal["none", "JKn"] = "none"
 
 
 class Partition(Options):

@@ -23,7 +23,7 @@ from anonpipe.encoding.rules import RuleBook, RuleCounts
 from anonpipe.encoding.scan import SCAN_RECORDS, Scan
 from anonpipe.encoding.scores import Draws, Scores
 from anonpipe.encoding.values import with_nullable_types
-from anonpipe.encoding.weights import SamplingWeight
+from anonpipe.encoding.weights import Replicates, SamplingWeight
 from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.model import Job, parse_job
 from anonpipe.job.sections import COPY
@@ -243,6 +243,14 @@ class Fitted:
         """The survey weight; None for none."""
         return SamplingWeight.fit(self.cells, self.strata, self.min_rows)
 
+    @cached_property
+    def replicates(self) -> Replicates | None:
+        """Replicate weights of a survey's design; None for none."""
+        design, weight = self.job.design, self.job.weight_column
+        if design is None or weight is None or design.replicates == "none":
+            return None
+        return Replicates(weight, design.cluster, design.random_groups, len(self.cells.categories[design.cluster]))
+
     @property
     def suppresses_calibrated(self) -> bool:
         """Whether rare categories are suppressed by whose sums the survey weight is calibrated."""
@@ -305,10 +313,12 @@ class Fitted:
     @cached_property
     def worked_schema(self) -> pa.Schema:
         """The schema of released rows with columns by name; probabilities in their place, ends of intervals last."""
-        copies = [pa.field(COPY, pa.int32(), nullable=False)] if self.job.release.copies > 1 else []
+        names = () if self.replicates is None else self.replicates.names
+        last = [pa.field(name, pa.float64(), nullable=False) for name in names]
+        last += [pa.field(COPY, pa.int32(), nullable=False)] if self.job.release.copies > 1 else []
         if self.probabilities is not None:
-            return pa.schema([*self.probabilities.schema(self.cells.schema), *copies])
-        return pa.schema([*self.cells.schema, *self.added, *copies])
+            return pa.schema([*self.probabilities.schema(self.cells.schema), *last])
+        return pa.schema([*self.cells.schema, *self.added, *last])
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -319,9 +329,9 @@ class Fitted:
             owners |= {name: str(info["column"]) for name, info in self.probabilities.described().items()}
         ends = {} if intervals is None else intervals.owners
         owners |= ends
-        place = {COPY: len(self.input)} | {name: at for at, name in enumerate(self.input.names)}
+        place = {name: at for at, name in enumerate(self.input.names)}
         written = [field for field in self.worked_schema if field.name not in self.job.differences]
-        ordered = sorted(written, key=lambda field: (field.name in ends, place[owners[field.name]]))
+        ordered = sorted(written, key=lambda field: (field.name in ends, place.get(owners[field.name], len(place))))
         types = {name: kind for name, kind in self.pandas_types.items() if name in self.cells.names}
         return with_nullable_types(pa.schema(ordered), types)
 

@@ -38,6 +38,7 @@ from anonpipe.types import BoolArray, FloatArray, IntArray
 FOLDER = "recoded"  # Of the staging; not sealed, as its pages have checksums
 RECORD = "recoded.record"
 MOST_COMBINATIONS = 5_000_000
+MOST_REPLICATES = 1_000
 _HELD_ROWS = 1_000_000  # Combinations of blocks that wait to be counted together
 _GROUP_ROWS = 65_536
 Texts = npt.NDArray[np.object_]
@@ -298,6 +299,11 @@ def _random_groups(design: SurveyDesign, counts: _Counts) -> tuple[IntArray, pa.
             f"column {design.strata!r}: {few} of {len(sizes)} strata have fewer than {2 * design.random_groups} PSUs, "
             f"two for each of {design.random_groups} random groups; join strata in the input, or give fewer "
             "design.random_groups (2 or more)"
+        )
+    if design.replicates != "none" and len(sizes) * design.random_groups > MOST_REPLICATES:
+        raise InputError(
+            f"design.replicates: {len(sizes) * design.random_groups:,} random groups, and {MOST_REPLICATES:,} columns "
+            "of replicate weights are allowed; join strata in the input, or leave replicates out"
         )
     # The same for every job: several groupings of the same PSUs would together disclose each of them
     own = keyed(steward_secret(), "design", design.strata, design.cluster, str(design.random_groups))

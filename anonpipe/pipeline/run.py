@@ -206,6 +206,8 @@ def verify(run: Run) -> Verdict:
         many = (*many, controlled.meaning, *(f"disclosure, {figure}" for figure in controlled.figures))
     if run.context.fitted.weight is not None:
         many = (*many, run.context.fitted.weight.meaning)
+    if run.context.fitted.replicates is not None:
+        many = (*many, run.context.fitted.replicates.meaning)
     moved = unpreserved_moments(run.context.fitted)
     notes = (*judged.notes, *many, *moved, *evaluation.notes(assessment, limits))
     notes += allowance_notes(run)

@@ -23,7 +23,7 @@ def _audience(given: Any) -> Any:
 
 Treatment = Literal[
     "synthetic", "unchanged", "number of the unit", "number of the copy", "end of an interval", "recoded",
-    "probability of a category", "as probabilities", "not released", "",
+    "probability of a category", "as probabilities", "not released", "replicate weight", "",
 ]  # fmt: skip
 
 Outcome = Literal["passed", "failed", "not checked", "no limit set"]

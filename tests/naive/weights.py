@@ -59,6 +59,12 @@ def design_error(values, weights, strata, psus):
     return variance**0.5 / sum(weights)
 
 
+def jackknife_error(estimate, weights, replicates, rscales):
+    """Standard error by replicate weights as R's svrepdesign has it: squared differences from the whole estimate."""
+    whole = estimate(weights)
+    return sum(scale * (estimate(each) - whole) ** 2 for each, scale in zip(replicates, rscales, strict=True)) ** 0.5
+
+
 def design_effect(weights: npt.NDArray[np.float64]) -> float:
     """One plus the square of the coefficient of variation of the weights."""
     mean = sum(weights) / len(weights)

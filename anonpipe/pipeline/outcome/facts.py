@@ -219,6 +219,7 @@ def _columns(fitted: Fitted) -> dict[str, dict[str, Any]]:
     info |= {field.name: {"treatment": "end of an interval"} for field in fitted.added}
     if fitted.probabilities is not None:
         info |= fitted.probabilities.described()
+    info |= {} if fitted.replicates is None else fitted.replicates.described
     info.setdefault(COPY, _NUMBER_OF_COPY)
     return {name: info[name] for name in fitted.schema.names}
 

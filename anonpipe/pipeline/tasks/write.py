@@ -113,6 +113,9 @@ def _released_batch(fitted: Fitted, rows: FloatArray, added: FloatArray | None, 
         arrays += intervals.arrays(added)
     if fitted.probabilities is not None and added is not None:
         arrays = fitted.probabilities.in_place(arrays, added)
+    if fitted.weight is not None and fitted.replicates is not None:
+        groups = arrays[fitted.cells.names.index(fitted.replicates.cluster)].cast(pa.int64()).to_numpy()
+        arrays += map(pa.array, fitted.replicates.weights(rows[:, fitted.weight.position], groups).T)
     if fitted.job.release.copies > 1:
         arrays.append(pa.array(np.full(len(rows), place + 1, dtype=np.int32)))
     return pa.RecordBatch.from_arrays(arrays, schema=fitted.worked_schema).select(fitted.schema.names)
