@@ -58,6 +58,7 @@ class Role(StrEnum):
     SURVIVAL_STATUS = "survival_status"
     KEY = "key"
     SAMPLING_WEIGHT = "sampling_weight"
+    REPLICATE_WEIGHT = "replicate_weight"
     DROPPED = "dropped"
     DERIVED = "derived"
 
@@ -88,7 +89,7 @@ class Role(StrEnum):
 
 
 # Roles of columns that are not in the release, and need no kind
-NOT_RELEASED = (Role.IDENTIFIER, Role.UNIT, Role.DROPPED)
+NOT_RELEASED = (Role.IDENTIFIER, Role.UNIT, Role.REPLICATE_WEIGHT, Role.DROPPED)
 
 
 MOST_COUNTED = 100  # Between the bounds of whole numbers that weights are counted by
@@ -107,7 +108,8 @@ class Column(BaseModel):
     role: Role = Role.MASKED
     """What the release does with it. Role `unit` names what k counts: the person, household or enterprise, of which
     there may be several rows; it is not released. Role `sampling_weight` is the survey weight: how many persons of the
-    population a record stands for. It is released as a number above 0, with its sum in every stratum."""
+    population a record stands for. It is released as a number above 0, with its sum in every stratum. Role
+    `replicate_weight` is not released: such weights tell the sampling unit of each original record."""
     bounds: tuple[float | str | None, float | str | None] | None = None
     """Smallest and largest permissible value, or null for no limit on that side; in the column's unit, ISO dates for
     kind `date`. Declared, never taken from the data: an observed extreme is one person's true value. No time until an

@@ -32,6 +32,7 @@ from anonpipe.propose.profile import SAMPLE_ROWS, declared_order, look_at, sampl
 from anonpipe.propose.propose import propose_job
 from anonpipe.source import check_types, open_source
 from tests import small
+from tests.benchmarks.survey_design import survey as survey_of_units
 
 ROWS = 3_000
 EPOCH_1975 = 1_826
@@ -1233,9 +1234,31 @@ def test_survey_weights_are_found_by_name_and_values() -> None:
         )
     assert roles(pa.table(other | {"income": decided}))["income"] is Role.MASKED
     replicates = {f"repwgt{at}": decided * rng.choice([0.5, 1.5], 900) for at in range(4)}
-    found = roles(pa.table(other | replicates | {"pweight": decided}))
-    assert {name for name, role in found.items() if role is Role.DROPPED} == set(replicates)
+    replicates |= {f"r{at}": decided * rng.choice([0.0, 2.0], 900) for at in range(8)}  # balanced half-samples
+    numbers = {f"score{at}": rng.uniform(0, 2 * decided.mean(), 900) for at in range(5)}  # of the same sums
+    found = roles(pa.table(other | replicates | numbers | {"pweight": decided}))
+    assert {name for name, role in found.items() if role is Role.REPLICATE_WEIGHT} == set(replicates)
     assert found["pweight"] is Role.SAMPLING_WEIGHT
+
+
+@pytest.mark.parametrize(("psus", "anew"), [(6, False), (6, True), (3, False)])
+def test_a_design_is_proposed_where_names_and_nesting_are_plain(tmp_path: Path, psus: int, anew: bool) -> None:
+    """Units are not masked as numbers; what cannot be kept is a comment with counts."""
+    table = survey_of_units(1, psus, 50).rename(columns={"region": "stratum"})
+    if anew:
+        table["psu"] -= table.groupby("stratum")["psu"].transform("min")
+    text = propose_job(small.write_table(tmp_path, pa.Table.from_pandas(table)), str(tmp_path / "out"), 5)
+    job, flat = yaml.safe_load(text), " ".join(text.replace("\n#", "").split())
+    assert f"4 strata ('stratum') of {psus} to {psus} sampling units ('psu') in {200 * psus:,} sampled rows" in flat
+    roles_of = {name: job["columns"][name]["role"] for name in ("stratum", "psu")}
+    assert "psu" not in job["columns"]["weight"].get("by", ())
+    if psus < 4:
+        assert "4 strata have fewer than 4 units: join strata" in flat and "design" not in job
+        assert roles_of == {"stratum": "masked", "psu": "dropped"}
+    else:
+        wanted = {"strata": "stratum", "cluster": "psu", "random_groups": 2, "replicates": "none"}
+        assert job["design"] == wanted and job["strata"]["by"] == ["stratum", "psu"]
+        assert set(roles_of.values()) == {"key"} and parse_job(job)
 
 
 def test_a_survey_weight_with_zeros_is_asked(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anonpipe.columns import Kind
+from anonpipe.columns import Kind, Role
 from anonpipe.encoding.cells import ColumnEncoder, placed
 from anonpipe.encoding.identifiers import (
     Repeats,
@@ -30,7 +30,7 @@ from anonpipe.encoding.scores import ScoredColumn
 from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import comparable_sketches
 from anonpipe.encoding.values import time_zones
-from anonpipe.errors import KEEP_EXTREMES, InputError, JobError, advice_on_k
+from anonpipe.errors import KEEP_EXTREMES, InputError, JobError, advice_on_k, plural
 from anonpipe.job.analyses import population_of
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_counts
@@ -98,10 +98,18 @@ def resolve(job: Job, schema: pa.Schema, scan: Scan, unit: UnitColumn | None = N
     fitted = Fitted(job, schema, scan, encoder, suppression, strata, unit=unit, extremes=extremes)
     if fitted.features.width == 0 and job.replaces:
         raise JobError(_nothing_to_mask(job, suppression, "records" if unit is None else "units"))
+    if replicates := [name for name, column in job.columns.items() if column.role is Role.REPLICATE_WEIGHT]:
+        many = plural(len(replicates), "replicate weight")
+        warnings.append(_REPLICATES.format(first=replicates[0], last=replicates[-1], many=many))
     warnings += suppressed + list(fitted.procedure.warnings) + _stratum_warnings(job, encoder, scan, strata)
     urgent = unpreserved_moments(fitted) + ([] if unit is None or joined else [unit.apart])
     return Resolved(fitted, digest, Warnings(urgent, warnings))
 
+
+_REPLICATES = (
+    "{many} ({first!r} to {last!r}), not released: they describe the sampling units of the original records, and fit "
+    "no others; design.replicates makes new ones of what is released"
+)
 
 # Records of a stratum, in multiples of what its size is rounded to, from which on some are withheld: three at most
 _SMALLEST_ROUNDED = 10

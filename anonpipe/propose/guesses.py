@@ -33,6 +33,7 @@ from anonpipe.propose.names import (
     names_one_person,
     names_one_unit,
     names_replicate,
+    names_sampling_unit,
     names_unit,
     names_weight,
     quoted,
@@ -326,7 +327,7 @@ def guess_for(looks: list[Look], needs: Needs) -> dict[str, Guess]:
     # Models take the weight without naming it
     alone_or_used = [look for look in looks if look.name in needs.users or names_weight(look.name) is not False]
     _survey_weight(alone_or_used, own)
-    found |= {name: each for name, each in own.items() if each.role is Role.SAMPLING_WEIGHT}
+    found |= {n: each for n, each in own.items() if each.role in (Role.SAMPLING_WEIGHT, Role.REPLICATE_WEIGHT)}
     if needs.survival is not None:
         _survival_of(needs.survival, {look.name: look for look in looks}, found)
     return _weighted(found, needs)
@@ -500,25 +501,55 @@ _LEAST_EXPLAINED = 0.1
 def _survey_weight(looks: list[Look], guesses: dict[str, Guess]) -> None:
     """Give the role sampling_weight to the first column that is named so and holds what weights are.
 
-    Replicates of it are left out.
+    Replicates of it are left out, and sampling units, of which masked numbers mean nothing.
     """
     replicates = [look.name for look in looks if look.numbers is not None and names_replicate(look.name)]
     for name in replicates if len(replicates) > 1 else ():
-        guesses[name] = Guess(guesses[name].kind, Role.DROPPED, REASONS["replicates"])
+        guesses[name] = Guess(guesses[name].kind, Role.REPLICATE_WEIGHT, REASONS["replicates"])
     sure = {look.name: names_weight(look.name) for look in looks if guesses[look.name].role is Role.MASKED}
     found = [look for look in looks if sure.get(look.name, False) is not False and _may_be_weight(look)]
     for look in looks:
         if sure.get(look.name) and look not in found and look.numbers is not None:
             guesses[look.name] = guesses[look.name].noted(REASONS["no weight"])
-    categories = [each for each in looks if _of_categories(each, guesses[each.name])]
+    units = [look.name for look in looks if names_sampling_unit(look.name) and not look.date]
+    known = [each for each in looks if _of_categories(each, guesses[each.name]) and each.name not in units]
     for look in sorted(found, key=lambda look: not sure[look.name]):
-        by, explained = _explaining(look, [each for each in categories if each is not look])
+        by, explained = _explaining(look, [each for each in known if each is not look])
         if sure[look.name] or explained >= _BODY_EXPLAINED or not _may_be_body(look):
             break
     else:
         return
     kind = Kind.INTEGER if look.whole else Kind.CONTINUOUS
     guesses[look.name] = Guess(kind, Role.SAMPLING_WEIGHT, REASONS["weight"], by=by, explained=explained)
+    for name in units:
+        guesses[name] = Guess(guesses[name].kind, Role.DROPPED, REASONS["sampling_unit"])
+    for name in _replicates(look, [each for each in looks if guesses[each.name].role is Role.MASKED]):
+        guesses[name] = Guess(guesses[name].kind, Role.REPLICATE_WEIGHT, REASONS["numbered replicates"])
+
+
+_FEWEST_REPLICATES = 4
+_SUMS = (2 / 3, 3 / 2)  # Of replicate weights over those of the weight
+_LEAST_CORRELATION = 0.2  # Of replicates with the weight, the median: of balanced half-samples it is small
+
+
+def _replicates(weight: Look, others: Sequence[Look]) -> list[str]:
+    """Numbered columns, several of one stem, that add up to about what the weight does and are correlated with it."""
+    by_stem: dict[str, list[Look]] = {}
+    for each in others:
+        stem = each.name.rstrip("0123456789")
+        if each.numbers is not None and not each.date and stem and stem != each.name and (each.values >= 0).all():
+            by_stem.setdefault(stem, []).append(each)
+    found = []
+    for several in by_stem.values():
+        if len(several) < _FEWEST_REPLICATES:
+            continue
+        values = np.stack([each.values for each in several])
+        sums = values.sum(axis=1) / weight.values.sum()
+        if (sums < _SUMS[0]).any() or (sums > _SUMS[1]).any() or not np.ptp(values, axis=1).all():
+            continue
+        if np.median(np.corrcoef(weight.values, values)[0, 1:]) >= _LEAST_CORRELATION:
+            found += [each.name for each in several]
+    return found
 
 
 def _may_be_body(look: Look) -> bool:

@@ -28,6 +28,7 @@ _DEAD, _ALIVE = (frozenset(_WORDS["status"][state]) for state in ("dead", "alive
 TIME_NAMES, STATUS_NAMES = (tuple(map(tuple, _WORDS[what])) for what in ("times", "statuses"))
 BIRTH_NAMES, POSTAL_NAMES, PUBLIC_DATES = (tuple(_WORDS[what]) for what in ("births", "postal", "public_dates"))
 _WEIGHTS = {key: tuple(words) for key, words in _WORDS["weights"].items()}
+_DESIGN = {key: tuple(words) for key, words in _WORDS["design"].items()}
 _COUNTED = tuple(_WORDS["counts"]["counted"])
 REASONS: Mapping[str, str] = _WORDS["reasons"]
 SEEN_NAMES = (*_WORDS["seen"], *BIRTH_NAMES)
@@ -91,6 +92,16 @@ def names_count(name: str) -> bool:
 def names_replicate(name: str) -> bool:
     """Whether a name says that a column is one of several replicate weights."""
     return has_word(name, _WEIGHTS["replicates"])
+
+
+def names_strata(name: str) -> bool:
+    """Whether a name says that a column is the strata of a survey's design."""
+    return has_word(name, _DESIGN["strata"]) and names_weight(name) is False
+
+
+def names_sampling_unit(name: str) -> bool:
+    """Whether a name says that a column is the primary sampling units, or clusters, of a survey."""
+    return has_word(name, _DESIGN["psu"]) and names_weight(name) is False
 
 
 def tell_life(texts: Iterable[str]) -> bool:

@@ -33,6 +33,7 @@ from anonpipe.job.csv_format import QUESTION
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
 from anonpipe.propose import method_choice
 from anonpipe.propose.default_analysis import default_regression
+from anonpipe.propose.design import ProposedDesign, propose_design
 from anonpipe.propose.from_codebook import NOTHING, Taken, with_codebook
 from anonpipe.propose.guesses import (
     MOSTLY_STEPPED,
@@ -80,6 +81,7 @@ def propose_job(
     taken = NOTHING
     if codebook is not None:
         guesses, taken = with_codebook(guesses, looks, sample, read_codebook(codebook, sample.column_names))
+    guesses, design = propose_design(looks, guesses, rows)
     guesses = method_choice.without_rare_status(looks, guesses, rows, k)
     unit = method_choice.unit_of_several_rows(looks, guesses)
     order = None if unit is None else method_choice.order_of_rows(looks, guesses, unit)
@@ -103,7 +105,7 @@ def propose_job(
     guesses |= {name: _by_answer(guesses[name]) for name in written.open}
     # of rows of persons it would not hold where these come out whole
     usual = default_regression(looks, guesses) if needs is None and unit is None else None
-    return _write(source_url, output, k, guesses, needs, chosen, rows, written, rules, asked, taken, usual)
+    return _write(source_url, output, k, guesses, needs, chosen, rows, written, rules, asked, taken, usual, design)
 
 
 def open_questions(job: Mapping[str, Any]) -> list[str]:
@@ -257,6 +259,7 @@ def _write(
     asked: Sequence[str] = (),
     taken: Taken = NOTHING,
     usual: RecipientAnalysis | None = None,
+    design: ProposedDesign | None = None,
 ) -> str:
     """The YAML text of a proposed job; it holds no value of the data."""
     chosen = {} if needs is None else needs.subsets
@@ -276,6 +279,7 @@ def _write(
         rules=rules,
         needs=needs,
         usual=usual,
+        design=design,
         choice=choice,
         mask=choice.mask,
         status=by_role.get(Role.SURVIVAL_STATUS),

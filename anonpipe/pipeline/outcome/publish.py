@@ -137,7 +137,10 @@ def _dropped(run: Run) -> tuple[str, ...]:
     folded = run.context.work.folded
     if folded is not None:
         return tuple(name for name, identifies in folded.unreleased if not identifies)
-    return tuple(name for name, column in run.job.columns.items() if column.role is Role.DROPPED)
+    return tuple(name for name, column in run.job.columns.items() if column.role in _GONE)
+
+
+_GONE = (Role.DROPPED, Role.REPLICATE_WEIGHT)
 
 
 def _facts(run: Run) -> RunFacts:
