@@ -93,7 +93,7 @@ def test_what_rare_categories_are_released_as_is_told(rare, nullable, told):
     ]
 
 
-def test_calibrated_categories_are_not_made_null_and_lost_ones_are_told():
+def test_calibrated_categories_are_not_made_null():
     columns = {name: Column(**given) for name, given in COLUMNS.items() if name != "x"}
     place, area = ["a"] * 50 + ["b"] * 50 + ["b", "c", "c", "d"] * 2, ["A"] * 50 + ["B"] * 50 + ["A"] * 8
     [batch] = pa.table({"place": place, "area": area}).to_batches()

@@ -33,7 +33,6 @@ from anonpipe.job.csv_format import QUESTION
 from anonpipe.job.measure import RecipientAnalysis, usual_hold_out
 from anonpipe.propose import method_choice
 from anonpipe.propose.default_analysis import default_regression
-from anonpipe.propose.design import ProposedDesign, propose_design
 from anonpipe.propose.from_codebook import NOTHING, Taken, with_codebook
 from anonpipe.propose.guesses import (
     MOSTLY_STEPPED,
@@ -45,7 +44,13 @@ from anonpipe.propose.guesses import (
     large_step,
     seen_by_others,
 )
-from anonpipe.propose.method_choice import TIME_OF_FEW, MethodChoice, choose_method
+from anonpipe.propose.method_choice import (
+    TIME_OF_FEW,
+    MethodChoice,
+    ProposedDesign,
+    choose_method,
+    propose_design,
+)
 from anonpipe.propose.names import codes_for_unknown, quoted
 from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.propose.rules import Proposed, propose_rules
