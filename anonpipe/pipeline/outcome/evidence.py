@@ -14,6 +14,7 @@ from anonpipe.encoding.cells import Tally, expected_tallies
 from anonpipe.encoding.disclosure import key_frequencies, with_nulls
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.weights import Factors, Pieces, WeightCounts
+from anonpipe.errors import record_noun
 from anonpipe.job.linked import unpublished
 from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
@@ -30,6 +31,7 @@ from anonpipe.pipeline.tasks.write import COUNT, compared_names, count_combinati
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.expectations import KeptGroups, StagingCheck, Target
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence, Rounded
+from anonpipe.verify.original_values import KeptRecords
 
 TaskResults = list[dict[str, Any]]
 
@@ -57,7 +59,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
     shares = fitted.procedure.decoder.shares
     values = None if shares is None else shares.values
     return Evidence(
-        record="row" if work.folded is None or work.folded.layout.linked else "unit",
+        record=record_noun(None if work.folded is None else work.folded.layout.linked),
         rows_in=sum(result["rows"] for result in scanned),
         rows_held_out=sum(result["held_out"] for result in scanned),
         rows_dropped=fitted.strata.dropped,
@@ -67,6 +69,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         unchanged_records=sum(result["as_they_were"] for result in decoded),
         equal_by_chance=sum(result["by_chance"] for result in decoded),
         chance_variance=sum(result["chance_variance"] for result in decoded),
+        kept=_kept(decoded),
         suppressed=(fitted.suppression.largest_share, fitted.suppression.largest_in),
         handed_on=handed_on(work, handed),
         unchanged=tuple(fitted.unchanged_names),
@@ -94,6 +97,12 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
 def _rules_broken(work: Work, cut: Cut, written: TaskResults) -> int:
     """Rows that break a rule, and those of units that are not in order."""
     return sum(sum(result["rules_broken"]) for result in written) + disordered_rows(work, cut)
+
+
+def _kept(decoded: TaskResults) -> KeptRecords | None:
+    """Records that are released unchanged; None where none is one person's."""
+    found = [result["kept"] for result in decoded if result["kept"]]
+    return KeptRecords(*map(sum, zip(*found, strict=True))) if found else None
 
 
 def _weights_off(work: Work, fitted: Fitted, written: TaskResults) -> float | None:
