@@ -409,8 +409,9 @@ def test_runs_refuse_warn_and_allow(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"240 rows then, 241 now.*\n.*repeat: \{allow:") as caught:
         small.run(grown)
     assert "lung" not in str(caught.value) and small.stagings() == [] and sorted(Path(job.output).rglob("*")) == before
-    warned = anonymize(joined, grown)
-    assert any("240 rows then, 241 now" in warning for warning in warned.warnings)
+    for other in (grown, job.model_copy(update={"k": 6})):  # of one table more, or the same by another k
+        with pytest.raises(InputError, match=r"allow it in the job"):
+            anonymize(joined if other is grown else table, other)
     allowed = small.run(parse_job({**grown.model_dump(mode="json"), "repeat": {"allow": "a yearly register"}}))
     assert f"{release_log.ALLOWED}a yearly register" in allowed.verdict.notes
     report = json.loads(Path(allowed.version, "_report.json").read_text())

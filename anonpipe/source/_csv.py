@@ -18,19 +18,9 @@ import pyarrow.csv as pcsv
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.values import is_date
 from anonpipe.errors import InputError
-from anonpipe.job.csv_format import DELIMITERS, CsvFormat, number_pattern
+from anonpipe.job.csv_format import DELIMITERS, TRUTHS, CsvFormat, number_pattern
 from anonpipe.source._files import File, Unit, guarded, open_bytes, units_of
-from anonpipe.source._format import (
-    TRUTHS,
-    Spelling,
-    decoded,
-    fits,
-    own_types,
-    pattern_of,
-    reads,
-    type_of,
-    typed_batch,
-)
+from anonpipe.source._format import Spelling, decoded, fits, own_types, pattern_of, reads, type_of, typed_batch
 
 _BLOCK_BYTES = 4 * 2**20
 _HEADER_BYTES = 2**20

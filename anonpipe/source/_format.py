@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from anonpipe.encoding.values import is_date, is_number
 from anonpipe.errors import InputError
-from anonpipe.job.csv_format import NULLS, CsvFormat, date_pattern, number_pattern
+from anonpipe.job.csv_format import NULLS, TRUTHS, CsvFormat, date_pattern, number_pattern
 
 _ISO_DATE = r"^\s*\d{4}-\d{2}-\d{2}\s*$"
 _ISO_TIME = r"^\s*\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?\s*$"
@@ -120,7 +120,6 @@ def typed_batch(form: CsvFormat, batch: pa.RecordBatch, types: Sequence[pa.DataT
 # --- Writing ----------------------------------------------------------------------------------------------------------
 
 
-TRUTHS = (("false", "true"), ("False", "True"), ("FALSE", "TRUE"))
 _MOST_DECIMALS = 9  # More are those of no decimal number
 
 

@@ -215,26 +215,15 @@ def unchanged_records(original: FloatArray, released: FloatArray, order: IntArra
     return int(np.isin(after + inside, (before + inside)[rare]).sum())
 
 
-class KeptRecords(NamedTuple):
-    """Rows that equal their own original, and how many would if released rows were drawn from their frequencies."""
+def kept_records(original: FloatArray, released: FloatArray) -> tuple[int, float]:
+    """Rows of a partition that equal their own original, and how many would if drawn from their frequencies.
 
-    rows: int
-    by_chance: float
-
-    def beyond(self, of: int) -> float:
-        """Cohen's kappa: the share of `of` rows beyond chance; 0 where all are alike."""
-        return max(0.0, self.rows - self.by_chance) / max(1.0, of - self.by_chance)
-
-
-def kept_records(original: FloatArray, released: FloatArray) -> KeptRecords:
-    """Rows of a partition that are released unchanged, row for row; shapes (n_rows, n_columns).
-
-    Cohen (1960), doi:10.1177/001316446002000104.
+    Cohen (1960), doi:10.1177/001316446002000104. Shapes: original, released (n_rows, n_columns).
     """
     codes = np.unique(exact_rows(np.concatenate([original, released])), return_inverse=True)[1]
     before, after = np.split(codes.reshape(-1), 2)
     counts = [np.bincount(each, minlength=len(codes)).astype(np.float64) for each in (before, after)]
-    return KeptRecords(int((before == after).sum()), float(counts[0] @ counts[1]) / max(1, len(before)))
+    return int((before == after).sum()), float(counts[0] @ counts[1]) / max(1, len(before))
 
 
 class ByChance(NamedTuple):

@@ -31,7 +31,6 @@ from anonpipe.pipeline.tasks.write import COUNT, compared_names, count_combinati
 from anonpipe.types import FloatArray, IntArray
 from anonpipe.verify.expectations import KeptGroups, StagingCheck, Target
 from anonpipe.verify.gates import ClassConditions, Evidence, GroupEvidence, MaskEvidence, Rounded
-from anonpipe.verify.original_values import KeptRecords
 
 TaskResults = list[dict[str, Any]]
 
@@ -69,7 +68,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         unchanged_records=sum(result["as_they_were"] for result in decoded),
         equal_by_chance=sum(result["by_chance"] for result in decoded),
         chance_variance=sum(result["chance_variance"] for result in decoded),
-        kept=_kept(decoded),
+        kept=[sum(each) for each in zip(*(result["kept"] for result in decoded if result["kept"]), strict=True)],
         suppressed=(fitted.suppression.largest_share, fitted.suppression.largest_in),
         handed_on=handed_on(work, handed),
         unchanged=tuple(fitted.unchanged_names),
@@ -97,12 +96,6 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
 def _rules_broken(work: Work, cut: Cut, written: TaskResults) -> int:
     """Rows that break a rule, and those of units that are not in order."""
     return sum(sum(result["rules_broken"]) for result in written) + disordered_rows(work, cut)
-
-
-def _kept(decoded: TaskResults) -> KeptRecords | None:
-    """Records that are released unchanged; None where none is one person's."""
-    found = [result["kept"] for result in decoded if result["kept"]]
-    return KeptRecords(*map(sum, zip(*found, strict=True))) if found else None
 
 
 def _weights_off(work: Work, fitted: Fitted, written: TaskResults) -> float | None:

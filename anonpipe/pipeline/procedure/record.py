@@ -105,11 +105,6 @@ class Procedure:
     no_bound: Reason | None = None  # Why there is no bound of probabilistic anonymity; None where there is one
 
     @property
-    def keeps_persons(self) -> bool:
-        """Whether each released record is made of one person's, and of no group."""
-        return self.row_for_row and self.members is None
-
-    @property
     def forms_groups(self) -> bool:
         """Whether groups form in partitions, and are counted."""
         return self.guarantee is not None
