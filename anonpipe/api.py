@@ -41,8 +41,7 @@ class Anonymized:
         All checks, and notes.
     warnings
         What `anonpipe run` prints as such: columns without bounds, what was
-        suppressed, and that the same data were released before under another
-        job or secret, whose two releases can be held against each other.
+        suppressed, and the like.
     remedies
         What can be done about the gates that failed; empty where none did.
     report
@@ -164,7 +163,8 @@ def anonymize(
     Raises
     ------
     AnonpipeError
-        As `anonpipe run`: bad job, bad input.
+        As `anonpipe run`: bad job, bad input, or records that an earlier
+        release shares (`repeat: {allow: "why"}` takes them nevertheless).
 
     Notes
     -----

@@ -542,7 +542,8 @@ def export(
     written = {"delimiter": delimiter, "decimal": decimal, "thousands": thousands, "encoding": encoding, "dates": dates}
     options: dict[str, Any] = {name: value for name, value in written.items() if value is not None}
     options |= {} if missing is None else {"missing": [missing]}
-    likeness = _csv_format(({} if job is None else _load(job, None).source.given()) | options)
+    source = None if job is None else _load(job, None).source
+    likeness = _csv_format(({} if source is None else source.given()) | options)
     suffix = Path(target).suffix.lower()
     if likeness.given() and (by is not None or is_table(target) or suffix in (*files.LABELLED, files.WORKBOOK)):
         raise JobError(
@@ -560,7 +561,7 @@ def export(
     elif suffix == files.WORKBOOK:
         made = files.export_workbook(*given, Path(target))
     else:
-        made = files.export_csv(*given, Path(target), quote_formulas, likeness)
+        made = files.export_csv(*given, Path(target), quote_formulas, likeness, source.path if source else None)
     for warning in made.warnings:
         display.warn(warning)
     if form is Form.JSON:

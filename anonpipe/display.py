@@ -26,7 +26,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from anonpipe.errors import GateError, plural, printable
+from anonpipe.errors import GateError, plural, printable, record_noun
 
 if TYPE_CHECKING:
     from anonpipe.compare import Study
@@ -282,7 +282,7 @@ def show_compared(report: Report, form: Form = Form.TABLES) -> None:
         for text in _largest(found, chance):
             line(text)
     else:
-        what = "row" if report.units is None or report.units.linked else "unit"
+        what = record_noun(None if report.units is None else report.units.linked)
         held = f"{plural(found.held_out, what)} of the input {'was' if found.held_out == 1 else 'were'}"
         apart = f"; {held} held out and are in neither table" if found.held_out else ""
         line(f"{report.rows:,} released rows, compared with those that they replace{apart}")

@@ -41,6 +41,11 @@ def plural(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
+def record_noun(linked: bool | None) -> str:
+    """What a record is called: a row, or a unit that is released whole; `linked`: whether such are made of rows."""
+    return "unit" if linked is False else "row"
+
+
 class AnonpipeError(Exception):
     """Base of all errors raised on purpose; `exit_code` is the CLI's answer. Its text can be shown anywhere."""
 

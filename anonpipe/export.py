@@ -33,7 +33,7 @@ from anonpipe.encoding.values import is_number, plain, plain_type
 from anonpipe.errors import InputError, JobError, OutputError
 from anonpipe.files import drafted, sync_path, why
 from anonpipe.job.csv_format import DEFAULT_FORMAT, NULLS, CsvFormat
-from anonpipe.source import csv_fields, quoted
+from anonpipe.source import Spelling, csv_fields, csv_spellings
 from anonpipe.storage.versions import OutputPlace
 
 if TYPE_CHECKING:
@@ -111,11 +111,13 @@ def export_csv(
     target: Path,
     quote_formulas: bool = False,
     form: CsvFormat = DEFAULT_FORMAT,
+    like: str | None = None,
 ) -> Exported:
     """Write all rows of a checked release as one CSV, whole or not at all; compressed if the name ends in .gz.
 
     It is written in `form`: nulls as the first text of `missing`, dates in the first pattern that has all of them.
-    Unless this says otherwise, nulls are empty fields, and empty texts are quoted. Timestamps at midnight throughout
+    Unless this says otherwise, nulls are empty fields, and empty texts are quoted. With `like`, a CSV of the same
+    columns, truth values are its words and numbers have no more decimals than there. Timestamps at midnight throughout
     become dates. Texts that a spreadsheet would run as formulas are refused, or with `quote_formulas` begin with an
     apostrophe.
     """
@@ -128,6 +130,8 @@ def export_csv(
     rows = 0
     try:
         schema = _schema_of_csv(where, manifest)
+        names = [f.name for f in schema if pa.types.is_boolean(f.type) or pa.types.is_floating(f.type)]
+        spelled = {} if like is None else csv_spellings(like, form, names)
         if not quote_formulas:
             _refuse_formulas(where, manifest, schema, target)
         with (
@@ -135,7 +139,7 @@ def export_csv(
             pa.output_stream(str(draft), compression="gzip" if target.suffix.lower() == ".gz" else None) as out,
         ):
             encoder = codecs.getincrementalencoder(form.encoding or "utf-8")()
-            out.write(_lines([quoted(pa.array([name])) for name in schema.names], form, encoder, target))
+            out.write(_lines([csv_fields(form, pa.array([name])) for name in schema.names], form, encoder, target))
             for batch in batches(where, manifest):
                 rows += batch.num_rows
                 columns = [plain(one).cast(field.type) for one, field in zip(batch.columns, schema, strict=True)]
@@ -143,7 +147,9 @@ def export_csv(
                 if quote_formulas:
                     values = _with_quoted_formulas(values)
                 like_null |= {name for name in values.schema.names if _like_null(values.column(name), form)}
-                out.write(_lines([csv_fields(form, column) for column in values.columns], form, encoder, target))
+                named = zip(values.schema.names, values.columns, strict=True)
+                fields = [csv_fields(form, column, spelled.get(name, Spelling())) for name, column in named]
+                out.write(_lines(fields, form, encoder, target))
     except OSError as error:
         raise OutputError(f"{target} cannot be written: {why(error)}; give another place") from None
     warning = f"{', '.join(map(repr, sorted(like_null)))}: many CSV readers take texts such as NA for missing values"

@@ -271,6 +271,9 @@ def test_warnings_are_returned_redraws_among_them(tmp_path):
         assert any("'income' has no bounds" in warning for warning in warnings)
         assert not any("the same records" in warning for warning in warnings)
     small.run(small.job(tmp_path, table))
+    with pytest.raises(InputError, match="the same records were released"):
+        anonymize(table, job | {"k": 6})
+    job |= {"repeat": {"allow": "a test"}}
     again = anonymize(table, job | {"k": 6}).warnings
     assert sum("the same records were released" in warning for warning in again) == 1
     failed = anonymize(

@@ -85,6 +85,7 @@ def test_stops_change_no_byte_of_copies(tmp_path, methods):
     for given, said in ((alone, " rows in "), (whole, " 3 copies of ")):
         done = small.run(given)
         assert done.verdict.passed and said in done.summary[0] and done.for_recipients.copies == given.release.copies
+    assert not any(line.startswith("again ") for line in done.summary)  # the other copies are new
     copies = by_copy(whole)
     pd.testing.assert_frame_equal(copies[0], small.released(alone).to_pandas())
     for copy in copies[1:]:

@@ -10,6 +10,7 @@ from pydantic import field_validator, model_validator
 from anonpipe.methods.options import Options
 
 NULLS = ["", "NA", "N/A", "NULL", "null", "NaN", "nan"]  # Fields that mean a missing value, where nothing is said
+TRUTHS = (("false", "true"), ("False", "True"), ("FALSE", "TRUE"))
 DELIMITERS = (",", ";", "\t", "|")
 THOUSANDS = (".", ",", " ", "'", "\u2019", "\u00a0", "\u202f")
 QUESTION = "?"  # What `anonpipe init` writes where the file does not tell, and the job is refused with

@@ -173,4 +173,4 @@ def check_disclosure(job: Job) -> None:
         "strata.small other than error, which recodes again": bool(given.key) and job.strata.small != "error",
     }
     if clash := [text for text, there in problems.items() if there]:
-        raise ValueError(f"disclosure does not go with {clash[0]}; leave out either")
+        raise ValueError(f"disclosure does not go with {'; nor with '.join(clash)}; leave these out, or disclosure")

@@ -31,7 +31,7 @@ from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import Tracer, comparable_sketches
 from anonpipe.encoding.values import plain_type
 from anonpipe.engine import default_workers
-from anonpipe.errors import GateError, JobError, plural, printable
+from anonpipe.errors import GateError, JobError, plural, printable, record_noun
 from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._design import condition, plain
 from anonpipe.files import templates
@@ -127,7 +127,7 @@ class Preview:
         environment = templates(Path(__file__).parent)
         environment.filters |= {"size": _size, "labelled": _labelled, "thousands": "{:,}".format}
         environment.globals |= {"counted": plural, "options_text": options_text, "words": words}
-        record = "row" if PART in self.job.columns else "unit" if self.given.whole_release else "record"
+        record = record_noun(PART in self.job.columns if self.given.whole_release else None)
         job, every = self.job, {name: limit for name, limit in self.job.limits.items() if limit is not None}
         limits, usual = job.gates.of_every_run | every, {name: gate.default for name, gate in GATES.items()}
         own = {name: limit for name, limit in limits.items() if limit != (usual | job.default_limits)[name]}

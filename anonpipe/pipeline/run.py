@@ -293,7 +293,7 @@ def in_memory(job: Job, on_progress: OnProgress = lambda _: None) -> InMemoryRel
 
     Nothing is published. The release logs are compared but not changed, and the staging is deleted.
     """
-    return unpublished(job, False, on_progress, "warn", _ended)
+    return unpublished(job, False, on_progress, "unlogged", _ended)
 
 
 def _ended(run: Run) -> InMemoryRelease:

@@ -42,9 +42,9 @@ from anonpipe.storage.staging import (
     staging_root,
 )
 
-# How a run treats an overlap with an earlier release; only with `refuse` it is entered in the logs. A trial
-# warns of those of its output, too
-Repeats = Literal["refuse", "warn", "ignore", "trial"]
+# How a run treats an overlap with an earlier release; only with `refuse` it is entered in the logs, and with `unlogged`
+# refused, too. A trial warns of those of its output
+Repeats = Literal["refuse", "unlogged", "ignore", "trial"]
 
 
 @dataclass(frozen=True)

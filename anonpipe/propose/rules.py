@@ -290,7 +290,7 @@ def _orders(looks: Sequence[Look], columns: Mapping[str, Column]) -> Iterator[Pr
             chain.append(later)
     if len(chain) > 1:
         yield from _chain(chain)
-    middles = {look.name: abs(float(np.nanmedian(look.values))) for look in numbers}
+    middles = {look.name: abs(float(np.nanmedian(look.values[look.values != 0]))) for look in numbers}
     for one, other in permutations([look for look in numbers if look not in dates], 2):
         near = 0.05 <= (middles[one.name] + 1e-9) / (middles[other.name] + 1e-9) <= 20.0
         alike = near and bool(set(words_of(one.name)) & set(words_of(other.name)))

@@ -217,7 +217,7 @@ def apart(constant: Sequence[str]) -> tuple[str, ...]:
 def headline(verdict: Verdict, rows: str, checks: Sequence[CheckLine]) -> str:
     """The verdict in a sentence, and which risks have no limit or were not measured."""
     if verdict.passed:
-        free = reservations(verdict.unlimited, (), verdict.linked)
+        free = reservations(verdict, apart=True)
         unsure = "".join(f" {text[:1].upper()}{text[1:]}." for text in verdict.uncertain)
         missing = f" Not measured: {', '.join(verdict.unmeasured)}." if verdict.unmeasured else ""
         return f"Released: {rows}. Nothing that was checked failed{free}.{unsure}{missing}"

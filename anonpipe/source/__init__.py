@@ -16,11 +16,11 @@ from anonpipe.encoding.rules import with_differences
 from anonpipe.errors import InputError
 from anonpipe.job.csv_format import DEFAULT_FORMAT, CsvFormat
 from anonpipe.source import _files
-from anonpipe.source._csv import open_csv, read_csv
+from anonpipe.source._csv import open_csv, read_csv, spellings
 from anonpipe.source._detect import FoundFormat, find_format
 from anonpipe.source._files import Labels, Source, Unit, check_rows, check_types, table_kind
+from anonpipe.source._format import Spelling, refuse_other
 from anonpipe.source._format import fields as csv_fields
-from anonpipe.source._format import quoted, refuse_other
 from anonpipe.source._lake import LakeTable, find_lake_table
 from anonpipe.source._parquet import open_parquet, read_parquet
 from anonpipe.source._query import Query, call_driver, connect, find_query, refuse_password
@@ -29,8 +29,8 @@ from anonpipe.source._workbook import open_workbook, read_workbook
 from anonpipe.storage.staging import scratch
 
 __all__ = [
-    "NO_CSV", "FoundFormat", "Labels", "LakeTable", "Query", "Source", "Unit", "call_driver", "check_rows",
-    "check_types", "connect", "csv_fields", "find_copied", "found_format", "open_source", "opened", "quoted",
+    "NO_CSV", "FoundFormat", "Labels", "LakeTable", "Query", "Source", "Spelling", "Unit", "call_driver", "check_rows",
+    "check_types", "connect", "csv_fields", "csv_spellings", "find_copied", "found_format", "open_source", "opened",
     "read_batches", "refuse_password", "table_kind",
 ]  # fmt: skip
 
@@ -103,6 +103,15 @@ def found_format(url: str) -> FoundFormat:
     """How the CSV of an input is written; the default format for inputs that are none."""
     files = [] if find_copied(url) else _files.hiding(url, _files.find_files, url)
     return _files.hiding(url, find_format, files) if files and files[0].format == "csv" else NO_CSV
+
+
+def csv_spellings(url: str, form: CsvFormat, names: Sequence[str]) -> dict[str, Spelling]:
+    """How the CSVs of an input write the values of some columns; nothing of inputs that are none, or gone."""
+    with contextlib.suppress(InputError):
+        files = [] if find_copied(url) else _files.hiding(url, _files.find_files, url)
+        if files and files[0].format == "csv":
+            return _files.hiding(url, spellings, [file.path for file in files], form, names)
+    return {}
 
 
 def read_batches(

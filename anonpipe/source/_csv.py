@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,16 +18,16 @@ import pyarrow.csv as pcsv
 from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.values import is_date
 from anonpipe.errors import InputError
-from anonpipe.job.csv_format import DELIMITERS, CsvFormat, number_pattern
+from anonpipe.job.csv_format import DELIMITERS, TRUTHS, CsvFormat, number_pattern
 from anonpipe.source._files import File, Unit, guarded, open_bytes, units_of
-from anonpipe.source._format import decoded, fits, own_types, pattern_of, reads, type_of, typed_batch
+from anonpipe.source._format import Spelling, decoded, fits, own_types, pattern_of, reads, type_of, typed_batch
 
 _BLOCK_BYTES = 4 * 2**20
 _HEADER_BYTES = 2**20
 _GZIP = b"\x1f\x8b"
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 _READ_AS_WHOLE = r"^\s*-?[0-9]{1,18}\s*$"  # By the library
-_TRUTH = ["true", "false", "True", "False", "TRUE", "FALSE"]
+_TRUTH = [text for each in TRUTHS for text in each]
 _NO_TEXT = re.compile("[\udc80-\udcff\0]")  # What is read in place of bytes that are not of the encoding
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _FEW_ROWS = 5  # Fewer rows than this tell nothing of what a column's values are
@@ -387,6 +388,16 @@ def text_batches(path: str, form: CsvFormat, names: Sequence[str] | None = None)
         convert = _convert(form, dict.fromkeys(names, pa.string()), names)
         file = pa.PythonFile(_Watched(decoded(source, form)), mode="r")
         yield from _stream(file, form, convert, lambda _: "skip")
+
+
+def spellings(paths: Sequence[str], form: CsvFormat, names: Sequence[str]) -> dict[str, Spelling]:
+    """How files write the values of those of the named columns that they have."""
+    form = completed(paths[0], form)
+    names = [name for name in _inferred(paths[0], form).names if name in names]
+    found = dict.fromkeys(names, Spelling())
+    for batch in itertools.chain.from_iterable(text_batches(path, form, names) for path in paths if names):
+        found = {name: one.joined(batch.column(name), form.decimal) for name, one in found.items()}
+    return found
 
 
 def read_csv(unit: Unit, schema: pa.Schema, form: CsvFormat, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pyarrow.compute as pc
 
 from anonpipe.encoding.values import is_date, is_number
 from anonpipe.errors import InputError
-from anonpipe.job.csv_format import CsvFormat, date_pattern, number_pattern
+from anonpipe.job.csv_format import NULLS, TRUTHS, CsvFormat, date_pattern, number_pattern
 
 _ISO_DATE = r"^\s*\d{4}-\d{2}-\d{2}\s*$"
 _ISO_TIME = r"^\s*\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?\s*$"
@@ -118,25 +120,46 @@ def typed_batch(form: CsvFormat, batch: pa.RecordBatch, types: Sequence[pa.DataT
 # --- Writing ----------------------------------------------------------------------------------------------------------
 
 
-def fields(form: CsvFormat, values: pa.Array) -> pa.Array:
-    """Values as fields of a line: texts in quotes, nulls as the first text for them."""
-    texts = written(form, values)
-    if pa.types.is_string(values.type) or form.delimiter_or_comma in (form.decimal, form.thousands):
-        texts = quoted(texts)
-    return pc.fill_null(texts, form.nulls[0] if form.nulls else "")
+_MOST_DECIMALS = 9  # More are those of no decimal number
 
 
-def quoted(texts: pa.Array) -> pa.Array:
-    """Texts in quotes."""
-    return pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
+@dataclass(frozen=True)
+class Spelling:
+    """How a CSV writes the values of a column."""
+
+    truths: tuple[str, str] = TRUTHS[0]
+    decimals: int | None = None  # At most; None for all that a number has
+
+    def joined(self, texts: pa.Array, decimal: str) -> Spelling:
+        """What more texts tell."""
+        texts = texts.unique().drop_null()
+        truths = next((each for each in TRUTHS if pc.any(pc.is_in(texts, pa.array(each)), min_count=0).as_py()), None)
+        after = pc.struct_field(pc.extract_regex(texts, rf"{re.escape(decimal)}(?P<digits>\d+)\s*$"), "digits")
+        other = pc.any(pc.match_substring(texts, "e", ignore_case=True), min_count=0).as_py()
+        digits = _MOST_DECIMALS + 1 if other else pc.max(pc.utf8_length(after)).as_py() or 0
+        return Spelling(truths or self.truths, max(digits, self.decimals or 0))
 
 
-def written(form: CsvFormat, values: pa.Array) -> pa.Array:
-    """Numbers and dates as texts of a format; others as the library writes them."""
+def fields(form: CsvFormat, values: pa.Array, spelling: Spelling = Spelling()) -> pa.Array:
+    """Values as fields of a line, in quotes where they must be; nulls as the first text for them."""
+    texts = written(form, values, spelling)
+    special = pc.match_substring_regex(texts, f'^$|^\\s|\\s$|["\r\n]|{re.escape(form.delimiter_or_comma)}')
+    if pa.types.is_string(values.type):  # a text that readers take for null
+        special = pc.or_(special, pc.is_in(texts, pa.array([*NULLS, *form.nulls])))
+    quoted = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
+    return pc.fill_null(pc.if_else(special, quoted, texts), form.nulls[0] if form.nulls else "")
+
+
+def written(form: CsvFormat, values: pa.Array, spelling: Spelling) -> pa.Array:
+    """Numbers, dates and truth values as texts; others as the library writes them."""
     if is_date(values.type) and (patterns := _dates(form, values.type)):
         times = [each for each in patterns if "%H" in each]
         if times or not pa.types.is_timestamp(values.type):
             return pc.strftime(values, (times or patterns)[0])
+    if pa.types.is_boolean(values.type):
+        return pc.if_else(values, *reversed(spelling.truths))
+    if spelling.decimals is not None and spelling.decimals <= _MOST_DECIMALS and pa.types.is_floating(values.type):
+        values = pc.round(values, spelling.decimals)
     texts = values.cast(pa.string())
     if not is_number(values.type):
         return texts

@@ -274,10 +274,11 @@ _SAME_RECORDS = (
 )
 _COLUMNS = "columns: {kept} as then, {added} added, {left} left out"
 _SAME_PERSONS = (
-    "the same {rows:,} records, judged by samples, were released at {time} under another job. Its columns, its "
-    "hold-out or the copies in its files differ (" + _COLUMNS + "). Holders of both releases can average out the "
-    "noise, and join their columns"
+    "the same {rows:,} records, judged by samples, were released at {time} under another job: other columns, recoding, "
+    "units, hold-out or copies in its files (" + _COLUMNS + "). Holders of both releases can average out the noise, "
+    "and join their columns"
 )
+_OTHER_JOB = ". The job is another one: records count as changed, too, where it recodes or drops other columns"
 _OTHER_SECRET = (
     "the releases in this output were drawn with another secret, so their overlap with this input is unknown. Holders "
     "of both can average out the noise: set ANONPIPE_SECRET or ANONPIPE_SECRET_FILE to the secret of these releases"
@@ -477,11 +478,12 @@ def _overlap(
     updated = [subject for subject in updated if kinds[subject] == "without one"]
     samples = ", judged by samples" if any(match.sampled for match in shared.values()) else ""
     same, changed, added, gone = _parts(equal, common, then, now)
+    other_job = _OTHER_JOB if line["job"] != _job(secret, trace.job) else ""
     return (
         f"this input overlaps with the release of {line['time']}, so that their difference can disclose single "
         f"persons: {then:,} rows then, {now:,} now; about {same:,} records are equal, {changed:,} changed, "
         f"{added:,} added, {gone:,} gone{samples}; {_COLUMNS.format(**_columns_since(trace, secret, line))}, "
-        f"{len(updated)} with new values in many records{_by_identifiers_alone(sure)}"
+        f"{len(updated)} with new values in many records{other_job}{_by_identifiers_alone(sure)}"
     )
 
 

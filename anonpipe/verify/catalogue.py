@@ -506,6 +506,10 @@ _FIXED = (
     _EXPECTED_COVARIANCE,
     _EXPECTED_COVARIANCE.within(Scope.STRATUM),
     _EXPECTED_COVARIANCE.within(Scope.GROUP),
+    CheckKind("records.kept", "records unchanged in all masked columns, beyond chance (Cohen's kappa)",
+        "all records, each against its own", Audience.OPEN, counts=Counting.SHARE, mandatory=True,
+        remedy=lambda on: _unless(on, local_synthesis=f"{_MASK}; otherwise ") + "a lower mask.retain, more noise or "
+        "wider swaps; spectral_swap for categories alone; role: key for what may stay as it is, then held to k"),
     CheckKind("expectation.columns", "columns that hold other values than guaranteed", _BEFORE_DECODING, Audience.OPEN,
         mandatory=True),
     CheckKind("covariance.probabilities", "covariance of category probabilities with other columns", _FILES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -47,6 +47,8 @@ PLACED = 0.25
 RANKED = 2.0
 
 REACHED = 1e-4  # Probability that decoding alone moves one of a run's covariances beyond `ComparedMoments.reach`
+
+MOST_KEPT = 0.9  # Share of records, beyond chance, from which on a mask has left them as they were
 
 Limits = Mapping[str, float]  # The limits of the job by their names; see `anonpipe.verify.catalogue.GATES`
 
@@ -193,6 +195,7 @@ class Evidence:
     unit_rows: int | None = None  # Rows that hold k units, whichever they are; None where each row is a unit
     # Whether scores were mapped so that their values have the original's covariances (`encoding.matching`)
     values_matched: bool = False
+    kept: Sequence[float] = ()  # Records that equal their own, and by chance; empty where none is one person's
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -282,6 +285,8 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
     inside = "group" if isinstance(evidence.by, GroupEvidence) else "partition"
     chance = evidence.equal_by_chance + mean_limit(np.sqrt(np.array(evidence.chance_variance, dtype=float)), CHANCE)
     equal = max(0.0, evidence.unchanged_records - float(chance)) / max(1, evidence.rows_out)
+    same, by_chance = evidence.kept or (0, 0)
+    kappa = max(0.0, same - by_chance) / max(1.0, evidence.rows_out - by_chance)
     columns, least = (column,) if column else (), evidence.unit_rows or k
     tables = merge_all(evidence.original), merge_all(evidence.released)
     small_cells = SmallCellCounts.of(*tables, evidence.view, least, evidence.unpublished)
@@ -290,6 +295,7 @@ def _unchanged(evidence: Evidence, k: int, limits: Limits) -> list[Check]:
         held("values.handed_on", handed_on, 0, about=files, columns=columns),
         held("cells.exact", small_cells.excess, limits["exact_small_cells"], about=files),
         held("records.unchanged", equal, limits["unchanged_record_rate"], about={**files, "inside": inside}),
+        *([held("records.kept", kappa, MOST_KEPT)] if evidence.kept else []),
     ]
 
 

@@ -215,6 +215,17 @@ def unchanged_records(original: FloatArray, released: FloatArray, order: IntArra
     return int(np.isin(after + inside, (before + inside)[rare]).sum())
 
 
+def kept_records(original: FloatArray, released: FloatArray) -> tuple[int, float]:
+    """Rows of a partition that equal their own original, and how many would if drawn from their frequencies.
+
+    Cohen (1960), doi:10.1177/001316446002000104. Shapes: original, released (n_rows, n_columns).
+    """
+    codes = np.unique(exact_rows(np.concatenate([original, released])), return_inverse=True)[1]
+    before, after = np.split(codes.reshape(-1), 2)
+    counts = [np.bincount(each, minlength=len(codes)).astype(np.float64) for each in (before, after)]
+    return int((before == after).sum()), float(counts[0] @ counts[1]) / max(1, len(before))
+
+
 class ByChance(NamedTuple):
     """How many rows another sample would have in common with the original, and an upper limit of its variance."""
 

@@ -46,7 +46,7 @@ class Verdict:
             return Outcome.FAILED.value
         if all(check.outcome is not Outcome.PASSED for check in self.checks):
             return Outcome.NOT_CHECKED.value
-        return f"{Outcome.PASSED.value}{reservations(self.unlimited, self.unmeasured, self.linked, self.uncertain)}"
+        return f"{Outcome.PASSED.value}{reservations(self)}"
 
     @property
     def unlimited(self) -> tuple[str, ...]:
@@ -83,6 +83,12 @@ class Verdict:
         found = (check for check in self.checks if check.key == "risk.reidentification_rate")
         shares = [_number(check.limit if check.withheld else check.measured) for check in found]
         return next((share for share in shares if share > _LINKED), 0.0)
+
+    @property
+    def kept(self) -> float:
+        """Share of records that are as they were beyond chance, where above a half."""
+        found = (_number(check.measured) for check in self.checks if check.key == "records.kept")
+        return next((share for share in found if share > _MUCH_KEPT), 0.0)
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -130,19 +136,21 @@ _RISKS = {
 
 _LINKED = GATES["reidentification_rate"].default or 0.0  # The share above which a verdict tells it
 
+_MUCH_KEPT = 0.5  # The share of unchanged records above which a verdict tells it
+
 _CANNOT_APPLY = (Reason.NO_LINK, Reason.ONE_COLUMN, Reason.ONLY_PROBABILITIES)
 
 _ALL = "disclosure risk"
 
 
-def reservations(
-    unlimited: Sequence[str], unmeasured: Sequence[str], linked: float = 0.0, uncertain: Sequence[str] = ()
-) -> str:
-    """What a verdict that passed says of risks without a limit or a figure or a sure one, and of linked records."""
-    free = [f"with no limit on {_listed(unlimited)}"] if unlimited else []
-    missing = [f"{_listed(unmeasured)} not measured"] if unmeasured else []
-    links = [f"but an attacker links up to {100 * linked:.0f} % of the records"]
-    parts = [*free, *missing, *uncertain, *(links if linked else [])]
+def reservations(verdict: Verdict, apart: bool = False) -> str:
+    """What a verdict that passed says of risks and unchanged records; `apart`: what is not sure stands elsewhere."""
+    free = [f"with no limit on {_listed(verdict.unlimited)}"] if verdict.unlimited else []
+    missing = [f"{_listed(verdict.unmeasured)} not measured"] if verdict.unmeasured else []
+    shares = {"an attacker links up to {:.0f} % of the records": verdict.linked}
+    shares["{:.0f} % of the records are as they were"] = verdict.kept
+    known = [f"but {text.format(100 * share)}" for text, share in shares.items() if share]
+    parts = [*free, *([] if apart else [*missing, *verdict.uncertain]), *known]
     return f", {'; '.join(parts)}" if parts else ""
 
 

@@ -356,15 +356,14 @@ def _cut(text: str) -> str:
 
 def summary_lines(verdict: Verdict, rows: int, facts: RunFacts, remedies: Sequence[str] = ()) -> list[str]:
     """The summary of a run: headline, method, counts, then figures of a release or the failures of a refusal."""
-    reserved, method = verdict.passed and verdict.word != Outcome.PASSED.value, _method_line(verdict, facts)
-    word = verdict.word.replace(" uncertain:", f" uncertain ({_DOUBT}):")
+    method, word = _method_line(verdict, facts), verdict.word.replace(" uncertain:", f" uncertain ({_DOUBT}):")
     head = [
         headline(verdict, rows, facts),
-        *(textwrap.wrap(f"verdict  {word}", WIDTH, subsequent_indent=" " * 9) if reserved else []),
+        *(textwrap.wrap(f"verdict  {word}", WIDTH, subsequent_indent=" " * 9) if verdict.passed else []),
         _cut(f"method   {method}"),
         f"checks   {counts(verdict)}",
         *([f"units    {facts.units}"] if facts.units and verdict.passed else []),
         *([_cut(f"recoded  {facts.recoded}")] if facts.recoded else []),
-        *([f"again    {AGAIN.format(facts.again)}"] if facts.again and verdict.passed else []),
+        *([f"again    {AGAIN.format(facts.again)}"] if facts.again and verdict.passed and facts.copies == 1 else []),
     ]
     return head + (table(verdict) if verdict.passed else failures(verdict, remedies))

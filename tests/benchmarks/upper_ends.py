@@ -1,9 +1,10 @@
 """How often the upper ends of reported 95 % intervals of risks hold, and what default limits make of them: many draws.
 
-    python -m tests.benchmarks.upper_ends [plain laboratory …] [--draws 400] [--rows 2000 --hold-out 0.1]
+    python -m tests.benchmarks.upper_ends [plain laboratory …] [--draws 400] [--rows 2000 --hold-out 0.1] [--membership]
 
 Each draw takes other persons, another release and other held-out persons. Releases: another sample of the population,
-the persons with noise, and a tenth or a third of them copied among others. Truths of the first are known: one in as
+the persons with noise, and a tenth, a fifth or a third of them copied among others; of membership alone without noise
+and thirds. Truths of the first are known: one in as
 many links, an area of 0.5, nothing beyond the hold-out. Those of the others are means over all draws; of attribute
 inference the largest mean of a column. *Held*: upper ends at or above the truth, 97.5 % if exact. *Above*: estimates
 above the default limit. *Refused*: by the default limit as it allows for few records. `plain` is a table of its own.
@@ -104,7 +105,7 @@ def copied(rng: Rng, table: FloatArray, others: FloatArray, share: float) -> Flo
 
 def releases(rng: Rng, table: FloatArray, others: FloatArray, attributes: list[int]) -> dict[str, FloatArray]:
     """One of each kind."""
-    shares = {f"{share:.0%} copied": copied(rng, table, others, share) for share in (0.1, 0.33)}
+    shares = {f"{share:.0%} copied": copied(rng, table, others, share) for share in (0.1, 0.2, 0.33)}
     return {"another sample": others, "noise": noisy(rng, table, attributes)} | shares
 
 
@@ -114,9 +115,15 @@ def _near(coding: Coding, released: FloatArray, asked: FloatArray, columns: slic
 
 
 def figures(
-    rng: Rng, original: FloatArray, released: FloatArray, held: FloatArray, attributes: list[int], targets: int
+    rng: Rng,
+    original: FloatArray,
+    released: FloatArray,
+    held: FloatArray,
+    attributes: list[int],
+    targets: int,
+    alone: bool,
 ) -> Iterator[tuple[str, Measurement, dict[str, float]]]:
-    """The gate that limits it, a figure, and what its truth is the largest mean of."""
+    """The gate that limits it, a figure, and what its truth is the largest mean of; those of membership `alone`."""
     asked = rng.choice(len(original), min(targets, len(original)), replace=False)
     members, of = original[asked], len(original)
     coding = Coding.of(released, np.concatenate([members, held]), attributes)
@@ -124,12 +131,15 @@ def figures(
     found = guess_nearest(released, np.concatenate([members, held]), coding)
     tables = released, members, held
     yield from _alone(
-        ("reidentification_rate", score_linkage(whole[0], asked, released=len(released), records=of)[0]),
         ("membership_auc", membership(*(each.distances[:, 0] for each in whole), of=of)[0]),
         ("membership_auc", trained_membership(*tables, found, attributes, of=of)),
         ("membership_auc", traced_membership(*tables, attributes, of=of)),
         ("membership_auc", counted_membership(*tables, attributes, of=of)),
     )
+    if alone:
+        return
+    linked = score_linkage(whole[0], asked, released=len(released), records=of)[0]
+    yield from _alone(("reidentification_rate", linked))
     halves = [[_near(coding, released, table, slice(at, None, 2)).rows for at in (0, 1)] for table in tables[1:]]
     yield from _alone(("linkability", linkability(*(joined(*each) for each in halves), of=of)))
     inference = attribute_inference(*tables, categories=attributes, of=of, found=found)
@@ -154,7 +164,7 @@ def known(gate: str, rows: int) -> float:
 LINE = "{:<14} {:<15} {:<24} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}"
 
 
-def show(table: str, draws: int, rows: int, hold_out: float, targets: int) -> None:
+def show(table: str, draws: int, rows: int, hold_out: float, targets: int, alone: bool) -> None:
     """A line for each release and figure."""
     draw, attributes = population(table)
     held, found = round(rows * hold_out), defaultdict(list)
@@ -162,8 +172,9 @@ def show(table: str, draws: int, rows: int, hold_out: float, targets: int) -> No
     for at in range(draws):
         rng = np.random.default_rng([at, held, rows])
         original, others, controls = (draw(rng, count) for count in (rows - held, rows - held, held))
-        for kind, released in releases(rng, original, others, attributes).items():
-            for gate, figure, of in figures(rng, original, released, controls, attributes, targets):
+        made = releases(rng, original, others, attributes)
+        for kind in ("another sample", "10% copied", "20% copied") if alone else made:
+            for gate, figure, of in figures(rng, original, made[kind], controls, attributes, targets, alone):
                 key = kind, gate, figure.name
                 ends = [np.nan if end is None else end for end in (figure.value, figure.low, figure.high)]
                 found[key].append([*ends, _judged(gate, figure, True)[0]])
@@ -190,10 +201,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000)
     parser.add_argument("--hold-out", type=float, default=0.1)
     parser.add_argument("--targets", type=int, default=500)
+    parser.add_argument("--membership", action="store_true", help="its figures alone, which are cheap")
     given = parser.parse_args()
     print(LINE.format("table", "release", "figure", "truth", "mean", "half", "held %", "above %", "refus. %"))
     for table in given.tables:
-        show(table, given.draws, given.rows, given.hold_out, given.targets)
+        show(table, given.draws, given.rows, given.hold_out, given.targets, given.membership)
 
 
 if __name__ == "__main__":

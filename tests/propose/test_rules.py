@@ -71,6 +71,9 @@ def test_products_ratios_and_parts_are_found(tmp_path):
     total = rng.integers(100, 900, 2_000)
     parts = {"seen": np.floor(total * rng.uniform(0.5, 1.0, 2_000)), "seen_total": total}
     assert texts(pa.table(parts)) == {"0 <= seen <= seen_total"}
+    visits = np.where(rng.random(2_000) < 0.1, rng.poisson(1.5, 2_000) + 1, 0)  # most are 0, of both
+    bills = {"visits": visits, "visits_bill": visits * rng.lognormal(4.0, 0.8, 2_000).round(2)}
+    assert texts(pa.table(bills)) == set()
 
 
 def _proposed_job(tmp_path, table):

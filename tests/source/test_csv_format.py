@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from anonpipe.job.csv_format import CsvFormat
 from anonpipe.job.model import load_job, parse_job
 from anonpipe.pipeline.preview import preview
 from anonpipe.propose.propose import propose_job
-from anonpipe.source import _csv, found_format, open_source, read_batches
+from anonpipe.source import _csv, csv_fields, csv_spellings, found_format, open_source, read_batches
 from tests import small
 
 GERMAN = {
@@ -335,6 +336,7 @@ def test_a_release_has_types_and_goes_back_to_the_format(tmp_path, call, monkeyp
     code, _, err = call("export", "out", "out.csv", "--job", "job.yaml")
     assert code == 0, err
     assert found_format("out.csv").form == CsvFormat(**GERMAN)
+    assert '"' not in Path("out.csv").read_text(encoding="windows-1252")
     again = read("out.csv", GERMAN)
     code, *_ = call("export", "out", "plain.csv")
     plain = read("plain.csv", {})
@@ -344,6 +346,25 @@ def test_a_release_has_types_and_goes_back_to_the_format(tmp_path, call, monkeyp
     assert code == 2 and "no letters for some texts" in err and not (tmp_path / "other.csv").exists()
     code, _, err = call("evaluate", "in.csv", "out.csv", "--quiet")
     assert "column in common" not in err and code in (0, 3), err
+
+
+def test_values_are_spelled_as_in_the_input(tmp_path):
+    lines = ["ill;weight;dose;n", "TRUE;1,25;1e-3;7", "FALSE;;0,5;", "TRUE;3;2;8"]
+    (tmp_path / "in.csv").write_text("\n".join(lines) + "\n")
+    form = CsvFormat(delimiter=";", decimal=",")
+    spelled = csv_spellings(str(tmp_path / "in.csv"), form, ["ill", "weight", "dose", "n", "gone"])
+    assert spelled["n"].decimals == 0 and csv_spellings("gone.csv", form, ["ill"]) == {}
+    written = {
+        "ill": ([True, None, False], ["TRUE", "", "FALSE"]),
+        "weight": ([2.345678901234, 7.0, -0.5], ["2,35", "7", "-0,5"]),
+        "dose": ([0.123456789012], ["0,123456789012"]),
+    }
+    for name, (values, texts) in written.items():
+        assert csv_fields(form, pa.array(values), spelled[name]).to_pylist() == texts
+    texts = pa.array(["a b", "c;d", 'e"f', "", "NA", " g", "h\ni", "001", None])
+    assert csv_fields(form, texts).to_pylist() == [
+        *("a b", '"c;d"', '"e""f"', '""', '"NA"', '" g"', '"h\ni"', "001", "")
+    ]
 
 
 def test_formats_of_which_nothing_is_known_raise_no_other_errors(tmp_path):

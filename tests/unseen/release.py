@@ -15,9 +15,11 @@ from unittest import mock
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import yaml
 
 from anonpipe.errors import AnonpipeError
+from anonpipe.job.measure import usual_hold_out
 from anonpipe.job.model import parse_job
 from anonpipe.pipeline.run import execute
 from anonpipe.propose.propose import default_output, propose_job
@@ -221,6 +223,7 @@ def _larger_hold_out(desk: Desk, text: str) -> bool:
     """Hold out as many times more as the text says, at most half of the table."""
     found, measure = re.search(r"([\d.]+) times as many", text), desk.content.get("measure", {})
     before = measure.get("hold_out", 0.0)
+    before = usual_hold_out(pq.read_metadata(desk.data).num_rows) if before == "default" else before
     if found is None or not before:
         return False
     measure["hold_out"] = min(0.5, float(np.ceil(100 * before * float(found[1]))) / 100)

@@ -14,6 +14,7 @@ from anonpipe.encoding.cells import Tally, expected_tallies
 from anonpipe.encoding.disclosure import key_frequencies, with_nulls
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.weights import Factors, Pieces, WeightCounts
+from anonpipe.errors import record_noun
 from anonpipe.job.linked import unpublished
 from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
@@ -57,7 +58,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
     shares = fitted.procedure.decoder.shares
     values = None if shares is None else shares.values
     return Evidence(
-        record="row" if work.folded is None or work.folded.layout.linked else "unit",
+        record=record_noun(None if work.folded is None else work.folded.layout.linked),
         rows_in=sum(result["rows"] for result in scanned),
         rows_held_out=sum(result["held_out"] for result in scanned),
         rows_dropped=fitted.strata.dropped,
@@ -67,6 +68,7 @@ def evidence(work: Work, fitted: Fitted, cut: Cut) -> Evidence:
         unchanged_records=sum(result["as_they_were"] for result in decoded),
         equal_by_chance=sum(result["by_chance"] for result in decoded),
         chance_variance=sum(result["chance_variance"] for result in decoded),
+        kept=[sum(each) for each in zip(*(result["kept"] for result in decoded if result["kept"]), strict=True)],
         suppressed=(fitted.suppression.largest_share, fitted.suppression.largest_in),
         handed_on=handed_on(work, handed),
         unchanged=tuple(fitted.unchanged_names),

@@ -254,7 +254,7 @@ def check_overlaps(run: Run) -> None:
     known = run.repeats in ("refuse", "trial")
     where = release.place(run.job.output, run.job.report.internal) if known else None
     overlaps = release_log.find_overlaps(trace_of(run.context.work), steward_secret(), where)
-    if overlaps.problems and run.repeats == "refuse" and run.job.repeat.allow is None:
+    if overlaps.problems and run.repeats in ("refuse", "unlogged") and run.job.repeat.allow is None:
         raise release_log.refusal_error(overlaps)
     run.staging.write_record(_FILE, overlaps)
 

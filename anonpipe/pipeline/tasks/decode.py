@@ -42,6 +42,7 @@ from anonpipe.pipeline.procedure.record import Decoded, ScoredRows
 from anonpipe.pipeline.tasks.passes import last_channels
 from anonpipe.pipeline.tasks.route import ROUTED_WEIGHTS
 from anonpipe.types import FloatArray, IntArray
+from anonpipe.verify import original_values
 from anonpipe.verify.original_values import ByChance, equal_by_chance, rows_without_spread, unchanged_records
 
 # Files in the staging, by partition or input split
@@ -291,6 +292,8 @@ def counted_rows(
     if method.forms_groups:
         smallest = min(int(groups.sizes.min()) for groups in decoded.groupings)
         without_spread = min(rows_without_spread(before, g.order, g.starts) for g in decoded.groupings)
+    of_persons = method.row_for_row and method.members is None
+    kept = original_values.kept_records(before, decoded.cells[:, columns]) if of_persons and columns else ()
     # Without row-wise links, records equal original ones as another sample would, unless persons repeat.
     sampled = not method.row_for_row and fitted.job.rows_per_unit != "many"
     chance = equal_by_chance(_once_per_unit(before, units), k) if sampled else ByChance(0, 0)
@@ -300,6 +303,7 @@ def counted_rows(
         "as_they_were": max(unchanged),
         "by_chance": chance.rows,
         "chance_variance": chance.variance,
+        "kept": list(kept),
         "without_spread": without_spread,
         "smallest_group": smallest,
         "fewest_alike": _fewest_alike(_masked(fitted, decoded)) if method.members == "alike" else None,
