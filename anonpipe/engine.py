@@ -19,6 +19,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import forkserver, resource_tracker
@@ -228,6 +229,15 @@ def _by_threads(
             yield from (future.result() for future in done)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def together(*parts: Callable[[], None]) -> None:
+    """Do several parts of the driver's work at once, the first in this thread; an error comes once all have ended."""
+    with ThreadPoolExecutor(len(parts), initializer=one_thread) as pool:
+        others = [pool.submit(copy_context().run, part) for part in parts[1:]]
+        parts[0]()
+    for other in others:
+        other.result()
 
 
 def default_workers() -> int:

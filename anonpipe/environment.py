@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import sys
@@ -50,7 +51,20 @@ def _libraries(modules: int) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-# --- Limits of memory
+# --- Memory
+
+# M_ARENA_MAX, M_MMAP_MAX and M_TRIM_THRESHOLD of mallopt(3), as `anonpipe.engine` sets them for workers
+_MALLOC = ((-8, 1), (-4, 0), (-1, 256 << 20))
+
+
+def keep_freed_memory() -> None:
+    """Let a process that is all anonpipe's use freed memory again, pyarrow's too; only glibc has these options."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    with suppress(AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for option, value in _MALLOC:
+            mallopt(option, value)
+
 
 # Bytes that one process of a run reserves on top of its data: for libraries and compiled code (measured: 2,535 MiB on
 # two cores), and for the threads of each core (128 MiB, an estimate: the stack and two heaps of the allocator). Most of

@@ -23,8 +23,8 @@ from anonpipe.job.model import Job
 from anonpipe.pipeline.arrays import make_released, routed_array
 from anonpipe.pipeline.cut import cut_rows, withhold
 from anonpipe.pipeline.evaluation import measures as evaluation
-from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
-from anonpipe.pipeline.evaluation.samples import gather_queries, samples
+from anonpipe.pipeline.evaluation.measures import attacks, comparisons, load_assessment, save_assessment
+from anonpipe.pipeline.evaluation.samples import gather_queries
 from anonpipe.pipeline.evaluation.search import gather_borders
 from anonpipe.pipeline.outcome.evidence import evidence
 from anonpipe.pipeline.outcome.facts import gather
@@ -162,17 +162,40 @@ def _decode(run: Run, executor: Executor) -> None:
         run.context.call(drop_unweighted)
 
 
+def assess_and_write(run: Run, executor: Executor) -> None:
+    """Measure the release while its files are written and compared: neither needs the other."""
+    _together(run, partial(assess, run, executor), partial(write, run, executor))
+
+
 def assess(run: Run, executor: Executor) -> None:
     """Measure utility and risk of the release, and fit the recipients' models to both tables."""
-    # Sampled records are searched in the released rows of every partition.
-    if samples(run.job):
-        if run.job.measure.risk:
-            run.context.call(gather_queries)
-            run.context.call(gather_borders)
-            for one in run.copies:
-                one.map_stage(executor, "search", len(one.context.cut.partitions), "search for records")
-        run.map_stage(executor, "measure", len(pieces(run.job)))
+    _together(run, partial(_attack, run, executor), partial(_compare, run, executor))
     save_assessment(run.context.work)
+
+
+def _attack(run: Run, executor: Executor) -> None:
+    """Measure risk: sampled records are searched in the released rows of every partition."""
+    if run.job.measure.risk:
+        run.context.call(gather_queries)
+        run.context.call(gather_borders)
+        for one in run.copies:
+            one.map_stage(executor, "search", len(one.context.cut.partitions), "search for records")
+        run.map_stage(executor, "attack", len(attacks(run.job)))
+
+
+def _compare(run: Run, executor: Executor) -> None:
+    """Measure utility, and fit the models."""
+    if count := len(comparisons(run.job)):
+        run.map_stage(executor, "measure", count)
+
+
+def _together(run: Run, *parts: Callable[[], None]) -> None:
+    """Do several parts of a stage at once; where models record the warnings of libraries one after the other."""
+    if run.job.analyses:  # of this process, whose threads would record each other's
+        for part in parts:
+            part()
+    else:
+        engine.together(*parts)
 
 
 def write(run: Run, executor: Executor) -> None:
@@ -185,7 +208,9 @@ def write(run: Run, executor: Executor) -> None:
         run.map_stage(executor, "unfold", run.context.cut.files, "rows of units")
 
 
-MAPPED_STAGES: tuple[Callable[[Run, Executor], None], ...] = (scan, route, encode, transform, decode, assess, write)
+Stage = Callable[[Run, Executor], None]
+
+MAPPED_STAGES: tuple[Stage, ...] = (scan, route, encode, transform, decode, assess_and_write)
 
 
 def verify(run: Run) -> Verdict:
@@ -253,7 +278,7 @@ def without_measures(job: Job, on_progress: OnProgress) -> tuple[Verdict, list[s
     def judged(run: Run) -> tuple[Verdict, list[str]]:
         return _judged(run), list(unmeasured_warnings(run).all())
 
-    return unpublished(job, False, on_progress, "ignore", judged, left_out=assess)
+    return unpublished(job, False, on_progress, "ignore", judged, last=write)
 
 
 def unpublished(
@@ -262,16 +287,18 @@ def unpublished(
     on_progress: OnProgress,
     repeats: Repeats,
     ended: Callable[[Run], _Ended],
-    left_out: Callable[[Run, Executor], None] | None = None,
+    last: Stage | None = None,
 ) -> _Ended:
-    """Run a job up to its written files, but for a stage, and return `ended(run)`; the staging is deleted."""
+    """Run a job up to its written files, with another `last` stage if given, and return `ended(run)`.
+
+    The staging is deleted.
+    """
     try:
         with open_run(job, False, on_progress, publishes=repeats == "trial", repeats=repeats) as run:
             try:
                 with open_executor(job, run.staging, cluster) as executor:
-                    for stage in MAPPED_STAGES:
-                        if stage is not left_out:
-                            stage(run, executor)
+                    for stage in MAPPED_STAGES if last is None else (*MAPPED_STAGES[:-1], last):
+                        stage(run, executor)
                 return ended(run)
             finally:
                 remove(run.staging)
