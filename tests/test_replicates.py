@@ -19,7 +19,7 @@ from anonpipe.errors import AnonpipeError, InputError
 from anonpipe.evaluate.measurement import Figure
 from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.evaluation import search
-from anonpipe.pipeline.evaluation.measures import attacks
+from anonpipe.pipeline.evaluation.measures import pieces
 from anonpipe.pipeline.outcome import evidence
 from anonpipe.storage import release
 from anonpipe.storage.release_log import history
@@ -139,7 +139,7 @@ def test_the_worst_of_each_check_counts():
 
 def test_risks_are_those_of_all_copies_or_of_one_alone(tmp_path):
     """With all copies the nearest rows are of several copies, by which some attacks find less."""
-    found = attacks(job(tmp_path, 3, measure={"utility": False, "queries": 200}))
+    found = pieces(job(tmp_path, 3, measure={"utility": False, "queries": 200}))
     assert found == (("risk", 0, -1), ("risk", 0, 0))
     figure = Figure("risk", "Risk", "share", "here", Audience.OPEN)
     for values in ((0.1, 0.3), (0.3, 0.1), (0.3, float("nan")), (float("nan"), 0.3)):

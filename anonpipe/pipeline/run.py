@@ -7,7 +7,7 @@ written files). So a run can be resumed, and Prefect can retry a stage.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -23,7 +23,7 @@ from anonpipe.job.model import Job
 from anonpipe.pipeline.arrays import make_released, routed_array
 from anonpipe.pipeline.cut import cut_rows, withhold
 from anonpipe.pipeline.evaluation import measures as evaluation
-from anonpipe.pipeline.evaluation.measures import attacks, comparisons, load_assessment, save_assessment
+from anonpipe.pipeline.evaluation.measures import load_assessment, pieces, save_assessment
 from anonpipe.pipeline.evaluation.samples import gather_queries
 from anonpipe.pipeline.evaluation.search import gather_borders
 from anonpipe.pipeline.outcome.evidence import evidence
@@ -164,46 +164,38 @@ def _decode(run: Run, executor: Executor) -> None:
 
 def assess_and_write(run: Run, executor: Executor) -> None:
     """Measure the release while its files are written and compared: neither needs the other."""
-    _together(run, partial(assess, run, executor), partial(write, run, executor))
+    _at_once(run, partial(assess, run, executor), partial(write, run, executor))
 
 
 def assess(run: Run, executor: Executor) -> None:
     """Measure utility and risk of the release, and fit the recipients' models to both tables."""
-    _together(run, partial(_attack, run, executor), partial(_compare, run, executor))
+    every = list(enumerate(pieces(run.job)))
+    risks, others = ([at for at, piece in every if (piece[0] == "risk") is of_risk] for of_risk in (True, False))
+    _at_once(run, partial(_attack, run, executor, risks), partial(run.map_stage, executor, "measure", others))
     save_assessment(run.context.work)
 
 
-def _attack(run: Run, executor: Executor) -> None:
-    """Measure risk: sampled records are searched in the released rows of every partition."""
-    if run.job.measure.risk:
+def _attack(run: Run, executor: Executor, pieces: Sequence[int]) -> None:
+    """Search sampled records in the released rows of every partition, and measure risk."""
+    if pieces:
         run.context.call(gather_queries)
         run.context.call(gather_borders)
         for one in run.copies:
             one.map_stage(executor, "search", len(one.context.cut.partitions), "search for records")
-        run.map_stage(executor, "attack", len(attacks(run.job)))
+        run.map_stage(executor, "measure", pieces, "measure risk")
 
 
-def _compare(run: Run, executor: Executor) -> None:
-    """Measure utility, and fit the models."""
-    if count := len(comparisons(run.job)):
-        run.map_stage(executor, "measure", count)
-
-
-def _together(run: Run, *parts: Callable[[], None]) -> None:
-    """Do several parts of a stage at once; where models record the warnings of libraries one after the other."""
-    if run.job.analyses:  # of this process, whose threads would record each other's
-        for part in parts:
-            part()
-    else:
-        engine.together(*parts)
+def _at_once(run: Run, *parts: Callable[[], None]) -> None:
+    """Do parts of a stage at once; with models one by one, as they record warnings, which threads would mix up."""
+    for together in [(part,) for part in parts] if run.job.analyses else [parts]:
+        engine.together(*together)
 
 
 def write(run: Run, executor: Executor) -> None:
     """Write the output files in the staging, measure them, and compare their values with the original ones."""
     for one in run.copies:
         one.map_stage(executor, "write", one.context.cut.files)
-        if columns := len(compared_names(run.context.work)):
-            one.map_stage(executor, "values", columns, "compare values")
+        one.map_stage(executor, "values", len(compared_names(run.context.work)), "compare values")
     if run.context.work.folded is not None:
         run.map_stage(executor, "unfold", run.context.cut.files, "rows of units")
 
@@ -289,10 +281,7 @@ def unpublished(
     ended: Callable[[Run], _Ended],
     last: Stage | None = None,
 ) -> _Ended:
-    """Run a job up to its written files, with another `last` stage if given, and return `ended(run)`.
-
-    The staging is deleted.
-    """
+    """Run a job to its written files, `last` in place of the last stage, and return `ended(run)`; no staging stays."""
     try:
         with open_run(job, False, on_progress, publishes=repeats == "trial", repeats=repeats) as run:
             try:

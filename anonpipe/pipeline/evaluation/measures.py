@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -70,43 +69,30 @@ def sampled_tables(work: Work, fitted: Fitted, cut: Cut) -> SampledTables | None
 _TOGETHER = -1  # In place of the number of a copy: all of them
 
 
-Piece = tuple[str, int, int]  # What is measured, which of its parts, and of which copy of the release
-
-
-def comparisons(job: Job) -> tuple[Piece, ...]:
-    """Measures of `utility` and each `analysis`, in a fixed order.
+def pieces(job: Job) -> tuple[tuple[str, int, int], ...]:
+    """The pieces in a fixed order: `utility`, `risk`, `analysis` and which, and of which copy of the release.
 
     Measures of utility that draw nothing are the first such piece, the others the second.
     """
-    parts = [("utility", at) for at in (0, 1) if job.measure.utility]
-    parts += [("analysis", at) for at in range(len(job.analyses))]
-    return tuple((what, at, copy) for what, at in parts for copy in range(job.release.copies))
+    named = [(name, at) for name, at in (("utility", 0), ("utility", 1), ("risk", 0)) if getattr(job.measure, name)]
+    every = (*named, *(("analysis", at) for at in range(len(job.analyses))))
+    alone = range(job.release.copies)
+    # an attacker has all copies together, and one of them alone: with all, neighbours are rows of several copies
+    attacked = (0,) if len(alone) == 1 else (_TOGETHER, 0)
+    return tuple((what, at, copy) for what, at in every for copy in (attacked if what == "risk" else alone))
 
 
-def attacks(job: Job) -> tuple[Piece, ...]:
-    """Measures of risk: of an attacker who has all copies of the release together, and of one of them alone."""
-    if not job.measure.risk:
-        return ()
-    # with all, neighbours are rows of several copies
-    return tuple(("risk", 0, copy) for copy in ((0,) if job.release.copies == 1 else (_TOGETHER, 0)))
-
-
-def compare_piece(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
-    """Do one of the comparisons, and leave what it found in the staging."""
-    piece = comparisons(fitted.job)[index]
-    what, at, copy = piece
-    measure = partial(_utility, draws=bool(at)) if what == "utility" else partial(_analysis, index=at)
-    rows, found = measure(work.copies[copy], fitted, cut)
-    work.staging.write_record(_file(piece), found)
+def measure_piece(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
+    """Do one piece, and leave what it found in the staging."""
+    what, at, copy = pieces(fitted.job)[index]
+    if what == "utility":
+        rows, found = _utility(work.copies[copy], fitted, cut, draws=bool(at))
+    elif what == "risk":
+        rows, found = _risk(work if copy == _TOGETHER else work.copies[copy], fitted, cut)
+    else:
+        rows, found = _analysis(work.copies[copy], fitted, cut, at)
+    work.staging.write_record(_file(index), found)
     return {"rows": rows}
-
-
-def attack_piece(work: Work, fitted: Fitted, cut: Cut, index: int) -> dict[str, Any]:
-    """Do the attacks on one copy of the release or on all, likewise."""
-    piece = attacks(fitted.job)[index]
-    found = _risk(work if piece[2] == _TOGETHER else work.copies[piece[2]], fitted, cut)
-    work.staging.write_record(_file(piece), found)
-    return {"rows": work.job.measure.queries}
 
 
 def _utility(work: Work, fitted: Fitted, cut: Cut, draws: bool) -> tuple[int, Assessment]:
@@ -133,9 +119,9 @@ def _utility(work: Work, fitted: Fitted, cut: Cut, draws: bool) -> tuple[int, As
     return len(tables.original), Assessment(utility=found)
 
 
-def _risk(work: Work, fitted: Fitted, cut: Cut) -> Assessment:
+def _risk(work: Work, fitted: Fitted, cut: Cut) -> tuple[int, Assessment]:
     found, not_checked = measure_risk(RunReader(work, fitted, cut).attack_data(), fitted.unit is not None)
-    return Assessment(risk=found, not_checked=not_checked)
+    return work.job.measure.queries, Assessment(risk=found, not_checked=not_checked)
 
 
 def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, Assessment]:
@@ -159,8 +145,8 @@ def _analysis(work: Work, fitted: Fitted, cut: Cut, index: int) -> tuple[int, As
 def save_assessment(work: Work) -> Assessment:
     """Put the pieces together, in their order, and keep the whole in the staging."""
     parts: dict[tuple[str, int], list[Assessment]] = {}
-    for piece in (*comparisons(work.job), *attacks(work.job)):
-        parts.setdefault(piece[:2], []).append(work.staging.read_record(_file(piece), *RECORDS))
+    for index, (what, at, _) in enumerate(pieces(work.job)):
+        parts.setdefault((what, at), []).append(work.staging.read_record(_file(index), *RECORDS))
     assessment = sum(map(worst_assessment, parts.values()), Assessment()) + Assessment(
         not_checked=_switched_off(work.job)
     )
@@ -188,8 +174,8 @@ def load_assessment(work: Work) -> Assessment:
     return assessment
 
 
-def _file(piece: Piece) -> str:
-    return f"{FOLDER}/measured-{'-'.join(map(str, piece))}.record"
+def _file(index: int) -> str:
+    return f"{FOLDER}/measured-{index}.record"
 
 
 class RunReader:

@@ -14,7 +14,7 @@ from typing import Any
 from anonpipe.engine import Task
 from anonpipe.files import disk_errors
 from anonpipe.pipeline.context import Context, context
-from anonpipe.pipeline.evaluation.measures import attack_piece, compare_piece
+from anonpipe.pipeline.evaluation.measures import measure_piece
 from anonpipe.pipeline.evaluation.search import search_partition
 from anonpipe.pipeline.tasks.decode import count_weights, decode_partition, score_partition
 from anonpipe.pipeline.tasks.passes import run_pass
@@ -33,8 +33,7 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "weights": count_weights,
     "decode": decode_partition,
     "search": search_partition,
-    "attack": attack_piece,
-    "measure": compare_piece,
+    "measure": measure_piece,
     "write": write_file,
     "unfold": unfold_file,
     "values": compare_values,
