@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 import psutil
 
 from anonpipe import errors, interrupts
-from anonpipe.environment import differences, one_thread, package_versions
+from anonpipe.environment import MALLOC, differences, one_thread, package_versions
 from anonpipe.errors import AnonpipeError, DamagedError, EngineError, InputError, JobError, OutputError
 from anonpipe.files import FULL, disk_error, system_code
 from anonpipe.rng import secret_withheld
@@ -55,9 +55,7 @@ _WORKER_ENVIRONMENT = {
     "NUMBA_NUM_THREADS": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    **{variable: str(value) for variable, (_, value) in MALLOC.items()},
 }
 
 # Spilling would write raw rows to disk; spilling off with pausing on hangs for ever.

@@ -53,8 +53,8 @@ def _libraries(modules: int) -> ThreadpoolController:
 
 # --- Memory
 
-# M_ARENA_MAX, M_MMAP_MAX and M_TRIM_THRESHOLD of mallopt(3), as `anonpipe.engine` sets them for workers
-_MALLOC = ((-8, 1), (-4, 0), (-1, 256 << 20))
+# Options of glibc's allocator by variable: the number of each in mallopt(3), and its value
+MALLOC = {"MALLOC_ARENA_MAX": (-8, 1), "MALLOC_MMAP_MAX_": (-4, 0), "MALLOC_TRIM_THRESHOLD_": (-1, 256 << 20)}
 
 
 def keep_freed_memory() -> None:
@@ -62,7 +62,7 @@ def keep_freed_memory() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     with suppress(AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        for option, value in _MALLOC:
+        for option, value in MALLOC.values():
             mallopt(option, value)
 
 
