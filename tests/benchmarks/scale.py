@@ -76,19 +76,25 @@ def measure(folder: Path, rows: int, workers: int, settings: list[str]) -> tuple
         write_registry(data, rows)
     job.write_text(demo_job(str(data), str(folder / f"out-{rows}"), 5))
     options = [part for setting in (*OPEN, *settings) for part in ("--set", setting)]
-    command = [sys.executable, "-m", "anonpipe", "run", str(job), "--workers", str(workers), *options]
+    seconds, watch, done = watched(folder, "run", str(job), "--workers", str(workers), *options)
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    shutil.rmtree(folder / f"out-{rows}", ignore_errors=True)
+    return seconds, watch, done.stdout
+
+
+def watched(folder: Path, *arguments: str) -> tuple[float, Watch, subprocess.CompletedProcess[str]]:
+    """Wall seconds of a command of anonpipe, what was watched, and what it left."""
     env = {**os.environ, "ANONPIPE_HOME": str(folder / "home"), "ANONPIPE_STAGING": str(folder / "staging")}
+    command = [sys.executable, "-m", "anonpipe", *arguments]
     began = time.perf_counter()
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     watch = Watch(process.pid)
     watch.start()
-    output, _ = process.communicate()
+    output, errors = process.communicate()
     seconds = time.perf_counter() - began
     watch.join()
-    if process.returncode:
-        sys.exit(output)
-    shutil.rmtree(folder / f"out-{rows}", ignore_errors=True)
-    return seconds, watch, output
+    return seconds, watch, subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, Self
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field
 
+from anonpipe.environment import one_thread
 from anonpipe.errors import SMALLER_K_OF_MASK, InputError, JobError
 from anonpipe.kernels.mixture import map_by_group
 from anonpipe.methods import latent_classes as latent
@@ -167,26 +169,27 @@ def choose(
     iterations: int,
 ) -> MixtureGroups:
     """The mixture, by BIC on the first records of the sample and fitted to all of it, and latent classes likewise."""
-    most = max(1, (params.rows - 1) // k)
-    few = sample.first(CHOICE_ROWS)
-    chosen = mixtures.select(
-        few.scores,
-        k,
-        params.rows,
-        numbers=_NUMBERS_TRIED if components is None else [min(components, most)],
-        shapes=_SHAPES_TRIED if shape is None else [shape],
-        degrees=math.inf if tails == "gaussian" else None,
-        idle=_IDLE,
-    )
-    mixture = chosen.mixture
-    if len(sample.keys) > len(few.keys):
-        bounds = mixtures.on_sample(chosen.constraints, len(sample.keys), params.rows)
-        mixture = mixtures.fit(
-            sample.scores, mixture, bounds, tolerance=mixtures.TOLERANCE, iterations=iterations
-        ).mixture
-    starts = starts_of(categories)
-    of_categories = fit_categories(few, sample, starts, k, params.rows, classes) if categories else None
-    return MixtureGroups(params, mixture, of_categories)
+    most, few = max(1, (params.rows - 1) // k), sample.first(CHOICE_ROWS)
+    # Both at once: strata are few, and one takes longer than the others
+    with ThreadPoolExecutor(1, initializer=one_thread) as thread:
+        given = few, sample, starts_of(categories), k, params.rows, classes
+        of_categories = thread.submit(fit_categories, *given) if categories else None
+        chosen = mixtures.select(
+            few.scores,
+            k,
+            params.rows,
+            numbers=_NUMBERS_TRIED if components is None else [min(components, most)],
+            shapes=_SHAPES_TRIED if shape is None else [shape],
+            degrees=math.inf if tails == "gaussian" else None,
+            idle=_IDLE,
+        )
+        mixture = chosen.mixture
+        if len(sample.keys) > len(few.keys):
+            bounds = mixtures.on_sample(chosen.constraints, len(sample.keys), params.rows)
+            mixture = mixtures.fit(
+                sample.scores, mixture, bounds, tolerance=mixtures.TOLERANCE, iterations=iterations
+            ).mixture
+    return MixtureGroups(params, mixture, None if of_categories is None else of_categories.result())
 
 
 def _assign_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
