@@ -22,6 +22,7 @@ from anonpipe.compare import _study
 from anonpipe.errors import AnonpipeError
 from anonpipe.job.model import Job, parse_job
 from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.context import context
 from anonpipe.pipeline.run import RunOutcome, execute
 from anonpipe.storage import release
 
@@ -151,6 +152,24 @@ def stopping_at(title: str) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline.Run, "map_stage", stopping)
+        yield
+
+
+@contextmanager
+def as_by_others() -> Iterator[None]:
+    """The pieces of a stage run last first, and each reads its records from the staging: as if each had a worker."""
+    whole = pipeline.Run.map_stage
+
+    def backwards(self: Any, executor: Any, stage: str, count: int, shown: str | None = None) -> Any:
+        def each(work: Any, tasks: Any, on_done: Any) -> None:
+            for task in reversed(tasks):
+                context.cache_clear()
+                executor(work, [task], on_done)
+
+        return whole(self, each, stage, count, shown)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline.Run, "map_stage", backwards)
         yield
 
 
