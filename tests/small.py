@@ -57,6 +57,10 @@ OFF: dict[str, Any] = {"utility": False, "risk": False, "allow": "a test"}
 """No measures, which take seconds; for tests of other things."""
 
 
+QUICK: dict[str, Any] = {"method": "local_synthesis", "components": 3, "classes": 2, "iterations": 3}
+"""The usual mask without its search for numbers of components and classes; for tests of other things."""
+
+
 def plain_table(rows: int = 300, seed: int = 0) -> pa.Table:
     """Three columns; the canaries are a category of a third of the rows and one income."""
     rng = np.random.default_rng(seed)

@@ -51,7 +51,7 @@ MASKS = [
     {"method": "suppression", "share": 0.1},
     {"method": "sequential_regression"},
     {"method": "generalize", "steps": {"age": 5}},
-    {"method": "local_synthesis", "components": 3, "classes": 2, "iterations": 3},
+    small.QUICK,
 ]
 BY_NAME = {mask["method"]: mask for mask in MASKS}
 GROUPS = [
