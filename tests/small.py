@@ -22,6 +22,7 @@ from anonpipe.compare import _study
 from anonpipe.errors import AnonpipeError
 from anonpipe.job.model import Job, parse_job
 from anonpipe.pipeline import run as pipeline
+from anonpipe.pipeline.context import context
 from anonpipe.pipeline.run import RunOutcome, execute
 from anonpipe.storage import release
 
@@ -54,6 +55,10 @@ def unscored(columns: dict[str, Any]) -> dict[str, Any]:
 
 OFF: dict[str, Any] = {"utility": False, "risk": False, "allow": "a test"}
 """No measures, which take seconds; for tests of other things."""
+
+
+QUICK: dict[str, Any] = {"method": "local_synthesis", "components": 3, "classes": 2, "iterations": 3}
+"""The usual mask without its search for numbers of components and classes; for tests of other things."""
 
 
 def plain_table(rows: int = 300, seed: int = 0) -> pa.Table:
@@ -151,6 +156,24 @@ def stopping_at(title: str) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline.Run, "map_stage", stopping)
+        yield
+
+
+@contextmanager
+def as_by_others() -> Iterator[None]:
+    """The pieces of a stage run last first, and each reads its records from the staging: as if each had a worker."""
+    whole = pipeline.Run.map_stage
+
+    def backwards(self: Any, executor: Any, stage: str, count: int, shown: str | None = None) -> Any:
+        def each(work: Any, tasks: Any, on_done: Any) -> None:
+            for task in reversed(tasks):
+                context.cache_clear()
+                executor(work, [task], on_done)
+
+        return whole(self, each, stage, count, shown)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline.Run, "map_stage", backwards)
         yield
 
 

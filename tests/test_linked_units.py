@@ -72,7 +72,7 @@ def panel(persons=300, seed=1, most=8):
 
 def whole(folder, table, **changes):
     given = pa.Table.from_pandas(table, preserve_index=False)
-    changes = {"release": WHOLE, "mask": {"method": "local_synthesis"}, "rules": [RULE]} | changes
+    changes = {"release": WHOLE, "mask": small.QUICK, "rules": [RULE]} | changes
     return small.job(folder, given, changes.pop("columns", COLUMNS), **changes)
 
 

@@ -78,8 +78,7 @@ GROUPS = {f"synthesize {name}": {"synthesize": {"method": name}} for name, each 
 WAYS = (
     GROUPS
     | {f"mask {name}": {"mask": {"method": name}} for name in MASKERS if name != "generalize"}
-    | {f"form {form}": {"synthesize": {"form": form}} for form in ("centred", "exact")}
-    | {"pca expected": {"synthesize": {"method": "pca", "moments": "expected"}}, "no strata": {"strata": {}}}
+    | {"form exact": {"synthesize": {"form": "exact"}}, "no strata": {"strata": {}}}
     | {"several partitions": {"partition": {"rows": 1_000}, "mask": {"method": "spectral_swap"}}}
 )
 

@@ -83,11 +83,12 @@ def apart(made, original):
     return max(abs(new.get(value, 0) - old.get(value, 0)) for value in {*new, *old})
 
 
-# Every method with every other, and each of them with strata and without; groups with and without a local search.
-PAIRS = [
-    (cluster, synthesize, {} if (at + place) % 2 else {"by": ["vital_status"]})
-    for at, cluster in enumerate(CLUSTERS)
-    for place, synthesize in enumerate(SYNTHESIZERS)
+# Every synthesizer in strata, of groups with and without a local search in turn; of a whole table one of each kind.
+PAIRS = [(CLUSTERS[at % 2], synthesize, {"by": ["vital_status"]}) for at, synthesize in enumerate(SYNTHESIZERS)]
+PAIRS += [
+    (CLUSTERS[at % 2], synthesize, {})
+    for at, synthesize in enumerate(SYNTHESIZERS)
+    if synthesize["method"] in ("centroid", "r_microhybrid") or synthesize.get("form") == "exact"
 ]
 
 

@@ -200,9 +200,9 @@ def test_equal_numbers_of_rows_are_no_overlap(tmp_path, ids, role):
 def test_columns_that_follow_the_numbers_of_rows_are_no_overlap(tmp_path, period):
     columns, design = NUMBERED | {"arm": Column(kind="integer")}, {"arm": lambda rng, rows: np.arange(rows) % period}
     for seed in range(2):
-        found = find_overlaps(trace(numbered(seed, **design), columns), SECRET, place(str(tmp_path)))
-        assert found.problems == ()
-        note_release(trace(numbered(seed, **design), columns), SECRET, place(str(tmp_path)), f"v{seed}")
+        table = trace(numbered(seed, **design), columns)
+        assert find_overlaps(table, SECRET, place(str(tmp_path))).problems == ()
+        note_release(table, SECRET, place(str(tmp_path)), f"v{seed}")
 
 
 @pytest.mark.parametrize("kept", ["sex", "age"])
@@ -286,9 +286,9 @@ def test_other_persons_of_one_design_are_no_overlap(tmp_path, draw):
     if "person" in columns:
         columns["person"] = Column(role="identifier")
     for seed in range(12):
-        found = find_overlaps(trace(pa.table(draw(seed)), columns), SECRET, place(str(tmp_path)))
-        assert found.problems == ()
-        note_release(trace(pa.table(draw(seed)), columns), SECRET, place(str(tmp_path)), f"v{seed}")
+        table = trace(pa.table(draw(seed)), columns)
+        assert find_overlaps(table, SECRET, place(str(tmp_path))).problems == ()
+        note_release(table, SECRET, place(str(tmp_path)), f"v{seed}")
 
 
 def test_samples_tell_right_of_same_persons_and_a_few_more(tmp_path):

@@ -157,22 +157,22 @@ def test_a_bucket_that_is_not_there_is_not_made(tmp_path, store):
     assert not store.exists("buckte")
 
 
-@pytest.mark.parametrize("place", ["part-00000.parquet", "CURRENT", "releases.jsonl"])
-def test_a_connection_that_breaks_while_it_is_published(tmp_path, server, store, place, monkeypatch):
+def test_a_connection_that_breaks_while_it_is_published(tmp_path, server, store, monkeypatch):
     monkeypatch.setattr(versions, "SILENCE", 0.2)
     given = job(tmp_path, store)
     before = pipeline.execute(given, cluster=False).version
-    server.breaks = lambda method, path: path.endswith(place) and method in ("PUT", "DELETE")
-    other = parse_job(given.model_dump(mode="json") | {"k": 6})
-    refused = pytest.raises(OutputError, match=r"the storage does not answer, or refuses")
-    with refused as told:
-        pipeline.execute(other, cluster=False)
-    assert "127.0.0.1" not in str(told.value)
-    server.breaks = lambda _method, _path: False
-    assert release.check(given.output) == [] and release.resolve(given.output).url() == before
-    again = pipeline.execute(other, resume=True, cluster=False).version
-    assert release.resolve(given.output).url() == again
-    assert not [path for path in listed(store, "bucket") if path.endswith((".lease", ".pending"))]
+    for k, place in enumerate(("part-00000.parquet", "CURRENT", "releases.jsonl"), 6):
+        server.breaks = lambda method, path, place=place: path.endswith(place) and method in ("PUT", "DELETE")
+        other = parse_job(given.model_dump(mode="json") | {"k": k})
+        refused = pytest.raises(OutputError, match=r"the storage does not answer, or refuses")
+        with refused as told:
+            pipeline.execute(other, cluster=False)
+        assert "127.0.0.1" not in str(told.value)
+        server.breaks = lambda _method, _path: False
+        assert release.check(given.output) == [] and release.resolve(given.output).url() == before
+        before = pipeline.execute(other, resume=True, cluster=False).version
+        assert release.resolve(given.output).url() == before
+        assert not [path for path in listed(store, "bucket") if path.endswith((".lease", ".pending"))]
 
 
 def test_an_input_whose_server_is_gone_is_not_called_damaged(tmp_path, server, store):

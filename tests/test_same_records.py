@@ -98,8 +98,9 @@ def test_order_files_and_widths_do_not_show_in_the_release(tmp_path, road):
         "plain": small.write_table(tmp_path, whole),
         "narrow": small.write_table(tmp_path, narrow(whole).select(whole.column_names[::-1]), "narrow.parquet"),
         "files": in_files(tmp_path / "files", whole),
-        "csv": as_csv(tmp_path / "table.csv", whole),
     }
+    if road == "groups":  # what is read of a text is the same for all
+        inputs["csv"] = as_csv(tmp_path / "table.csv", whole)
     found = {}
     for name, data in inputs.items():
         given = {"gates": {"mean": 1, "covariance": 1, "category_share": 1, "covariance_with_keys": 1}}

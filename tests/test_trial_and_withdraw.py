@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 import yaml
 
 from anonpipe.job.model import load_job
+from anonpipe.pipeline import run as pipeline
 from anonpipe.pipeline.run import try_out
 from anonpipe.pipeline.start import is_resumable
 from anonpipe.storage import release, release_log, versions
 from tests import runs, small
 from tests.faults import publishing
+from tests.faults.staging import apart
 
 pytestmark = pytest.mark.secret(runs.SECRET)
 
@@ -86,13 +87,10 @@ def test_a_trial_that_fails_a_gate_ends_as_the_run_would(call, job_file, tmp_pat
     assert small.stagings() == []
 
 
-def test_a_trial_spares_the_staging_of_a_crashed_run(job_file, tmp_path):
-    script = (
-        "import os, sys; from anonpipe.pipeline import run; from anonpipe.job.model import load_job;"
-        "run.verify = lambda _: os._exit(9); run.execute(load_job(sys.argv[1]), cluster=False)"
-    )
-    environment = os.environ | {"ANONPIPE_SECRET": runs.SECRET}
-    assert subprocess.run([sys.executable, "-c", script, str(job_file)], env=environment, check=False).returncode == 9
+def test_a_trial_spares_the_staging_of_a_crashed_run(job_file, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "verify", lambda _: os.kill(os.getpid(), 9))
+        assert apart(lambda: str(small.run(load_job(job_file)))) == "signal 9"
     left = small.stagings()
     try_out(load_job(job_file), cluster=False)
     assert left and set(left) <= set(small.stagings())

@@ -73,7 +73,7 @@ def panel(persons=500, seed=1, numbers=(1, 2, 3)):
 
 def whole(folder, table, **changes):
     given = pa.Table.from_pandas(table, preserve_index=False)
-    changes = {"release": WHOLE, "mask": {"method": "local_synthesis"}} | changes
+    changes = {"release": WHOLE, "mask": small.QUICK} | changes
     return small.job(folder, given, changes.pop("columns", COLUMNS), **changes)
 
 

@@ -7,7 +7,7 @@ values are replaced, as those are handled as numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -110,8 +110,8 @@ class ColumnEncoder:
             codes[unknown] = np.nan
         return codes
 
-    def from_cells(self, cells: FloatArray) -> pa.RecordBatch:
-        """The rows of the cells, in exactly the input's types.
+    def from_cells(self, cells: FloatArray, wanted: Collection[str] | None = None) -> pa.RecordBatch:
+        """The rows of the cells, or some columns of them, in exactly the input's types.
 
         Numbers are put on their steps inside their bounds. A dictionary holds the categories of these rows only; one
         whose levels are declared, as those of an ordered one are, holds them all in their order. What the input's
@@ -119,16 +119,19 @@ class ColumnEncoder:
         """
         if cells.ndim != 2 or cells.shape[1] != len(self.names):
             raise ValueError(f"cells have shape {cells.shape}; give (n_rows, {len(self.names)})")
-        arrays = []
+        arrays, fields = [], []
         for position, name in enumerate(self.names):
+            if wanted is not None and name not in wanted:
+                continue
             field, values = self.schema.field(position), cells[:, position]
+            fields.append(field)
             if name in self.categories:
                 declared = self.columns[position].levels is not None
                 arrays.append(_from_codes(values, self.categories[name], field.type, declared))
             else:
                 grid = self.grid(position)
                 arrays.append(from_numbers(grid.round(values), field, grid.step))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def _origin(found: Radix, step: float) -> float:

@@ -248,22 +248,17 @@ class RuleBook:
         return dict(zip(self.cells.names, self.cells.columns, strict=True))
 
     @cached_property
-    def _named(self) -> ColumnEncoder:
-        """The encoder of the columns that rules name."""
-        wanted = {name for rule in self.rules for name in (*rule.names, rule.gap)}
-        at = [place for place, name in enumerate(self.cells.names) if name in wanted]
-        names = tuple(self.cells.names[place] for place in at)
-        return replace(
-            self.cells,
-            names=names,
-            columns=tuple(self.cells.columns[place] for place in at),
-            schema=pa.schema([self.cells.schema.field(place) for place in at]),
-            has_nulls=tuple(self.cells.has_nulls[place] for place in at),
-        )
+    def _named(self) -> dict[str | None, set[str]]:
+        """The columns that the rule of each derived column names, and those that conditions and pairs name."""
+        by_target: dict[str | None, list[Rule]] = {rule.target: [rule] for _, rule in self._derived}
+        by_target[None] = [rule for _, rule in self.repairable]
+        return {
+            target: {name for rule in rules for name in (*rule.names, rule.gap)} for target, rules in by_target.items()
+        }
 
-    def written(self, cells: FloatArray) -> pa.RecordBatch:
-        """The columns that rules name, as they are written."""
-        return self._named.from_cells(cells[:, [self.positions[name] for name in self._named.names]])
+    def written(self, cells: FloatArray, derived: str | None = None) -> pa.RecordBatch:
+        """The columns that the rule of a derived column names, or conditions and pairs, as they are written."""
+        return self.cells.from_cells(cells, self._named[derived])
 
     # Lookups and pairs, by codes; a missing value has the code after the last
 
@@ -331,7 +326,7 @@ class RuleBook:
             again = False
             for at, rule in self._derived:
                 if rule.kind == "lookup":
-                    found = self._lookups[at][self._codes(rule, self.written(cells))[0]].astype(np.float64)
+                    found = self._lookups[at][self._codes(rule, self.written(cells, rule.target))[0]].astype(np.float64)
                     if self.columns[rule.target].kind is Kind.ORDINAL:
                         found[found == len(self.cells.categories[rule.target])] = np.nan
                     cells[:, self.positions[rule.target]] = found
@@ -347,12 +342,12 @@ class RuleBook:
         """Compute the target of a rule in place, its operands changed where it would leave its bounds; which rows."""
         position = self.positions[rule.target]
         grid = self.cells.grid(position)
-        batch, moved = self.written(cells), np.zeros(len(cells), dtype=np.bool_)
+        batch, moved = self.written(cells, rule.target), np.zeros(len(cells), dtype=np.bool_)
         value = value_of(rule, batch)
         if rule.factors and not self.cells.has_nulls[position]:
             moved = np.isnan(value)
             self._take_operands(rule, cells, moved)
-            batch = self.written(cells)
+            batch = self.written(cells, rule.target)
             value = value_of(rule, batch)
         excess = _excess(value, grid.low, grid.high)
         # Masked operands, and by what the target changes with each; of an order the difference first
@@ -371,7 +366,7 @@ class RuleBook:
                 by = np.sign(by) * np.ceil(np.abs(by) / own.step - _SINGLE) * own.step
             cells[rows, place] = own.round(own.round(cells[rows, place]) - by)
             moved[rows] = True
-            batch = self.written(cells)
+            batch = self.written(cells, rule.target)
             value = value_of(rule, batch)
             excess = _excess(value, grid.low, grid.high)
         value = grid.round(value)

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import bdtrc, gammaln
 
 from anonpipe.types import FloatArray, IntArray
 
 HashArray = npt.NDArray[np.uint64]
 _NORMAL_FROM = 400
+_POWERS = np.logspace(-3, 7, 61)
 MAX_UNIT_SUMS = 2**22  # Sums that are kept: buckets, times columns, times combinations of those released unchanged
 
 
@@ -100,10 +103,9 @@ def chance_of(ours: IntArray, theirs: IntArray, share: float) -> float:
         return _chance_of_common(totals, times, int(np.count_nonzero((ours > 0) & (theirs > 0))), share)
     deviations = (ours - together * share)[several]
     statistic = float((np.square(deviations) / (together[several] * share * (1.0 - share))).sum())
-    powers = np.logspace(-3, 7, 61)
-    exponents = powers * statistic
+    exponents = _POWERS * statistic
     for total, many in zip(totals.tolist(), times.tolist(), strict=True):
-        exponents += many * _log_laplace(total, share, powers)
+        exponents += many * _log_laplace(total, share)
     return float(np.exp(min(0.0, exponents.min())))
 
 
@@ -120,9 +122,7 @@ def _chance_of_common(totals: IntArray, times: IntArray, common: int, share: flo
 
 def chance_of_shifted(agreeing: int, shifted: int) -> float:
     """Probability that so many contents agree, where so many do after a number is added to each identifier."""
-    from scipy.stats import binom
-
-    return float(binom.sf(agreeing - 1, agreeing + shifted, 0.5))
+    return float(bdtrc(agreeing - 1, agreeing + shifted, 0.5)) if agreeing else 1.0
 
 
 def shared_records(ours: IntArray, theirs: IntArray, level: int, rows: tuple[int, int]) -> float:
@@ -140,15 +140,16 @@ def shared_records(ours: IntArray, theirs: IntArray, level: int, rows: tuple[int
     return float(min(max(0.0, lacking * of_all / 2.0), *rows))
 
 
-def _log_laplace(total: int, share: float, powers: FloatArray) -> FloatArray:
+@lru_cache(maxsize=4096)
+def _log_laplace(total: int, share: float) -> FloatArray:
     """Logarithm of E exp(-p z^2) of a standardised binomial count, for each p; of large ones that of the normal law."""
     if total > _NORMAL_FROM:
-        return np.asarray(-0.5 * np.log1p(2.0 * powers))
-    from scipy.stats import binom
-
+        return np.asarray(-0.5 * np.log1p(2.0 * _POWERS))
     counts = np.arange(total + 1)
     squares = np.square(counts - total * share) / (total * share * (1.0 - share))
-    terms = np.log(binom.pmf(counts, total, share) + 1e-300)[:, None] - powers * squares[:, None]
+    ways = gammaln(total + 1) - gammaln(counts + 1) - gammaln(total - counts + 1)
+    likely = ways + counts * np.log(share) + (total - counts) * np.log1p(-share)
+    terms = likely[:, None] - _POWERS * squares[:, None]
     top = terms.max(axis=0)
     return np.asarray(top + np.log(np.exp(terms - top).sum(axis=0)))
 

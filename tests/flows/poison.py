@@ -160,7 +160,7 @@ class Poison:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run the sabotaged flow; its console is kept beside the other traces."""
         environment = self.environment(folder, server, *pieces)
-        if server and "in-process" in options:
+        if server:
             done = server.flows.run(SABOTAGE, str(job), *options, env=environment, cwd=folder)
         else:
             command = [sys.executable, "-m", "tests.flows.sabotage", str(job), *options]

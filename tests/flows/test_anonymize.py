@@ -232,9 +232,9 @@ def test_a_server_that_is_gone_does_not_undo_a_release(tmp_path, monkeypatch):
     assert [name for name in asked if name in asks] == [asks[1], asks[0], *asks[2:]]
 
 
-def test_lines_outside_of_a_flow_are_not_sent_without_warning(tmp_path):
+def test_lines_outside_of_a_flow_are_not_sent_without_warning(tmp_path, server):
     code = "import prefect, logging; from flows import anonymize; logging.getLogger('anonpipe').info('scan: outside')"
-    ran = PLAIN.program(tmp_path, None, code)
+    ran = PLAIN.program(tmp_path, server, code)
     assert ran.returncode == 0 and ran.stderr.count("scan: outside") == 1 and "Warning" not in ran.stderr
 
 

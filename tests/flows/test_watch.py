@@ -42,7 +42,7 @@ def begun(server, flow, name, state):
 
 
 def test_lost_runs_crash_and_failed_or_late_ones_are_told(tmp_path, server, listening, forgotten):
-    told = ["--silence", "12", "--late", "12", "--notify", listening]
+    told = ["--silence", "10", "--late", "10", "--notify", listening]
     done = watch(tmp_path, server, ["--silence", "3"], told, told)  # a second time it replaces what it made
     assert done.stdout.endswith("codes [2, 0, 0]\n") and done.stderr.count("error:") == 1, done.stderr[-3000:]
     assert "under 10" in done.stderr  # which no server can count
@@ -71,7 +71,7 @@ def test_lost_runs_crash_and_failed_or_late_ones_are_told(tmp_path, server, list
         }
         if states[lost] == "CRASHED" and len(Told.messages) >= 3:
             break
-        time.sleep(2)
+        time.sleep(0.5)
     wanted = {lost: "CRASHED", alive: "RUNNING", failed: "FAILED", late: "SCHEDULED", started: "PENDING"}
     assert states == wanted
     told = sorted(Told.messages)

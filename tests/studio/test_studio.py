@@ -53,11 +53,26 @@ def quick(folder, browser):
     return browser.post("save", page.text, **{"section.measure": QUICK, "section.gates": ""})
 
 
+@pytest.fixture
+def done(browser, folder, capsys, monkeypatch):
+    """The page after work of a kind that is done in this process; its lines are read as from a process."""
+
+    def do(kind, *options):
+        child.main(kind, "job.yaml", *options)
+        (folder / "lines").write_text(capsys.readouterr().out)
+        work = Work(kind, subprocess.Popen(["cat", folder / "lines"], stdout=subprocess.PIPE, text=True))
+        work.listen()
+        monkeypatch.setitem(browser.studio.works._by_job, browser.studio.root / "job.yaml", work)
+        return browser.get("work", file="job.yaml").text
+
+    return do
+
+
 def start(browser, kind, file="job.yaml"):
     return browser.post("start", browser.get("job", file=file).text, kind=kind)
 
 
-def test_road_from_file_to_withdrawal(folder, browser):
+def test_road_from_file_to_withdrawal(folder, browser, done):
     assert "people.parquet" in browser.get().text
     refused = browser.propose(k="1")
     assert refused.status_code == 422 and "k is 1; give at least 2" in refused.text
@@ -77,8 +92,7 @@ def test_road_from_file_to_withdrawal(folder, browser):
     assert "The job is valid" in page.text and load_job("job.yaml").columns["age"].bounds == (0, 120)
     assert "    bounds: [0, 120]  # from the code book, never from the data\n" in (folder / "job.yaml").read_text()
 
-    start(browser, "plan")
-    assert "A run would begin" in browser.wait() and "400 rows" in browser.shown[-1]
+    assert "A run would begin" in done("plan") and "400 rows" in browser.shown[-1]
     start(browser, "run")
     page = browser.wait()
     version = release.resolve("out").root.rpartition("/")[2]
@@ -98,9 +112,8 @@ def test_road_from_file_to_withdrawal(folder, browser):
     assert TAG not in rows.text and rows.headers["cache-control"] == "no-store"
 
 
-def test_trial_publishes_nothing(quick, browser, folder):
-    start(browser, "trial")
-    page = browser.wait()
+def test_trial_publishes_nothing(quick, done, folder):
+    page = done("trial")
     assert "Trial, nothing is published: passed" in page and "trial-report.html" in page
     assert not (folder / "out" / "versions").exists()
 
@@ -270,21 +283,13 @@ def test_menus_are_those_of_the_model(quick):
     assert "style=" not in quick.text and "http://" not in quick.text and "https://" not in quick.text
 
 
-def test_comparison_draws_its_map(quick, browser, folder, capsys, monkeypatch):
-    """The process's work is done in this one, which needs no cluster, and its lines are read as from a process."""
+def test_comparison_draws_its_map(quick, browser, folder, done, monkeypatch):
     page = browser.post(
         "save", quick.text, **{"section.measure": "measure:\n  rows: 200\n  queries: 100\n  hold_out: 0"}
     )
     assert page.status_code == 200
     monkeypatch.setattr(compare, "compare", partial(compare.compare, cluster=False))
-    told = []
-    for sizes in ("5, no", "5"):
-        child.main("compare", "job.yaml", sizes, "mask:noise", str(folder / "job-comparison"))
-        (folder / "lines").write_text(capsys.readouterr().out)
-        work = Work("compare", subprocess.Popen(["cat", folder / "lines"], stdout=subprocess.PIPE, text=True))
-        work.listen()
-        monkeypatch.setitem(browser.studio.works._by_job, browser.studio.root / "job.yaml", work)
-        told.append(browser.get("work", file="job.yaml").text)
+    told = [done("compare", sizes, "mask:noise", str(folder / "job-comparison")) for sizes in ("5, no", "5")]
     assert "--k has 0; give whole numbers" in told[0]
     assert "data:image/png;base64," in told[1] and "mask:noise<" in told[1] and "job-comparison" in told[1]
     assert len(list((folder / "job-comparison").iterdir())) == 3 and not (folder / "out").exists()

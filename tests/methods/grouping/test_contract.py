@@ -267,7 +267,7 @@ def test_examples(method):
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(problem=class_problems(most_rows=120), data=st.data())
 def test_every_method_keeps_its_promise(method, problem, data):
     """Groups of k or more, in blocks or not; the same for the same seed; the input as it was."""

@@ -55,7 +55,7 @@ def test_steps_travel_to_workers_and_have_names_of_their_own(method, options):
 
 @pytest.mark.parametrize(("method", "options"), CASES)
 @given(features=tables(), seed=st.integers(0, 9))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_table_is_masked_same_from_same_seed_and_unchanged(method, options, features, seed):
     before = features.copy()
     masked, again = (mask(features, method, rng=np.random.default_rng(seed), **options) for _ in range(2))
@@ -68,7 +68,7 @@ def test_table_is_masked_same_from_same_seed_and_unchanged(method, options, feat
 
 @pytest.mark.parametrize("method", ["data_shuffle", "rank_swap", "spectral_swap", "suppression", "local_synthesis"])
 @given(case=split_tables())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_means_are_exact_in_any_split(method, case):
     features, parts = case
     options = {"suppression": {"share": 0.5}, "local_synthesis": GROUPED}.get(method, {})
