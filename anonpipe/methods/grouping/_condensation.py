@@ -7,7 +7,6 @@ import numpy as np
 
 from anonpipe.kernels.remaining import nearest_records, remaining_records, take_rows, tidied
 from anonpipe.methods.grouping._mdav import join_nearest
-from anonpipe.methods.options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -31,7 +30,7 @@ def condensation(features: FloatArray, k: int, *, rng: np.random.Generator) -> I
 
 METHOD = Grouping(
     function=condensation,
-    options=grouping_options(condensation, "Condensation: random seeds and their nearest records."),
+    summary="Condensation: random seeds and their nearest records.",
     published="Condensation, static",
     reference="Aggarwal and Yu 2004, doi:10.1007/978-3-540-24741-8_12; Gal et al. 2014, Algorithm 1, steps 1 to 4",
     cost="time O(n²·w/k), memory O(n·w)",

@@ -16,7 +16,6 @@ from anonpipe.kernels.remaining import (
     tidied,
 )
 from anonpipe.methods.grouping._mdav import group_means, join_nearest, sink, with_rest
-from anonpipe.methods.options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import FloatArray, IntArray
 
@@ -199,7 +198,7 @@ def _grow(features: FloatArray, k: int, tree: Remaining, seed: int, labels: IntA
 METHODS = (
     Grouping(
         function=md,
-        options=grouping_options(md, "Maximum distance (MD)."),
+        summary="Maximum distance (MD).",
         published="Maximum distance (MD)",
         reference="Domingo-Ferrer and Mateo-Sanz 2002, doi:10.1109/69.979982, as Kabir and Wang 2010, section IV",
         cost="time O(n²·w) usually, memory O(n·w)",
@@ -207,7 +206,7 @@ METHODS = (
     ),
     Grouping(
         function=diameter_fixed,
-        options=grouping_options(diameter_fixed, "Diameter-based fixed-size microaggregation."),
+        summary="Diameter-based fixed-size microaggregation.",
         published="Diameter-based fixed-size microaggregation (D)",
         reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
         cost="time O(n²·w) usually, memory O(n·w)",
@@ -215,7 +214,7 @@ METHODS = (
     ),
     Grouping(
         function=pairwise_systematic,
-        options=grouping_options(pairwise_systematic, "Pairwise systematic microaggregation (P-S)."),
+        summary="Pairwise systematic microaggregation (P-S).",
         published="Pairwise systematic microaggregation (P-S)",
         reference="Kabir, Wang and Zhang 2010, doi:10.1109/ICDM.2010.111, section V",
         cost="time O(n²·w) at worst, memory O(n·w)",

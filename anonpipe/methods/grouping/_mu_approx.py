@@ -10,7 +10,6 @@ import numpy as np
 
 from anonpipe.kernels.points import gather_columns, sort_groups, squared_distances
 from anonpipe.methods.grouping._mdav import outermost_group
-from anonpipe.methods.options import grouping_options
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -58,7 +57,7 @@ def mu_approx(features: FloatArray, k: int, *, rng: np.random.Generator) -> IntA
 
 METHOD = Grouping(
     function=mu_approx,
-    options=grouping_options(mu_approx, "The approximation by forests (µ-Approx)."),
+    summary="The approximation by forests (µ-Approx).",
     published="Approximation by forests (µ-Approx)",
     reference="Domingo-Ferrer, Sebé and Solanas 2008, doi:10.1016/j.camwa.2007.04.034",
     cost="time O(n²·w), memory O(n·w)",

@@ -16,7 +16,7 @@ from anonpipe.kernels.points import ascending, gather_columns, squared_distances
 from anonpipe.methods.grouping._classes import jensen_shannon, rounded, total_variation
 from anonpipe.methods.grouping._md import diameter_fixed
 from anonpipe.methods.grouping._two_phase import group_large_again
-from anonpipe.methods.options import ClassGroupingOptions, grouping_options
+from anonpipe.methods.options import ClassGroupingOptions
 from anonpipe.methods.record import Grouping
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
@@ -259,7 +259,7 @@ def mst_t_close(
 METHODS = (
     Grouping(
         function=mst,
-        options=grouping_options(mst, "Cutting the longest edges of a minimum spanning tree."),
+        summary="Cutting the longest edges of a minimum spanning tree.",
         published="Minimum spanning tree partitioning",
         reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
         cost="time O(n²·w), memory O(n·w)",
@@ -268,20 +268,15 @@ METHODS = (
     ),
     Grouping(
         function=mst_d,
-        options=grouping_options(
-            mst_d, "Minimum spanning tree partitioning with large parts split by maximum distance (M-d)."
-        ),
+        summary="Minimum spanning tree partitioning with large parts split by maximum distance (M-d).",
         published="M-d: minimum spanning tree, large parts split by maximum distance",
         reference="Laszlo and Mukherjee 2005, doi:10.1109/TKDE.2005.112",
         cost="time O(n²·w), memory O(n·w)",
     ),
     Grouping(
         function=mst_t_close,
-        options=grouping_options(
-            mst_t_close,
-            "Minimum spanning tree, cut only where both parts stay `t`-close to the table's classes.",
-            base=ClassGroupingOptions,
-        ),
+        base=ClassGroupingOptions,
+        summary="Minimum spanning tree, cut only where both parts stay `t`-close to the table's classes.",
         published="Minimum spanning tree partitioning with t-closeness (benchmark of CREST)",
         reference="Li and Sarkar 2013, doi:10.1287/mnsc.1120.1584, section 6",
         cost="time O(n²·w), memory O(n·(w + classes))",
