@@ -9,17 +9,20 @@ with a chance of one over the base, and in all releases a count has one answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
+from anonpipe.columns import Kind
 from anonpipe.encoding.cells import ColumnEncoder
-from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
+from anonpipe.encoding.features import CategoryBlock, ConditioningEncoder, FeatureEncoder, NumberBlock
 from anonpipe.encoding.quantiles import Radix
 from anonpipe.kernels.points import sort_groups
+from anonpipe.moments import Moments
 from anonpipe.rng import generator, keyed, number_keys
-from anonpipe.types import FloatArray, IntArray
+from anonpipe.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -122,3 +125,182 @@ def _moved(codes: IntArray, lacking: IntArray, rng: np.random.Generator) -> IntA
     place = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
     most = np.repeat(np.maximum(-lacking, 0)[: len(starts) - 1], np.diff(starts))
     return rng.permutation(shuffled[order[place < most]])
+
+
+# --- Two-way tables of masked categories, whose small cells are drawn -------------------------------------------------
+# Covariances of indicators are the cells of two-way tables: where masked records have the original's, a cell of one
+# person comes out as one. So cells of fewer than k records are drawn as another sample would have them (Poisson, of the
+# means that `likely_means` estimates), or rounded at random where a register grows (`anonpipe.encoding.rounding`), and
+# the table is fitted to its margins again. Empty cells are drawn or rounded, too, by their means, where cells like them
+# have single records: if all stayed empty, each released pair of rare categories would tell that somebody has it.
+
+_ROUNDS = 2_000  # Most rounds of iterative proportional fitting
+_FITTED = 1e-6  # Records that a margin may be off at its end
+_FEW = 3.0  # So many cells, or records, are half enough to estimate means of
+_LEAST = 2.0**-20  # Records that margins lead to expect of a cell, at least
+_HELD = 1e-3  # Mass of a cell that is drawn empty: where all cells of a row are, these hold its records
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A column, or its nulls, as levels with dummies of -1 and +1."""
+
+    name: str  # Of the column
+    start: int  # Its first dummy among the channels
+    levels: tuple[str, ...]  # Those with a dummy, in order
+    complete: bool  # Whether these are all; else one more has no dummy
+    masked: bool  # Whether the column is masked; else released unchanged
+
+    @property
+    def stop(self) -> int:
+        """The channel after its dummies."""
+        return self.start + len(self.levels)
+
+    def counts(self, channels: int) -> tuple[FloatArray, FloatArray]:
+        """Levels as a linear map of channels, matrix and constant: shapes (n_levels, channels) and (n_levels,)."""
+        size = len(self.levels)
+        of_dummies = np.zeros((size, channels))
+        of_dummies[np.arange(size), self.start + np.arange(size)] = 0.5
+        if self.complete:
+            return of_dummies, np.full(size, 0.5)
+        return np.vstack([of_dummies, -of_dummies.sum(axis=0)]), np.append(np.full(size, 0.5), 1.0 - size / 2)
+
+
+def factors_of(cells: ColumnEncoder, features: FeatureEncoder, conditioning: ConditioningEncoder) -> tuple[Factor, ...]:
+    """The masked categorical columns, nulls of numbers, and unchanged columns of categories."""
+    found = [
+        Factor(block.name, block.start + 1, ("null",), False, True)
+        for block in features.numbers
+        if block.stop - block.start == 2
+    ]
+    for block in features.categories:
+        names, width = _names(cells, block.name), block.stop - block.start
+        codes = block.codes if width > 1 else block.codes[1:]
+        found.append(Factor(block.name, block.start, tuple(names[code] for code in codes), width > 1, True))
+    start = features.width
+    for position, table in zip(conditioning.positions, conditioning.tables, strict=True):
+        name, kind = cells.names[position], cells.columns[position].kind
+        if kind.coded and kind is not Kind.ORDINAL:
+            names = _names(cells, name)
+            levels = tuple(names[int(code)] for code in table.argmax(axis=0))
+            found.append(Factor(name, start, levels, False, False))
+        elif table.shape[1] == 2:
+            found.append(Factor(name, start + 1, ("null",), False, False))
+        start += table.shape[1]
+    return tuple(factor for factor in found if factor.levels)
+
+
+def _names(cells: ColumnEncoder, name: str) -> list[str]:
+    """Names of a column's codes, nulls last."""
+    return [*map(str, cells.categories[name].to_pylist()), "null, of no category"]
+
+
+@dataclass(frozen=True)
+class SmallCells:
+    """Which two-way tables of a run have their small cells drawn, and how."""
+
+    factors: tuple[Factor, ...]  # The columns
+    k: int  # Cells of fewer records are small
+    rounding: Rounding | None = None  # How they are rounded in a register that grows; None where they are drawn
+
+    def changes(self, moments: Moments, rng: np.random.Generator) -> FloatArray:
+        """How many records more each two dummies have together, shape (channels, channels)."""
+        channels = len(moments.mean)
+        changes = np.zeros((channels, channels))
+        found = list(self._tables(moments))
+        all_means = likely_means([table for *_, table in found], self.k) if found else []
+        for (one, other, table), means in zip(found, all_means, strict=True):
+            if (means != table).any() or ((table > 0) & (table < self.k)).any():
+                drawn = self._drawn(one, other, table, means, rng)
+                change = fit_margins(drawn, table.sum(axis=1), table.sum(axis=0)) - table
+                change = change[: len(one.levels), : len(other.levels)]
+                changes[one.start : one.stop, other.start : other.stop] = change
+                changes[other.start : other.stop, one.start : one.stop] = change.T
+        return changes
+
+    def _tables(self, moments: Moments) -> Iterator[tuple[Factor, Factor, IntArray]]:
+        """Counts of every two columns of which one is masked."""
+        maps = [factor.counts(len(moments.mean)) for factor in self.factors]
+        for (one, (left, own)), (other, (right, its)) in combinations(zip(self.factors, maps, strict=True), 2):
+            if one.name != other.name and (one.masked or other.masked):
+                means = np.outer(left @ moments.mean + own, right @ moments.mean + its)
+                yield one, other, np.rint(left @ moments.scatter @ right.T + moments.n * means).astype(np.int64)
+
+    def _drawn(
+        self, one: Factor, other: Factor, table: IntArray, means: FloatArray, rng: np.random.Generator
+    ) -> FloatArray:
+        """The table with its small cells drawn, margins not heeded."""
+        drawn, few = table.astype(np.float64), table < self.k
+        small = few & (table > 0)
+        if self.rounding is None:
+            drawn[few] = rng.poisson(means[few])
+        else:  # a count has one answer in all releases; means of empty cells move little
+            named = ((each.name, *each.levels, *([] if each.complete else ["others"])) for each in (one, other))
+            drawn[few] = self.rounding.of_two(np.where(small, table, means), *named)[few]
+        drawn[small] = np.maximum(drawn[small], _HELD)
+        return drawn
+
+
+def likely_means(tables: Sequence[IntArray], k: int) -> list[FloatArray]:
+    """Estimated means of cells of fewer than k records over samples like this one, others as they are; table by table.
+
+    Of cells of c records the means sum to (c + 1) times the number of cells of c + 1, on average (Robbins 1956). So
+    much is shared by empty cells in proportion to what the margins lead to expect, among cells where this is alike:
+    pairs that cannot occur stay empty where much is expected. Means of other small cells are a weighted sum of count
+    and expectation, whose weights the same identity gives. Where a table has few such cells all tables count.
+
+    Examples
+    --------
+    >>> likely_means([np.array([[40, 0], [1, 60]])], 5)[0].round(2)
+    array([[40.  ,  0.47],
+           [ 0.56, 60.  ]])
+    """
+    counts = np.concatenate([table.ravel() for table in tables]).astype(np.float64)
+    margins = ((table.sum(axis=1), table.sum(axis=0), max(1, int(table.sum()))) for table in tables)
+    expected = np.concatenate([np.outer(rows, columns).ravel() / total for rows, columns, total in margins])
+    owner, means = np.repeat(np.arange(len(tables)), [table.size for table in tables]), counts.copy()
+
+    def sums(chosen: BoolArray, values: FloatArray, by: IntArray, size: int) -> FloatArray:
+        found = np.bincount(by[chosen], weights=values[chosen], minlength=len(tables) * size)
+        return found.astype(np.float64).reshape(-1, size)
+
+    alike = np.floor(np.log2(np.maximum(expected, _LEAST))).astype(np.int64) - int(np.log2(_LEAST))
+    size = int(alike.max(initial=0)) + 1
+    place, empty = owner * size + alike, (counts == 0) & (expected > 0)
+    singles, missed = sums(counts == 1, counts, place, size), sums(empty, expected, place, size)
+    known = singles.sum(axis=0)
+    usual = known / np.maximum(missed.sum(axis=0), _LEAST) * known / (known + _FEW)
+    seen = singles + missed * usual  # Single records, and those that there would be as in all tables together
+    shares = usual + seen / (seen + _FEW) * (singles / np.maximum(missed, _LEAST) - usual)
+    means[empty] = np.minimum(shares.ravel()[place] * expected, np.maximum(expected, 1.0))[empty]
+
+    small, later = (counts > 0) & (counts < k), (counts > 1) & (counts <= k)
+    both = [sums(small, one, owner, 1) for one in (expected**2, expected * counts, counts**2)]
+    products = np.concatenate([both[0], both[1], both[1], both[2]], axis=1).reshape(-1, 2, 2)
+    targets = np.concatenate([sums(later, one * counts, owner, 1) for one in (expected, counts - 1.0)], axis=1)
+    cells, together = max(1, int(small.sum())), products.sum(axis=0)
+    sure = cells / (cells + _FEW)
+    weights = sure * np.clip(np.linalg.pinv(together) @ targets.sum(axis=0), 0.0, 1.0) + [0.0, 1.0 - sure]
+    products, targets = products + _FEW / cells * together, targets + _FEW / cells * together @ weights
+    own = np.clip((np.linalg.pinv(products) @ targets[:, :, None])[:, :, 0], 0.0, 1.0)[owner]
+    means[small] = (own[:, 0] * expected + own[:, 1] * counts)[small]
+    ends = np.cumsum([table.size for table in tables])[:-1]
+    return [part.reshape(table.shape) for part, table in zip(np.split(means, ends), tables, strict=True)]
+
+
+def fit_margins(
+    mass: FloatArray, rows: IntArray, columns: IntArray, rounds: int = _ROUNDS, close: float | None = _FITTED
+) -> FloatArray:
+    """The mass with these sums of rows and columns, by iterative proportional fitting (Deming & Stephan 1940).
+
+    It ends once rows are `close` to their sums, if that is given, or after all rounds. Shapes: (n_rows, n_columns).
+    """
+    fitted = mass.copy()
+    for _ in range(rounds):
+        sums = fitted.sum(axis=0)
+        fitted *= np.divide(columns, sums, out=np.zeros(len(sums)), where=sums > 0)
+        sums = fitted.sum(axis=1)
+        if close is not None and np.abs(sums - rows).max() <= close:
+            break
+        fitted *= np.divide(rows, sums, out=np.zeros(len(sums)), where=sums > 0)[:, None]
+    return fitted

@@ -15,8 +15,7 @@ import numpy as np
 from anonpipe.encoding.cells import ColumnEncoder
 from anonpipe.encoding.features import CategoryBlock, FeatureEncoder, NumberBlock
 from anonpipe.encoding.matching import ScoreMap, ValueScores
-from anonpipe.encoding.pair_tables import SmallCells, fit_margins
-from anonpipe.encoding.rounding import RoundedColumns, counted_blocks
+from anonpipe.encoding.rounding import RoundedColumns, SmallCells, counted_blocks, fit_margins
 from anonpipe.errors import InputError
 from anonpipe.moments import Expected, Moments
 from anonpipe.types import FloatArray, IntArray

@@ -25,9 +25,8 @@ from anonpipe.encoding.identifiers import (
 )
 from anonpipe.encoding.rare import Suppression, code_extremes, extremes_kept, suppress_rare
 from anonpipe.encoding.rules import RuleCounts
-from anonpipe.encoding.scan import SCAN_RECORDS, Scan, check_scan, merge_scans
+from anonpipe.encoding.scan import SCAN_RECORDS, Scan, TotalLine, check_scan, merge_scans
 from anonpipe.encoding.scores import ScoredColumn
-from anonpipe.encoding.totals import TotalLine
 from anonpipe.encoding.tracers import comparable_sketches
 from anonpipe.encoding.values import time_zones
 from anonpipe.errors import KEEP_EXTREMES, InputError, JobError, advice_on_k
@@ -40,7 +39,7 @@ from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import leaf_counts, partition_rows
 from anonpipe.pipeline.procedure import by_mask
 from anonpipe.pipeline.tasks.scan import OF_UNITS, RULES, TOTALS, sampled_rows
-from anonpipe.propose.names import codes_for_unknown
+from anonpipe.propose.profile import codes_for_unknown
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import CountedUnits, Trace
 from anonpipe.storage.sketch import Sketch, UnitSums, merge_sketches, merge_sums

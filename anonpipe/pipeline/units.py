@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from anonpipe.columns import Kind
 from anonpipe.encoding.identifiers import UnitColumn, keyed_values
 from anonpipe.encoding.row_hash import identifier_lanes, keyed_rows, row_lanes, value_words
-from anonpipe.encoding.totals import TotalLine
+from anonpipe.encoding.scan import TotalLine
 from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers, plain
 from anonpipe.errors import InputError, plural

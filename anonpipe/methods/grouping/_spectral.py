@@ -9,8 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from anonpipe.errors import InfeasibleError
-from anonpipe.kernels.points import kth_smallest, turn_rows
-from anonpipe.kernels.principal import covariance, split_rows
+from anonpipe.kernels.points import covariance, kth_smallest, split_rows, turn_rows
 from anonpipe.methods.grouping._classes import jensen_shannon
 from anonpipe.methods.options import UnblockedClassOptions, UnblockedOptions
 from anonpipe.methods.record import Grouping

@@ -32,8 +32,7 @@ from anonpipe.encoding.row_hash import (
     identifier_lanes,
 )
 from anonpipe.encoding.rules import RuleCounts
-from anonpipe.encoding.scan import Scan, merge_scans, scan_batch
-from anonpipe.encoding.totals import TotalLine
+from anonpipe.encoding.scan import Scan, TotalLine, merge_scans, scan_batch
 from anonpipe.encoding.tracers import Tracer, UnitTracer
 from anonpipe.encoding.values import plain
 from anonpipe.errors import InputError
