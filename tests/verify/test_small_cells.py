@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anonpipe.encoding.rounding import likely_means
+from anonpipe.encoding.shares import likely_means
 from anonpipe.moments import Moments, PairwiseMoments
 from anonpipe.verify.expectations import ReleaseView, Target, Variable
 from anonpipe.verify.original_values import SmallCellCounts

@@ -14,9 +14,19 @@ from scipy.special import ndtri
 
 from anonpipe.encoding.values import from_numbers, numbers, plain
 from anonpipe.errors import EngineError
-from anonpipe.job.linked import FILE_ROWS, FIRST, PART, ROW, before_name, gap_name, masked_rows, mean_name
 from anonpipe.job.model import Job
-from anonpipe.job.wide import ROWS, UnitLayout
+from anonpipe.job.wide import (
+    FILE_ROWS,
+    FIRST,
+    PART,
+    ROW,
+    ROWS,
+    UnitLayout,
+    before_name,
+    gap_name,
+    masked_rows,
+    mean_name,
+)
 from anonpipe.pipeline.context import Fitted
 from anonpipe.types import BoolArray, FloatArray, IntArray
 

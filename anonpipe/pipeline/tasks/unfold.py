@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from anonpipe.columns import Column
 from anonpipe.encoding.values import plain, with_nullable_types
 from anonpipe.errors import DamagedError, EngineError
-from anonpipe.job.linked import FIRST, PART
-from anonpipe.job.wide import ROWS, UnitLayout, rule_of_rows
+from anonpipe.job.wide import FIRST, PART, ROWS, UnitLayout, rule_of_rows
 from anonpipe.kernels.points import places
 from anonpipe.pipeline.arrays import FILES, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work
