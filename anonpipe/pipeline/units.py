@@ -2,7 +2,7 @@
 
 The run between knows records that are units, and all that it counts, masks, attacks and measures are units. What is
 published is unfolded from the files that were measured, read again, and held against them. Of units with too many rows
-records are rows, each with the row before; the measured ones are linked into units (`pipeline/tasks/link.py`).
+records are rows, each with the row before; the measured ones are linked into units (`pipeline/tasks/unfold.py`).
 """
 
 from __future__ import annotations
