@@ -276,8 +276,8 @@ def test_units_end_with_what_no_row_follows(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_record_is_in_one_unit(seed, monkeypatch):
-    monkeypatch.setattr(link, "_ASSIGNED", 7)
-    monkeypatch.setattr(link, "FILE_ROWS", 60)
+    monkeypatch.setattr(unfold, "_ASSIGNED", 7)
+    monkeypatch.setattr(unfold, "FILE_ROWS", 60)
     rng = np.random.default_rng(seed)
     records = _records(rng, 40)
     drop = np.flatnonzero((records.column(ROW).to_numpy() == rng.integers(1, 4)) & (rng.random(len(records)) < 0.6))

@@ -9,23 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anonpipe.columns import Role
 from anonpipe.evaluate.measurement import Measurement
-from anonpipe.evaluate.utility import Estimate, ModelFit
+from anonpipe.evaluate.utility import CorrelationMatrices, Distribution, Estimate, ModelFit, SurvivalPicture
 from anonpipe.job.model import Job
 from anonpipe.report import content, words
 from anonpipe.report.compared import finite
 from anonpipe.types import FloatArray
 from anonpipe.verify import output_control
 from anonpipe.verify.catalogue import Check
-from anonpipe.verify.verdict import Verdict
+from anonpipe.verify.verdict import AnalysisOutcome, Assessment, Verdict
 from anonpipe.verify.words import limit, line, name, rows_in_copies
-
-if TYPE_CHECKING:
-    from anonpipe.evaluate.utility import CorrelationMatrices, Distribution, SurvivalPicture
-    from anonpipe.verify.verdict import AnalysisOutcome, Assessment
 
 
 @dataclass(frozen=True)
