@@ -97,8 +97,13 @@ def generalize(
     function = partial(
         _replace_values, k=k, release=release, cuts=cuts, steps=steps, origin=origin, suppress_above=suppress_above
     )
-    channels = as_many if release == "midpoint" else (lambda given, _: 2 * given)  # low and high ends
+    channels = as_many if release == "midpoint" else _both_ends
     return Reduce("ranges", Range.of, _find_range), Rows("cut", function, least=k, channels=channels)
+
+
+def _both_ends(given: int, params: object) -> int:
+    """Channels of low and high ends."""
+    return 2 * given
 
 
 def _find_range(ranges: Range, *, params: object, rng: np.random.Generator) -> FloatArray:

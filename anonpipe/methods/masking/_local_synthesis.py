@@ -136,6 +136,11 @@ def spread(column: FloatArray, rng: np.random.Generator) -> FloatArray:
     return np.asarray(np.where(counts[at] > 1, column + moved, column))
 
 
+def _one_a_number(given: int, params: View) -> int:
+    """Channels of `_score_rows`."""
+    return len(params.numbers)
+
+
 def _scores(part: FloatArray, view: View) -> FloatArray:
     return np.ascontiguousarray(part[:, : len(view.components.variances)])
 
@@ -188,6 +193,11 @@ def _assign_rows(part: FloatArray, *, params: MixtureGroups, rng: np.random.Gene
     """The scores, and the most likely component of each record."""
     labels = mixtures.assign(_scores(part, params.view), params.mixture)
     return np.concatenate([part, labels[:, None].astype(np.float64)], axis=1)
+
+
+def _one_more(given: int, params: object) -> int:
+    """One channel more: the label."""
+    return given + 1
 
 
 def _count_repair(part: FloatArray, *, params: MixtureGroups, place: int, k: int) -> ClassCounts | mixtures.Movable:
@@ -325,14 +335,14 @@ def local_synthesis(
     choice = partial(choose, categories=categories, shape=shape, tails=tails, **numbers)
     groups: tuple[Step, ...] = (
         Reduce("moments", count_moments, view),
-        Rows("scores", _score_rows, channels=lambda given, view: len(view.numbers)),
+        Rows("scores", _score_rows, channels=_one_a_number),
         Reduce("mixture", sample, choice, placed=True, with_original=True, costly=True),
-        Rows("components", _assign_rows, channels=lambda given, _: given + 1),
+        Rows("components", _assign_rows, channels=_one_more),
         Reduce("sizes", partial(_count_repair, k=k), partial(_repair, k=k), partial(_repair_again, k=k), placed=True),
         Rows("groups", group_rows, placed=True),
     )
     draws: tuple[Step, ...] = (
-        Rows("draw", _draw_normal, channels=lambda given, groups: groups.view.width + 1, redrawn=True),
+        Rows("draw", _draw_normal, channels=_label_and_draws, redrawn=True),
         Reduce("group moments", _count_both, _first_maps, with_original=True),
         Rows("synthesize", partial(_synthesize, categories=categories)),
         Reduce("moments of draws", _count_draws, _last_maps),
@@ -363,6 +373,11 @@ def _expect_local(
 def _draw_normal(part: FloatArray, *, params: MixtureGroups, rng: np.random.Generator) -> FloatArray:
     """A normal draw for each feature column, and the label after them."""
     return np.concatenate([rng.standard_normal((len(part), params.view.width)), part[:, -1:]], axis=1)
+
+
+def _label_and_draws(given: int, params: MixtureGroups) -> int:
+    """Channels of `_draw_normal`."""
+    return params.view.width + 1
 
 
 def _apart(part: FloatArray) -> tuple[FloatArray, IntArray]:

@@ -68,9 +68,8 @@ def noise(
         return learn, Rows("add", add)
     if form == "centred":
         return learn, Rows("add", add), Reduce("mean", count_moments, _find_shift), Rows("shift", shift)
-    mixed = Rows("mix", _mix, channels=lambda given, mixing: mixing.matrix.shape[1])
-    drawn = Rows("draw", _draw, channels=lambda given, noise: given + noise.factor.shape[1])
-    return learn, drawn, Reduce("draws", count_moments, _find_mixing), mixed
+    mixed = Rows("mix", _mix, channels=_without_draws)
+    return learn, Rows("draw", _draw, channels=_with_draws), Reduce("draws", count_moments, _find_mixing), mixed
 
 
 def _noise_covariance(moments: Moments, amount: float, basis: Basis) -> FloatArray:
@@ -109,6 +108,16 @@ def shift(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> F
 def _draw(part: FloatArray, *, params: NoiseMask, rng: np.random.Generator) -> FloatArray:
     """The records, then standard normal draws for them, shape (n_rows, width + rank)."""
     return np.concatenate([part, rng.standard_normal((len(part), params.factor.shape[1]))], axis=1)
+
+
+def _with_draws(given: int, params: NoiseMask) -> int:
+    """Channels of records and their draws."""
+    return given + int(params.factor.shape[1])
+
+
+def _without_draws(given: int, params: Mixing) -> int:
+    """Channels of the records alone."""
+    return int(params.matrix.shape[1])
 
 
 def _find_mixing(both: Moments, *, params: NoiseMask, rng: np.random.Generator) -> Mixing:
