@@ -16,7 +16,7 @@ from anonpipe.columns import Column
 from anonpipe.errors import JobError
 from anonpipe.job.model import Job, read_content
 from anonpipe.job.plain_yaml import load_yaml
-from anonpipe.propose.profile import quoted
+from anonpipe.propose.names import quoted
 
 Path = tuple[str, ...]
 Changes = Mapping[Path, Mapping[str, Any]]  # Of each mapping, by its path, the new values; None removes a key

@@ -16,8 +16,9 @@ from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.values import Grid
 from anonpipe.errors import AnonpipeError, EngineError, JobError
 from anonpipe.job import wide
+from anonpipe.job.linked import FIRST, PART, ROW, linked_job
 from anonpipe.job.model import parse_job
-from anonpipe.job.wide import FIRST, PART, ROW, ROWS, UnitLayout, linked_job
+from anonpipe.job.wide import ROWS, UnitLayout
 from anonpipe.pipeline.preview import preview
 from anonpipe.pipeline.tasks import unfold
 from anonpipe.pipeline.tasks.write import compared_names

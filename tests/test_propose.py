@@ -27,15 +27,8 @@ from anonpipe.propose.demo import REGISTRY_SCHEMA, write_registry
 from anonpipe.propose.dependencies import derived
 from anonpipe.propose.guesses import Guess, guess, seen_by_others
 from anonpipe.propose.method_choice import FEW_RECORDS, MethodChoice, choose_method
-from anonpipe.propose.profile import (
-    FEWEST_OTHERS,
-    SAMPLE_ROWS,
-    codes_for_unknown,
-    declared_order,
-    look_at,
-    quoted,
-    sample_of,
-)
+from anonpipe.propose.names import FEWEST_OTHERS, codes_for_unknown, quoted
+from anonpipe.propose.profile import SAMPLE_ROWS, declared_order, look_at, sample_of
 from anonpipe.propose.propose import propose_job
 from anonpipe.source import check_types, open_source
 from tests import small

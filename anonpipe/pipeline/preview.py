@@ -29,10 +29,10 @@ from anonpipe.errors import GateError, JobError, plural, printable
 from anonpipe.evaluate.risk import ScenarioRisk, least_shown, scenario_risk
 from anonpipe.evaluate.utility._design import condition, plain
 from anonpipe.files import templates
+from anonpipe.job.linked import PART
 from anonpipe.job.measure import RecipientAnalysis
 from anonpipe.job.model import Job
 from anonpipe.job.rules import check_counts
-from anonpipe.job.wide import PART
 from anonpipe.partition.strata import Units
 from anonpipe.pipeline.context import Fitted
 from anonpipe.pipeline.cut import leaf_counts, partition_rows, predicted_peak_bytes

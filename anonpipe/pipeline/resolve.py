@@ -39,7 +39,7 @@ from anonpipe.pipeline.context import Fitted, Work
 from anonpipe.pipeline.cut import leaf_counts, partition_rows
 from anonpipe.pipeline.procedure import by_mask
 from anonpipe.pipeline.tasks.scan import OF_UNITS, RULES, TOTALS, sampled_rows
-from anonpipe.propose.profile import codes_for_unknown
+from anonpipe.propose.names import codes_for_unknown
 from anonpipe.rng import keyed, steward_secret
 from anonpipe.storage.release_log import CountedUnits, Trace
 from anonpipe.storage.sketch import Sketch, UnitSums, merge_sketches, merge_sums

@@ -25,7 +25,7 @@ from anonpipe.encoding.scan import TotalLine
 from anonpipe.encoding.tracers import Tracer
 from anonpipe.encoding.values import numbers, plain
 from anonpipe.errors import InputError, plural
-from anonpipe.job import wide
+from anonpipe.job import linked
 from anonpipe.job.model import Job
 from anonpipe.job.wide import ROWS, UnitLayout, fits_side_by_side, levels_of, row_name, wide_job
 from anonpipe.kernels.points import places
@@ -81,7 +81,7 @@ class Folded:
         its moments disclose of a unit; what several disclose adds up, and so do the reciprocals.
         """
         rows = np.minimum(np.arange(len(self.sizes)), self.layout.most)
-        early = np.clip(rows, 1, wide.LATE_FROM - 1) - 1
+        early = np.clip(rows, 1, linked.LATE_FROM - 1) - 1
         ordered = (early, np.minimum(rows, 1), np.maximum(rows - 1, 0) - early)  # as the names of strata
         parts = [part for part in ordered if self.sizes @ part]
         shares = [(self.sizes @ part**2) / (self.sizes @ part) ** 2 for part in parts]
@@ -139,12 +139,12 @@ def fold(job: Job, source: Source, folder: Path) -> tuple[Job, Source, Folded]:
     varying = [name for name in of_row if job.columns[name].role.encoded and name not in {order, *constant}]
     averaged = tuple(name for name in varying if name in {*compared, *ones})
     if to_link := not fits_side_by_side(job, most, units):
-        wide.check_linked_width(job, averaged, units)
+        linked.check_linked_width(job, averaged, units)
     complete = tuple(name for name in of_row if not by_name[name][1])
     layout = UnitLayout(
         unit, order, of_unit, of_row, _numbers(job, sizes, to_link), complete, to_link, averaged if to_link else ()
     )
-    made_job = wide.linked_job(job, layout) if to_link else wide_job(job, layout)  # before any writing: it may refuse
+    made_job = linked.linked_job(job, layout) if to_link else wide_job(job, layout)  # before any writing: it may refuse
     sums = _write(job, layout, compared, ones, paths, key)
     sides = {side: name for name in (*of_unit, *of_row) for side in layout.wide_names(name)}
     folded = Folded(
@@ -304,29 +304,29 @@ class _Bucket:
         at = self.starts[record] + place
         first, before = place == 0, pa.array(at - 1, mask=place == 0)
         columns = {name: self.rows.column(name).take(pa.array(at)) for name in (layout.unit, *layout.of_unit)}
-        columns |= {ROWS: pa.array(number[record]), wide.ROW: pa.array(place + 1)}
-        part = np.select([first, place + 1 >= wide.LATE_FROM], [wide.FIRST, wide.LATE], wide.EARLY)
-        columns[wide.PART] = pa.array(part.tolist())
+        columns |= {ROWS: pa.array(number[record]), linked.ROW: pa.array(place + 1)}
+        part = np.select([first, place + 1 >= linked.LATE_FROM], [linked.FIRST, linked.LATE], linked.EARLY)
+        columns[linked.PART] = pa.array(part.tolist())
         columns |= {name: self.rows.column(name).take(pa.array(at)) for name in layout.of_row}
         if layout.order in layout.of_row:
-            whole, order = wide.whole_gaps(job, layout.order), numbers(self.rows.column(layout.order))[at]
+            whole, order = linked.whole_gaps(job, layout.order), numbers(self.rows.column(layout.order))[at]
             gaps = np.diff(np.floor(order) if whole else order, prepend=0.0)
-            columns[wide.gap_name(layout.order)] = pa.array(gaps.astype(np.int64) if whole else gaps, mask=first)
-        for name in wide.masked_rows(job, layout):
-            columns[wide.before_name(name)] = self.rows.column(name).take(before)
+            columns[linked.gap_name(layout.order)] = pa.array(gaps.astype(np.int64) if whole else gaps, mask=first)
+        for name in linked.masked_rows(job, layout):
+            columns[linked.before_name(name)] = self.rows.column(name).take(before)
         for name in layout.averaged:
             column = self.rows.column(name)
             values = numbers(pc.equal(plain(column), ones[name]) if name in ones else column)[at]
             there, starts = ~np.isnan(values), np.flatnonzero(first)
             with np.errstate(invalid="ignore"):
                 mean = np.add.reduceat(np.where(there, values, 0.0), starts) / np.add.reduceat(there * 1.0, starts)
-            columns[wide.mean_name(name)] = pa.array(mean[record], from_pandas=True)
+            columns[linked.mean_name(name)] = pa.array(mean[record], from_pandas=True)
         return pa.RecordBatch.from_pydict(columns)
 
 
 def _schema(rows: pa.Schema, records: pa.Schema) -> pa.Schema:
     """The columns of records, those of the rows as these have them."""
-    known, counted = dict(zip(rows.names, rows, strict=True)), {ROWS, wide.ROW, wide.PART}
+    known, counted = dict(zip(rows.names, rows, strict=True)), {ROWS, linked.ROW, linked.PART}
     return pa.schema(known.get(each.name, each.with_nullable(each.name not in counted)) for each in records)
 
 
@@ -356,7 +356,7 @@ def sums_of_records(names: Sequence[str], layout: UnitLayout, records: pa.Record
     """`row_sums` of columns of records: rows side by side, or below each other."""
     if layout.linked:
         values = [numbers(records.column(name)) for name in names]
-        return row_sums(values, records.column(wide.ROW).to_numpy() == 1)
+        return row_sums(values, records.column(linked.ROW).to_numpy() == 1)
     sides = [np.stack([numbers(records.column(side)) for side in layout.wide_names(name)], axis=1) for name in names]
     return row_sums([each.ravel() for each in sides], np.arange(len(records) * layout.most) % layout.most == 0)
 

@@ -8,18 +8,8 @@ from itertools import combinations
 
 import numpy as np
 
-from anonpipe.propose.profile import (
-    BIRTH_NAMES,
-    FEW_CODES,
-    MANY_CATEGORIES,
-    SEEN_NAMES,
-    STATUS_NAMES,
-    TIME_NAMES,
-    Look,
-    has_word,
-    quoted,
-    rank_of,
-)
+from anonpipe.propose.names import BIRTH_NAMES, SEEN_NAMES, STATUS_NAMES, TIME_NAMES, has_word, quoted, rank_of
+from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Look
 from anonpipe.types import FloatArray, IntArray
 
 CLASS_ROWS = 10  # A class of a number has this many rows in its second largest category at least; less may be chance

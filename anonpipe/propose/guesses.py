@@ -19,16 +19,13 @@ from anonpipe.encoding.identifiers import AGREES, COPIED, agree, copied_rows, du
 from anonpipe.encoding.values import is_index, is_supported
 from anonpipe.job.analyses import Needs, Survival
 from anonpipe.propose.dependencies import ENOUGH_ROWS, derived
-from anonpipe.propose.profile import (
-    FEW_CODES,
-    MANY_CATEGORIES,
+from anonpipe.propose.names import (
     POSTAL_NAMES,
     PUBLIC_DATES,
     REASONS,
     SEEN_NAMES,
     STATUS_NAMES,
     TIME_NAMES,
-    Look,
     best_of,
     has_word,
     holds_person_names,
@@ -40,6 +37,7 @@ from anonpipe.propose.profile import (
     names_weight,
     quoted,
 )
+from anonpipe.propose.profile import FEW_CODES, MANY_CATEGORIES, Look
 from anonpipe.types import BoolArray, FloatArray, IntArray
 
 MOST_ROWS = 20  # Rows of a unit, on average: more of them are of a place or a code

@@ -20,7 +20,8 @@ from anonpipe.evaluate.risk import (
 )
 from anonpipe.job.measure import Measure, usual_hold_out
 from anonpipe.propose.guesses import Guess
-from anonpipe.propose.profile import Look, quoted
+from anonpipe.propose.names import quoted
+from anonpipe.propose.profile import Look
 from anonpipe.types import FloatArray
 
 # Fewer records than this are not drawn by a mixture: covariances are off by 0.1 or more (`by_mask.COVARIANCE_ERROR`)

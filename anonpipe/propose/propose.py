@@ -47,7 +47,8 @@ from anonpipe.propose.guesses import (
     seen_by_others,
 )
 from anonpipe.propose.method_choice import TIME_OF_FEW, MethodChoice, choose_method
-from anonpipe.propose.profile import MANY_CATEGORIES, Look, codes_for_unknown, look_at, quoted, sample_of
+from anonpipe.propose.names import codes_for_unknown, quoted
+from anonpipe.propose.profile import MANY_CATEGORIES, Look, look_at, sample_of
 from anonpipe.propose.rules import Proposed, propose_rules
 from anonpipe.source import NO_CSV, FoundFormat, Source, found_format, opened
 from anonpipe.types import FloatArray

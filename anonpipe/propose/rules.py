@@ -14,7 +14,8 @@ from anonpipe.columns import Column, Kind, Role
 from anonpipe.encoding.rules import differ
 from anonpipe.job.rules import parse_rules
 from anonpipe.propose.guesses import Guess
-from anonpipe.propose.profile import MANY_CATEGORIES, Look, quoted, words_of
+from anonpipe.propose.names import quoted, words_of
+from anonpipe.propose.profile import MANY_CATEGORIES, Look
 from anonpipe.types import BoolArray, FloatArray
 
 _ENOUGH = 50  # Rows below which nothing is proposed

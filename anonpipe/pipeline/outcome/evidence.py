@@ -14,7 +14,7 @@ from anonpipe.encoding.cells import Tally, expected_tallies
 from anonpipe.encoding.disclosure import key_frequencies, with_nulls
 from anonpipe.encoding.identifiers import UnitColumn
 from anonpipe.encoding.weights import Factors, Pieces, WeightCounts
-from anonpipe.job.wide import unpublished
+from anonpipe.job.linked import unpublished
 from anonpipe.methods.executor import ColumnsPass
 from anonpipe.methods.masking import RecordsAndDraws
 from anonpipe.moments import Moments, PairwiseMoments, merge_all

@@ -19,20 +19,9 @@ from scipy.special import ndtri
 from anonpipe.columns import Column
 from anonpipe.encoding.values import from_numbers, numbers, plain, with_nullable_types
 from anonpipe.errors import DamagedError, EngineError
+from anonpipe.job.linked import FILE_ROWS, FIRST, PART, ROW, before_name, gap_name, masked_rows, mean_name
 from anonpipe.job.model import Job
-from anonpipe.job.wide import (
-    FILE_ROWS,
-    FIRST,
-    PART,
-    ROW,
-    ROWS,
-    UnitLayout,
-    before_name,
-    gap_name,
-    masked_rows,
-    mean_name,
-    rule_of_rows,
-)
+from anonpipe.job.wide import ROWS, UnitLayout, rule_of_rows
 from anonpipe.kernels.points import places
 from anonpipe.pipeline.arrays import FILES, UNFOLDED
 from anonpipe.pipeline.context import Fitted, Work

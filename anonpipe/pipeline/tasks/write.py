@@ -22,7 +22,7 @@ from anonpipe.encoding.rules import first_there, with_differences
 from anonpipe.encoding.values import grid_of, numbers
 from anonpipe.encoding.weights import WeightCounts
 from anonpipe.errors import EngineError, InputError
-from anonpipe.job.wide import unpublished
+from anonpipe.job.linked import unpublished
 from anonpipe.moments import PairwiseMoments, merge_all
 from anonpipe.pipeline.arrays import ADDED, FILES, MEASURE_ROWS, SYNTHETIC, VALUES, released_array, routed_array
 from anonpipe.pipeline.context import Fitted, Work
